@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from shlex import quote
 
 from stateshift.specification import JobSpec
@@ -22,7 +23,7 @@ class Need:
     """Bytes and files that one place has to take."""
 
     location: str
-    room: Room
+    space: Room
     bytes: int
     files: int
 
@@ -31,11 +32,7 @@ def of_free_space(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     needs = tuple(_needs(job, facts))
     yield from _of_permission(job, facts)
     yield from _of_space(needs)
-    mute = [need.location for need in needs if need.room.bytes_free is None]
-    for survey in _written(job, facts):
-        if survey.denied is None and survey.room is not None:
-            mute.append(survey.location)
-    for location in dict.fromkeys(mute):
+    for location in dict.fromkeys((*_unmeasured(needs), *_untried(job, facts))):
         yield Finding(
             "note",
             (
@@ -43,6 +40,20 @@ def of_free_space(job: JobSpec, facts: Facts) -> Iterator[Finding]:
                 "to: the first files will show"
             ),
         )
+
+
+def _unmeasured(needs: tuple[Need, ...]) -> Iterator[str]:
+    """Yield the places that do not say how much is free."""
+    for need in needs:
+        if need.space.bytes_free is None:
+            yield need.location
+
+
+def _untried(job: JobSpec, facts: Facts) -> Iterator[str]:
+    """Yield the places that do not say whether they may be written to."""
+    for survey in _written(job, facts):
+        if survey.denied is None and survey.room is not None:
+            yield survey.location
 
 
 def _of_permission(job: JobSpec, facts: Facts) -> Iterator[Finding]:
@@ -73,21 +84,21 @@ def _listing(location: str) -> str:
 
 
 def _of_space(needs: tuple[Need, ...]) -> Iterator[Finding]:
-    for shared in dict.fromkeys(need.room.shared for need in needs):
-        together = [need for need in needs if need.room.shared == shared]
+    for shared in dict.fromkeys(need.space.shared for need in needs):
+        together = [need for need in needs if need.space.shared == shared]
         yield from _of_bytes(together)
         yield from _of_files(together)
 
 
 def _of_bytes(needs: list[Need]) -> Iterator[Finding]:
     """Compare the bytes that places of one space need with what is free there."""
-    free = _least(need.room.bytes_free for need in needs)
+    free = _least(need.space.bytes_free for need in needs)
     if free is None:
         return
-    size = sum(need.bytes * need.room.copies for need in needs)
-    copies = needs[0].room.copies
+    size = sum(need.bytes * need.space.copies for need in needs)
+    copies = needs[0].space.copies
     kept = f" (each byte {copies} times)" if copies > 1 else ""
-    limit = next(need.room.limit for need in needs if need.room.bytes_free == free)
+    limit = next(need.space.limit for need in needs if need.space.bytes_free == free)
     if free < size:
         yield _short(
             f"{_places(needs)} needs {_size(size)}{kept}, and {limit} leaves {_size(free)}"
@@ -102,10 +113,10 @@ def _of_bytes(needs: list[Need]) -> Iterator[Finding]:
 
 def _of_files(needs: list[Need]) -> Iterator[Finding]:
     """Compare the files that places of one space need with how many it still takes."""
-    free = _least(need.room.files_free for need in needs)
+    free = _least(need.space.files_free for need in needs)
     files = sum(need.files for need in needs)
     if free is not None and free < files:
-        limit = next(need.room.files_limit for need in needs if need.room.files_free == free)
+        limit = next(need.space.files_limit for need in needs if need.space.files_free == free)
         yield _short(f"{_places(needs)} needs {files} files, and {limit} leaves {free}")
 
 
@@ -129,10 +140,7 @@ def _needs(job: JobSpec, facts: Facts) -> Iterator[Need]:
     """Yield the places that take something, as far as their storages were asked."""
     image = _image_place(job, facts)
     if image is not None and image.room is not None:
-        sizes = list(map(_needed, (facts.source, *facts.merges, *facts.others)))
-        size = sum(size for size, _ in sizes)
-        count = sum(count for _, count in sizes)
-        yield Need(image.location, image.room, size, count)
+        yield Need(image.location, image.room, *_needed(facts))
     for data, (here, there) in zip(job.data, facts.data, strict=True):
         if data.copy and there.room is not None:
             yield Need(there.location, there.room, here.bytes, len(here.files))
@@ -145,13 +153,15 @@ def _image_place(job: JobSpec, facts: Facts) -> Survey | None:
     return facts.source if job.transform else None
 
 
-def _needed(survey: Survey) -> tuple[int, int]:
-    """Return how many bytes and files a restart reads."""
-    sizes = {file.path: file.size for file in survey.files}
-    paths: set[str] = set()
-    for image in survey.images:
-        paths.update(image.needed)
-    return sum(sizes.get(path, 0) for path in paths), len(paths)
+def _needed(facts: Facts) -> tuple[int, int]:
+    """Return how many bytes and files restarts read of all that becomes one image."""
+    size = count = 0
+    for survey in (facts.source, *facts.merges, *facts.others):
+        sizes = {file.path: file.size for file in survey.files}
+        paths = set(chain.from_iterable(image.needed for image in survey.images))
+        size += sum(sizes.get(path, 0) for path in paths)
+        count += len(paths)
+    return size, count
 
 
 def _written(job: JobSpec, facts: Facts) -> Iterator[Survey]:

@@ -57,28 +57,38 @@ def transfers_of(
     """Yield the round that does what these copies would, as far as it is not done. A bundle knows
     the chains that its files complete, also where what is missing of one is in another bundle.
     """
-    stamps = {}
-    for survey in _sources(facts):
-        for file in survey.files:
-            stamps[survey.location, file.path] = file
-    chain_of = {}
-    for chain in chains:
-        for path in chain.files:
-            chain_of[path] = chain
+    stamps = _stamps(facts)
+    chain_of = _by_file(chains)
     for step in still_to_copy(facts, copied).steps:
         items = tuple(stamps[step.source, item.path] for item in step.items)
-        completed = [chain_of[item.path] for item in items if item.path in chain_of]
-        once = {id(chain): chain for chain in completed}
+        completed = filter(None, (chain_of.get(item.path) for item in items))
         yield BringFiles(
             step.name,
             step.source,
             step.target,
             items,
-            tuple(once.values()),
+            tuple({id(chain): chain for chain in completed}.values()),
             anchors,
             step.keep_times,
             read_back,
         )
+
+
+def _stamps(facts: Facts) -> dict[tuple[str, str], FileInfo]:
+    """Return the files of all sources, by location and path."""
+    stamps = {}
+    for survey in _sources(facts):
+        for file in survey.files:
+            stamps[survey.location, file.path] = file
+    return stamps
+
+
+def _by_file(chains: Iterable[ShardFiles]) -> dict[str, ShardFiles]:
+    chain_of = {}
+    for chain in chains:
+        for path in chain.files:
+            chain_of[path] = chain
+    return chain_of
 
 
 def _sources(facts: Facts) -> Iterator[Survey]:
@@ -95,13 +105,23 @@ def kept(
     targets = [arrived.target for arrived in facts.brought.values()]
     targets += [place for place, _ in facts.left]
     for number, target in enumerate(dict.fromkeys(targets)):
-        items: list[FileEvidence] = []
-        gone = {path for place, path in facts.left if place == target} - set(again)
-        for key, arrived in facts.brought.items():
-            if arrived.target != target:
-                continue
-            if key in wanted:
-                items.append(FileEvidence(arrived.name, arrived.file.size, arrived.digest))
-            else:
-                gone.add(arrived.name)
-        yield KeepBrought(f"copy/kept-{number}", target, tuple(sorted(items)), tuple(sorted(gone)))
+        stays, goes = _kept_and_gone(facts, wanted, target)
+        leftover = {path for place, path in facts.left if place == target}
+        goes |= leftover.difference(again)
+        yield KeepBrought(f"copy/kept-{number}", target, tuple(sorted(stays)), tuple(sorted(goes)))
+
+
+def _kept_and_gone(
+    facts: Facts, wanted: Collection[tuple[str, str]], target: str
+) -> tuple[list[FileEvidence], set[str]]:
+    """Return what was copied to a place and is wanted; and what is not."""
+    stays: list[FileEvidence] = []
+    goes: set[str] = set()
+    for key, arrived in facts.brought.items():
+        if arrived.target != target:
+            continue
+        if key in wanted:
+            stays.append(FileEvidence(arrived.name, arrived.file.size, arrived.digest))
+        else:
+            goes.add(arrived.name)
+    return stays, goes

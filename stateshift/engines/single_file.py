@@ -19,11 +19,14 @@ def single(location: str, opening: Callable[[str], Storage]) -> tuple[Storage, s
     if not name:
         return None
     storage = opening(locations.parent(location))
+    return (storage, name) if _is_file(storage, name) else None
+
+
+def _is_file(storage: Storage, name: str) -> bool:
     try:
-        is_there = storage.stat(name) is not None
+        return storage.stat(name) is not None
     except StorageError:
-        return None
-    return (storage, name) if is_there else None
+        return False
 
 
 def folder_of_single(location: str, opening: Callable[[str], Storage]) -> str:
