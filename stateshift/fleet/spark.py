@@ -138,10 +138,11 @@ class SparkCarrier:
             self._over = ending.ended(self._master, reason)
             return self._over
         message = str(java.toString())
-        self._over = ending.hopeless(message, self._master)
-        if self._over is not None:
-            return self._over
-        return Lost(ending.reason_of(message))
+        fatal = ending.hopeless(message, self._master)
+        if fatal is None:
+            return Lost(ending.reason_of(message))
+        self._over = fatal
+        return fatal
 
     def _watching(self) -> None:
         """Cancel what is at work once somebody asked to stop, and wait for executors with open
