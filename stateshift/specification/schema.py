@@ -157,8 +157,8 @@ def _value(key: Key) -> Schema:
 
 
 def _spellings(key: Key) -> list[str]:
-    """Return patterns for every name of the key in any case, its words apart by blanks, underscores,
-    hyphens or nothing. The canonical spelling is left to `properties`.
+    """Return patterns for every name of the key in any case, its words apart by blanks,
+    underscores, hyphens or nothing. The canonical spelling is left to `properties`.
     """
     return [f"^(?!{key.name}$){_loosely(name)}$" for name in key.names if name != "$schema"]
 
