@@ -84,10 +84,8 @@ def plain_value(value: Any) -> Any:
             return name
         case OperatorSpec(name=name, directory=directory):
             return {"name": name, "directory": directory}
-        case HashProfile(name=name):
-            if NAMED_PROFILES.get(name) == value:
-                return name
-            return {key.name: getattr(value, key.name) for key in HASH.all}
+        case HashProfile():
+            return _plain_profile(value)
         case ClusterSpec(name=name, kind=kind, options=options):
             return {"name": name, "kind": kind, **options}
         case SubmitSpec(options=options):
@@ -102,6 +100,13 @@ def plain_value(value: Any) -> Any:
             return _fields(value, SINK.all)
         case _:
             return value
+
+
+def _plain_profile(profile: HashProfile) -> str | dict[str, object]:
+    """Return the name of a known profile; of any other its constants."""
+    if NAMED_PROFILES.get(profile.name) == profile:
+        return profile.name
+    return {key.name: getattr(profile, key.name) for key in HASH.all}
 
 
 def _protected(value: Any) -> Any:
