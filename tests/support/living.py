@@ -224,7 +224,7 @@ def _not_loadable(paths: set[str], shard: str, version: int) -> str | None:
 
 
 LATER_OFFSETS = re.compile(
-    r"a job goes on after batch (\d+) once the offsets of later batches are moved away"
+    r"a job continues after batch (\d+) once the offsets of later batches are moved away"
 )
 
 

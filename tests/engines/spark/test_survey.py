@@ -205,7 +205,7 @@ def test_what_follows_the_query_id_is_named_and_does_not_stop_a_job() -> None:
     files = Checkpoint().files()
     image = image_of({**files, "metadata": files["metadata"] + b"junk"})
     assert (told(image), image.identity) == ("", QUERY)
-    assert "metadata goes on for 4 bytes behind its JSON, which Spark does not read" in told(
+    assert "metadata has 4 more bytes behind its JSON, which Spark does not read" in told(
         image, "warn"
     )
     assert not image_of({**files, "metadata": files["metadata"] + b"\n"}).findings

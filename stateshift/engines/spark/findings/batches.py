@@ -97,7 +97,7 @@ def _without_commits(job: JobSpec, image: Image, name: str) -> Iterator[Finding]
     if job.mode == "warm":
         yield Finding(
             "refuse",
-            f"{fact}: nothing tells which batches a running job has done, so that it "
+            f"{fact}: no log says which batches a running job has done, so it "
             "cannot be followed",
             hint="leave out the mode: the job is stopped, then moved",
         )
@@ -164,7 +164,7 @@ def _kept(job: JobSpec, facts: Facts, image: Image, name: str) -> Finding:
             f"a sink that has it ({SKIPPING}) skips it, and under checkpoint format 2 "
             "Spark then fails, here as at the target (CheckpointInfo length: 0)",
             f"{_COMMIT_FIRST.format(batch=batch)}; where that fails, the sink has it: "
-            f'bring the sink back to batch {image.epoch} and go on in a fork ("mode": "fork"); '
+            f'restore the sink to batch {image.epoch} and continue in a fork ("mode": "fork"); '
             f"{_WAIVE}",
         )
     if rewrites_versions(wishes_of(job.transform), image):
@@ -320,15 +320,15 @@ def _has_none_since(facts: Facts, image: Image) -> bool:
 
 def _losing(job: JobSpec, sink: SinkFacts | None) -> str:
     if not job.moves:
-        who = "A file sink knows batches whoever wrote them, and"
+        who = "A file sink knows batches by number, whichever query wrote them, and"
     elif sink is None:
         who = f"A sink that knows batches by number ({SKIPPING}; Iceberg)"
     else:
         who = f"The sink ({sink.kind})"
     return (
         f"{who} drops every batch under a number that it has, also the ones with new "
-        "input, and the job fails at the first number that it has not: nobody wrote the state "
-        "before it"
+        "input, and the job fails at the first number that it has not: the state before that was "
+        "never written"
     )
 
 

@@ -285,7 +285,7 @@ def _of_parts(split: Split, name: str) -> Iterator[Finding]:
     """Say what the jobs of the parts have to be given."""
     yield Finding(
         "warn",
-        f"{name}: each part goes on from the same offsets; its job must be given only the "
+        f"{name}: each part continues from the same offsets; its job must be given only the "
         "input of its own keys",
         hint="filter the source by the same rule, before the first stateful operator",
     )

@@ -76,7 +76,7 @@ def _saying(cluster: ClusterFacts) -> str:
         case "manual":
             return f'give {cluster.name} its "version"'
         case _:
-            return "ask whoever runs it"
+            return "ask its administrator"
 
 
 def _minor(version: str | None) -> tuple[int, ...]:

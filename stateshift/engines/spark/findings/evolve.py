@@ -47,7 +47,7 @@ def of_evolution(
             known = ", ".join(sorted(spark_image(image).schemas)) or "none"
             yield Finding(
                 "refuse",
-                f"{name}: no schema tells the columns of operator {change['operator']}, "
+                f"{name}: no schema describes the columns of operator {change['operator']}, "
                 f"store {change.get('store', 'default')}",
                 hint=f"the stores with a schema are, as <operator>/<store>: {known}",
             )

@@ -361,7 +361,7 @@ def _left_behind(log: str, places: list[EmbeddedPath]) -> Finding:
         "reads all of them again",
         waive="paths-stay",
         hint=f'add to the job "data": [{{"source": "{folder}", "target": "${{NEW_PLACE}}"}}], or, '
-        'where the job goes on reading there, "waive": ["paths-stay"]',
+        'where the job keeps reading there, "waive": ["paths-stay"]',
     )
 
 

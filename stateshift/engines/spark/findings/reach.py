@@ -4,7 +4,7 @@ before. Pure.
     file://       each machine's own disk: fits a cluster on this machine, or a disk that all of
                   them share
     s3://         Spark has no file system of that name: Hadoop's is s3a (Amazon's own EMR has one)
-    s3a, gs, ...  a connector, which Spark does not bring along
+    s3a, gs, ...  a connector, which is not part of Spark
     hdfs://name/  a nameservice of the configuration that the cluster's Spark reads
 
 A cluster that was asked and said yes or no (`reach` of a command) has the last word.
@@ -92,7 +92,7 @@ def _needs(scheme: str, authority: str) -> str:
     """Return what it takes to reach a place."""
     if scheme in CONNECTORS:
         return (
-            f"it needs {CONNECTORS[scheme]}, which Spark does not bring along, and credentials "
+            f"it needs {CONNECTORS[scheme]}, which is not part of Spark, and credentials "
             "of its own"
         )
     is_nameservice = bool(authority) and not {":", "."} & set(authority)

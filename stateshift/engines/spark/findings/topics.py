@@ -126,7 +126,7 @@ def _of_spans(topic: str, wanted: Mapping[int, int], topics: Topics) -> Iterator
 
 def _lost(fact: str) -> Finding:
     return Finding(
-        "refuse", fact, LOST, f"name the brokers that have it, or bring the records back; {_WAIVE}"
+        "refuse", fact, LOST, f"name the brokers that have it, or restore the records; {_WAIVE}"
     )
 
 

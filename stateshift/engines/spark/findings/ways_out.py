@@ -24,7 +24,7 @@ def way_out(path: str, image: str) -> str:
         case "state-schema" | "state-metadata" if place.version is None:
             hint = "move {path} out of the way: Spark writes it again when the job starts"
         case "sources":
-            hint = f"{_COPY}: without it nobody knows which files the source has read"
+            hint = f"{_COPY}: nothing else says which files the source has read"
         case _:
             hint = _COPY
     return hint.format(path=path)

@@ -66,7 +66,7 @@ def test_s3_without_the_a_is_no_file_system_of_sparks(kind: str) -> None:
 @pytest.mark.parametrize(
     ("target", "told"),
     [
-        ("s3a://bucket/orders", "it needs hadoop-aws, which Spark does not bring along"),
+        ("s3a://bucket/orders", "it needs hadoop-aws, which is not part of Spark"),
         ("hdfs://shop/orders", "its Hadoop configuration has to know shop, too"),
         ("hdfs://nn.example:8020/orders", "it needs a way there"),
     ],

@@ -38,7 +38,7 @@ from stateshift.survey import Operator
 # So many batches are compared with each other; Spark keeps a hundred.
 BATCHES_MAX = 1_000
 
-_MOVE_AWAY = "a job goes on after batch {epoch} once the offsets of later batches are moved away"
+_MOVE_AWAY = "a job continues after batch {epoch} once the offsets of later batches are moved away"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def check_uncommitted(
         return
     reading.warn(
         f"{skipped} missing: where it is, Spark takes those batches as done and runs batch "
-        f"{newest} again; from batch {epoch} on only a copy goes on",
+        f"{newest} again; only a copy continues from batch {epoch}",
         path,
     )
 

@@ -180,7 +180,7 @@ def _query(reading: Reading, listed: ListedFiles) -> metadata_format.QueryMetada
     if query.trailing:
         end = len(metadata_format.encode_metadata(query)) - query.trailing
         fact = (
-            f"{path} goes on for {query.trailing} bytes behind its JSON, which Spark does not read"
+            f"{path} has {query.trailing} more bytes behind its JSON, which Spark does not read"
         )
         reading.warn(fact, layout.METADATA, end)
     return query

@@ -33,7 +33,7 @@ def refused_since_3(operators: Sequence[Operator], settings: Mapping[str, str]) 
         if any(store.name.endswith(_JOIN) for store in operator.stores):
             yield (
                 f"operator {operator.id} keeps join state of format 1, written before "
-                "Spark 3.0: later versions go on with an inner join, and refuse any other "
+                "Spark 3.0: later versions continue with an inner join, and refuse any other "
                 '("correctness issue is discovered. Please discard the checkpoint and rerun '
                 'the query", SPARK-26154)'
             )
