@@ -81,12 +81,9 @@ def _of_checkpoints(job: JobSpec, facts: Facts, data_places: Places) -> Iterator
     for survey in surveys:
         options = _options((*data_places, (survey.location, _new_place(job, facts))))
         for path, embedded in needed_embedded(survey.images).items():
-            names_itself = any(place.role == "self" for place in embedded)
-            names_data = any(covered(place.path, data_places) for place in embedded)
-            if names_itself:
-                yield Rewritten(_transform_of(path), options, source, target, infos[path])
-            elif names_data:
-                yield Rewritten(REWRITE_LOG, options, source, target, infos[path])
+            transform = _transform_of(path, embedded, data_places)
+            if transform is not None:
+                yield Rewritten(transform, options, source, target, infos[path])
 
 
 def infos_of(surveys: Iterable[Survey]) -> dict[str, FileInfo]:
@@ -114,10 +111,14 @@ def _of_sink_logs(job: JobSpec, facts: Facts, data_places: Places) -> Iterator[R
                 yield Rewritten(REWRITE_LOG, options, here.location, there.location, file)
 
 
-def _transform_of(path: str) -> str:
-    """Return how a file that names the checkpoint itself is rewritten."""
-    is_schema_log = path.rpartition("/")[0].rpartition("/")[2].startswith(DELTA_SCHEMA_LOG)
-    return REWRITE_SCHEMA_LOG if is_schema_log else REWRITE_OPERATOR_METADATA
+def _transform_of(path: str, embedded: list[EmbeddedPath], data_places: Places) -> str | None:
+    """Return how a file is rewritten; None where it names nothing that moves along."""
+    names_itself = any(place.role == "self" for place in embedded)
+    if names_itself:
+        is_schema_log = path.rpartition("/")[0].rpartition("/")[2].startswith(DELTA_SCHEMA_LOG)
+        return REWRITE_SCHEMA_LOG if is_schema_log else REWRITE_OPERATOR_METADATA
+    names_data = any(covered(place.path, data_places) for place in embedded)
+    return REWRITE_LOG if names_data else None
 
 
 def with_changes(

@@ -11,11 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from stateshift.engines.spark.layout import under
-from stateshift.formats.spark.names import DEFAULT_STORE, classify
+from stateshift.engines.spark.survey.restart.query_files import StoreKey, store_key
+from stateshift.formats.spark.names import classify
 from stateshift.survey import Image, ShardFiles
-
-# An operator's id, the number of a shard, the name of a store.
-_Store = tuple[str, int, str]
 
 
 def after_planned(image: Image) -> Image | None:
@@ -29,21 +27,20 @@ def after_planned(image: Image) -> Image | None:
     return replace(image, shards=shards, needed=image.needed_files, planned_state=None)
 
 
-def _by_store(image: Image, files: Iterable[str]) -> dict[_Store, list[str]]:
+def _by_store(image: Image, files: Iterable[str]) -> dict[StoreKey, list[str]]:
     """Return files of state by the store that they belong to, without their checksums."""
-    by_store: dict[_Store, list[str]] = {}
+    by_store: dict[StoreKey, list[str]] = {}
     for path in files:
         if not path.endswith(".crc"):
             by_store.setdefault(_store_of(image, path), []).append(path)
     return by_store
 
 
-def _store_of(image: Image, path: str) -> _Store:
-    place = classify(path[len(under(image.path, "")) :])
-    return place.operator or "", place.partition or 0, place.store or DEFAULT_STORE
+def _store_of(image: Image, path: str) -> StoreKey:
+    return store_key(classify(path[len(under(image.path, "")) :]))
 
 
-def _after(shard: ShardFiles, written: dict[_Store, list[str]]) -> ShardFiles:
+def _after(shard: ShardFiles, written: dict[StoreKey, list[str]]) -> ShardFiles:
     """Return the shard with the files that the batch has written: behind its own, or in their place
     where they begin with a snapshot.
     """

@@ -23,11 +23,9 @@ from stateshift.engines.spark.chains import StoreFiles
 from stateshift.engines.spark.check.snapshots import (
     ZIP_MAX,
     changes_in,
-    first_snapshot,
+    first_snapshots,
     older_files,
-    place_of,
     ssts_of,
-    stores_of,
 )
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.errors import FormatError, MissingFile
@@ -46,12 +44,7 @@ def repairs(
     """Yield a note for each damaged snapshot that Spark 4.2 and later do without."""
     if not damaged:
         return
-    stores = stores_of(survey, image)
-    for shard in image.shards:
-        store = stores.get(place_of(shard))
-        version = first_snapshot(shard, store)
-        if store is None or version is None:
-            continue
+    for shard, store, version in first_snapshots(survey, image):
         path = shard.files[0]
         is_broken = _is_suspect(shard, damaged) and _cannot_load(storage, path, store)
         if is_broken and _replays(storage, image, shard, store, version):

@@ -17,6 +17,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from stateshift.engines.match import matched
 from stateshift.engines.spark.chains import StoreFiles, chain
@@ -49,26 +50,32 @@ def findings(
     contradict. `tallies` are of the entries that a restart reads; shards without one could not be
     read.
     """
-    stores = stores_of(survey, image)
-    for shard in image.shards:
-        place = place_of(shard)
-        store = stores.get(place)
-        version = first_snapshot(shard, store)
-        if store is None or version is None:
-            continue
+    for shard, store, version in first_snapshots(survey, image):
         older = older_files(storage, store, version)
-        if older and not _agree(storage, image, shard, older, tallies.get(place)):
+        if older and not _agree(storage, image, shard, older, tallies.get(place_of(shard))):
             yield from _compared(storage, image, shard, older)
 
 
-def first_snapshot(shard: ShardFiles, store: StoreFiles | None) -> int | None:
-    """Return the version of the snapshot that the shard's files begin with; None where they begin
-    with changes, or where uuids tell the files apart.
+class FirstSnapshot(NamedTuple):
+    """A shard whose files begin with a snapshot, of this version."""
+
+    shard: ShardFiles
+    store: StoreFiles
+    version: int
+
+
+def first_snapshots(survey: Survey, image: Image) -> Iterator[FirstSnapshot]:
+    """Yield the shards whose files begin with a snapshot; but for those whose files only uuids tell
+    apart.
     """
-    if store is None or not shard.files or store.uses_uuids:
-        return None
-    versions = {path: version for (version, _), path in store.snapshots.items()}
-    return versions.get(shard.files[0])
+    stores = stores_of(survey, image)
+    for shard in image.shards:
+        store = stores.get(place_of(shard))
+        if store is None or not shard.files or store.uses_uuids:
+            continue
+        versions = {path: version for (version, _), path in store.snapshots.items()}
+        if shard.files[0] in versions:
+            yield FirstSnapshot(shard, store, versions[shard.files[0]])
 
 
 def changes_in(files: Iterable[str]) -> tuple[str, ...]:

@@ -97,8 +97,8 @@ def _without_commits(job: JobSpec, image: Image, name: str) -> Iterator[Finding]
     if job.mode == "warm":
         yield Finding(
             "refuse",
-            f"{fact}: no log says which batches a running job has done, so it "
-            "cannot be followed",
+            f"{fact}: no log says which batches a running job has done, so that it cannot be "
+            "followed",
             hint="leave out the mode: the job is stopped, then moved",
         )
     if job.planned_batch == "drop":

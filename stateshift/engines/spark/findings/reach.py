@@ -92,8 +92,7 @@ def _needs(scheme: str, authority: str) -> str:
     """Return what it takes to reach a place."""
     if scheme in CONNECTORS:
         return (
-            f"it needs {CONNECTORS[scheme]}, which is not part of Spark, and credentials "
-            "of its own"
+            f"it needs {CONNECTORS[scheme]}, which is not part of Spark, and credentials of its own"
         )
     is_nameservice = bool(authority) and not {":", "."} & set(authority)
     if scheme == "hdfs" and is_nameservice:

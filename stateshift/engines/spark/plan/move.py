@@ -63,7 +63,7 @@ from stateshift.step import (
     StopJob,
     TransformShard,
 )
-from stateshift.survey import Facts, Finding, Image, ShardFiles, Survey
+from stateshift.survey import ClusterFacts, Facts, Finding, Image, ShardFiles, Survey
 
 # Files of a query's fence: what it would plan next with, and what it would commit that with; or the
 # last two it plans.
@@ -344,9 +344,13 @@ def identity_of(facts: Facts) -> str:
         [
             [_identity(survey) for survey in surveys],
             [facts.target.kind, len(others_files)],
-            [None if cluster is None else cluster.version for cluster in clusters],
+            [_version(cluster) for cluster in clusters],
         ]
     )
+
+
+def _version(cluster: ClusterFacts | None) -> str | None:
+    return None if cluster is None else cluster.version
 
 
 def fingerprint_of(facts: Facts) -> str:

@@ -179,9 +179,7 @@ def _query(reading: Reading, listed: ListedFiles) -> metadata_format.QueryMetada
         )
     if query.trailing:
         end = len(metadata_format.encode_metadata(query)) - query.trailing
-        fact = (
-            f"{path} has {query.trailing} more bytes behind its JSON, which Spark does not read"
-        )
+        fact = f"{path} has {query.trailing} more bytes behind its JSON, which Spark does not read"
         reading.warn(fact, layout.METADATA, end)
     return query
 

@@ -70,7 +70,7 @@ def _add(listed: ListedFiles, path: str, size: int) -> None:
 
 
 def _add_state(listed: ListedFiles, path: str, place: CheckpointPath, size: int) -> None:
-    key = (place.operator or "", place.partition or 0, place.store or DEFAULT_STORE)
+    key = store_key(place)
     store = listed.stores.get(key)
     if store is None:
         operator, shard, name = key
@@ -80,6 +80,11 @@ def _add_state(listed: ListedFiles, path: str, place: CheckpointPath, size: int)
     store.files += 1
     store.bytes += size
     store.add(path, place)
+
+
+def store_key(place: CheckpointPath) -> StoreKey:
+    """Return the store that a file of state belongs to."""
+    return place.operator or "", place.partition or 0, place.store or DEFAULT_STORE
 
 
 def folder_of(operator: str, shard: int, store: str) -> str:
