@@ -175,7 +175,7 @@ OF_FLINK = (
     "engines/flink",
     "formats/flink",
     "clusters/flink",
-    "clusters/memory_flink",
+    "testing/memory_flink",
     "step/savepoints",
 )
 OF_SPARK = (
@@ -242,6 +242,11 @@ def modules_of(*places: str) -> Iterator[Path]:
     for path in sorted(ROOT.rglob("*.py")):
         if path.relative_to(ROOT).as_posix().startswith(places):
             yield path
+
+
+@pytest.mark.parametrize("place", [*OF_FLINK, *OF_SPARK, *OF_BOTH, *OWN])
+def test_every_place_that_is_listed_here_holds_code(place: str) -> None:
+    assert list(modules_of(place))
 
 
 @pytest.mark.parametrize(

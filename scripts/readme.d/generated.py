@@ -145,7 +145,7 @@ def _takes(key: Key) -> str:
 
 def _default(key: Key) -> str:
     value: Any = key.default
-    if value is dataclasses.MISSING or value is None:
+    if key.implied or value is dataclasses.MISSING or value is None:
         return ""
     plain = plain_value(value)
     if plain in ("", [], {}) or isinstance(plain, dict):

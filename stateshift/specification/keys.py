@@ -45,7 +45,8 @@ class Key:
     """`also` are other names of it; `engine` the one that alone knows it, `hints_at` one it
     suggests where the spec does not name its engine; `blank_is_off` is INFORE's way to leave a key
     out; `for_all` may stand beside `jobs`; `added_by` is the group of entry points by which
-    installed packages add choices.
+    installed packages add choices. `implied`: where the key is left out, other keys decide, so that
+    it has no default.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Key:
     blank_is_off: bool = False
     for_all: bool = False
     added_by: str | None = None
+    implied: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -133,9 +135,8 @@ JOB = Keys(
         "boolean",
         None,
         "Whether the content of `merge_jobs` is moved into the checkpoint location first. "
-        "With `version`, it need not "
-        "be said where there are merge jobs; without (INFORE's dialect), merge jobs are "
-        "off until it is true.",
+        "With `version`, the default is true if there are `merge_jobs`. In INFORE's dialect "
+        "(without `version`), `merge_jobs` are ignored until it is true.",
         engine="spark",
     ),
     _job(
@@ -152,9 +153,9 @@ JOB = Keys(
         "remote",
         "boolean",
         None,
-        "Whether the job is started at `remote_connection`. With `version`, it need not be "
-        "said where there is a "
-        "connection; without (INFORE's dialect), the connection is off until it is true.",
+        "Whether the job is started at `remote_connection`. With `version`, the default is true "
+        "if there is a connection. In INFORE's dialect (without `version`), the connection is "
+        "ignored until it is true.",
         engine="spark",
     ),
     _job(
@@ -162,8 +163,8 @@ JOB = Keys(
         "connection",
         "connection",
         (
-            "host:port (or scheme://host:port) at which the job is started, over what the "
-            "cluster says."
+            "host:port (or scheme://host:port) at which the job is started. Overrides the "
+            "cluster's address."
         ),
         engine="spark",
         blank_is_off=True,
@@ -174,7 +175,7 @@ JOB = Keys(
         "operators",
         "The stateful operators by name: a list of names, a list of {name, directory}, or "
         "a map from name to "
-        "directory. A directory is only for one that somebody else named.",
+        "directory. Give a directory only if its name is not the hash of the operator's name.",
     ),
     _job(
         "source_cluster",
@@ -229,19 +230,17 @@ JOB = Keys(
         "also",
         "folders",
         "also",
-        "What lies in the checkpoint, is not the engine's, and is taken along: paths below "
-        "the checkpoint, such as "
-        "mine/.",
+        "Files in the checkpoint that are not Spark's and are copied, too: paths below the "
+        "checkpoint, such as mine/.",
         engine="spark",
     ),
     _job(
         "verify",
         "verify",
         "verify",
-        "How the target is compared with the source: entry by entry, by the digests of "
-        "files, or not. As an object "
-        "also how the source is looked at before the job is stopped: every byte that a "
-        "restart needs, or names alone.",
+        "How the target is compared with the source: by entries, by the digests of files, or "
+        "not at all. As an object, also how the source is checked before the job is stopped: "
+        "every byte that a restart needs, or names and sizes only.",
         choices=get_args(Verify),
         for_all=True,
     ),
@@ -249,21 +248,19 @@ JOB = Keys(
         "keep",
         "texts",
         "keep",
-        "What files and directories keep of the source beside their content: "
-        f"{', '.join(get_args(Keep))}. The owner "
-        "(and the group) takes rights that only HDFS's superuser, or root, has.",
+        "What the target's files and directories take over from the source: "
+        f"{', '.join(get_args(Keep))}. To set the owner and group, stateshift must run as root "
+        "or as HDFS's superuser.",
         for_all=True,
     ),
     _job(
         "mode",
         "choice",
         "mode",
-        "move: stop the job, bring its image over, start it there. warm: bring most of it "
-        "over while the job runs, in "
-        "rounds, and stop it for the rest; a job of Flink then ends with its last "
-        "checkpoint: they have to be "
-        "incremental, and retained. fork: the source goes on, and the copy gets an "
-        "identity of its own.",
+        "move: stop the job, copy its image, start it there. warm: copy most of it while the job "
+        "runs, in rounds, and stop the job for the rest. A Flink job then ends with its last "
+        "checkpoint; its checkpoints must be incremental and retained. fork: the source runs on, "
+        "and the copy gets a query id of its own.",
         choices=get_args(Mode),
         for_all=True,
     ),
@@ -271,9 +268,8 @@ JOB = Keys(
         "rounds",
         "count",
         "rounds",
-        "Warm: at most so many rounds. Alone, the job is stopped after them; beside "
-        "`until`, it is not stopped where "
-        "that has not been reached by then.",
+        "Warm: at most this many rounds. Without `until`, the job is stopped after them. With "
+        "`until`, it is not stopped if that was not reached.",
         for_all=True,
     ),
     _job(
@@ -281,8 +277,8 @@ JOB = Keys(
         "until",
         "until",
         (
-            "Warm: when the job may be stopped: once what is left to bring would take less "
-            "than this (remaining < 5s)."
+            "Warm: the job may be stopped once the rest would take less than this to copy "
+            "(remaining < 5s)."
         ),
         for_all=True,
     ),
@@ -290,11 +286,10 @@ JOB = Keys(
         "cutover",
         "cutover",
         "cutover",
-        "Warm: ready, as soon as that is reached; told, not before `stateshift cutover`; "
-        "hours of the day "
-        "(22:00-04:30, with UTC behind where they are not this machine's); or never: each "
-        "round leaves an image that "
-        "can be started from, should the source be lost.",
+        "Warm: when the job is stopped, once `until` is reached. ready: at once. told: when you run "
+        "`stateshift cutover`. 22:00-04:30: within these hours of this machine's clock, or of UTC "
+        "with UTC behind them. never: not at all; each round leaves an image to start from if the "
+        "source is lost.",
         for_all=True,
     ),
     _job(
@@ -346,6 +341,7 @@ JOB = Keys(
         "Whether to start from existing savepoints. Left out: true if the job names savepoints. "
         "false: ignore them and take savepoints of `job_ids`.",
         for_all=True,
+        implied=True,
     ),
     _flink(
         "allow_non_restored_state",
@@ -374,7 +370,7 @@ SPEC = Keys(
     Key(
         "engine",
         "choice",
-        "What keeps the state. Left out, the keys tell: Spark, unless Flink's are used.",
+        "The engine that keeps the state. Default: flink if a key of Flink's is used, else spark.",
         Spec,
         "engine",
         choices=get_args(Engine),
@@ -409,11 +405,9 @@ SPEC = Keys(
     Key(
         "strategy",
         "strategy",
-        "Which jobs move together, where no waves say so. fluid: one after the other, the "
-        "default. all-at-once: all of "
-        "them. batched(k): k at a time. optimised: in as few waves as there can be in "
-        "which no cluster gives two jobs, "
-        "nor takes two.",
+        "Which jobs move together, if `waves` is left out. fluid (default): one after the other. "
+        "all-at-once: all of them. batched(k): k at a time. optimised: as few waves as possible "
+        "in which no cluster loses two jobs or receives two.",
         Spec,
         "strategy",
     ),
@@ -431,11 +425,10 @@ SPEC = Keys(
     Key(
         "on_failure",
         "choice",
-        "What becomes of the others when a job fails. stop: nothing more is begun, a "
-        "person decides. finish: the wave "
-        "that failed is taken back, the others are carried out. rollback: the whole run is "
-        "taken back; a wave whose "
-        "job has committed on its target since stays where it is. discard: those waves, too.",
+        "What happens to the other jobs when one fails. stop: nothing more starts; you decide. "
+        "finish: the failed wave is rolled back, the other waves continue. rollback: the whole run "
+        "is rolled back, except waves with a job that has committed at its target. discard: those "
+        "waves, too.",
         Spec,
         "on_failure",
         choices=get_args(OnFailure),
@@ -517,7 +510,7 @@ STOP = Keys(
 DATA = Keys(
     Key("source", "location", "Where the directory is now."),
     Key("target", "location", "Where it is afterwards."),
-    Key("copy", "boolean", "Whether to bring its content over; false where it is there already."),
+    Key("copy", "boolean", "Whether to copy its content; false if it is there already."),
 )
 
 KAFKA = Keys(
@@ -539,8 +532,8 @@ KAFKA = Keys(
     Key(
         "source_bootstrap_servers",
         "text",
-        "Those that the job has read so far, where these are others: the records "
-        "around its offsets are held against each other.",
+        "The brokers that the job has read so far, if they differ: `plan` compares the records "
+        "around its offsets.",
         KafkaSpec,
         "source_bootstrap_servers",
     ),
@@ -626,8 +619,8 @@ CODECS = ("lz4", "zstd", "snappy", "lzf")
 
 
 _OF = (
-    "Of several Flink images, the one that is meant: its location, or the id of the job "
-    "it is taken of."
+    "Which of several Flink images is changed: its location, or the id of the job whose "
+    "savepoint it is."
 )
 
 
@@ -655,15 +648,19 @@ TRANSFORMS: Mapping[str, Keys] = dict(
                 "renumber",
                 "boolean",
                 (
-                    "Whether it gets the number of the newest batch: a sink that knows batches "
-                    "by number takes the next."
+                    "Whether the batch gets the number of the newest batch, so that a sink that "
+                    "skips known batch numbers accepts the next one."
                 ),
             ),
         ),
         _kind(
             "compact",
             "One snapshot for each shard in place of a chain of changes.",
-            Key("in_place", "boolean", "Whether where it lies: a job without a remote_location."),
+            Key(
+                "in_place",
+                "boolean",
+                "Change the checkpoint itself. The job has no remote_location.",
+            ),
         ),
         _kind(
             "repartition",
@@ -687,7 +684,7 @@ TRANSFORMS: Mapping[str, Keys] = dict(
             Key(
                 "flink",
                 "text",
-                "The Flink that is to read it, such as 1.20: its metadata is written for that one.",
+                "Write the metadata for this version of Flink, such as 1.20.",
             ),
         ),
         _kind(
@@ -723,8 +720,8 @@ TRANSFORMS: Mapping[str, Keys] = dict(
                 "sum",
                 "texts",
                 (
-                    "Columns whose values are added where a key is in several; without, that "
-                    "is refused."
+                    "Columns whose values are added if a key is in several checkpoints. Without it, such "
+                    "a key is refused."
                 ),
             ),
         ),
@@ -734,12 +731,12 @@ TRANSFORMS: Mapping[str, Keys] = dict(
             Key(
                 "parallelism",
                 "count",
-                "Of the operators with keyed state and no other: Flink deals out the rest.",
+                "Of the operators with keyed state; Flink redistributes the other state itself.",
             ),
             Key(
                 "max_parallelism",
                 "count",
-                "Into how many key groups keys are dealt: of all operators.",
+                "The number of key groups, for all operators.",
             ),
         ),
         _kind(
@@ -752,7 +749,7 @@ TRANSFORMS: Mapping[str, Keys] = dict(
         ),
         _kind(
             "repair",
-            "Files of a Flink image that its metadata has beside itself, and that lie elsewhere.",
+            "Collect files that a Flink image expects in its own folder and that are elsewhere.",
             Key(
                 "files",
                 "locations",
@@ -767,11 +764,11 @@ TRANSFORMS: Mapping[str, Keys] = dict(
             Key(
                 "add",
                 "columns",
-                "Columns more, each with a name, a type, a default and the column it comes after.",
+                "New columns, each with a name, a type, a default and the column it comes after.",
             ),
             Key("widen", "types", "Column -> wider type."),
             Key("rename", "types", "Column -> new name."),
-            Key("drop", "texts", "Columns less."),
+            Key("drop", "texts", "Columns to remove."),
             Key(
                 "nullable",
                 "texts",

@@ -37,9 +37,10 @@ WAIVERS: Mapping[str, str] = {
     "them there.",
     "older-target": "The target's Spark is older than the source's, or than the one that wrote "
     "the checkpoint.",
-    "zip-format": "Snapshots of checkpoint format 2 are marked as another Spark has them.",
-    "list-state": "`transformWithState` of 4.2 or later goes back to 4.0 or 4.1. Its processors "
-    "keep no lists.",
+    "zip-format": "The snapshots (checkpoint format 2) have the version number of another Spark, "
+    "which the target's Spark refuses.",
+    "list-state": "State of `transformWithState` goes from Spark 4.2 or later to 4.0 or 4.1. "
+    "Its processors use no list state.",
     "old-state": "A Spark before 3.0 wrote the state. Its join is an inner join, and no decimals "
     "are summed.",
     "operators-stay": "Some operators of a workflow stay behind.",
@@ -51,13 +52,13 @@ WAIVERS: Mapping[str, str] = {
     "such as YARN), or does not know a warm job whose files are new.",
     "free-slots": "The Flink cluster will have enough free slots for the job's `parallelism`.",
     "kryo": "Kryo of another Flink version wrote this state. The restore was tried, and works.",
-    "repeated-batches": "The sink takes a batch again under a number that it has. It is no Delta "
-    "table, file sink or Iceberg table.",
+    "repeated-batches": "The sink accepts a batch again under a number that it already has. It "
+    "is no Delta table, Iceberg table or file sink.",
     "lost-offsets": "Kafka has lost records that the job has not read, or could not be asked.",
     "other-records": "The records around the job's offsets are not those that the job has read, "
     "or could not be compared.",
-    "sink-ahead": "The sink has batches that the checkpoint has not planned. It drops what the "
-    "job writes in them.",
+    "sink-ahead": "The sink has batches that the checkpoint has not planned yet. It drops the "
+    "job's output of these batches.",
 }
 
 Mode = Literal["move", "fork", "warm"]

@@ -138,7 +138,8 @@ def _option(option: Option) -> Schema:
 def _property(key: Key) -> Schema:
     described: Schema = {"title": key.name.replace("_", " "), "description": key.about}
     value = key.default
-    if value is not dataclasses.MISSING and value is not None:
+    has_default = value is not dataclasses.MISSING and value is not None
+    if has_default and not key.implied:
         described["default"] = plain_value(value)
     return {**described, **_value(key)}
 

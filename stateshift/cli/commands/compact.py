@@ -38,9 +38,9 @@ def command(
     """Copy a checkpoint with as few files as possible.
 
     Each shard becomes one snapshot (HDFS-backed) or one consolidated state (RocksDB). Empty
-    changes and history stay behind. --in-place does this where the checkpoint lies; the job
-    must be stopped. Replaced files go to _stateshift/superseded/. A rollback puts them back
-    until the job has committed again.
+    changes and history are left out. --in-place changes the checkpoint itself; its job must be
+    stopped. Replaced files go to _stateshift/superseded/; rollback restores them until the
+    job has committed again.
     """
     if bool(to) == in_place:
         raise typer.BadParameter("compact takes --to LOCATION or --in-place")

@@ -25,8 +25,8 @@ def command(
 ) -> int | None:
     """A script that completes commands and options.
 
-    The script knows all commands and their options, and completes files behind them. It starts
-    nothing when a key is pressed. Make it again after an upgrade.
+    The script knows all commands and their options, and completes file names after them. It
+    starts no process when a key is pressed. Create it again after an upgrade.
     """
     from stateshift.cli.shell.reference import program_and_commands
     from stateshift.cli.views.completion import SHELLS, script

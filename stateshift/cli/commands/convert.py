@@ -48,7 +48,7 @@ def command(
 ) -> int:
     """Write state for another provider, codec or format.
 
-    The checkpoint itself says how its state is kept, so the job needs no other configuration.
+    The checkpoint records how its state is kept, so the job's configuration stays as it is.
     --flink writes a savepoint's metadata for another version of Flink.
     """
     change = given(

@@ -20,55 +20,57 @@ A DATAFLOW is a file of JSON:
   {"operators": [{"name": "read"}, {"name": "split", "kind": "one-to-many"},
                  {"name": "score", "workers": 4}],
    "edges": ["read -> split", {"from": "split", "to": "score", "way": "broadcast"}]}
-or what a running job tells of itself: Flink's answer to GET /jobs/:jobid/plan,
-or what Spark's explain(extended=True) prints; or a file that joins several of
-these by the topics they write and read ("jobs"). With -, it is read from
-standard input: curl -s http://…/jobs/…/plan | stateshift dataflow - …
-More that may be said of an operator, and what holds where it is not:
-  kind                  one-to-one, one-to-many or blocking: one-to-one
-  one_per_edge, unique  how much it makes of a tuple, see below: false
-  reads, writes         topics; who writes one sends to all that read it: none
-  workers               on how many it runs: 1
-  job, cluster          whose it is, and where that runs: nobody's
-  cost_seconds          what a tuple takes on one worker: 0.001
-  rate_per_second       what a source reads: 80 % of what can be worked
+or the plan of a running job: Flink's answer to GET /jobs/:jobid/plan, or the
+output of Spark's explain(extended=True); or a file that joins several of these
+by the topics they write and read ("jobs"). With -, it is read from standard
+input: curl -s http://…/jobs/…/plan | stateshift dataflow - …
+Optional keys of an operator, each with its default:
+  kind                  one-to-one (default), one-to-many or blocking
+  one_per_edge, unique  how many tuples it makes of one, see below (false)
+  reads, writes         topics; a writer sends to all readers (none)
+  workers               its parallelism (1)
+  job, cluster          the job it belongs to, and where that runs (none)
+  cost_seconds          seconds per tuple on one worker (0.001)
+  rate_per_second       what a source reads (80 % of the capacity)
 and of an edge:
-  way                   forward (to the worker of the same number), partitioned
-                        (where the key belongs) or broadcast: forward
+  way                   forward (default: to the worker of the same number),
+                        partitioned (by key) or broadcast
 `stateshift schema dataflow` prints the JSON Schema, for editors.
 
 \b
 Words:
   target       an operator whose function changes; its name may have commas
-  one-to-one   makes at most one tuple of each it reads, on one of its edges;
-               one-to-many any number; "one_per_edge" (true, or a list of
-               operators) is one-to-many with at most one on each edge;
-               "unique" at most one for each tuple of a source
-  blocking     sends nothing before it has read all: what it sends are new
-               tuples, and who is above it need not change with who is below
-  component    operators that change at one cut: no tuple is met by one of
-               them before its change and by another one after. Components
-               need not wait for each other
+  one-to-one   makes at most one tuple from each input tuple, on one edge
+  one-to-many  makes any number. "one_per_edge" (true, or a list of operators):
+               at most one on each edge. "unique": at most one for each tuple
+               of a source
+  blocking     sends nothing before it has read everything. What it sends are
+               new tuples, so operators upstream of it need not change together
+               with operators downstream
+  component    operators that change at one cut: no tuple is processed by one
+               of them before its change and by another after it. Components
+               do not wait for each other
   head         where the change of a component begins
   delay        from the request until no target uses its old function any more
 
 \b
 Schedulers (--scheduler):
-  fries          messages to the heads, markers inside of components: all else
-                 goes on
-  epoch          markers from the sources through everything: what a savepoint
-                 of the whole dataflow amounts to
-  multi-version  both functions side by side; sources say which is meant
-  naive          every target at once: fast, and tuples may meet old and new,
-                 unless none meets two targets
+  fries          messages to the heads, markers inside components; the other
+                 operators run on
+  epoch          markers from the sources through all operators, as for a
+                 savepoint of the whole dataflow
+  multi-version  old and new function side by side; sources tag each tuple with
+                 a version
+  naive          every target at once: fast, but a tuple that passes two
+                 targets may be processed by old and new
 
 \b
-Rules (--rule) by which fries spares one-to-many operators:
-  sound          what they make of a tuple takes only one edge towards targets,
-                 or passes one unique operator before every target
-  published      as the paper has it: any unique operators; with several targets
-                 not always consistent, which is then said
-  none           spares nobody
+Rules (--rule) by which fries leaves one-to-many operators out:
+  sound          the tuples they make take only one edge towards targets, or
+                 pass one unique operator before every target
+  published      the rule of the paper: any unique operators. Not always
+                 consistent with several targets; the output then says so
+  none           leaves none out
 
 """ + epilog(
     "stateshift dataflow payment-fraud.dataflow.json --targets 'fraud model,apply rules'\n"
@@ -103,7 +105,7 @@ def command(
         str, typer.Option("--rule", metavar="R", help="sound, published or none.")
     ] = "sound",
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say of each operator why it is part of it.")
+        bool, typer.Option("--explain", help="Explain for each operator why it has to wait.")
     ] = False,
     dot: Annotated[
         bool, typer.Option("--dot", help="Print a drawing for Graphviz, and nothing else.")
@@ -114,10 +116,10 @@ def command(
 ) -> int | None:
     """Which operators must change together.
 
-    Some operators of running jobs get a new function, a new version or another cluster. Shows which
-    of them have to change at one cut, so that no tuple is met by old and new, and which others have
-    to wait with them; what goes on undisturbed; in which order they start again; and how long each
-    scheduler would take. Reads a file and changes nothing.
+    Use it when operators of running jobs get a new function, a new version or another cluster.
+    Shows which operators must change at one cut so that no tuple is processed by old and new, which
+    others wait with them, which run on, the order of restarts, and how long each scheduler takes.
+    Reads a file and changes nothing.
     """
     from random import Random
 

@@ -78,8 +78,8 @@ def command(
 ) -> int:
     """Change the columns of state that Spark refuses.
 
-    Use it when the query has an aggregate more or less, or a wider column; or when another
-    Spark sees a column as nullable that the last one did not. A new column holds its default
+    Use it when the query has one aggregate more or less, or a wider column, or when a newer
+    Spark treats a column as nullable and the old one did not. A new column holds its default
     for every key that exists. Write columns inside a struct with dots.
     """
     change = given(

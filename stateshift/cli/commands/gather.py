@@ -7,7 +7,8 @@ from stateshift.cli.shell.shortcut import one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog(
-    "stateshift gather hdfs://nn/checkpoints/5f2c.../chk-42 --to s3://bucket/orders"
+    "stateshift gather hdfs://nn/checkpoints/5f2c.../chk-42 --to s3://bucket/orders",
+    e7=None,
 )
 
 
@@ -20,8 +21,8 @@ def command(
 ) -> int:
     """Collect the files of a Flink image in one folder.
 
-    An incremental checkpoint, one with a changelog and one with merged files name their files
-    by full paths, and share them with other checkpoints of the job. The new image names only
-    files beside it, so it can lie anywhere.
+    Checkpoints that are incremental, or have a changelog or merged files, refer to files by
+    full paths and share them with other checkpoints. The new image uses relative paths only,
+    so its folder can be moved.
     """
     return run_jobs(terminal, options, [one_job(source, to, [], waive, fork=False)], "flink")

@@ -42,9 +42,9 @@ def command(
 ) -> int | None:
     """Show what is in an image, a workflow or a file.
 
-    Shows engine, epochs, operators and stores; which files a restart needs; absolute paths
-    inside; sources and sinks; and what is wrong. Decodes a single file: an offset log, a
-    commit, a delta or a snapshot.
+    Shows engine, epochs, operators and stores, the files that a restart needs, absolute paths
+    inside, sources and sinks, and problems. Of a single file (an offset log, a commit, a delta,
+    a snapshot) it shows the decoded content.
     """
     from stateshift import api
     from stateshift.cli.views import survey_text as render_survey

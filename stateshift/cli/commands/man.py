@@ -34,8 +34,8 @@ def command(
 ) -> int | None:
     """Man pages of all commands.
 
-    A man page for each command is written to a folder; `man` finds those in a folder man1 of its
-    path. The pages are made from the parser, as --help is.
+    Writes a man page for each command into DIR. `man` finds pages in a folder named man1 on its
+    path. The text is that of --help.
     """
     if (folder is None) != markdown:
         raise typer.BadParameter("name a folder, or ask for --markdown")

@@ -59,8 +59,8 @@ def command(
     """Move a job's image; with --start, start the job there.
 
     Writes the spec, shows the plan, asks, and carries it out. Without --stop, stop the job
-    yourself first; the old image is fenced. The spec is kept in the workdir: take it from there
-    where a move needs more than this command says.
+    yourself first; the old image is fenced. The spec is kept in the workdir: edit and `apply` it
+    if you need more than these options.
     """
     if stop is not None and start is None:
         raise typer.BadParameter("--stop needs --start: a job that is stopped is started again")

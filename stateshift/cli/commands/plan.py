@@ -59,8 +59,8 @@ def command(
     """Show what would be done, how long it takes, the risks.
 
     Shows phases, files, bytes, an estimate of time and downtime, and all findings. Only reads.
-    `stateshift apply` does what is shown, planned again once the job has stopped; if what is found
-    no longer fits, it exits with 4.
+    `stateshift apply` carries it out. It plans again once the job has stopped, and exits with 4
+    if source or target no longer fit.
     """
     from stateshift.api.requests import read, save
     from stateshift.cli.shell.request import overridden

@@ -41,8 +41,8 @@ def command(
 ) -> int:
     """Rename or drop operators and sources.
 
-    A changed job then finds its state: where Spark numbers operators and sources differently,
-    or where a Flink operator has another uid.
+    Use it when a changed job would not find its state: Spark numbers operators and sources
+    differently, or a Flink operator has another uid.
     """
     named = given(
         operators=pairs("--operator", "OLD=NEW", operator),

@@ -11,7 +11,8 @@ from stateshift.cli.shell.shortcut import one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog(
-    "stateshift repair /ckpts/5f2c.../chk-42 --files /savepoints/savepoint-1 --to /ckpts/repaired"
+    "stateshift repair /ckpts/5f2c.../chk-42 --files /savepoints/savepoint-1 --to /ckpts/repaired",
+    e7=None,
 )
 
 
@@ -30,9 +31,9 @@ def command(
 ) -> int:
     """Collect a Flink image whose files lie elsewhere.
 
-    After a restore with CLAIM from a native savepoint, a checkpoint of Flink 2.2 or 2.3 says
-    that the savepoint's files lie beside it. They do not, and it cannot be restored
-    (FLINK-39964). The new image has these files.
+    After a CLAIM restore from a native savepoint, checkpoints of Flink 2.2 and 2.3 look for
+    the savepoint's files in their own folder. The files are not there, so the restore fails
+    (FLINK-39964). The new image holds these files.
     """
     return run_jobs(
         terminal,

@@ -43,8 +43,9 @@ def command(
     """Distribute state over another number of partitions.
 
     Works for every kind of Spark operator and both providers. The checkpoint records the
-    number, and the job uses it. A Flink savepoint gets another parallelism, or another max
-    parallelism; for the latter its keys must be strings or numbers.
+    number, and the job uses it. A Flink savepoint gets another parallelism or another max
+    parallelism. For the latter it must be canonical, with keys that are strings, integers, longs
+    or tuples of them.
     """
     rescaled = given(parallelism=parallelism, max_parallelism=max_parallelism)
     if (partitions is None) == (not rescaled):

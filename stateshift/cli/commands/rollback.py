@@ -47,9 +47,9 @@ def command(
 ) -> int | None:
     """Take a run back, and nothing else.
 
-    Lifts the fence, restarts the old job if the spec says how, removes what the run wrote at
-    the target, and names what it could not remove. A process that works on the run is asked to
-    stop first.
+    Lifts the fence, restarts the old job if the spec has a `source_submit`, deletes what the run
+    wrote at the target, and lists what it could not delete. If a process works on the run, it
+    is asked to stop first.
     """
     from stateshift import migration
     from stateshift.cli.shell.work import carry_out, confirm

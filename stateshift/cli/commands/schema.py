@@ -40,8 +40,8 @@ def command(
 ) -> int | None:
     """The JSON Schema of a spec, or of what --json prints.
 
-    A spec and a dataflow are what you write. Every other schema describes the document that
-    commands print with --json. Keys are added to these; within a major version none is removed.
+    You write specs and dataflows. All other schemas describe what commands print with --json.
+    A minor version may add keys there; only a major version removes them.
     """
     if which is not None and of not in (None, which):
         raise typer.BadParameter(f"WHICH is {which!r}, and --of is {of!r}: name one of them")

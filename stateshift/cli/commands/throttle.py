@@ -17,7 +17,7 @@ EPILOG = epilog(
     2,
     4,
     8,
-    e0="the process at work obeys at once; without one, the next does",
+    e0="set: a running process obeys at once, else the next `resume` does",
     e4="the run is over",
 )
 

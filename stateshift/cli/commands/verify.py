@@ -39,8 +39,8 @@ def command(
     """Check that a job can restart, or that a run still holds.
 
     For an image: can a job restart from it, and from which epochs? For the workdir of a run:
-    does everything that the run did still hold? --fleet shares the reading of --deep, and of
-    a run.
+    is everything that the run wrote still there and unchanged? --fleet speeds up --deep, and
+    the check of a run.
     """
     from stateshift.workdir import Workdir
 

@@ -119,8 +119,8 @@ working directory or the user's config directory:
   throttle  STATESHIFT_THROTTLE  bytes a second at most: "50MB"
   workdirs  STATESHIFT_WORKDIRS  where workdirs are made (.stateshift)
   fleet     STATESHIFT_FLEET     a Spark master whose executors share the work
-  memory    STATESHIFT_MEMORY    what one process may take to read: "2GiB" (1GiB)
-NO_COLOR, and CI, make everything plain lines.
+  memory    STATESHIFT_MEMORY    memory of one process for reading: "2GiB" (1GiB)
+NO_COLOR turns colours off; CI turns the moving progress bar off.
 
 \b
 Exit codes: 0 done, 1 a bug of ours, 2 request, 3 format, 4 plan, 5 verify,

@@ -33,22 +33,18 @@ Changes = Sequence[Keys]
 
 
 def run_epilog(
-    example: str, e0: str = "the new image is at its target", e7: str = "the fleet failed"
+    example: str,
+    e0: str = "the new image is at its target",
+    e7: str | None = "the fleet failed",
 ) -> str:
-    """Return the end of a shortcut's help."""
+    """Return the end of a shortcut's help; `e7` is None if neither cluster nor fleet takes part."""
+    codes = (2, 3, 4, 5, 6, 8, 130) if e7 is None else (2, 3, 4, 5, 6, 7, 8, 130)
     return epilog(
         example,
-        2,
-        3,
-        4,
-        5,
-        6,
-        7,
-        8,
-        130,
+        *codes,
         e0=e0,
-        e4="refused before anything changed, or found not to fit later: roll the run back",
-        e7=e7,
+        e4="refused before anything changed, or stale after that: roll the run back",
+        e7=e7 or "",
         e8="another run holds the target or the workdir",
         e130="interrupted: `stateshift resume WORKDIR` continues",
     )

@@ -179,7 +179,7 @@ def _stopped(job: JobSpec) -> str:
             "the job is not stopped: the target holds an image to start from, "
             "until `stateshift cutover`"
         )
-    signals = {READY: "", TOLD: ", when it is told: stateshift cutover WORKDIR"}
+    signals = {READY: "", TOLD: ", once you run: stateshift cutover WORKDIR"}
     signal = signals.get(job.cutover, f", between {job.cutover}")
     return f"the job is stopped {_enough(job)}{signal}"
 
