@@ -286,10 +286,10 @@ JOB = Keys(
         "cutover",
         "cutover",
         "cutover",
-        "Warm: when the job is stopped, once `until` is reached. ready: at once. told: when you run "
-        "`stateshift cutover`. 22:00-04:30: within these hours of this machine's clock, or of UTC "
-        "with UTC behind them. never: not at all; each round leaves an image to start from if the "
-        "source is lost.",
+        "Warm: when the job is stopped, once `until` is reached. ready: at once. told: when you "
+        "run `stateshift cutover`. 22:00-04:30: within these hours of this machine's clock, or of "
+        "UTC with UTC behind them. never: not at all; each round leaves an image to start from "
+        "if the source is lost.",
         for_all=True,
     ),
     _job(
@@ -720,8 +720,8 @@ TRANSFORMS: Mapping[str, Keys] = dict(
                 "sum",
                 "texts",
                 (
-                    "Columns whose values are added if a key is in several checkpoints. Without it, such "
-                    "a key is refused."
+                    "Columns whose values are added if a key is in several checkpoints. Without "
+                    "it, such a key is refused."
                 ),
             ),
         ),

@@ -25,7 +25,7 @@ EPILOG = epilog(
     7,
     8,
     130,
-    e0="the image is at its target, and its job runs if there is a `submit`; or the rollback is done",
+    e0="the image is at its target, its job runs if there is a `submit`; or the rollback is done",
     e4="source or target changed since the plan was made",
     e130="interrupted: the same command continues",
 )
