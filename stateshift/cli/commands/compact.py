@@ -16,7 +16,7 @@ EPILOG = run_epilog(
 )
 ToOrInPlace = Annotated[
     str | None,
-    typer.Option("--to", metavar="LOCATION", help="Where the changed image goes: an empty place."),
+    typer.Option("--to", metavar="LOCATION", help="Where the new image goes. Must be empty."),
 ]
 InPlace = Annotated[
     bool,

@@ -31,7 +31,7 @@ def command(
     b: Annotated[str, typer.Argument(metavar="B", help="Another image.")],
     show: Annotated[
         int,
-        typer.Option("--show", metavar="N", min=0, help="Show up to N differences of each store."),
+        typer.Option("--show", metavar="N", min=0, help="Show up to N differences for each store."),
     ] = 0,
     fleet: FleetOf = None,
 ) -> int | None:

@@ -29,7 +29,8 @@ def command(
         bool, typer.Option("--entries", help="Show the first entries of every store.")
     ] = False,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, help="Entries shown of each store.")
+        int,
+        typer.Option("--limit", metavar="N", min=1, help="Show up to N entries for each store."),
     ] = 20,
     uids: Annotated[
         str | None,
