@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from stateshift.dataflow.flink_plan import parts
-from stateshift.dataflow.operators import Dataflow, Edge
+from stateshift.dataflow.operators import Dataflow, Edge, Operator
 from stateshift.dataflow.parse import asked, parse_dataflow
 from stateshift.dataflow.schedulers import fries
+from stateshift.dataflow.topics import joined
 from stateshift.errors import SpecError
 from tests.dataflow.plans import FLINK, SPARK, SPARK_JOIN
 
@@ -169,3 +170,12 @@ def test_what_a_real_spark_prints_of_a_query_is_read_and_its_operators_are_told_
     shuffles = {(up, down) for up, down, way in ways(dataflow) if way == "partitioned"}
     assert shuffles == {("Generate", "StreamingDeduplicate"), ("HashAggregate", "HashAggregate 2")}
     assert fries(dataflow, targets).paused == ("Generate", "StreamingDeduplicate")
+
+
+def test_two_topics_never_share_the_operator_that_replicates() -> None:
+    """One topic's name is what the other's becomes where an operator has its name already."""
+    writer = Operator("w", writes=("a", "a'"))
+    readers = [Operator(name, reads=("a", "a'")) for name in ("r1", "r2")]
+    dataflow = joined(Dataflow((writer, Operator("topic a"), *readers), ()))
+    replicates = [operator.name for operator in dataflow.operators if operator.replicate]
+    assert len(set(replicates)) == len(replicates) == 2

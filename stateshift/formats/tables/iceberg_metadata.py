@@ -74,10 +74,15 @@ def decode_table(content: bytes) -> IcebergTable:
     text = decode_text(_plain(content), _WHAT)
     metadata = decode_object(text, _WHAT)
     current, table_id = metadata.get("current-snapshot-id"), metadata.get("table-uuid")
+    snapshots = _snapshots(metadata)
+    current_id = _snapshot_id(current)
+    if current_id is not None and current_id not in snapshots:
+        # Older ones expire; the current one is always listed (Iceberg's TableMetadata).
+        raise FormatError(f"{_WHAT}: snapshot {current_id}, the current one, is missing", None, 0)
     return IcebergTable(
         table_id=table_id if isinstance(table_id, str) else None,
-        current=_snapshot_id(current),
-        streamed=tuple(_streamed(_snapshots(metadata), current)),
+        current=current_id,
+        streamed=tuple(_streamed(snapshots, current)),
     )
 
 
@@ -96,8 +101,9 @@ def _snapshots(metadata: JsonObject) -> dict[int, JsonObject]:
         if not isinstance(snapshot, dict):
             raise FormatError(_NO_SNAPSHOTS, None, 0)
         snapshot_id = snapshot.get("snapshot-id")
-        if is_integer(snapshot_id):
-            by_id[snapshot_id] = snapshot
+        if not is_integer(snapshot_id):
+            raise FormatError(f"{_WHAT}: a snapshot has no id", None, 0)
+        by_id[snapshot_id] = snapshot
     return by_id
 
 

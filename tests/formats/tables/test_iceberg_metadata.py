@@ -96,6 +96,10 @@ def test_an_empty_table_and_one_whose_snapshots_lead_in_a_ring_end() -> None:
     assert len(decode_table(table(1, snapshot(1, 2, "q"), snapshot(2, 1, "q"))).streamed) == 2
 
 
+def test_a_parent_that_has_expired_ends_the_history() -> None:
+    assert len(decode_table(table(2, snapshot(2, 1, "q"))).streamed) == 1
+
+
 def test_compressed_metadata_is_read() -> None:
     content = table(1, snapshot(1, None, "q", "4"))
     assert decode_table(gzip.compress(content, mtime=0)) == decode_table(content)
@@ -114,6 +118,9 @@ def test_compressed_metadata_is_read() -> None:
         gzip.compress(table(None), mtime=0)[:-9],
         table(1, snapshot(1, None, "q", 7)),
         table(1, snapshot(1, None, "q", "x")),
+        table(1, {**snapshot(1, None, "q"), "snapshot-id": None}),
+        table(1, {**snapshot(1, None, "q"), "snapshot-id": [1]}),
+        table(2, snapshot(1, None, "q")),
     ],
 )
 def test_damage_is_refused(content: bytes) -> None:
