@@ -26,30 +26,38 @@ ask for is one rewriting of the state, so their order does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from stateshift.specification.keys import COLUMN, TRANSFORMS, Key
+from stateshift.specification.keys import COLUMN, TRANSFORMS, Key, Keys
 from stateshift.specification.place import Place
 from stateshift.specification.secret import refuse_secrets
-from stateshift.specification.values import Reader
+from stateshift.specification.values import Reader, is_text
 
 Change = dict[str, Any]
 
 
 def read_changes(reader: Reader, place: Place) -> tuple[Change, ...]:
     """Return the changes of one job; what could not be read is left out, after a complaint."""
+    if not reader.is_a(place, list, "a list of objects"):
+        return ()
     changes: dict[tuple[object, ...], Change] = {}
-    items = list(place.items) if reader.is_a(place, list, "a list of objects") else []
-    for item in items:
+    for item in place.items:
         change = _read(reader, item)
-        if change is None:
-            continue
-        if _place(change) in changes:
-            reader.complaints.add(item, f"a second {change['kind']!r}", "each kind once")
-        else:
-            changes[_place(change)] = change
+        if change is not None:
+            _add(reader, item, change, changes)
     return tuple(changes.values())
+
+
+def _add(
+    reader: Reader, item: Place, change: Change, changes: dict[tuple[object, ...], Change]
+) -> None:
+    """Add a change, unless one stands in its place already."""
+    place = _place(change)
+    if place in changes:
+        reader.complaints.add(item, f"a second {change['kind']!r}", "each kind once")
+    else:
+        changes[place] = change
 
 
 def _place(change: Change) -> tuple[object, ...]:
@@ -61,29 +69,39 @@ def _place(change: Change) -> tuple[object, ...]:
 
 
 def _read(reader: Reader, place: Place) -> Change | None:
-    before = len(reader.complaints.made)
-    refuse_secrets(reader.complaints, place)
-    has_secrets = len(reader.complaints.made) > before
-    if has_secrets or not reader.is_a(place, dict, "an object with a 'kind'"):
+    if _has_secrets(reader, place) or not reader.is_a(place, dict, "an object with a 'kind'"):
         return None
     kind = _kind(reader, place)
     if kind is None:
         return None
     keys = TRANSFORMS[kind]
     known = reader.known(place, keys)
-    change: Change = {"kind": kind}
+    change: Change = {"kind": kind, **_fields(reader, keys, known)}
+    _FITS[kind](reader, place, known)
+    return change
+
+
+def _has_secrets(reader: Reader, place: Place) -> bool:
+    """Complain of credentials at and below a place; return whether there are any."""
+    before = len(reader.complaints.made)
+    refuse_secrets(reader.complaints, place)
+    return len(reader.complaints.made) > before
+
+
+def _fields(reader: Reader, keys: Keys, known: Mapping[str, Place]) -> Change:
+    """Return what the keys behind `kind` say; what could not be read is left out."""
+    fields: Change = {}
     for key in keys.all[1:]:
         value = _value(reader, key, known[key.name]) if key.name in known else None
         if value is not None:
-            change[key.name] = list(value) if isinstance(value, tuple) else value
-    _FITS[kind](reader, place, known)
-    return change
+            fields[key.name] = list(value) if isinstance(value, tuple) else value
+    return fields
 
 
 def _kind(reader: Reader, place: Place) -> str | None:
     keys = TRANSFORMS["compact"]
     key = keys["kind"]
-    spelled = next((name for name in place.value if keys.find(name) == key), None)
+    spelled = _spelling_of(key, keys, place)
     if spelled is None:
         reader.complaints.add(place, "'kind' is missing", f"one of {', '.join(TRANSFORMS)}")
         return None
@@ -91,29 +109,37 @@ def _kind(reader: Reader, place: Place) -> str | None:
     return kind
 
 
+def _spelling_of(key: Key, keys: Keys, place: Place) -> str | None:
+    """Return how an object spells a key, which can be done in several ways."""
+    return next((name for name in place.value if keys.find(name) == key), None)
+
+
 def _value(reader: Reader, key: Key, place: Place) -> Any:
-    match key.kind:
-        case "values":
-            return _values(reader, place)
-        case "types":
-            return _types(reader, place)
-        case "columns":
-            return _columns(reader, place)
-        case "names":
-            return _names(reader, place)
-        case _:
-            return reader.value(key, place)
+    read = _READ.get(key.kind)
+    return reader.value(key, place) if read is None else read(reader, place)
 
 
 def _names(reader: Reader, place: Place) -> dict[str, str] | None:
     if not reader.is_a(place, dict, "an object from old to new names"):
         return None
-    named: dict[str, str] = {}
+    return _each_once(reader, _texts_by_name(reader, place, "the new name, as text"))
+
+
+def _texts_by_name(reader: Reader, place: Place, expected: str) -> Iterator[tuple[str, Place]]:
+    """Yield the texts of an object by their keys; complain of everything else in it."""
     for name in place.value:
         below = place / name
-        if not isinstance(below.value, str) or not below.value.strip():
-            reader.refuse(below, "the new name, as text")
-        elif below.value in named.values():
+        if is_text(below.value):
+            yield name, below
+        else:
+            reader.refuse(below, expected)
+
+
+def _each_once(reader: Reader, texts: Iterable[tuple[str, Place]]) -> dict[str, str]:
+    """Return new names by old ones; two of them never get the same."""
+    named: dict[str, str] = {}
+    for name, below in texts:
+        if below.value in named.values():
             message = f"{below.value!r} would be the name of two"
             reader.complaints.add(below, message, "a name for each")
         else:
@@ -124,14 +150,8 @@ def _names(reader: Reader, place: Place) -> dict[str, str] | None:
 def _types(reader: Reader, place: Place) -> dict[str, str] | None:
     if not reader.is_a(place, dict, "an object from columns to text"):
         return None
-    types = {}
-    for name in place.value:
-        below = place / name
-        if isinstance(below.value, str) and below.value.strip():
-            types[name] = below.value
-        else:
-            reader.refuse(below, "a type or a name, as text")
-    return types
+    texts = _texts_by_name(reader, place, "a type or a name, as text")
+    return {name: below.value for name, below in texts}
 
 
 def _columns(reader: Reader, place: Place) -> list[dict[str, Any]]:
@@ -147,6 +167,13 @@ def _column(reader: Reader, place: Place) -> dict[str, Any] | None:
     known = reader.known(place, COLUMN)
     if not reader.need(place, known, "name", "type"):
         return None
+    return _column_of(reader, known)
+
+
+def _column_of(reader: Reader, known: Mapping[str, Place]) -> dict[str, Any]:
+    """Return a column as it stands; a name that is no text is a complaint, and so is an odd
+    type.
+    """
     column = {key: below.value for key, below in known.items()}
     for key in ("name", "after"):
         if not isinstance(column.get(key, ""), str):
@@ -162,16 +189,29 @@ def _values(reader: Reader, place: Place) -> list[str | None]:
         return [part.strip() for part in place.value.split(",")]
     if not reader.is_a(place, list, "a list, or one text with commas"):
         return []
-    values: list[str | None] = []
+    return list(_values_in_list(reader, place))
+
+
+def _values_in_list(reader: Reader, place: Place) -> Iterator[str | None]:
     for item in place.items:
-        value = item.value
-        if isinstance(value, bool | int):
-            value = str(value).lower()
+        value = _as_text(item.value)
         if value is None or isinstance(value, str):
-            values.append(value)
+            yield value
         else:
             reader.refuse(item, "text, a whole number, true, false or null")
-    return values
+
+
+def _as_text(value: object) -> object:
+    """Return a number or a boolean as its text, and everything else as it is."""
+    return str(value).lower() if isinstance(value, bool | int) else value
+
+
+_READ: Mapping[str, Callable[[Reader, Place], Any]] = {
+    "values": _values,
+    "types": _types,
+    "columns": _columns,
+    "names": _names,
+}
 
 
 def _needs(*names: str) -> Callable[[Reader, Place, Mapping[str, Place]], None]:
@@ -194,7 +234,12 @@ def _split(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:
         reader.complaints.add(place, message, "'by' and 'part', or 'column' and 'values'")
     elif by_column:
         reader.need(place, known, "column", "values")
-    elif reader.need(place, known, "by", "part"):
+    else:
+        _split_by_shards(reader, place, known)
+
+
+def _split_by_shards(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:
+    if reader.need(place, known, "by", "part"):
         _check_part(reader, known["by"].value, known["part"])
 
 

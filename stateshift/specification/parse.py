@@ -11,7 +11,7 @@ The spec is ours where it has a `version`, else INFORE's: the keys are the same,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from stateshift.errors import Complaint, SpecError
 from stateshift.specification.checks import check
@@ -23,6 +23,8 @@ from stateshift.specification.parts import read_part
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.text import WHERE_CREDENTIALS_BELONG, read_text
 from stateshift.specification.values import NamesAdded, Reader, nothing_added
+
+T = TypeVar("T")
 
 _HINT = (
     "stateshift schema > spec.schema.json   # every key and its meaning; name the file "
@@ -46,9 +48,14 @@ def parse_spec(
     reader = Reader(complaints, normal(base) if base else None, names_added)
     spec, jobs = _read(reader, root)
     check(complaints, spec, jobs)
+    _refuse(complaints)
+    return spec
+
+
+def _refuse(complaints: Complaints) -> None:
+    """Raise all complaints as one error, if there are any."""
     if complaints.made:
         raise SpecError(tuple(complaints.made), hint=_hint(complaints.made))
-    return spec
 
 
 def _hint(complaints: Sequence[Complaint]) -> str:
@@ -57,13 +64,8 @@ def _hint(complaints: Sequence[Complaint]) -> str:
 
 
 def _read(reader: Reader, root: Place) -> tuple[Spec, list[ReadJob]]:
-    places = reader.known(root, SPEC, {"inside a job": JOB})
-    if isinstance(root.value, dict):
-        reader.need(root, places, "jobs")
-    values = {}
-    for key, place in places.items():
-        if key != "jobs":
-            values[key] = read_part(reader, SPEC[key], place)
+    places = _places(reader, root)
+    values = _values(reader, places)
     engine = values.get("engine") or _recognise(reader, root)
     if engine is None:  # nobody can say what the jobs' keys mean
         return Spec("spark", ()), []
@@ -77,14 +79,38 @@ def _read(reader: Reader, root: Place) -> tuple[Spec, list[ReadJob]]:
     return Spec(**fields), jobs
 
 
+def _places(reader: Reader, root: Place) -> dict[str, Place]:
+    """Return the places of the keys at the top; without jobs there is nothing to do."""
+    places = reader.known(root, SPEC, {"inside a job": JOB})
+    if isinstance(root.value, dict):
+        reader.need(root, places, "jobs")
+    return places
+
+
+def _values(reader: Reader, places: Mapping[str, Place]) -> dict[str, Any]:
+    """Return what the keys at the top say, by their names, but for the jobs."""
+    values = {}
+    for key, place in places.items():
+        if key != "jobs":
+            values[key] = read_part(reader, SPEC[key], place)
+    return values
+
+
+_FOR_ALL_JOBS = tuple(key.name for key in JOB.all if key.for_all)
+
+
+def _for_all_jobs(named: Mapping[str, T]) -> dict[str, T]:
+    """Return what belongs to the keys that count for every job, as far as they are given."""
+    return {name: named[name] for name in _FOR_ALL_JOBS if named.get(name) is not None}
+
+
 def _dialect(engine: Engine, places: Mapping[str, Place], values: Mapping[str, Any]) -> Dialect:
-    for_all = [key.name for key in JOB.all if key.for_all]
     return Dialect(
         engine=engine,
         switches_on="version" in places,
         restart=values.get("restart") is not False,
-        places={name: places[name] for name in for_all if name in places},
-        defaults={name: values[name] for name in for_all if values.get(name) is not None},
+        places=_for_all_jobs(places),
+        defaults=_for_all_jobs(values),
     )
 
 

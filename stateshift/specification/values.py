@@ -144,28 +144,39 @@ def _boolean(reader: Reader, key: Key, place: Place) -> bool | None:
 
 
 def _text(reader: Reader, key: Key, place: Place) -> str | None:
-    if isinstance(place.value, str) and place.value.strip():
-        return place.value
+    if is_text(place.value):
+        return str(place.value)
     reader.refuse(place, "text (and not blank)")
     return None
 
 
+def is_text(value: object) -> bool:
+    """Whether a value is a text, and not a blank one."""
+    return isinstance(value, str) and bool(value.strip())
+
+
 def _choice(reader: Reader, key: Key, place: Place) -> str | None:
-    if isinstance(place.value, str):
-        choice = _choice_spelled(key, place.value)
-        if choice is not None:
-            return choice
-    added = reader.names_added(key.added_by) if key.added_by else ()
+    choice = _choice_spelled(key, place.value)
+    if choice is not None:
+        return choice
+    added = _choices_added(reader, key)
     if place.value in added:
         return str(place.value)
     reader.refuse(place, f"one of {', '.join((*key.choices, *added))}")
     return None
 
 
-def _choice_spelled(key: Key, text: str) -> str | None:
+def _choice_spelled(key: Key, value: object) -> str | None:
     """Return the choice that a text spells, in whatever way."""
-    folded = fold(text)
+    if not isinstance(value, str):
+        return None
+    folded = fold(value)
     return next((choice for choice in key.choices if fold(choice) == folded), None)
+
+
+def _choices_added(reader: Reader, key: Key) -> Collection[str]:
+    """Return what installed packages add to the choices of a key."""
+    return reader.names_added(key.added_by) if key.added_by else ()
 
 
 def _whole(reader: Reader, place: Place, low: float, high: float, expected: str) -> int | None:
@@ -265,7 +276,7 @@ def is_host_port(text: str) -> bool:
 
 
 def _location(reader: Reader, key: Key, place: Place) -> str | None:
-    if not isinstance(place.value, str) or not place.value.strip():
+    if not is_text(place.value):
         reader.refuse(place, "a location: a URL or a path")
         return None
     try:
@@ -294,34 +305,52 @@ def _texts(reader: Reader, key: Key, place: Place) -> tuple[str, ...]:
     texts: list[str] = []
     for item in _list(reader, place):
         text = _text(reader, key, item)
-        if text in texts:
-            reader.complaints.add(item, f"{text!r} stands twice", "each once")
+        _refuse_second(reader, item, text, texts)
         if text is not None:
             texts.append(text)
     return tuple(texts)
+
+
+def _refuse_second(reader: Reader, place: Place, text: str | None, before: Collection[str]) -> bool:
+    """Complain of a text that stands before this place already; return whether it does."""
+    is_second = text in before
+    if is_second:
+        reader.complaints.add(place, f"{text!r} stands twice", "each once")
+    return is_second
 
 
 def _environment(reader: Reader, key: Key, place: Place) -> dict[str, str]:
     if not reader.is_a(place, dict, "an object of names and texts"):
         return {}
     for name in place.value:
-        if not name or "=" in name:
-            message = f"{name!r} is no variable's name"
-            reader.complaints.add(place / name, message, "a name without =")
+        _check_variable(reader, place / name, name)
     names = [name for name in place.value if reader.is_a(place / name, str, "text")]
     return {name: place.value[name] for name in names}
 
 
+def _check_variable(reader: Reader, place: Place, name: str) -> None:
+    """Complain of a name that no variable of an environment can have."""
+    if not name or "=" in name:
+        message = f"{name!r} is no variable's name"
+        reader.complaints.add(place, message, "a name without =")
+
+
 def _directory(reader: Reader, key: Key, place: Place) -> str | None:
     """Read one name that stays where it is put: no way up, nothing hidden, nothing of ours."""
-    name = place.value
-    if not isinstance(name, str) or not name.strip() or name.startswith((".", "_stateshift")):
-        reader.refuse(place, "the name of one directory, not hidden")
-        return None
+    expected = _expected_of_directory(place.value)
+    if expected is None:
+        return str(place.value)
+    reader.refuse(place, expected)
+    return None
+
+
+def _expected_of_directory(name: Any) -> str | None:
+    """Return what was expected instead of this name; None where it will do."""
+    if not is_text(name) or name.startswith((".", "_stateshift")):
+        return "the name of one directory, not hidden"
     if _CONTROL.search(name) or len(name.encode()) > _NAME_BYTES_MAX:
-        reader.refuse(place, "the name of one directory, without slashes")
-        return None
-    return name
+        return "the name of one directory, without slashes"
+    return None
 
 
 # What Spark and stateshift themselves keep directly below a checkpoint.
@@ -333,16 +362,15 @@ def _folders(reader: Reader, key: Key, place: Place) -> tuple[str, ...]:
     paths: list[str] = []
     for item in _list(reader, place):
         path = _below_checkpoint(reader, item)
-        if path in paths:
-            reader.complaints.add(item, f"{path!r} stands twice", "each once")
-        elif path is not None:
+        is_second = _refuse_second(reader, item, path, paths)
+        if path is not None and not is_second:
             paths.append(path)
     return tuple(paths)
 
 
 def _below_checkpoint(reader: Reader, place: Place) -> str | None:
     text = place.value
-    if not isinstance(text, str) or not text.strip():
+    if not is_text(text):
         reader.refuse(place, _BELOW)
         return None
     names = text.removesuffix("/").split("/")

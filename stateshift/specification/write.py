@@ -7,7 +7,7 @@ whatever it came from.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from stateshift.specification.keys import (
@@ -40,14 +40,20 @@ from stateshift.specification.text import protect
 
 def to_plain_spec(spec: Spec) -> dict[str, Any]:
     """Return dictionaries, lists and single values, ready for JSON."""
-    own = [key for key in _keys_of(Spec, SPEC) if key.name not in ("engine", "jobs")]
-    plain = {"version": 1, "engine": spec.engine, **_fields(spec, own)}
-    throttle = _fields(spec, THROTTLE.all)
-    if throttle:
-        plain["throttle"] = throttle
+    plain = {"version": 1, "engine": spec.engine, **_top_fields(spec)}
     plain["jobs"] = [_job(job) for job in spec.jobs]
     protected: dict[str, Any] = _protected(plain)
     return protected
+
+
+def _top_fields(spec: Spec) -> dict[str, Any]:
+    """Return what stands beside the engine and the jobs."""
+    own = [key for key in _keys_of(Spec, SPEC) if key.name not in ("engine", "jobs")]
+    fields = _fields(spec, own)
+    throttle = _fields(spec, THROTTLE.all)
+    if throttle:
+        fields["throttle"] = throttle
+    return fields
 
 
 def _keys_of(model: type, keys: Keys) -> list[Key]:
@@ -71,35 +77,48 @@ def _job(job: JobSpec) -> dict[str, Any]:
     if ends:
         plain["verify"] = ends if "source" in ends else ends["target"]
     if job.flink is not None:
-        # Said even where it is false: left out, it would follow from the other keys.
-        switch = {"from_existing_savepoint": job.flink.from_existing_savepoint}
-        plain |= {**_fields(job.flink, _keys_of(FlinkJob, JOB)), **switch}
+        plain |= _flink_fields(job.flink)
     return plain
+
+
+def _flink_fields(flink: FlinkJob) -> dict[str, Any]:
+    # Said even where it is false: left out, it would follow from the other keys.
+    switch = {"from_existing_savepoint": flink.from_existing_savepoint}
+    return {**_fields(flink, _keys_of(FlinkJob, JOB)), **switch}
 
 
 def plain_value(value: Any) -> Any:
     """Return a value of the model as plain JSON."""
-    match value:
-        case OperatorSpec(name=name, directory=None):
-            return name
-        case OperatorSpec(name=name, directory=directory):
-            return {"name": name, "directory": directory}
-        case HashProfile():
-            return _plain_profile(value)
-        case ClusterSpec(name=name, kind=kind, options=options):
-            return {"name": name, "kind": kind, **options}
-        case SubmitSpec(options=options):
-            return {**options, **_fields(value, SUBMIT.all)}
-        case tuple():
-            return [plain_value(item) for item in value]
-        case DataSpec(source=source, target=target, copy=copy):
-            return {"source": source, "target": target, "copy": copy}
-        case KafkaSpec():
-            return _fields(value, KAFKA.all)
-        case SinkSpec():
-            return _fields(value, SINK.all)
-        case _:
-            return value
+    if isinstance(value, tuple):
+        return [plain_value(item) for item in value]
+    make_plain = _PLAIN.get(type(value))
+    return value if make_plain is None else make_plain(value)
+
+
+def _plain_operator(operator: OperatorSpec) -> str | dict[str, object]:
+    if operator.directory is None:
+        return operator.name
+    return {"name": operator.name, "directory": operator.directory}
+
+
+def _plain_cluster(cluster: ClusterSpec) -> dict[str, object]:
+    return {"name": cluster.name, "kind": cluster.kind, **cluster.options}
+
+
+def _plain_submit(submit: SubmitSpec) -> dict[str, object]:
+    return {**submit.options, **_fields(submit, SUBMIT.all)}
+
+
+def _plain_data(data: DataSpec) -> dict[str, object]:
+    return {"source": data.source, "target": data.target, "copy": data.copy}
+
+
+def _plain_kafka(kafka: KafkaSpec) -> dict[str, object]:
+    return _fields(kafka, KAFKA.all)
+
+
+def _plain_sink(sink: SinkSpec) -> dict[str, object]:
+    return _fields(sink, SINK.all)
 
 
 def _plain_profile(profile: HashProfile) -> str | dict[str, object]:
@@ -107,6 +126,17 @@ def _plain_profile(profile: HashProfile) -> str | dict[str, object]:
     if NAMED_PROFILES.get(profile.name) == profile:
         return profile.name
     return {key.name: getattr(profile, key.name) for key in HASH.all}
+
+
+_PLAIN: Mapping[type, Callable[[Any], object]] = {
+    OperatorSpec: _plain_operator,
+    HashProfile: _plain_profile,
+    ClusterSpec: _plain_cluster,
+    SubmitSpec: _plain_submit,
+    DataSpec: _plain_data,
+    KafkaSpec: _plain_kafka,
+    SinkSpec: _plain_sink,
+}
 
 
 def _protected(value: Any) -> Any:
