@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, starmap
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.small_files import Reading
@@ -179,14 +179,12 @@ def refuse_disorder(
     if newest is None:
         return set()
     first_needed = newest if epoch is None else min(epoch, newest)
-    numbers = sorted(listed.offsets)[-BATCHES_MAX:]
-    if not thorough:
-        numbers = [number for number in numbers if number >= first_needed - 1]
+    first_read = 0 if thorough else first_needed - 1
+    newest_numbers = sorted(listed.offsets)[-BATCHES_MAX:]
+    numbers = [number for number in newest_numbers if number >= first_read]
     batches = _batches(reading, listed, numbers)
     suspects = _refuse_commits(reading, batches, first_needed)
-    for before, after in pairwise(batches):
-        if after.number != before.number + 1:
-            continue
+    for before, after in filter(_is_neighbours, pairwise(batches)):
         fault = _fault(before, after)
         if fault is None:
             _warn_of_clock(reading, before, after, first_needed)
@@ -194,6 +192,11 @@ def refuse_disorder(
         suspects |= {before.number, after.number}
         _report_disorder(reading, before, after, fault, first_needed)
     return suspects
+
+
+def _is_neighbours(batches: tuple[Batch, Batch]) -> bool:
+    before, after = batches
+    return after.number == before.number + 1
 
 
 def _report_disorder(
@@ -212,16 +215,17 @@ def _refuse_commits(reading: Reading, batches: Iterable[Batch], first_needed: in
     """Refuse commits that hand on an older watermark than that of their own batch."""
     suspects = {batch.number for batch in batches if 0 < batch.handed_on_ms < batch.watermark_ms}
     for number in sorted(suspects):
-        path = layout.commit_path(number)
-        fact = (
-            f"{reading.path(path)} hands on an older watermark than "
-            f"{layout.offset_path(number)} has"
-        )
-        if number >= first_needed:
-            reading.refuse(f"{fact}; it is another batch's, or another run's", path)
-        else:
-            reading.warn(f"{fact}; no job can go back to that batch", path)
+        _report_commit(reading, number, first_needed)
     return suspects
+
+
+def _report_commit(reading: Reading, number: int, first_needed: int) -> None:
+    path = layout.commit_path(number)
+    fact = f"{reading.path(path)} hands on an older watermark than {layout.offset_path(number)} has"
+    if number >= first_needed:
+        reading.refuse(f"{fact}; it is another batch's, or another run's", path)
+    else:
+        reading.warn(f"{fact}; no job can go back to that batch", path)
 
 
 def _batches(reading: Reading, listed: ListedFiles, numbers: Sequence[int]) -> list[Batch]:
@@ -248,10 +252,10 @@ def _batches(reading: Reading, listed: ListedFiles, numbers: Sequence[int]) -> l
 
 def _fault(before: Batch, after: Batch) -> str | None:
     """Return what goes backwards between two batches that follow each other."""
-    for earlier, later in _pairs(before.sources, after.sources):
-        fault = _fault_of_source(earlier, later)
-        if fault is not None:
-            return fault
+    sources = _pairs(before.sources, after.sources)
+    fault_of_source = next(filter(None, starmap(_fault_of_source, sources)), None)
+    if fault_of_source is not None:
+        return fault_of_source
     if after.watermark_ms < before.watermark_ms:
         return f"the watermark falls from {before.watermark_ms} to {after.watermark_ms}"
     is_repartitioned = before.partitions != after.partitions

@@ -9,7 +9,7 @@ committed is told apart (`planned`), and so is the state that it has written (`p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -188,19 +188,21 @@ def _rewind(reading: Reading, listed: ListedFiles, changes: Sequence[Mapping[str
     """Leave out what came after the batch to go back to. Returns whether any batch after it is
     committed: else it is a move as any other, also of a batch that was planned.
     """
-    rewinds = [change for change in changes if change["kind"] == "rewind"]
-    if not rewinds:
-        return False
-    batch = rewinds[0]["batch"]
+    batch = _batch_to_go_back_to(changes)
     newest = max(listed.commits, default=None)
-    if batch not in listed.commits:
+    if batch is None or batch == newest:
+        return False
+    is_committed = batch in listed.commits
+    if is_committed:
+        listed.forget_after(batch)
+    else:
         _refuse_rewind(reading, batch, newest)
-        return False
-    if batch == newest:
-        return False
-    listed.commits = {number for number in listed.commits if number <= batch}
-    listed.offsets = {number for number in listed.offsets if number <= batch + 1}
-    return True
+    return is_committed
+
+
+def _batch_to_go_back_to(changes: Iterable[Mapping[str, Any]]) -> int | None:
+    batches = (change["batch"] for change in changes if change["kind"] == "rewind")
+    return next(batches, None)
 
 
 def _refuse_rewind(reading: Reading, batch: int, newest: int | None) -> None:
@@ -233,17 +235,22 @@ def _without_fence(reading: Reading, listed: ListedFiles) -> str | None:
     owner = None
     logs = ((listed.offsets, layout.offset_path), (listed.commits, layout.commit_path))
     for numbers, path_of in logs:
-        newest = max(numbers, default=None)
-        if newest is None:
+        if not numbers:
             continue
-        try:
-            held = fence_owner(reading.content(path_of(newest)))
-        except MissingFile:
-            continue
+        newest = max(numbers)
+        held = _fence_owner_in(reading, path_of(newest))
         if held is not None:
             numbers.discard(newest)
             owner = held
     return owner
+
+
+def _fence_owner_in(reading: Reading, path: str) -> str | None:
+    """Return whose fence the log is; None where it is none of ours, or not there."""
+    try:
+        return fence_owner(reading.content(path))
+    except MissingFile:
+        return None
 
 
 def _last_batch(reading: Reading, listed: ListedFiles, cut: _Cut) -> _LastBatch:
@@ -254,14 +261,19 @@ def _last_batch(reading: Reading, listed: ListedFiles, cut: _Cut) -> _LastBatch:
     entry = reading.decoded(path, offset_format.decode_offsets)
     if entry is None:
         return _LastBatch()
-    if entry.watermark_ms > 0 and not listed.stores:
+    if not listed.stores:
+        _warn_of_no_state(reading, entry)
+    _refuse_partitions(reading, path, entry.conf)
+    return _LastBatch(dict(entry.conf), entry.offsets, entry.timestamp_ms)
+
+
+def _warn_of_no_state(reading: Reading, entry: offset_format.OffsetEntry) -> None:
+    if entry.watermark_ms > 0:
         place = reading.path("") or reading.storage.location
         reading.warn(
             f"{place} holds no state, though its query has a watermark: it needs none, or "
             "all is missing"
         )
-    _refuse_partitions(reading, path, entry.conf)
-    return _LastBatch(dict(entry.conf), entry.offsets, entry.timestamp_ms)
 
 
 def _refuse_partitions(reading: Reading, path: str, conf: Mapping[str, str]) -> None:
@@ -287,12 +299,17 @@ def _neighbours(
     batches = [last - 1] if last > 0 else []
     if last + 1 in listed.offsets:
         batches.append(last + 1)
-    entries: dict[int, offset_format.OffsetEntry] = {}
+    return dict(_offset_logs(reading, batches))
+
+
+def _offset_logs(
+    reading: Reading, batches: Iterable[int]
+) -> Iterator[tuple[int, offset_format.OffsetEntry]]:
+    """Yield the offset logs that can be read, with the batch of each."""
     for batch in batches:
         entry = reading.decoded(layout.offset_path(batch), offset_format.decode_offsets)
         if entry is not None:
-            entries[batch] = entry
-    return entries
+            yield batch, entry
 
 
 def _commit(reading: Reading, epoch: int | None) -> Uuids:

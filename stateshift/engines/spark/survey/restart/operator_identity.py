@@ -17,7 +17,8 @@ names), StreamingGlobalLimitExec.shortName, StateStoreWriter.operatorStateMetada
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import filterfalse
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.small_files import Reading
@@ -48,15 +49,20 @@ def check(reading: Reading, operator: str, path: str) -> None:
     info = _info(reading, path)
     if info is None:
         return
-    place = reading.path(path)
-    hint = _REMOVE if layout.is_spare(path) else None
+    fault = _fault(info, operator)
+    if fault is not None:
+        fact = f"{reading.path(path)} {fault}: Spark refuses to start"
+        reading.refuse(fact, path, hint=_REMOVE if layout.is_spare(path) else None)
+
+
+def _fault(info: Mapping[str, object], operator: str) -> str | None:
+    """Return what shows that this is not of the operator; None where nothing does."""
     number, name = info.get("operatorId"), info.get("operatorName")
     if isinstance(number, int) and str(number) != operator:
-        fact = f"{place} is of operator {number}, and lies in that of operator {operator}"
-        reading.refuse(f"{fact}: Spark refuses to start", path, hint=hint)
-    elif isinstance(name, str) and name not in NAMES:
-        fact = f"{place} is of an operator {name[:80]!r}, which no Spark up to 4.3 has"
-        reading.refuse(f"{fact}: Spark refuses to start", path, hint=hint)
+        return f"is of operator {number}, and lies in that of operator {operator}"
+    if isinstance(name, str) and name not in NAMES:
+        return f"is of an operator {name[:80]!r}, which no Spark up to 4.3 has"
+    return None
 
 
 def check_version(reading: Reading, operator: str, newest: str | None, files: list[str]) -> None:
@@ -76,13 +82,15 @@ def check_schemas(reading: Reading, path: str, decoded: OperatorMetadata, files:
     """Refuse schemas that are named and not there."""
     if not decoded.name.startswith("transformWithState"):
         return
-    names = {file.rpartition("/")[2] for file in files if "/_stateSchema/" in file}
-    for schema_path in named_schemas(decoded):
-        name = schema_path.rpartition("/")[2]
-        if name not in names:
-            fact = f"the schema {name} is missing, which {reading.path(path)} names"
-            reading.refuse(f"{fact}: Spark refuses to start", path)
-            return
+    listed = {_file_name(file) for file in files if "/_stateSchema/" in file}
+    missing = next(filterfalse(listed.__contains__, map(_file_name, named_schemas(decoded))), None)
+    if missing is not None:
+        fact = f"the schema {missing} is missing, which {reading.path(path)} names"
+        reading.refuse(f"{fact}: Spark refuses to start", path)
+
+
+def _file_name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def named_schemas(metadata: OperatorMetadata) -> Iterator[str]:

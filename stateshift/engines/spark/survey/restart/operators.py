@@ -15,7 +15,7 @@ from stateshift.engines.spark.survey.restart.query_files import ListedFiles, is_
 from stateshift.formats.spark import operator_metadata, schema
 from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.type_json import check_schema
-from stateshift.formats.spark.types import Atomic, decode_struct
+from stateshift.formats.spark.types import Atomic, StructType, decode_struct
 from stateshift.formats.spark.uris import canonical
 from stateshift.survey import EmbeddedPath, Operator, Store
 
@@ -67,13 +67,14 @@ def _provider(settings: Mapping[str, str], stores: list[StoreFiles]) -> str | No
     named = settings.get(PROVIDER, "").rsplit(".", 1)[-1]
     if named:
         return PROVIDERS.get(named, named)
-    paths: list[str] = []
-    for store in stores:
-        paths += store.snapshots.values()
-        paths += store.changes.values()
-    kinds = {path.rpartition(".")[2] for path in paths}
-    is_hdfs_backed = bool(kinds) and kinds <= {"delta", "snapshot"}
+    endings = set().union(*map(_endings, stores))
+    is_hdfs_backed = bool(endings) and endings <= {"delta", "snapshot"}
     return "hdfs-backed" if is_hdfs_backed else None
+
+
+def _endings(store: StoreFiles) -> set[str]:
+    paths = (*store.snapshots.values(), *store.changes.values())
+    return {path.rpartition(".")[2] for path in paths}
 
 
 def is_foreign(settings: Mapping[str, str]) -> bool:
@@ -122,21 +123,18 @@ def _title(reading: Reading, listed: ListedFiles, operator: str) -> str | None:
 def newest_metadata(listed: ListedFiles, operator: str, epoch: int | None) -> str | None:
     """Return the metadata of the newest batch up to `epoch` (v2), else the one without a batch."""
     files = listed.operator_files.get(operator, [])
-    by_batch: dict[int, str] = {}
-    for path in files:
-        batch = _metadata_batch(path)
-        if batch is not None and not _is_after(batch, epoch):
-            by_batch.setdefault(batch, path)
-    if by_batch:
-        return by_batch[max(by_batch)]
+    wanted = [path for path in files if not _is_after(_metadata_batch(path), epoch)]
+    newest = max(wanted, key=_metadata_batch, default=None)
+    if newest is not None and _metadata_batch(newest) >= 0:
+        return newest
     first_version = f"state/{operator}/_metadata/metadata"
     return first_version if first_version in files else None
 
 
-def _metadata_batch(path: str) -> int | None:
-    """Return the batch of `_metadata/v2/<batch>`; None for every other file."""
+def _metadata_batch(path: str) -> int:
+    """Return the batch of `_metadata/v2/<batch>`; -1 for every other file."""
     name = path.rpartition("/")[2]
-    return int(name) if "/_metadata/v2/" in path and is_number(name) else None
+    return int(name) if "/_metadata/v2/" in path and is_number(name) else -1
 
 
 def _is_after(batch: int, epoch: int | None) -> bool:
@@ -155,10 +153,13 @@ def _is_single(
     path = f"state/{operator}/0/_metadata/schema"
     if path not in listed.operator_files.get(operator, []):
         return False
-    key = reading.decoded(
-        path, lambda content: decode_struct(schema.decode_schema(content).stores[0].key)
-    )
+    key = reading.decoded(path, _first_key)
     return key is not None and all(kind == Atomic("void") for kind in key.types)
+
+
+def _first_key(content: bytes) -> StructType:
+    """Return the key of the first store that a schema describes."""
+    return decode_struct(schema.decode_schema(content).stores[0].key)
 
 
 def files_of_operators(listed: ListedFiles, epoch: int) -> list[str]:

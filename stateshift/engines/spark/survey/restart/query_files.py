@@ -28,6 +28,11 @@ class ListedFiles:
     schema_logs: list[str] = field(default_factory=list)
     strangers: list[FileInfo] = field(default_factory=list)
 
+    def forget_after(self, batch: int) -> None:
+        """Leave out the logs of what came after this batch, but for the batch planned next."""
+        self.commits = {number for number in self.commits if number <= batch}
+        self.offsets = {number for number in self.offsets if number <= batch + 1}
+
 
 def sorted_by_kind(files: Iterable[FileInfo], skip: int) -> ListedFiles:
     """Sort a listing in one pass. `skip` characters of each path lead to the image."""

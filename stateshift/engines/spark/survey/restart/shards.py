@@ -89,9 +89,12 @@ def _warn_of_more(reading: Reading, listed: ListedFiles, operator: Operator, epo
     """Warn of state of the epoch in shards that the offset log knows nothing of: a restart would
     leave it out.
     """
-    own_stores = [store for store in listed.stores.values() if store.operator == operator.id]
-    further = [store for store in own_stores if store.shard >= operator.shards]
-    more = {store.shard for store in further if store.at(epoch + 1)}
+
+    def is_unknown(store: StoreFiles) -> bool:
+        return store.operator == operator.id and store.shard >= operator.shards
+
+    unknown = filter(is_unknown, listed.stores.values())
+    more = {store.shard for store in unknown if store.at(epoch + 1)}
     if more:
         folder = f"state/{operator.id}/{min(more)}"
         reading.warn(
@@ -143,9 +146,12 @@ def restartable(
     if reading.refuses_below("state"):
         batches -= {epoch}
     if thorough:
-        earlier = batches - {epoch}
-        batches -= {batch for batch in earlier if not _zips_whole(reading, listed, batch + 1)}
+        batches -= _with_damaged_zips(reading, listed, batches - {epoch})
     return tuple(sorted(batches))
+
+
+def _with_damaged_zips(reading: Reading, listed: ListedFiles, batches: set[int]) -> set[int]:
+    return {batch for batch in batches if not _zips_whole(reading, listed, batch + 1)}
 
 
 def _with_logs(reading: Reading, listed: ListedFiles, epoch: int | None) -> set[int]:
@@ -180,10 +186,14 @@ def _zips_whole(reading: Reading, listed: ListedFiles, version: int) -> bool:
     which uuids belong to a version is the commit's word.
     """
     probe = Reading(reading.storage, reading.prefix)
-    for store in listed.stores.values():
-        if not store.ssts or store.uses_uuids:
-            continue
-        files = _chain_at(probe, store, version)
-        if files.missing or probe.findings:
-            return False
-    return True
+    stores = listed.stores.values()
+    return all(_is_whole_at(probe, store, version) for store in filter(_has_plain_zips, stores))
+
+
+def _has_plain_zips(store: StoreFiles) -> bool:
+    return bool(store.ssts) and not store.uses_uuids
+
+
+def _is_whole_at(probe: Reading, store: StoreFiles, version: int) -> bool:
+    files = _chain_at(probe, store, version)
+    return not files.missing and not probe.findings

@@ -13,7 +13,8 @@ say how many files each batch had.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import filterfalse
 
 from stateshift.engines.spark.layout import number_of_log
 from stateshift.engines.spark.small_files import Reading
@@ -26,17 +27,30 @@ def refuse_cut(reading: Reading, logs: Mapping[str, Batches]) -> None:
     """Refuse logs of one source that lack entries, or hold those of others. `logs` are by their
     paths in the image.
     """
-    compactions = {number_of_log(path): path for path in logs if path.endswith(".compact")}
+    compactions = {number_of_log(path): path for path in filter(_is_compaction, logs)}
     newest = max(compactions, default=-1)
-    batch_logs = [path for path in logs if not path.endswith(".compact")]
-    for path in batch_logs:
-        number = number_of_log(path)
-        if number > newest:  # a restart does not read the others
-            _refuse(reading, path, _fault_of_batch(number, logs[path]))
+    _refuse_cut_batches(reading, logs, newest)
     if newest >= 0:
-        path = compactions[newest]
-        others = [logs[other] for other in logs if other != path]
-        _refuse(reading, path, _fault_of_compaction(newest, logs[path], others))
+        _refuse_cut_compaction(reading, logs, compactions[newest])
+
+
+def _is_compaction(path: str) -> bool:
+    return path.endswith(".compact")
+
+
+def _refuse_cut_batches(reading: Reading, logs: Mapping[str, Batches], compacted: int) -> None:
+    """Refuse logs of one batch each, as far as the newest compaction does not stand for them: a
+    restart does not read the others.
+    """
+    for path in filterfalse(_is_compaction, logs):
+        number = number_of_log(path)
+        if number > compacted:
+            _refuse(reading, path, _fault_of_batch(number, logs[path]))
+
+
+def _refuse_cut_compaction(reading: Reading, logs: Mapping[str, Batches], path: str) -> None:
+    others = [logs[other] for other in logs if other != path]
+    _refuse(reading, path, _fault_of_compaction(number_of_log(path), logs[path], others))
 
 
 def _refuse(reading: Reading, path: str, fault: str | None) -> None:
@@ -60,17 +74,20 @@ def _fault_of_compaction(newest: int, batches: Batches, others: list[Batches]) -
     them.
     """
     expected = range(newest + 1)
-    lacking = next((batch for batch in expected if batch not in batches), None)
+    lacking = next(filterfalse(batches.__contains__, expected), None)
     if lacking is not None:
         return f"names no file of batch {lacking}, and is of all batches up to {newest}"
-    foreign = next((batch for batch in batches if batch not in expected), None)
+    foreign = next(filterfalse(expected.__contains__, batches), None)
     if foreign is not None:
         return f"names files of batch {foreign}, and is of the batches up to {newest}"
+    return next(_cuts(batches, others), None)
+
+
+def _cuts(batches: Batches, others: Iterable[Batches]) -> Iterator[str]:
+    """Yield what the compaction lacks of a batch that another log names more files of."""
     for other in others:
-        cut = next(_cut_batches(batches, other), None)
-        if cut is not None:
-            return f"names {batches[cut]} of the {other[cut]} files of batch {cut}"
-    return None
+        for cut in _cut_batches(batches, other):
+            yield f"names {batches[cut]} of the {other[cut]} files of batch {cut}"
 
 
 def _cut_batches(batches: Batches, other: Batches) -> Iterator[int]:

@@ -38,13 +38,19 @@ def read_delta_log(storage: Storage, back_to: Mapping[str, int]) -> dict[str, Si
     _refuse_staged(storage, commits, _versions(paths, staged_version))
     history = _History(back_to)
     _add_commits(history, storage, commits[:COMMITS_MAX], checkpoint)
-    if history.unknown and len(commits) > COMMITS_MAX:
+    if len(commits) > COMMITS_MAX:
+        _refuse_unknown(storage, history)
+    return history.logs()
+
+
+def _refuse_unknown(storage: Storage, history: _History) -> None:
+    """Refuse a table of which not all commits were read, and those that were do not suffice."""
+    if history.unknown:
         raise StorageError(
             f"the newest {COMMITS_MAX:,} commits of {storage.location} name no batch of "
             "the job, and the table has no checkpoint",
             location=storage.location,
         )
-    return history.logs()
 
 
 def _add_commits(

@@ -21,9 +21,13 @@ def read_file_sink_log(storage: Storage) -> dict[str, SinkLog]:
             f"{storage.location} has no {SINK_LOG}: no file sink of Spark has written there"
         )
     last = max(numbered)
-    try:
-        for _ in decode_source_log(storage.chunks(numbered[last])):
-            break  # whether it is such a log, its first lines show
-    except FormatError as error:
-        raise error.at(numbered[last]) from error
+    _check_log(storage, numbered[last])
     return {"": SinkLog(last)}
+
+
+def _check_log(storage: Storage, path: str) -> None:
+    """Refuse a file that is no such log: its first lines show it."""
+    try:
+        next(iter(decode_source_log(storage.chunks(path))), None)
+    except FormatError as error:
+        raise error.at(path) from error

@@ -14,6 +14,7 @@ from stateshift.formats.tables.iceberg_metadata import (
     FOLDER,
     METADATA_BYTES_MAX,
     VERSION_HINT,
+    IcebergTable,
     decode_table,
     metadata_number,
     newest_metadata,
@@ -42,15 +43,17 @@ def read_iceberg_metadata(
         table = decode_table(storage.read(path, METADATA_BYTES_MAX))
     except FormatError as error:
         raise error.at(path) from error
-    versions: dict[str, dict[int, int]] = {query: {} for query in queries}
+    return {query: _log_of(query, table) for query in queries}
+
+
+def _log_of(query: str, table: IcebergTable) -> SinkLog:
+    """Return the log of one query. Its snapshots come from the newest back, and the newest of a
+    batch counts.
+    """
+    batches: dict[int, int] = {}
     for snapshot in table.streamed:
-        if snapshot.query in versions:
-            versions[snapshot.query].setdefault(snapshot.batch, snapshot.snapshot_id)
-    return {query: _log(batches) for query, batches in versions.items()}
-
-
-def _log(batches: Mapping[int, int]) -> SinkLog:
-    """Return the log of one query, whose batches come from the newest back."""
+        if snapshot.query == query:
+            batches.setdefault(snapshot.batch, snapshot.snapshot_id)
     return SinkLog(next(iter(batches), None), batches)
 
 
