@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from stateshift import migration
-from stateshift.cli.shell.entry import COMMANDS
+from stateshift.cli.commands import NAMES
 from stateshift.errors import (
     JournalError,
     MissingFile,
@@ -39,7 +39,7 @@ from tests.support.checkpoints import Checkpoint, held
 from tests.support.ground import SOURCE, TARGET, Ground, running_spec, spec_of
 
 ROOT = Path(__file__).resolve().parent.parent
-VERBS = set(COMMANDS)
+VERBS = set(NAMES)
 
 
 @pytest.fixture

@@ -21,22 +21,25 @@ Importing this package imports nothing heavy; each function imports what it need
 from __future__ import annotations
 
 import logging
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from stateshift.api.images import diff, export, inspect, verify
-from stateshift.api.progress import Progress
-from stateshift.api.runs import apply, plan, resume, rollback, status
-from stateshift.api.values import (
-    ExportedFile,
-    ImageDiff,
-    ImageVerdict,
-    Inspection,
-    PlannedMove,
-    RunResult,
-    RunStatus,
-    RunVerdict,
-    StateExport,
-)
-from stateshift.errors import StateshiftError
+if TYPE_CHECKING:
+    from stateshift.api.images import diff, export, inspect, verify
+    from stateshift.api.progress import Progress
+    from stateshift.api.runs import apply, plan, resume, rollback, status
+    from stateshift.api.values import (
+        ExportedFile,
+        ImageDiff,
+        ImageVerdict,
+        Inspection,
+        PlannedMove,
+        RunResult,
+        RunStatus,
+        RunVerdict,
+        StateExport,
+    )
+    from stateshift.errors import StateshiftError
 
 # Whoever embeds the package decides what becomes of its log records: without this, Python would
 # write warnings to stderr where nobody has decided.
@@ -64,3 +67,24 @@ __all__ = [
     "status",
     "verify",
 ]
+
+_HOMES = {
+    "apply": "stateshift.api.runs",
+    "diff": "stateshift.api.images",
+    "export": "stateshift.api.images",
+    "inspect": "stateshift.api.images",
+    "plan": "stateshift.api.runs",
+    "Progress": "stateshift.api.progress",
+    "resume": "stateshift.api.runs",
+    "rollback": "stateshift.api.runs",
+    "StateshiftError": "stateshift.errors",
+    "status": "stateshift.api.runs",
+    "verify": "stateshift.api.images",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name where it is first asked for: who only inspects waits for no run."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "stateshift.api.values")), name)

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from stateshift.cli.shell import entry
+from stateshift.cli.commands import NAMES
 from tests.cli.support import said
 
-COMMANDS = list(entry.COMMANDS)
+COMMANDS = list(NAMES)
 HEAVY = {
     "pyspark",
     "py4j",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.cli.shell import entry
+from stateshift.cli.commands import NAMES
 from stateshift.cli.shell.reference import program_and_commands
 from stateshift.cli.views.command_facts import CommandFacts, Parameter
 from stateshift.cli.views.completion import SHELLS, script
@@ -27,7 +27,7 @@ def options_of(facts: CommandFacts) -> set[str]:
 
 
 def test_every_command_is_known_and_in_the_order_of_the_help() -> None:
-    assert list(BY_NAME) == list(entry.COMMANDS)
+    assert list(BY_NAME) == list(NAMES)
 
 
 @pytest.mark.parametrize("name", list(BY_NAME))

@@ -17,38 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol, cast
 import typer
 
 from stateshift import __version__
-from stateshift.cli.commands import (
-    apply,
-    compact,
-    completion,
-    convert,
-    cutover,
-    dataflow,
-    diff,
-    evolve,
-    export,
-    fork,
-    gather,
-    inspect,
-    man,
-    merge,
-    move,
-    pause,
-    plan,
-    rename,
-    repair,
-    repartition,
-    resume,
-    rewind,
-    rollback,
-    runs,
-    schema,
-    split,
-    status,
-    throttle,
-    uid,
-    verify,
-)
+from stateshift.cli.commands import NAMES, module_of
 from stateshift.cli.shell import settings
 from stateshift.cli.shell.signature import Parsed, with_shared_options
 from stateshift.cli.shell.terminal import Terminal
@@ -56,39 +25,6 @@ from stateshift.cli.shell.terminal import Terminal
 if TYPE_CHECKING:
     from stateshift.migration import Adapters
 
-_MODULES = (
-    inspect,
-    verify,
-    export,
-    diff,
-    plan,
-    apply,
-    resume,
-    rollback,
-    status,
-    runs,
-    cutover,
-    pause,
-    throttle,
-    move,
-    compact,
-    repartition,
-    rewind,
-    fork,
-    convert,
-    rename,
-    split,
-    merge,
-    evolve,
-    gather,
-    repair,
-    dataflow,
-    uid,
-    schema,
-    man,
-    completion,
-)
-COMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
 # What commands were once called. Scripts may still say it; help does not.
 OLD_NAMES = {"reconfigure": "dataflow"}
 
@@ -179,13 +115,13 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
     # Each process builds its parsers again. Where the command is clear, only its own is needed.
     name = arguments[0] if arguments else ""
     if name in OLD_NAMES:
-        _add_command(app, name, COMMANDS[OLD_NAMES[name]], hidden=True)
+        _add_command(app, name, module_of(OLD_NAMES[name]), hidden=True)
     if name in ("--help", "-h"):
         _list_commands(app)
         return app
-    needed = (name,) if name in COMMANDS else COMMANDS
+    needed = (name,) if name in NAMES else NAMES
     for known in needed:
-        _add_command(app, known, COMMANDS[known])
+        _add_command(app, known, module_of(known))
     return app
 
 
@@ -193,11 +129,11 @@ def _list_commands(app: typer.Typer) -> None:
     """Add the commands without their options: building those takes half of the time, and the list
     of commands shows none of them.
     """
-    for name, module in COMMANDS.items():
+    for name in NAMES:
 
         def listed() -> None: ...
 
-        listed.__doc__ = module.command.__doc__
+        listed.__doc__ = module_of(name).command.__doc__
         app.command(name)(listed)
 
 
@@ -272,7 +208,7 @@ def _defaults(arguments: list[str]) -> dict[str, settings.Settings]:
     values = settings.read((os.getcwd(), typer.get_app_dir("stateshift")))
     memory = values.pop("memory", None)
     _bound_memory(os.environ.get("STATESHIFT_MEMORY") or memory)
-    return dict.fromkeys((*COMMANDS, *OLD_NAMES), values) if values else {}
+    return dict.fromkeys((*NAMES, *OLD_NAMES), values) if values else {}
 
 
 def _bound_memory(value: object) -> None:

@@ -26,7 +26,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 from stateshift.errors import FormatError
 from stateshift.formats.crc32c import masked_crc32c
@@ -40,7 +40,9 @@ from stateshift.formats.spark.text import (
     is_integer,
     number_of,
 )
-from stateshift.formats.spark.zip_stream import Member, ZipFiles, read_zip
+
+if TYPE_CHECKING:
+    from stateshift.formats.spark.zip_stream import Member, ZipFiles
 
 VERSIONS = (1, 2)
 METADATA = "metadata"
@@ -103,6 +105,9 @@ def check_zip(content: bytes) -> tuple[str, ...]:
 
 
 def _files(content: bytes) -> ZipFiles:
+    # Imported here: most checkpoints that somebody looks at have no zips.
+    from stateshift.formats.spark.zip_stream import read_zip
+
     files = read_zip(content, _kept, _ratio_max)
     for member in files.members:
         _check_member(member)
