@@ -4,7 +4,7 @@ cycle.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
@@ -29,13 +29,20 @@ def resolved(
     operators = dataflow.called(name)
     if len(operators) == 1:
         return operators[0].name
+    if operators or not lenient:
+        complaints.add(place, *_unresolved(dataflow, name, operators))
+    return None
+
+
+def _unresolved(
+    dataflow: Dataflow, name: str, operators: Sequence[Operator]
+) -> tuple[str, str | None]:
+    """Return the message, and what is expected, of a name by which none or several go."""
     if operators:
         some = ", ".join(repr(operator.name) for operator in operators[:_NAMED_MAX])
-        complaints.add(place, f"{len(operators)} operators go by {name!r}", f"one of {some}")
-    elif not lenient:
-        hint = did_you_mean(name, _spellings(dataflow))
-        complaints.add(place, f"no operator {name!r}{hint}", _expected_names(dataflow))
-    return None
+        return f"{len(operators)} operators go by {name!r}", f"one of {some}"
+    hint = did_you_mean(name, _spellings(dataflow))
+    return f"no operator {name!r}{hint}", _expected_names(dataflow)
 
 
 def _spellings(dataflow: Dataflow) -> list[str]:
@@ -58,14 +65,16 @@ def named(dataflow: Dataflow, text: str) -> list[str]:
     that an operator goes by, from each comma on, is one.
     """
     known = {name.strip() for name in _spellings(dataflow)}
+    return [name for name in _joined_pieces(text.split(","), known) if name]
+
+
+def _joined_pieces(pieces: Sequence[str], known: Collection[str]) -> Iterator[str]:
+    """Yield names put together again from the pieces between commas."""
     pieces_max = max((name.count(",") for name in known), default=0) + 1
-    pieces = text.split(",")
-    names = []
     while pieces:
         count = _pieces_of_first_name(pieces[:pieces_max], known)
-        names.append(",".join(pieces[:count]).strip())
+        yield ",".join(pieces[:count]).strip()
         pieces = pieces[count:]
-    return [name for name in names if name]
 
 
 def _pieces_of_first_name(pieces: Sequence[str], known: Collection[str]) -> int:
@@ -92,12 +101,17 @@ def refuse_doubles(complaints: Complaints, parts: Iterable[tuple[Place, Part]]) 
     """Return the parts, each name or pair of ends once. Complain of the others."""
     first: dict[object, Part] = {}
     for place, part in parts:
-        identity = part.name if isinstance(part, Operator) else part.ends
+        identity = _identity(part)
         if identity in first:
             complaints.add(place, *_double(part))
         else:
             first[identity] = part
     return list(first.values())
+
+
+def _identity(part: Operator | Edge) -> object:
+    """Return what no two parts of a dataflow share: a name, or a pair of ends."""
+    return part.name if isinstance(part, Operator) else part.ends
 
 
 def _double(part: Operator | Edge) -> tuple[str, str]:

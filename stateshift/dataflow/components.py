@@ -13,8 +13,9 @@ each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from operator import and_
 
 from stateshift.dataflow.graph import Graph, reachable, upstream_first, weak_components
@@ -37,12 +38,16 @@ def covering_subgraph(graph: Graph, members: Iterable[int]) -> tuple[list[int], 
     below = reachable(graph.after, members)
     above = reachable(graph.before, members)
     on_a_path = bytearray(map(and_, below, above))
-    inside = [number for number, is_inside in enumerate(on_a_path) if is_inside]
-    edges = []
+    inside = list(compress(range(len(on_a_path)), on_a_path))
+    return inside, list(_edges_inside(graph, inside, on_a_path))
+
+
+def _edges_inside(graph: Graph, inside: Iterable[int], is_inside: Sequence[int]) -> Iterator[Ends]:
+    """Yield the edges between operators inside: each is itself on a path between members."""
     for upstream in inside:
-        # An edge between two operators inside is itself on a path between members.
-        edges += [(upstream, other) for other in graph.after[upstream] if on_a_path[other]]
-    return inside, edges
+        for downstream in graph.after[upstream]:
+            if is_inside[downstream]:
+                yield upstream, downstream
 
 
 def components(graph: Graph, members: Iterable[int]) -> tuple[Component, ...]:
@@ -51,35 +56,44 @@ def components(graph: Graph, members: Iterable[int]) -> tuple[Component, ...]:
     order = _upstream_first(inside, edges)
     rank = {operator: place for place, operator in enumerate(order)}
     groups = weak_components(inside, edges)
+    made = []
+    for group, own_edges in zip(groups, _edges_by_group(groups, edges), strict=True):
+        made.append(_component(graph, sorted(group, key=rank.__getitem__), own_edges))
+    return tuple(made)
+
+
+def _edges_by_group(groups: Sequence[list[int]], edges: Iterable[Ends]) -> list[list[Ends]]:
+    """Return the edges of each group; no edge leads from one group to another."""
     group_of: dict[int, int] = {}
     for number, group in enumerate(groups):
         group_of |= dict.fromkeys(group, number)
     edges_of: list[list[Ends]] = [[] for _ in groups]
     for edge in edges:
         edges_of[group_of[edge[0]]].append(edge)
-    made = []
-    for group, own_edges in zip(groups, edges_of, strict=True):
-        made.append(_component(graph, sorted(group, key=rank.__getitem__), own_edges))
-    return tuple(made)
+    return edges_of
 
 
-def _upstream_first(inside: Iterable[int], edges: Iterable[Ends]) -> list[int]:
+def _upstream_first(inside: Sequence[int], edges: Sequence[Ends]) -> list[int]:
     after: dict[int, list[int]] = {operator: [] for operator in inside}
     inputs_left = dict.fromkeys(after, 0)
     for upstream, downstream in edges:
         after[upstream].append(downstream)
         inputs_left[downstream] += 1
-    first = [operator for operator, count in inputs_left.items() if count == 0]
-    order = upstream_first(first, inputs_left, after)
+    order = upstream_first(_heads(inside, edges), inputs_left, after)
     assert len(order) == len(after), "a dataflow with a cycle"
     return order
 
 
 def _component(graph: Graph, operators: list[int], edges: list[Ends]) -> Component:
     names = graph.names
-    fed = {downstream for _, downstream in edges}
     return Component(
         operators=tuple(names[i] for i in operators),
         edges=tuple((names[upstream], names[downstream]) for upstream, downstream in edges),
-        heads=tuple(names[i] for i in operators if i not in fed),
+        heads=tuple(names[i] for i in _heads(operators, edges)),
     )
+
+
+def _heads(operators: Iterable[int], edges: Iterable[Ends]) -> list[int]:
+    """Return the operators that none of the edges leads to."""
+    fed = {downstream for _, downstream in edges}
+    return [operator for operator in operators if operator not in fed]

@@ -11,7 +11,7 @@ ring, and rings are sorted topologically, writers before readers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from itertools import chain
@@ -57,13 +57,16 @@ class _Group:
         self.components += other.components
         self.units |= other.units
 
+    def units_among(self, units: Iterable[Unit]) -> list[Unit]:
+        """Return those of the units that are in the group, in their order."""
+        return [unit for unit in units if unit in self.units]
+
 
 def cuts(
     dataflow: Dataflow, jobs: Sequence[str], units: Iterable[Collection[str]] = ()
 ) -> tuple[Cut, ...]:
     """Return the cuts by which `jobs` have to be stopped, in the order of the jobs."""
-    targets = [operator.name for operator in dataflow.operators if operator.job in jobs]
-    change = fries(dataflow, targets)
+    change = fries(dataflow, _names_of_operators(dataflow, jobs))
     every_unit = _every_unit(jobs, units)
     made = []
     for group in _groups(change.dataflow, change.components, every_unit):
@@ -115,7 +118,7 @@ def _jobs_of(dataflow: Dataflow, components: Iterable[Component]) -> set[str | N
 
 def _cut(dataflow: Dataflow, group: _Group, units: Sequence[Unit]) -> Cut:
     between = tuple(_operators_between(dataflow, group, units))
-    parts = _parts_in_order(dataflow, [unit for unit in units if unit in group.units])
+    parts = _parts_in_order(dataflow, group.units_among(units))
     return Cut(
         order=tuple(tuple(_jobs_in(part)) for part in parts),
         joints=tuple(_joints(dataflow, group, between)),
@@ -166,17 +169,33 @@ def _parts_in_order(dataflow: Dataflow, units: Sequence[Unit]) -> list[Part]:
     for number, ring in enumerate(rings):
         ring_of |= dict.fromkeys(ring, number)
     sorter = TopologicalSorter[int](dict.fromkeys(range(len(rings)), ()))
+    for upstream, downstream in _edges_between_rings(feeds, ring_of):
+        sorter.add(downstream, upstream)
+    return [_rings_of_units(units, map(rings.__getitem__, ready)) for ready in _ready(sorter)]
+
+
+def _edges_between_rings(
+    feeds: Iterable[list[int]], ring_of: Mapping[int, int]
+) -> Iterator[tuple[int, int]]:
+    """Yield the numbers of two rings where a unit of the first feeds one of the second."""
     for unit, fed in enumerate(feeds):
         for other in fed:
             if ring_of[unit] != ring_of[other]:
-                sorter.add(ring_of[other], ring_of[unit])
+                yield ring_of[unit], ring_of[other]
+
+
+def _ready(sorter: TopologicalSorter[int]) -> Iterator[list[int]]:
+    """Yield the nodes in topological order, those together that do not wait for each other."""
     sorter.prepare()
-    parts = []
     while sorter.is_active():
         ready = sorted(sorter.get_ready())
         sorter.done(*ready)
-        parts.append([[units[unit] for unit in rings[number]] for number in ready])
-    return parts
+        yield ready
+
+
+def _rings_of_units(units: Sequence[Unit], rings: Iterable[list[int]]) -> Part:
+    """Return rings of numbers as rings of the units themselves."""
+    return [list(map(units.__getitem__, ring)) for ring in rings]
 
 
 def _feeds(dataflow: Dataflow, units: Sequence[Unit]) -> list[list[int]]:
@@ -189,6 +208,10 @@ def _feeds(dataflow: Dataflow, units: Sequence[Unit]) -> list[list[int]]:
 def _reached(downstream: bytearray, operators: Sequence[list[int]]) -> list[int]:
     """Return the units of whose operators one is downstream."""
     return [unit for unit, own in enumerate(operators) if any(downstream[o] for o in own)]
+
+
+def _names_of_operators(dataflow: Dataflow, jobs: Collection[str]) -> list[str]:
+    return [operator.name for operator in dataflow.operators if operator.job in jobs]
 
 
 def _operators_of(dataflow: Dataflow, unit: Unit) -> list[int]:

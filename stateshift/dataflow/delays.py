@@ -79,7 +79,7 @@ def expected(
 
 
 def _no_figure(dataflow: Dataflow, busiest: Busiest) -> str | None:
-    if sum(operator.workers for operator in dataflow.operators) > WORKERS_MAX:
+    if _workers(dataflow) > WORKERS_MAX:
         return f"more than {WORKERS_MAX:,} workers are not simulated"
     if busiest.busy < 1:
         return None
@@ -90,16 +90,28 @@ def _no_figure(dataflow: Dataflow, busiest: Busiest) -> str | None:
     )
 
 
+def _workers(dataflow: Dataflow) -> int:
+    return sum(operator.workers for operator in dataflow.operators)
+
+
 def load_of(dataflow: Dataflow) -> tuple[Load, tuple[str, ...]]:
     """Return the load that the operators name, and what had to be assumed."""
-    costs = {operator.name: _cost_seconds(operator) for operator in dataflow.operators}
+    costs = _costs(dataflow)
     named = _named_rates(dataflow)
-    silent = [name for name in dataflow.sources if name not in named]
-    rates = named | dict.fromkeys(silent, _rate(dataflow, named, costs))
+    rates = named | dict.fromkeys(_silent(dataflow, named), _rate(dataflow, named, costs))
     each_second = sum(flows(dataflow, rates).values()) or 1.0
     before = min(SECONDS_BEFORE, EVENTS_MAX / each_second)
     load = Load({name: ((0.0, rate),) for name, rate in rates.items()}, costs, before, 3 * before)
     return load, tuple(_assumed(dataflow, named, rates))
+
+
+def _silent(dataflow: Dataflow, named: Mapping[str, float]) -> list[str]:
+    """Return the sources that name no rate."""
+    return [name for name in dataflow.sources if name not in named]
+
+
+def _costs(dataflow: Dataflow) -> dict[str, float]:
+    return {operator.name: _cost_seconds(operator) for operator in dataflow.operators}
 
 
 def _cost_seconds(operator: Operator) -> float:
@@ -126,15 +138,22 @@ def flows(dataflow: Dataflow, rates: Mapping[str, float]) -> dict[str, float]:
     most = sum(rates.values())
     for here in order:
         operator = dataflow.operators[here]
-        out = flow[operator.name]
-        if operator.unique:
-            out = min(out, most)
-        if operator.unique or operator.kind != "one-to-many":
-            out /= len(graph.after[here]) or 1  # each tuple goes along one of the edges
+        out = _flow_on_edge(operator, flow[operator.name], len(graph.after[here]), most)
         for other in graph.after[here]:
             name = graph.names[other]
             flow[name] += out * copies.get((operator.name, name), 1)
     return flow
+
+
+def _flow_on_edge(operator: Operator, flow: float, edges: int, flow_max: float) -> float:
+    """Return what an operator sends along each of its edges. A unique one sends no more than the
+    sources read.
+    """
+    if operator.unique:
+        flow = min(flow, flow_max)
+    elif operator.kind == "one-to-many":
+        return flow
+    return flow / (edges or 1)  # each tuple goes along one of the edges
 
 
 def _copies(dataflow: Dataflow) -> dict[tuple[str, str], int]:
@@ -170,7 +189,7 @@ def _assumed(
     without = [operator.name for operator in dataflow.operators if operator.cost_seconds is None]
     if without:
         yield f"{COST_SECONDS * 1000:g} ms a tuple at {_several(without)} (cost_seconds)"
-    silent = [name for name in dataflow.sources if name not in named]
+    silent = _silent(dataflow, named)
     if silent:
         rate = rounded(rates[silent[0]])
         yield f"{rate} tuples a second at {_several(silent)} (rate_per_second)"
