@@ -114,7 +114,7 @@ def _spelling_of(key: Key, keys: Keys, place: Place) -> str | None:
     return next((name for name in place.value if keys.find(name) == key), None)
 
 
-def _value(reader: Reader, key: Key, place: Place) -> Any:
+def _value(reader: Reader, key: Key, place: Place) -> object:
     read = _READ.get(key.kind)
     return reader.value(key, place) if read is None else read(reader, place)
 
@@ -154,14 +154,14 @@ def _types(reader: Reader, place: Place) -> dict[str, str] | None:
     return {name: below.value for name, below in texts}
 
 
-def _columns(reader: Reader, place: Place) -> list[dict[str, Any]]:
+def _columns(reader: Reader, place: Place) -> list[dict[str, object]]:
     if not reader.is_a(place, list, "a list of columns"):
         return []
     columns = [_column(reader, item) for item in place.items]
     return [column for column in columns if column is not None]
 
 
-def _column(reader: Reader, place: Place) -> dict[str, Any] | None:
+def _column(reader: Reader, place: Place) -> dict[str, object] | None:
     if not reader.is_a(place, dict, "a column: an object with 'name' and 'type'"):
         return None
     known = reader.known(place, COLUMN)
@@ -170,11 +170,11 @@ def _column(reader: Reader, place: Place) -> dict[str, Any] | None:
     return _column_of(reader, known)
 
 
-def _column_of(reader: Reader, known: Mapping[str, Place]) -> dict[str, Any]:
+def _column_of(reader: Reader, known: Mapping[str, Place]) -> dict[str, object]:
     """Return a column as it stands; a name that is no text is a complaint, and so is an odd
     type.
     """
-    column = {key: below.value for key, below in known.items()}
+    column: dict[str, object] = {key: below.value for key, below in known.items()}
     for key in ("name", "after"):
         if not isinstance(column.get(key, ""), str):
             reader.refuse(known[key], "text")
@@ -206,7 +206,7 @@ def _as_text(value: object) -> object:
     return str(value).lower() if isinstance(value, bool | int) else value
 
 
-_READ: Mapping[str, Callable[[Reader, Place], Any]] = {
+_READ: Mapping[str, Callable[[Reader, Place], object]] = {
     "values": _values,
     "types": _types,
     "columns": _columns,

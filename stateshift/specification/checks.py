@@ -8,7 +8,7 @@ a survey says what lies at a location.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, get_args
@@ -18,6 +18,7 @@ from stateshift.specification.location import relation, scheme
 from stateshift.specification.model import (
     WAIVERS,
     ClusterSpec,
+    DataSpec,
     FlinkJob,
     JobSpec,
     Keep,
@@ -83,22 +84,30 @@ def _check_operators(complaints: Complaints, jobs: list[ReadJob]) -> None:
     for name, place, first in _repeated(named):
         message = f"{name!r} names another operator, too (at {first.pointer})"
         complaints.add(place, message, "a name of its own")
-    adopted = [
-        (f"{each.source}/{each.operator.directory}", each.place)
-        for each in placed
-        if each.operator.directory
-    ]
-    for directory, place, first in _repeated(adopted):
+    for directory, place, first in _repeated(_adopted(placed)):
         message = f"{directory!r} holds another operator, too (at {first.pointer})"
         complaints.add(place, message, "a directory for each")
+
+
+def _adopted(placed: Iterable[_PlacedOperator]) -> Iterator[tuple[str, Place]]:
+    """Yield the directories that operators take over, each with the place that says so."""
+    for each in placed:
+        if each.operator.directory:
+            yield f"{each.source}/{each.operator.directory}", each.place
 
 
 def _check_targets(complaints: Complaints, jobs: list[ReadJob]) -> None:
     """Two images at one place would be one broken image."""
     moving = [read for read in jobs if read.job.target]
-    for index, read in enumerate(moving):
-        for earlier in moving[:index]:
-            _check_target_pair(complaints, read, earlier)
+    for read, earlier in _pairs(moving):
+        _check_target_pair(complaints, read, earlier)
+
+
+def _pairs(jobs: list[ReadJob]) -> Iterator[tuple[ReadJob, ReadJob]]:
+    """Yield every job with each that stands before it."""
+    for index, read in enumerate(jobs):
+        for earlier in jobs[:index]:
+            yield read, earlier
 
 
 def _check_target_pair(complaints: Complaints, read: ReadJob, earlier: ReadJob) -> None:
@@ -144,36 +153,49 @@ def _check_waves(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> Non
         message = "a strategy beside waves: both say what moves together"
         complaints.add(Place(spec.strategy, "/strategy"), message, "one of them")
     at = Place(spec.waves, "/waves")
-    _check_wave_names(complaints, at, spec, [read.job.name for read in jobs])
+    _check_wave_names(complaints, at, spec, jobs)
     _check_waves_of_sharing(complaints, at, spec, jobs)
 
 
-def _check_wave_names(complaints: Complaints, at: Place, spec: Spec, names: list[str]) -> None:
+def _check_wave_names(complaints: Complaints, at: Place, spec: Spec, jobs: list[ReadJob]) -> None:
+    names = [read.job.name for read in jobs]
     times = Counter(chain.from_iterable(spec.waves))
+    _check_names_in_waves(complaints, at, times, names)
+    for name in names:
+        if name and name not in times:
+            complaints.add(at, f"{name!r} is in no wave", "every job once")
+
+
+def _check_names_in_waves(
+    complaints: Complaints, at: Place, times: Counter[str], names: list[str]
+) -> None:
+    """Complain of names in waves that no job has, or that stand in two waves."""
     for name, count in times.items():
         if name not in names:
             message = f"there is no job {name!r}{did_you_mean(name, names)}"
             complaints.add(at, message, f"some of {', '.join(names)}")
         elif count > 1:
             complaints.add(at, f"{name!r} is in two waves", "each job once")
-    for name in names:
-        if name and name not in times:
-            complaints.add(at, f"{name!r} is in no wave", "every job once")
 
 
 def _check_waves_of_sharing(
     complaints: Complaints, at: Place, spec: Spec, jobs: list[ReadJob]
 ) -> None:
+    wave_of = _numbers_of_waves(spec)
+    for read, earlier in _pairs(jobs):
+        name, earlier_name = read.job.name, earlier.job.name
+        apart = wave_of.get(name) != wave_of.get(earlier_name)
+        if apart and share(read.job, earlier.job):
+            message = f"{earlier_name!r} and {name!r} have one source, and are in two waves"
+            complaints.add(at, message, "one wave for both")
+
+
+def _numbers_of_waves(spec: Spec) -> dict[str, int]:
+    """Return the number of each job's wave, by the job's name."""
     wave_of: dict[str, int] = {}
     for number, wave in enumerate(spec.waves):
         wave_of |= dict.fromkeys(wave, number)
-    for index, read in enumerate(jobs):
-        for earlier in jobs[:index]:
-            name, earlier_name = read.job.name, earlier.job.name
-            apart = wave_of.get(name) != wave_of.get(earlier_name)
-            if apart and share(read.job, earlier.job):
-                message = f"{earlier_name!r} and {name!r} have one source, and are in two waves"
-                complaints.add(at, message, "one wave for both")
+    return wave_of
 
 
 def _check_kept(complaints: Complaints, read: ReadJob) -> None:
@@ -219,17 +241,24 @@ def _check_ends(complaints: Complaints, read: ReadJob) -> None:
     Where Flink is asked for a savepoint, the source is the folder in which it will make one, and
     the target may be another one there.
     """
-    job = read.job
-    if not job.target:
-        return
-    savepoints = job.flink.existing_savepoints if job.flink is not None else ()
-    is_to_be_taken = job.flink is not None and not savepoints
+    flink = read.job.flink
+    savepoints = flink.existing_savepoints if flink is not None else ()
+    is_to_be_taken = flink is not None and not savepoints
     harmless = ("apart", "inside") if is_to_be_taken else ("apart",)
-    for source in dict.fromkeys((job.source, *savepoints)):
-        lies = relation(job.target, source) if source else "apart"
-        if lies not in harmless:
-            message = f"the target {_RELATION[lies]} the source {source!r}"
-            complaints.add(read.at(*_TARGET_KEYS), message, "a place apart from the source")
+    for source in dict.fromkeys((read.job.source, *savepoints)):
+        _check_end(complaints, read, source, harmless)
+
+
+def _check_end(
+    complaints: Complaints, read: ReadJob, source: str, harmless: Collection[str]
+) -> None:
+    """Complain of a target that lies to one source otherwise than it may."""
+    if not read.job.target or not source:
+        return
+    lies = relation(read.job.target, source)
+    if lies not in harmless:
+        message = f"the target {_RELATION[lies]} the source {source!r}"
+        complaints.add(read.at(*_TARGET_KEYS), message, "a place apart from the source")
 
 
 @dataclass(frozen=True)
@@ -258,10 +287,15 @@ def _check_merges(complaints: Complaints, read: ReadJob) -> None:
     for merge, place in zip(job.merge_locations, places, strict=True):
         name = f"the merge directory {merge!r}"
         _check_apart(complaints, place, _Neighbour(merge, name), neighbours)
-        if job.source and scheme(merge) != scheme(job.source):
+        if _is_elsewhere(merge, job.source):
             message = f"{name} is on another file system than the checkpoint location"
             complaints.add(place, message, "a directory that can be moved by renaming it")
         neighbours.append(_Neighbour(merge, name))
+
+
+def _is_elsewhere(location: str, source: str) -> bool:
+    """Whether a location is on another file system than the source, where there is one."""
+    return bool(source) and scheme(location) != scheme(source)
 
 
 def _check_united(complaints: Complaints, read: ReadJob) -> None:
@@ -292,13 +326,17 @@ def _check_data(complaints: Complaints, read: ReadJob) -> None:
     sources = []
     for datum, place in zip(read.job.data, places, strict=True):
         sources.append((datum.source, place))
-        lies = relation(datum.target, datum.source)
-        would_mix = datum.copy and lies != "apart"
-        if lies == "same" or would_mix:
-            message = f"{datum.target!r} {_RELATION[lies]} its source"
-            complaints.add(place, message, "a target apart from the source")
+        _check_datum(complaints, place, datum)
     for source, place, _ in _repeated(sources):
         complaints.add(place, f"{source!r} goes to two places", "each source once")
+
+
+def _check_datum(complaints: Complaints, place: Place, datum: DataSpec) -> None:
+    lies = relation(datum.target, datum.source)
+    would_mix = datum.copy and lies != "apart"
+    if lies == "same" or would_mix:
+        message = f"{datum.target!r} {_RELATION[lies]} its source"
+        complaints.add(place, message, "a target apart from the source")
 
 
 def _check_fork(complaints: Complaints, read: ReadJob) -> None:
@@ -319,17 +357,28 @@ def _check_warm(complaints: Complaints, read: ReadJob) -> None:
     """What is copied while the job runs is copied as it is, to a place of its own; and the job
     has to be stopped in the end.
     """
-    job, at = read.job, read.at("mode")
+    job = read.job
     if job.mode != "warm":
         _check_not_warm(complaints, read)
         return
     if job.flink is not None:
         _check_warm_flink(complaints, read, job.flink)
+    _check_warm_ends(complaints, read)
+    _check_only_copied(complaints, read)
+
+
+def _check_warm_ends(complaints: Complaints, read: ReadJob) -> None:
+    job, at = read.job, read.at("mode")
     if not job.target:
         complaints.add(at, "a warm move without 'remote_location'", "where the image goes")
     if not job.source_cluster:
         expected = "the cluster on which the job is stopped in the end"
         complaints.add(at, "a warm move without 'source_cluster'", expected)
+
+
+def _check_only_copied(complaints: Complaints, read: ReadJob) -> None:
+    """Complain of a warm move that would change the image, or merge others into it."""
+    job, at = read.job, read.at("mode")
     if job.transform:
         complaints.add(at, "a warm move with 'transform'", "two runs: the change before, or after")
     if job.merge_locations:
@@ -368,10 +417,15 @@ def _check_warm_flink(complaints: Complaints, read: ReadJob, flink: FlinkJob) ->
 
 
 def _check_prepared(complaints: Complaints, read: ReadJob) -> None:
-    job = read.job
-    if job.submit is None or not job.submit.prepare:
+    submit = read.job.submit
+    if submit is None or not submit.prepare:
         return
     at = read.at("submit") / "prepare" if "submit" in read.places else read.place
+    _check_has_to_wait(complaints, read.job, at)
+
+
+def _check_has_to_wait(complaints: Complaints, job: JobSpec, at: Place) -> None:
+    """Complain of a prepared job that has no old one to wait for."""
     nothing_to_wait_for = "no 'prepare': it has nothing to wait for"
     if job.flink is not None:
         complaints.add(at, "a job of Flink that is prepared", nothing_to_wait_for)
@@ -391,15 +445,23 @@ def _check_changes(complaints: Complaints, read: ReadJob) -> None:
     """The source is not changed, so a changed image has a place of its own; but for a compaction
     in place.
     """
-    job, at = read.job, read.at("transform")
-    if not job.transform:
+    if not read.job.transform:
         return
-    in_place = any(change.get("in_place") for change in job.transform)
+    in_place = any(change.get("in_place") for change in read.job.transform)
     if in_place:
         _check_in_place(complaints, read)
-    if job.flink is None and any(map(_changes_flink, job.transform)):
+    _check_engine_of_changes(complaints, read)
+    _check_place_of_changes(complaints, read, in_place)
+
+
+def _check_engine_of_changes(complaints: Complaints, read: ReadJob) -> None:
+    if read.job.flink is None and any(map(_changes_flink, read.job.transform)):
         message = "a change of Flink's images, for a job of Spark"
-        complaints.add(at, message, '"engine": "flink"')
+        complaints.add(read.at("transform"), message, '"engine": "flink"')
+
+
+def _check_place_of_changes(complaints: Complaints, read: ReadJob, in_place: bool) -> None:
+    job, at = read.job, read.at("transform")
     if not job.target and not in_place:
         message = "a transform without 'remote_location'"
         complaints.add(at, message, "where the changed image goes")

@@ -25,6 +25,9 @@ from stateshift.specification.values import Reader
 
 METADATA = "_metadata"
 
+# What keys say, by their canonical names; later by the names of the model's fields.
+Values = dict[str, Any]
+
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
@@ -36,7 +39,7 @@ class Dialect:
     switches_on: bool
     restart: bool
     places: Mapping[str, Place]
-    defaults: dict[str, Any]
+    defaults: Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +80,24 @@ def _job(reader: Reader, place: Place, given: str | None, dialect: Dialect) -> R
     own = reader.known(place, JOB, {"at the top, beside 'jobs'": SPEC})
     if not isinstance(place.value, dict):
         return None
-    values = dict(dialect.defaults)
-    for name, at in own.items():
-        _check_engine(reader, JOB[name], at, dialect.engine)
-        value = read_part(reader, JOB[name], at) if name != "name" else None
-        if value is not None:
-            values[name] = value
-    values["name"] = name_of(reader, place, given, own, JOB["name"]) or ""
+    values = {**dialect.defaults, **_own_values(reader, own, dialect.engine)}
+    name = name_of(reader, place, given, own, JOB["name"])
+    values["name"] = name or ""
     places = {**dialect.places, **own}
     read_as = _flink_job if dialect.engine == "flink" else _spark_job
     job = read_as(reader, place, places, values, dialect)
     return ReadJob(job, place, places)
+
+
+def _own_values(reader: Reader, own: Mapping[str, Place], engine: Engine) -> Values:
+    """Return what the keys of a job itself say, but for its name."""
+    values = {}
+    for name, at in own.items():
+        _check_engine(reader, JOB[name], at, engine)
+        value = read_part(reader, JOB[name], at) if name != "name" else None
+        if value is not None:
+            values[name] = value
+    return values
 
 
 def check_engine(reader: Reader, places: Mapping[str, Place], engine: Engine) -> None:
@@ -107,7 +117,7 @@ def _spark_job(
     reader: Reader,
     place: Place,
     places: Mapping[str, Place],
-    values: dict[str, Any],
+    values: Values,
     dialect: Dialect,
 ) -> JobSpec:
     reader.need(place, places, "checkpoint_location")
@@ -129,7 +139,7 @@ def _flink_job(
     reader: Reader,
     place: Place,
     places: Mapping[str, Place],
-    values: dict[str, Any],
+    values: Values,
     dialect: Dialect,
 ) -> JobSpec:
     _name_folders(values)
@@ -142,8 +152,7 @@ def _flink_job(
     if dialect.restart and not existing:
         _check_savepoints_can_be_taken(reader, place, places, switch)
     _check_host_and_port(reader, places)
-    if "host" in flink and "port" in flink and "source_cluster" not in values:
-        values["source_cluster"] = rest_name(flink["host"], flink["port"])
+    _name_cluster(values, flink)
     _set_ends(reader, place, places, values, existing)
     return _job_spec(values, FlinkJob(**flink))
 
@@ -167,7 +176,13 @@ def _check_host_and_port(reader: Reader, places: Mapping[str, Place]) -> None:
             reader.complaints.add(places[given], message, "both of them, or neither")
 
 
-def _name_folders(values: dict[str, Any]) -> None:
+def _name_cluster(values: Values, flink: Mapping[str, Any]) -> None:
+    """Name the cluster of a job that gives host and port, and no other cluster."""
+    if "host" in flink and "port" in flink and "source_cluster" not in values:
+        values["source_cluster"] = rest_name(flink["host"], flink["port"])
+
+
+def _name_folders(values: Values) -> None:
     """A savepoint may be named by its `_metadata`, as for Flink itself: its folder is meant."""
     for name in ("checkpoint_location", "remote_location", "new_savepoint_path"):
         if isinstance(values.get(name), str):
@@ -178,15 +193,21 @@ def _name_folders(values: dict[str, Any]) -> None:
     values["transform"] = tuple(_with_folders(change) for change in values.get("transform") or ())
 
 
-def _with_folders(change: Mapping[str, Any]) -> dict[str, Any]:
+def _with_folders(change: Mapping[str, Any]) -> Values:
     named = dict(change)
-    if isinstance(named.get("of"), str):
-        named["of"] = folder_meant(named["of"])
-    for name in ("locations", "files"):
-        locations = named.get(name)
-        if isinstance(locations, list | tuple):
-            named[name] = type(locations)(map(folder_meant, locations))
+    for name in ("of", "locations", "files"):
+        if name in named:
+            named[name] = _folders_meant(named[name])
     return named
+
+
+def _folders_meant(value: object) -> object:
+    """Return a location, or several of them, by the folders that are meant."""
+    if isinstance(value, str):
+        return folder_meant(value)
+    if isinstance(value, list | tuple):
+        return type(value)(map(folder_meant, value))
+    return value
 
 
 def folder_meant(location: str) -> str:
@@ -214,33 +235,40 @@ def implied_cluster(job: JobSpec) -> ClusterSpec | None:
 def _check_savepoints_can_be_taken(
     reader: Reader, place: Place, places: Mapping[str, Place], switch: bool | None
 ) -> None:
-    add = reader.complaints.add
-    if "existing_savepoint_paths" not in places:
-        if switch:
-            message = "'from_existing_savepoint' is true without 'existing_savepoint_paths'"
-            add(place, message, "the savepoints to start from, or false")
-            return
-        if "job_ids" not in places:
-            message = "neither 'existing_savepoint_paths' nor 'job_ids'"
-            add(place, message, "savepoints, or jobs of which they are taken")
-            return
+    if not _says_what_is_taken(reader, place, places, switch):
+        return
     if "job_ids" in places and not {"host", "source_cluster"} & places.keys():
         message = "'job_ids' without 'host' and 'port', or 'source_cluster'"
-        add(places["job_ids"], message, "where the jobs run")
+        reader.complaints.add(places["job_ids"], message, "where the jobs run")
+
+
+def _says_what_is_taken(
+    reader: Reader, place: Place, places: Mapping[str, Place], switch: bool | None
+) -> bool:
+    """Whether savepoints are named, or jobs of which they are taken."""
+    if "existing_savepoint_paths" in places:
+        return True
+    if switch:
+        message = "'from_existing_savepoint' is true without 'existing_savepoint_paths'"
+        reader.complaints.add(place, message, "the savepoints to start from, or false")
+        return False
+    if "job_ids" not in places:
+        message = "neither 'existing_savepoint_paths' nor 'job_ids'"
+        reader.complaints.add(place, message, "savepoints, or jobs of which they are taken")
+        return False
+    return True
 
 
 def _set_ends(
     reader: Reader,
     place: Place,
     places: Mapping[str, Place],
-    values: dict[str, Any],
+    values: Values,
     existing: tuple[str, ...],
 ) -> None:
     """Set source and target, from Flink's own keys where the general ones are not there."""
     new, target = values.get("new_savepoint_path"), values.get("remote_location")
-    if new and target and new != target:
-        message = "'remote_location' and 'new_savepoint_path' differ"
-        reader.complaints.add(places["remote_location"], message, "one of them")
+    _check_one_target(reader, places, new, target)
     values["remote_location"] = target or new
     ends = [values.get("checkpoint_location"), *existing]
     ends += [values.get("target_directory"), values.get("checkpoint_dir")]
@@ -248,6 +276,15 @@ def _set_ends(
     if not _NAMES_OF_SOURCE & set(places):
         expected = "where Flink puts the savepoint it is asked for"
         reader.complaints.add(place, "'target_directory' is missing", expected)
+
+
+def _check_one_target(
+    reader: Reader, places: Mapping[str, Place], new: str | None, target: str | None
+) -> None:
+    """Complain of two keys that name different targets."""
+    if new and target and new != target:
+        message = "'remote_location' and 'new_savepoint_path' differ"
+        reader.complaints.add(places["remote_location"], message, "one of them")
 
 
 _NAMES_OF_SOURCE = {
@@ -260,14 +297,14 @@ _NAMES_OF_SOURCE = {
 
 def _job_spec(values: Mapping[str, Any], flink: FlinkJob | None = None) -> JobSpec:
     """Return the job of the keys that INFORE's and ours have in common, by the model's names."""
-    fields: dict[str, Any] = {"source": "", "flink": flink}
+    fields: Values = {"source": "", "flink": flink}
     fields |= _fields_of(JobSpec, values)
     ends = fields.pop("verify", {})
     fields |= ends if isinstance(ends, Mapping) else {"verify": ends}
     return JobSpec(**fields)
 
 
-def _fields_of(model: type, values: Mapping[str, Any]) -> dict[str, Any]:
+def _fields_of(model: type, values: Mapping[str, Any]) -> Values:
     """Return the values of a model's keys that were given, by its field names."""
     fields = {}
     for key in JOB.all:

@@ -48,8 +48,7 @@ def normal(text: str, base: str | None = None) -> str:
     local = _LOCAL.match(text)
     if local:
         return _local(_path_of(local["rest"]))
-    short = _NO_HOST.match(text)
-    url = _URL.match(f"{short['scheme']}://{short['path']}" if short else text)
+    url = _URL.match(_in_full(text))
     if url:
         return _url(url)
     if _ODD.match(text):
@@ -58,6 +57,12 @@ def normal(text: str, base: str | None = None) -> str:
             f"{start}://host/path, in full (or ./{start}:... for a local file of that name)"
         )
     return _under(base, text)
+
+
+def _in_full(text: str) -> str:
+    """Return a URL in Hadoop's short form, without a host, as the URL that it stands for."""
+    short = _NO_HOST.match(text)
+    return f"{short['scheme']}://{short['path']}" if short else text
 
 
 def relation(one: str, other: str) -> Relation:
@@ -89,13 +94,18 @@ def host_of(location: str) -> str:
 def _path_of(rest: str) -> str:
     """The path behind `file:`, which may name this machine and no other."""
     if rest.startswith("//") and not rest.startswith("///"):
-        host, _, path = rest[2:].partition("/")
-        if host.lower() != "localhost":
-            raise NoLocation("file:///path: another machine's files are no local ones")
-        rest = "/" + path
+        rest = _path_on_this_machine(rest)
     if not rest.startswith("/"):
         raise NoLocation("file:///path, from the root on (a relative path has no scheme)")
     return rest
+
+
+def _path_on_this_machine(rest: str) -> str:
+    """Return the path behind `//localhost`; refuse any other host."""
+    host, _, path = rest[2:].partition("/")
+    if host.lower() != "localhost":
+        raise NoLocation("file:///path: another machine's files are no local ones")
+    return "/" + path
 
 
 def _url(url: re.Match[str]) -> str:

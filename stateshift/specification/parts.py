@@ -17,7 +17,7 @@ hashes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from stateshift.specification.changes import read_changes
@@ -65,10 +65,14 @@ def named(reader: Reader, place: Place, what: str) -> Iterator[tuple[str | None,
         for item in place.items:
             yield None, item
     elif reader.is_a(place, dict, f"a list of {what}, or a map of them by name"):
-        for name in place.value:
-            if not name.strip():
-                reader.complaints.add(place / name, "a blank name", "a name")
-            yield name, place / name
+        yield from _named_in_map(reader, place)
+
+
+def _named_in_map(reader: Reader, place: Place) -> Iterator[tuple[str, Place]]:
+    for name in place.value:
+        if not name.strip():
+            reader.complaints.add(place / name, "a blank name", "a name")
+        yield name, place / name
 
 
 def name_of(
@@ -77,7 +81,7 @@ def name_of(
     """Return the name that stands in the object, or that the map gave; both only where they
     agree.
     """
-    inner: str | None = reader.value(key, known["name"]) if "name" in known else None
+    inner = _text_at(reader, key, known)
     if given is None:
         reader.need(place, known, "name")
         return inner
@@ -85,6 +89,12 @@ def name_of(
         message = f"the map calls it {given!r}"
         reader.complaints.add(known["name"], message, f"{given!r}, or no name here")
     return given
+
+
+def _text_at(reader: Reader, key: Key, known: Mapping[str, Place]) -> str | None:
+    """Return the text of a key that may be left out."""
+    text: str | None = reader.value(key, known[key.name]) if key.name in known else None
+    return text
 
 
 def read_part(reader: Reader, key: Key, place: Place) -> Any:
@@ -98,20 +108,31 @@ def read_part(reader: Reader, key: Key, place: Place) -> Any:
 def _clusters(reader: Reader, place: Place) -> tuple[ClusterSpec, ...]:
     clusters: dict[str, ClusterSpec] = {}
     for given, item in named(reader, place, "clusters"):
-        known, options = reader.split(item, CLUSTER)
-        if not isinstance(item.value, dict):
-            continue
-        refuse_secrets(reader.complaints, item)
-        name = name_of(reader, item, given, known, CLUSTER["name"])
-        reader.need(item, known, "kind")
-        kind = reader.value(CLUSTER["kind"], known["kind"]) if "kind" in known else None
-        if name in clusters:
-            message = f"another cluster is called {name!r}"
-            reader.complaints.add(known["name"], message, "a name of its own")
-        elif name is not None:
-            own = {key: item.value[key] for key in options}
-            clusters[name] = ClusterSpec(name, kind or "manual", own)
+        if reader.is_a(item, dict, "an object"):
+            _add_cluster(reader, item, given, clusters)
     return tuple(clusters.values())
+
+
+def _add_cluster(
+    reader: Reader, item: Place, given: str | None, clusters: dict[str, ClusterSpec]
+) -> None:
+    """Add the cluster of an object that has a name, unless there is one of that name."""
+    known, options = reader.split(item, CLUSTER)
+    refuse_secrets(reader.complaints, item)
+    name = name_of(reader, item, given, known, CLUSTER["name"])
+    reader.need(item, known, "kind")
+    kind = _text_at(reader, CLUSTER["kind"], known)
+    if name in clusters:
+        message = f"another cluster is called {name!r}"
+        reader.complaints.add(known["name"], message, "a name of its own")
+    elif name is not None:
+        own = _picked(item, options)
+        clusters[name] = ClusterSpec(name, kind or "manual", own)
+
+
+def _picked(place: Place, keys: Iterable[str]) -> dict[str, object]:
+    """Return these keys of an object, each as it stands."""
+    return {key: place.value[key] for key in keys}
 
 
 def _operators(reader: Reader, place: Place) -> tuple[OperatorSpec, ...]:
@@ -131,13 +152,17 @@ def _operator_of_map(reader: Reader, name: str, place: Place) -> OperatorSpec:
 
 def _operator(reader: Reader, place: Place) -> OperatorSpec | None:
     if not isinstance(place.value, dict):
-        name = reader.value(OPERATOR["name"], place)
-        return OperatorSpec(name) if name is not None else None
+        return _operator_of_name(reader, place)
     known = reader.known(place, OPERATOR)
     if not reader.need(place, known, "name"):
         return None
     fields = reader.fields(OPERATOR, known)
     return OperatorSpec(**fields) if "name" in fields else None
+
+
+def _operator_of_name(reader: Reader, place: Place) -> OperatorSpec | None:
+    name = reader.value(OPERATOR["name"], place)
+    return OperatorSpec(name) if name is not None else None
 
 
 def _directory(reader: Reader, place: Place) -> str | None:
@@ -150,13 +175,13 @@ def _directory(reader: Reader, place: Place) -> str | None:
 def _submit(reader: Reader, place: Place) -> SubmitSpec:
     refuse_secrets(reader.complaints, place)
     known, options = reader.split(place, SUBMIT)
-    return SubmitSpec({key: place.value[key] for key in options}, **reader.fields(SUBMIT, known))
+    return SubmitSpec(_picked(place, options), **reader.fields(SUBMIT, known))
 
 
 def _stop(reader: Reader, place: Place) -> dict[str, Any]:
     refuse_secrets(reader.complaints, place)
     known, options = reader.split(place, STOP)
-    return {**reader.fields(STOP, known), **{key: place.value[key] for key in options}}
+    return {**reader.fields(STOP, known), **_picked(place, options)}
 
 
 def _waves(reader: Reader, place: Place) -> tuple[tuple[str, ...], ...]:
@@ -202,19 +227,40 @@ def _kafka(reader: Reader, place: Place) -> KafkaSpec | None:
     if not isinstance(place.value, dict) or not reader.need(place, known, "bootstrap_servers"):
         return None
     fields = reader.fields(KAFKA, known)
+    if not _kafka_fits(reader, place, known, fields):
+        return None
+    return KafkaSpec(**fields) if "bootstrap_servers" in fields else None
+
+
+def _kafka_fits(
+    reader: Reader, place: Place, known: Mapping[str, Place], fields: dict[str, str]
+) -> bool:
+    if not _settle_servers(reader, known, fields):
+        return False
+    return _properties_fit(reader, place, known, fields)
+
+
+def _settle_servers(reader: Reader, known: Mapping[str, Place], fields: dict[str, str]) -> bool:
+    """Spell servers in one way; return whether all that are given are servers."""
     for key in ("bootstrap_servers", "source_bootstrap_servers"):
         if key in fields:
             servers = _servers(reader, known[key], fields[key])
             if servers is None:
-                return None
+                return False
             fields[key] = servers
-    if not all(
-        _is_local(reader, known, fields, key) for key in ("properties", "source_properties")
-    ):
-        return None
-    if "source_properties" in known and not reader.need(place, known, "source_bootstrap_servers"):
-        return None
-    return KafkaSpec(**fields) if "bootstrap_servers" in fields else None
+    return True
+
+
+def _properties_fit(
+    reader: Reader, place: Place, known: Mapping[str, Place], fields: Mapping[str, str]
+) -> bool:
+    """Whether files of properties are on this machine, and the source's belong to servers."""
+    for key in ("properties", "source_properties"):
+        if not _is_local(reader, known, fields, key):
+            return False
+    if "source_properties" not in known:
+        return True
+    return reader.need(place, known, "source_bootstrap_servers")
 
 
 def _is_local(
@@ -244,6 +290,12 @@ def _sink(reader: Reader, place: Place) -> SinkSpec | None:
         return None
     fields = reader.fields(SINK, known)
     kind = fields.get("kind")
+    _check_sink(reader, place, known, kind)
+    return SinkSpec(**fields) if kind is not None else None
+
+
+def _check_sink(reader: Reader, place: Place, known: Mapping[str, Place], kind: str | None) -> None:
+    """Complain of keys that this kind of sink lacks, or does not know."""
     if kind in NEED_LOCATION:
         reader.need(place, known, "location")
     if kind not in (None, "foreach-batch"):
@@ -251,7 +303,6 @@ def _sink(reader: Reader, place: Place) -> SinkSpec | None:
     if "transaction_id" in known and "location" not in known:
         message = "'transaction_id' without 'location': no table's log can be read"
         reader.complaints.add(known["transaction_id"], message, "'location': the Delta table")
-    return SinkSpec(**fields) if kind is not None else None
 
 
 def _check_no_function(reader: Reader, known: Mapping[str, Place], kind: str) -> None:
@@ -263,14 +314,23 @@ def _check_no_function(reader: Reader, known: Mapping[str, Place], kind: str) ->
 
 def _uid_hash(reader: Reader, place: Place) -> HashProfile | None:
     if isinstance(place.value, str):
-        by_folded_name = {fold(name): profile for name, profile in NAMED_PROFILES.items()}
-        profile = by_folded_name.get(fold(place.value))
-        if profile is None:
-            reader.refuse(place, _HASH_EXPECTED)
-        return profile
+        return _named_profile(reader, place)
     if not reader.is_a(place, dict, _HASH_EXPECTED):
         return None
     made = HashProfile(**{"name": "custom", **reader.fields(HASH, reader.known(place, HASH))})
+    _check_profile(reader, place, made)
+    return made
+
+
+def _named_profile(reader: Reader, place: Place) -> HashProfile | None:
+    by_folded_name = {fold(name): profile for name, profile in NAMED_PROFILES.items()}
+    profile = by_folded_name.get(fold(place.value))
+    if profile is None:
+        reader.refuse(place, _HASH_EXPECTED)
+    return profile
+
+
+def _check_profile(reader: Reader, place: Place, made: HashProfile) -> None:
     if made.name in NAMED_PROFILES and made != NAMED_PROFILES[made.name]:
         message = f"the profile {made.name!r} has other constants"
         reader.complaints.add(place, message, "another name, or none")
@@ -278,7 +338,6 @@ def _uid_hash(reader: Reader, place: Place) -> HashProfile | None:
         reader.complaints.add(
             place, "a modulus that gives every name the same hash", "m of at least 2"
         )
-    return made
 
 
 _HASH_EXPECTED = f"{' or '.join(map(repr, PROFILES))}, or an object with p, m, offset and signed"

@@ -84,10 +84,13 @@ def shown(value: Any) -> Any:
         case float() if not math.isfinite(value):
             return str(value)
         case str():
-            text = masked(readable(value))
-            return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "..."
+            return _shortened(masked(readable(value)))
         case _:
             return value
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "..."
 
 
 def masked(text: str) -> str:

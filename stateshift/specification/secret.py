@@ -109,17 +109,20 @@ def secret_words(words: Sequence[str]) -> Iterator[int]:
     before = ""
     of_curl = False
     for number, word in enumerate(words):
-        assignment = _ASSIGNMENT.fullmatch(word)
-        if of_curl and _is_user_and_password(before, word):
-            secret = True
-        elif assignment is not None:
-            secret = is_secret_key(assignment[1]) and _is_secret_text(assignment[2])
-        else:
-            secret = _is_telling_flag(before) and _is_secret_argument(word)
-        if secret:
+        if _is_credential(before, word, of_curl):
             yield number
         of_curl = of_curl or word.rpartition("/")[2] == "curl"
         before = word
+
+
+def _is_credential(before: str, word: str, of_curl: bool) -> bool:
+    """Whether a word is, or holds, a credential; `before` is the word before it."""
+    if of_curl and _is_user_and_password(before, word):
+        return True
+    assignment = _ASSIGNMENT.fullmatch(word)
+    if assignment is not None:
+        return is_secret_key(assignment[1]) and _is_secret_text(assignment[2])
+    return _is_telling_flag(before) and _is_secret_argument(word)
 
 
 def _is_user_and_password(before: str, word: str) -> bool:
@@ -176,13 +179,18 @@ def _secrets_in_object(place: Place) -> Iterator[Place]:
 
 def _secrets_in_list(place: Place) -> Iterator[Place]:
     items = list(place.items)
-    words = [item.value if isinstance(item.value, str) else "" for item in items]
+    words = list(map(_word, items))
     secret = set(secret_words(words))
     for number, below in enumerate(items):
         if number in secret:
             yield _not_shown(below)
         else:
             yield from secrets_in(below)
+
+
+def _word(place: Place) -> str:
+    """Return a command's word; an empty one for what is no text."""
+    return place.value if isinstance(place.value, str) else ""
 
 
 def _not_shown(place: Place) -> Place:

@@ -141,10 +141,11 @@ class _Settler:
         name = match[1]
         if name is None:
             return "${"
-        if match[0].endswith("}") and _NAME.match(name) and name in self._environment:
+        names_variable = match[0].endswith("}") and _NAME.match(name) is not None
+        if names_variable and name in self._environment:
             return self._environment[name]
         literally = "$" + match[0]
-        if not match[0].endswith("}") or not _NAME.match(name):
+        if not names_variable:
             message = f"{match[0]!r} is no placeholder"
             expected = f"${{NAME}}, or {literally} for the characters themselves"
         else:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from stateshift.specification import strategy, warm
 from stateshift.specification.keys import Key, Keys, fold
@@ -145,12 +145,12 @@ def _boolean(reader: Reader, key: Key, place: Place) -> bool | None:
 
 def _text(reader: Reader, key: Key, place: Place) -> str | None:
     if is_text(place.value):
-        return str(place.value)
+        return place.value
     reader.refuse(place, "text (and not blank)")
     return None
 
 
-def is_text(value: object) -> bool:
+def is_text(value: object) -> TypeGuard[str]:
     """Whether a value is a text, and not a blank one."""
     return isinstance(value, str) and bool(value.strip())
 
@@ -344,7 +344,7 @@ def _directory(reader: Reader, key: Key, place: Place) -> str | None:
     return None
 
 
-def _expected_of_directory(name: Any) -> str | None:
+def _expected_of_directory(name: object) -> str | None:
     """Return what was expected instead of this name; None where it will do."""
     if not is_text(name) or name.startswith((".", "_stateshift")):
         return "the name of one directory, not hidden"

@@ -65,6 +65,10 @@ def normal_cutover(text: str) -> str | None:
     window = window_of(text)
     if window is None or window.begin == window.end:
         return None
+    return _hours(window)
+
+
+def _hours(window: Window) -> str:
     hours = f"{_clock(window.begin)}-{_clock(window.end)}"
     return f"{hours} UTC" if window.utc else hours
 

@@ -20,19 +20,17 @@ def shared(spec: Spec) -> tuple[tuple[JobSpec, ...], ...]:
     """
     groups: list[list[JobSpec]] = []
     for job in spec.jobs:
-        group = _group_of(job, groups)
-        if group is None:
-            groups.append([job])
-        else:
-            group.append(job)
+        _add_to_group(job, groups)
     return tuple(tuple(group) for group in groups)
 
 
-def _group_of(job: JobSpec, groups: list[list[JobSpec]]) -> list[JobSpec] | None:
+def _add_to_group(job: JobSpec, groups: list[list[JobSpec]]) -> None:
+    """Add a job to the first group whose source it shares, or to a group of its own."""
     for group in groups:
         if share(group[0], job):
-            return group
-    return None
+            group.append(job)
+            return
+    groups.append([job])
 
 
 def sharing(spec: Spec, job: JobSpec) -> tuple[JobSpec, ...]:

@@ -46,7 +46,7 @@ def to_plain_spec(spec: Spec) -> dict[str, Any]:
     return protected
 
 
-def _top_fields(spec: Spec) -> dict[str, Any]:
+def _top_fields(spec: Spec) -> dict[str, object]:
     """Return what stands beside the engine and the jobs."""
     own = [key for key in _keys_of(Spec, SPEC) if key.name not in ("engine", "jobs")]
     fields = _fields(spec, own)
@@ -60,9 +60,9 @@ def _keys_of(model: type, keys: Keys) -> list[Key]:
     return [key for key in keys.all if key.of is model]
 
 
-def _fields(value: object, keys: Iterable[Key]) -> dict[str, Any]:
+def _fields(value: object, keys: Iterable[Key]) -> dict[str, object]:
     """Return the keys whose field differs from the model's default."""
-    fields = {}
+    fields: dict[str, object] = {}
     for key in keys:
         if key.field is not None:
             item = getattr(value, key.field)
@@ -71,7 +71,7 @@ def _fields(value: object, keys: Iterable[Key]) -> dict[str, Any]:
     return fields
 
 
-def _job(job: JobSpec) -> dict[str, Any]:
+def _job(job: JobSpec) -> dict[str, object]:
     plain = _fields(job, _keys_of(JobSpec, JOB))
     ends = _fields(job, VERIFY.all)
     if ends:
@@ -81,7 +81,7 @@ def _job(job: JobSpec) -> dict[str, Any]:
     return plain
 
 
-def _flink_fields(flink: FlinkJob) -> dict[str, Any]:
+def _flink_fields(flink: FlinkJob) -> dict[str, object]:
     # Said even where it is false: left out, it would follow from the other keys.
     switch = {"from_existing_savepoint": flink.from_existing_savepoint}
     return {**_fields(flink, _keys_of(FlinkJob, JOB)), **switch}
