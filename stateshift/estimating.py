@@ -41,11 +41,14 @@ def probe(storage: Storage, survey: Survey) -> Rates | None:
     except StorageError:
         # The survey is a moment old: what vanished since is the plan's business, not ours.
         return None
+    return Rates(_bytes_a_second(size, seconds), 1 / max(file_seconds, 1e-6))
+
+
+def _bytes_a_second(size: int, seconds: float) -> float:
     # A small file says how fast files open and nothing of bytes: below a megabyte assume a modest
     # disk.
     is_enough = size >= 1 << 20 and seconds > 0
-    byte_rate = size / seconds if is_enough else ASSUMED_BYTES_PER_SECOND
-    return Rates(byte_rate, 1 / max(file_seconds, 1e-6))
+    return size / seconds if is_enough else ASSUMED_BYTES_PER_SECOND
 
 
 def _seconds_a_file(storage: Storage, files: Sequence[FileInfo]) -> float:
@@ -83,8 +86,7 @@ def estimated(
     seconds = _moving_seconds(plan, rates)
     if plan.purpose == "move" and left_seconds is not None:
         seconds = min(seconds, left_seconds)
-    if plan.purpose == "halt" and plan.phase("halt"):
-        seconds += STOP_SECONDS
+    seconds += _stopping_seconds(plan)
     starting = _starting_seconds(plan)
     total = round(seconds + starting, 2)
     downtime = 0.0 if plan.purpose in ("start", "warm") else total
@@ -107,6 +109,10 @@ def _limited(rates: Rates, throttle: Throttle) -> Rates:
         min(rates.bytes_per_second, bytes_max or math.inf),
         min(rates.files_per_second, requests_max or math.inf),
     )
+
+
+def _stopping_seconds(plan: Plan) -> float:
+    return STOP_SECONDS if plan.purpose == "halt" and plan.phase("halt") else 0.0
 
 
 def _starting_seconds(plan: Plan) -> float:

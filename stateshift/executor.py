@@ -39,6 +39,7 @@ from stateshift.step import (
     LiftFence,
     TransformShard,
 )
+from stateshift.storage.protocol import Storage
 from stateshift.world import World
 
 _log = logging.getLogger(__name__)
@@ -72,11 +73,13 @@ def execute_together(
         if not parts:
             continue
         _execute_phase(name, parts, world, journal, fleet)
-        for part in parts:
-            if not part.ordered:
-                _tidy(part, world, journal)
-    if phases is not PHASES:
-        return
+        _tidy(parts, world, journal)
+    if phases is PHASES:
+        _finish(plans, world, journal)
+
+
+def _finish(plans: Sequence[tuple[int, Plan]], world: World, journal: Journal) -> None:
+    """Write down that all of these plans are carried out."""
     for number, _ in plans:
         if journal.progress.plans[number].finished_at is None:
             journal.append(PlanFinished(world.clock.now(), number))
@@ -130,14 +133,24 @@ def _pending_parts(
         phase = plan.phase(name)
         if phase is None:
             continue
-        progress = journal.progress.plans[number]
-        steps = [step for step in phase.steps if not progress.finished(step.name)]
+        steps = _pending_steps(phase, journal.progress.plans[number])
         if steps:
             parts.append(_Part(number, plan, phase.ordered, steps))
     return parts
 
 
-def _tidy(part: _Part, world: World, journal: Journal) -> None:
+def _pending_steps(phase: Phase, progress: PlanProgress) -> list[AnyStep]:
+    return [step for step in phase.steps if not progress.finished(step.name)]
+
+
+def _tidy(parts: Sequence[_Part], world: World, journal: Journal) -> None:
+    """Remove what is left over of steps that ran side by side."""
+    for part in parts:
+        if not part.ordered:
+            _remove_temporary(part, world, journal)
+
+
+def _remove_temporary(part: _Part, world: World, journal: Journal) -> None:
     """Remove the temporary files that an attempt may have left that was cut short: before the image
     is published, while nobody but us writes there.
     """
@@ -174,6 +187,13 @@ def _is_taken(unit: _Unit, fleet: Fleet | None) -> bool:
     return fleet is not None and not unit.ordered and fleet.takes(unit.steps[0])
 
 
+def _units_of(parts: Sequence[_Part]) -> list[_Unit]:
+    units: list[_Unit] = []
+    for part in parts:
+        units += part.units()
+    return units
+
+
 class _Phase:
     """The steps of one phase that are still to be run, here or by a fleet. What has to run in order
     runs as one unit: a fleet takes none of it.
@@ -183,10 +203,8 @@ class _Phase:
         self, name: str, parts: Sequence[_Part], world: World, journal: Journal, fleet: Fleet | None
     ) -> None:
         self.name, self.world, self.journal = name, world, journal
-        self.units: list[_Unit] = []
+        self.units = _units_of(parts)
         self.failure: BaseException | None = None
-        for part in parts:
-            self.units += part.units()
         taken = [unit.steps[0] for unit in self.units if _is_taken(unit, fleet)]
         self.fleet = fleet if taken else None
         if self.fleet is not None:
@@ -206,16 +224,24 @@ class _Phase:
     def _run_side_by_side(self) -> None:
         queue = list(reversed(self.units))
         running: dict[Future[None], _Unit] = {}
-        threads_max = THREADS_MAX if self.fleet else max(map(self._at_once, queue))
-        count = min(len(queue), threads_max)
+        count = min(len(queue), self._threads_max())
         with ThreadPoolExecutor(count, thread_name_prefix=self.name) as threads:
             while running or self._goes_on(queue):
-                while self._goes_on(queue) and self._may_start(queue, running.values()):
-                    unit = queue.pop()
-                    running[threads.submit(self._run_unit, unit)] = unit
+                self._start_some(threads, queue, running)
                 self._await_one(running)
         if self.failure is not None:
             raise self.failure
+
+    def _threads_max(self) -> int:
+        return THREADS_MAX if self.fleet else max(map(self._at_once, self.units))
+
+    def _start_some(
+        self, threads: ThreadPoolExecutor, queue: list[_Unit], running: dict[Future[None], _Unit]
+    ) -> None:
+        """Start the last units of the queue, as many as may run now."""
+        while self._goes_on(queue) and self._may_start(queue, running.values()):
+            unit = queue.pop()
+            running[threads.submit(self._run_unit, unit)] = unit
 
     def _await_one(self, running: dict[Future[None], _Unit]) -> None:
         """Wait until one of the units that run is done, at least."""
@@ -229,11 +255,20 @@ class _Phase:
     def _may_start(self, queue: Sequence[_Unit], running: Collection[_Unit]) -> bool:
         """Whether the last unit of the queue may start beside those that run."""
         unit = queue[-1]
-        slots = self.fleet.slots(len(queue)) if self.fleet is not None else self._at_once(unit)
-        if len(running) >= max(1, slots):
+        if len(running) >= self._slots(queue):
             return False
         if self.fleet is None and len(running) >= self.world.parallel:
             return unit.bytes + sum(other.bytes for other in running) <= WAITING_BYTES_MAX
+        return self._has_core(unit, running)
+
+    def _slots(self, queue: Sequence[_Unit]) -> int:
+        """Return how many units may run at once when the last one of the queue is among them."""
+        if self.fleet is not None:
+            return max(1, self.fleet.slots(len(queue)))
+        return max(1, self._at_once(queue[-1]))
+
+    def _has_core(self, unit: _Unit, running: Collection[_Unit]) -> bool:
+        """Whether this machine has a core left for a unit, if it takes one."""
         if not self._is_large(unit):
             return True
         return sum(map(self._is_large, running)) < max(1, self.world.cores)
@@ -318,16 +353,22 @@ def ask(
     fleet is asked many at once; its answers stand in the plan's order.
     """
     steps = _with_evidence(plan, progress, kinds)
-    taken = [] if fleet is None else list(filter(fleet.takes, steps))
-    if fleet is not None and taken:
-        fleet.begin("verify", taken, world)
-        answers = _ask_side_by_side(steps, progress, world, fleet, len(taken))
-    else:
-        answers = [_ask_step(step, progress, world, None) for step in steps]
+    answers = _answers(steps, progress, world, fleet)
     broken: list[Broken] = []
     for step, discrepancies in zip(steps, answers, strict=True):
         broken += [Broken(progress.plan, step.name, each) for each in discrepancies]
     return broken
+
+
+def _answers(
+    steps: Sequence[AnyStep], progress: PlanProgress, world: World, fleet: Fleet | None
+) -> list[list[Discrepancy]]:
+    """Return what does not hold any more of each step, asked by the fleet if it takes any."""
+    taken = [] if fleet is None else list(filter(fleet.takes, steps))
+    if fleet is None or not taken:
+        return [_ask_step(step, progress, world, None) for step in steps]
+    fleet.begin("verify", taken, world)
+    return _ask_side_by_side(steps, progress, world, fleet, len(taken))
 
 
 def _with_evidence(plan: Plan, progress: PlanProgress, kinds: Sequence[str]) -> list[AnyStep]:
@@ -443,12 +484,20 @@ def _remove_leftovers(
     for place in sorted(set(swept) - {plan.source}):
         storage = world.storage(place)
         if discard and place == plan.target:
-            for file in list(storage.list()):
-                storage.remove(file.path)
+            _remove_all(storage)
         storage.prune()
-        paths = sorted(file.path for file in storage.list())
+        paths = _paths_in(storage)
         if paths:
             left.append(f"{place}: {len(paths)} files that this run did not write ({paths[0]} …)")
     if plan.source in written:
         world.storage(plan.source).prune(FOLDER)
     return left
+
+
+def _remove_all(storage: Storage) -> None:
+    for file in list(storage.list()):
+        storage.remove(file.path)
+
+
+def _paths_in(storage: Storage) -> list[str]:
+    return sorted(file.path for file in storage.list())

@@ -12,7 +12,7 @@ name is asked for, and not before. A name that stateshift has itself cannot be t
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stateshift.errors import PlanError
@@ -43,12 +43,7 @@ def load(group: str, name: str) -> Any:
     candidates = [entry for entry in _entries(group) if entry.name == name]
     if not candidates:
         raise PlanError(f"no installed package adds {name!r} to {group}")
-    if len({entry.value for entry in candidates}) > 1:
-        packages = sorted(_package(entry) for entry in candidates)
-        raise PlanError(
-            f"{' and '.join(packages)} both add {name!r} to {group}",
-            hint=f"keep one of them: python -m pip uninstall {packages[0]}",
-        )
+    _expect_one(candidates, group, name)
     entry = candidates[0]
     try:
         return entry.load()
@@ -58,6 +53,16 @@ def load(group: str, name: str) -> Any:
             f"{type(error).__name__}: {error}",
             hint=_way_out(entry),
         ) from error
+
+
+def _expect_one(candidates: Sequence[EntryPoint], group: str, name: str) -> None:
+    """Refuse entry points of one name that stand for different objects."""
+    if len({entry.value for entry in candidates}) > 1:
+        packages = sorted(_package(entry) for entry in candidates)
+        raise PlanError(
+            f"{' and '.join(packages)} both add {name!r} to {group}",
+            hint=f"keep one of them: python -m pip uninstall {packages[0]}",
+        )
 
 
 def refuse(group: str, name: str, lacks: str) -> PlanError:

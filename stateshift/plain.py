@@ -50,11 +50,23 @@ def _making(kind: Wanted) -> Callable[[Value], Value]:
     hundred thousand values of one.
     """
     if hasattr(kind, "to_plain"):
-        return lambda value: value.to_plain()
+        return _by_method
     if dataclasses.is_dataclass(kind):
         return _making_dataclass(kind)
     if _is_named_tuple(kind):
-        return lambda value: _list(_without_defaults(value))
+        return _named_list
+    return _making_builtin(kind)
+
+
+def _by_method(value: Value) -> Value:
+    return value.to_plain()
+
+
+def _named_list(value: Value) -> list[Value]:
+    return _list(_without_defaults(value))
+
+
+def _making_builtin(kind: type) -> Callable[[Value], Value]:
     if issubclass(kind, tuple | list):
         return _list
     if issubclass(kind, Mapping):
@@ -118,13 +130,16 @@ def _mapping(item_type: Wanted, plain: Value, pointer: str) -> dict[str, Value]:
 def _atom(wanted: Wanted, plain: Value, pointer: str) -> Value:
     if wanted is None or wanted is type(None):
         return _expect(plain is None, plain, pointer, "null")
-    # To Python, a bool is an int: it fits nothing but bool.
-    is_odd_bool = isinstance(plain, bool) and wanted is not bool
     if wanted is float:
-        fits = isinstance(plain, int | float) and not is_odd_bool
-        return float(_expect(fits, plain, pointer, "a number"))
-    fits = isinstance(plain, wanted) and not is_odd_bool
-    return _expect(fits, plain, pointer, wanted.__name__)
+        return float(_expect(_is_a(int | float, plain), plain, pointer, "a number"))
+    return _expect(_is_a(wanted, plain), plain, pointer, wanted.__name__)
+
+
+def _is_a(wanted: Wanted, plain: object) -> bool:
+    """Whether a value is of a type. To Python, a bool is an int: it fits nothing but bool."""
+    if isinstance(plain, bool):
+        return wanted is bool
+    return isinstance(plain, wanted)
 
 
 def canonical(value: Value) -> str:
@@ -185,10 +200,15 @@ def _dataclass(
             values[name] = done[name]
         elif name in fields:
             values[name] = from_plain(hints[name], item, f"{pointer}/{name}")
-    for name, field in fields.items():
-        if name not in values and not _has_default(field):
-            raise Misfit(pointer, f"{wanted.__name__} needs {name!r}")
+    _expect_complete(wanted, values, pointer)
     return wanted(**values)
+
+
+def _expect_complete(wanted: Wanted, values: Mapping[str, Value], pointer: str) -> None:
+    """Refuse an object that lacks a field without a default."""
+    for field in dataclasses.fields(wanted):
+        if field.name not in values and not _has_default(field):
+            raise Misfit(pointer, f"{wanted.__name__} needs {field.name!r}")
 
 
 def _has_default(field: dataclasses.Field[Any]) -> bool:

@@ -18,7 +18,7 @@ The same spec and facts give the same plan, byte for byte. To JSON and back with
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -79,6 +79,8 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """Everything that one run of one job will do, in the order in which it is done."""
+
     job: str
     engine: str
     purpose: Purpose
@@ -124,11 +126,16 @@ def phases_of(*phases: Phase) -> tuple[Phase, ...]:
     kept = tuple(phase for phase in phases if phase.steps)
     ranks = [PHASES.index(phase.name) for phase in kept]
     assert ranks == sorted(ranks), "phases out of order"
-    names: list[str] = []
-    for phase in kept:
-        names += [step.name for step in phase.steps]
+    names = _names_of_steps(kept)
     assert len(names) == len(set(names)), "two steps of one name"
     return kept
+
+
+def _names_of_steps(phases: Sequence[Phase]) -> list[str]:
+    names: list[str] = []
+    for phase in phases:
+        names += [step.name for step in phase.steps]
+    return names
 
 
 def encode_plan(plan: Plan) -> dict[str, Any]:

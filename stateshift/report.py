@@ -71,6 +71,8 @@ class SteeredReport:
 
 @dataclass(frozen=True, slots=True)
 class FailureReport:
+    """Why the run failed, or why a job's wave was given up, and what the way out is."""
+
     error: str
     message: str
     hint: str | None
@@ -80,6 +82,8 @@ class FailureReport:
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
+    """What was done for one job, and how long it was down for that."""
+
     job: str
     state: str
     phases: tuple[PhaseReport, ...]
@@ -114,6 +118,8 @@ class JobReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
+    """What is worth telling of a whole run, job by job."""
+
     run: str
     state: State
     seconds: float
@@ -135,20 +141,29 @@ def summarize(progress: Progress) -> Report:
     """Return everything worth reporting of a run, at any point of it."""
     names = [name for name in progress.jobs if _is_reported(progress, name)]
     jobs = tuple(_job(progress, name) for name in names)
-    downtimes = [job.downtime_seconds for job in jobs if job.downtime_seconds is not None]
     failure = progress.failure
     return Report(
         run=progress.run,
         state=progress.state,
         seconds=_between(progress.began, progress.ended),
-        downtime_seconds=max(downtimes, default=None),
+        downtime_seconds=_longest_downtime(jobs),
         phases=_phases(progress, list(progress.plans)),
         jobs=jobs,
-        left=tuple(chain.from_iterable(plan.left for plan in progress.plans)),
+        left=_all_left(progress.plans),
         failure=None if failure is None else _failure_report(failure),
         steered=_steered(progress),
         began=progress.began,
     )
+
+
+def _all_left(parts: Iterable[PlanProgress | StepProgress]) -> tuple[str, ...]:
+    """Return what had to be left of plans, or of steps."""
+    return tuple(chain.from_iterable(part.left for part in parts))
+
+
+def _longest_downtime(jobs: Iterable[JobReport]) -> float | None:
+    downtimes = [job.downtime_seconds for job in jobs if job.downtime_seconds is not None]
+    return max(downtimes, default=None)
 
 
 def _is_reported(progress: Progress, job: str) -> bool:
@@ -235,7 +250,7 @@ def _job(progress: Progress, name: str) -> JobReport:
         entries=entries,
         idle=idle,
         notes=tuple(notes),
-        left=tuple(chain.from_iterable(step.left for step in steps)),
+        left=_all_left(steps),
         failure=_failure_of(progress, name),
         rounds=rounds,
         downtime_without_rounds=_without_rounds(down.seconds, rounds),
@@ -421,13 +436,18 @@ def _downtime(plans: Sequence[PlanProgress]) -> Downtime:
     if any(step.state == "undone" for step in steps):
         return Downtime()
     start = min(_moments_of_stopping(steps), default=None)
-    since = "halt"
     committed = _last_commit(steps)
     if committed is None:
         return Downtime(start=start)
     if start is None:
-        start = min(step.at for step in steps if step.phase != "prepare")
-        since = "start of the run: the job was stopped before"
+        return _downtime_since_start(steps, committed)
+    return Downtime(_between(start, committed), "halt", start)
+
+
+def _downtime_since_start(steps: Sequence[StepProgress], committed: float) -> Downtime:
+    """Return the downtime of a job that was stopped before the run."""
+    start = min(step.at for step in steps if step.phase != "prepare")
+    since = "start of the run: the job was stopped before"
     return Downtime(_between(start, committed), since, start)
 
 

@@ -84,6 +84,8 @@ Transform = Callable[[Mapping[str, Any], Sequence[Input]], Sequence[Content]]
 
 
 class Clock(Protocol):
+    """The time, and waiting: the real ones, or a simulation's."""
+
     def now(self) -> float:
         """Return the seconds since 1970."""
         ...
@@ -168,6 +170,8 @@ class Correction:
 
 @dataclass(frozen=True)
 class World:
+    """Everything outside of a plan that its steps need: storages, clusters, the clock."""
+
     storage: Callable[[str], Storage]
     cluster: Callable[[str], Cluster]
     transforms: Mapping[str, Transform]

@@ -22,6 +22,7 @@ from stateshift.journal.records import PlanAdopted, PlansForgotten, Record, Roun
 
 
 def encode_record(record: Record) -> bytes:
+    """Return the line of a record: the checksum of its JSON, and the JSON."""
     text = plain.canonical(record).encode("utf-8", "surrogatepass")
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
@@ -141,11 +142,7 @@ def expect_ours(tail: bytes) -> None:
     """What a kill, or a crash of the machine, leaves behind the last whole line begins as a line of
     ours does, or is zeros. Anything else is somebody else's file, which is not ours to cut.
     """
-    head, _, text = tail[:10].partition(b" ")
-    ours = (
-        len(head) <= 8 and all(c in b"0123456789abcdef" for c in head) and text[:1] in (b"", b"{")
-    )
-    if not ours and tail.strip(b"\0\n"):
+    if not _begins_as_ours(tail) and tail.strip(b"\0\n"):
         raise JournalError(
             "the journal does not end as one that stateshift wrote",
             hint=(
@@ -155,10 +152,22 @@ def expect_ours(tail: bytes) -> None:
         )
 
 
+def _begins_as_ours(tail: bytes) -> bool:
+    """Whether this begins with the checksum and the bracket of a line, as far as it goes."""
+    head, _, text = tail[:10].partition(b" ")
+    if len(head) > 8 or any(c not in b"0123456789abcdef" for c in head):
+        return False
+    return text[:1] in (b"", b"{")
+
+
+def _checksum_fits(head: bytes, text: bytes) -> bool:
+    return len(head) == 8 and int(head, 16) == zlib.crc32(text)
+
+
 def _decode_line(line: bytes) -> Record | None:
     head, _, text = line.partition(b" ")
     try:
-        if len(head) != 8 or int(head, 16) != zlib.crc32(text):
+        if not _checksum_fits(head, text):
             return None
         record: Record = plain.from_plain(Record, json.loads(text))
     except (ValueError, RecursionError):

@@ -40,6 +40,8 @@ State = Literal[
 
 @dataclass(frozen=True, slots=True)
 class StepProgress:
+    """What the journal says of one step so far."""
+
     phase: str
     state: Literal["started", "finished", "undone"]
     at: float
@@ -54,6 +56,8 @@ class StepProgress:
 
 @dataclass(frozen=True, slots=True)
 class PlanProgress:
+    """What the journal says of one plan so far, and of the steps that were begun."""
+
     plan: int
     job: str
     purpose: Purpose

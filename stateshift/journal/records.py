@@ -15,6 +15,8 @@ from stateshift.survey import Left
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
+    """The first record of a journal: what is run, by which version, for which jobs."""
+
     kind: ClassVar[str] = "run-started"
     at: float
     run: str
@@ -25,6 +27,8 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class RunResumed:
+    """A run that was cut short, or failed, goes on from here."""
+
     kind: ClassVar[str] = "run-resumed"
     at: float
 
@@ -42,6 +46,8 @@ class LockTaken:
 
 @dataclass(frozen=True, slots=True)
 class LockReleased:
+    """The lock on a location is ours no longer."""
+
     kind: ClassVar[str] = "lock-released"
     at: float
     location: str
@@ -77,6 +83,8 @@ class PlansForgotten:
 
 @dataclass(frozen=True, slots=True)
 class StepStarted:
+    """Written before a step begins, so that a step cut short is known to have an effect."""
+
     kind: ClassVar[str] = "step-started"
     at: float
     plan: int
@@ -87,6 +95,8 @@ class StepStarted:
 
 @dataclass(frozen=True, slots=True)
 class StepFinished:
+    """A step is done; its evidence says what a later look has to find."""
+
     kind: ClassVar[str] = "step-finished"
     at: float
     plan: int
@@ -99,6 +109,8 @@ class StepFinished:
 
 @dataclass(frozen=True, slots=True)
 class StepUndone:
+    """The effect of a step is taken back, but for what is `left`."""
+
     kind: ClassVar[str] = "step-undone"
     at: float
     plan: int
@@ -108,6 +120,8 @@ class StepUndone:
 
 @dataclass(frozen=True, slots=True)
 class PlanFinished:
+    """Every step of a plan is done."""
+
     kind: ClassVar[str] = "plan-finished"
     at: float
     plan: int
@@ -137,6 +151,8 @@ class Steered:
 
 @dataclass(frozen=True, slots=True)
 class PlanUndone:
+    """Every step of a plan is taken back; `left` is what others wrote to its places."""
+
     kind: ClassVar[str] = "plan-undone"
     at: float
     plan: int
@@ -145,6 +161,8 @@ class PlanUndone:
 
 @dataclass(frozen=True, slots=True)
 class RunFailed:
+    """The run ends here with an error; it can be resumed or rolled back."""
+
     kind: ClassVar[str] = "run-failed"
     at: float
     error: str
@@ -173,12 +191,16 @@ class WaveGivenUp:
 
 @dataclass(frozen=True, slots=True)
 class RunFinished:
+    """Every plan of the run is done."""
+
     kind: ClassVar[str] = "run-finished"
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class RollbackStarted:
+    """The run is taken back from here on."""
+
     kind: ClassVar[str] = "rollback-started"
     at: float
     discard: bool = False  # what the job itself wrote to the target goes, too
@@ -201,6 +223,8 @@ class RollbackRefused:
 
 @dataclass(frozen=True, slots=True)
 class RunRolledBack:
+    """Everything that the run did is taken back."""
+
     kind: ClassVar[str] = "run-rolled-back"
     at: float
 

@@ -99,6 +99,7 @@ class Keys:
 
 
 def fold(spelling: str) -> str:
+    """Return a spelling without case, blanks, `_` and `-`, in which keys may differ."""
     return spelling.lower().replace(" ", "").replace("_", "").replace("-", "")
 
 

@@ -65,6 +65,7 @@ def schema_text() -> str:
 
 
 def spec_schema() -> Schema:
+    """Return the JSON schema of specs, made from the table of keys."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "stateshift/spec.schema.json",
