@@ -81,6 +81,8 @@ def is_hadoop_checksum(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Copies:
+    """What is copied as it is: by pair of places, as steps, and the size of each file by path."""
+
     groups: tuple[Group, ...]
     steps: tuple[CopyFiles, ...]
     sizes: Mapping[str, int]

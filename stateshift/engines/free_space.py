@@ -29,6 +29,7 @@ class Need:
 
 
 def of_free_space(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    """Yield what speaks against writing to the target: no permission, or too little space."""
     needs = tuple(_needs(job, facts))
     yield from _of_permission(job, facts)
     yield from _of_space(needs)

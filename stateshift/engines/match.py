@@ -38,6 +38,8 @@ Record = tuple[bytes, Value]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matched:
+    """Entries of two sides: `same` are keys; `changed` are those before, and those after."""
+
     same: Binary
     removed: Block
     added: Block
@@ -94,6 +96,7 @@ class Shelf:
 
 
 def batch_of(side: int, block: Block) -> RecordBatch:
+    """Return a block with the side that it is of beside each entry."""
     sides = pa.repeat(pa.scalar(side, pa.int8()), len(block))
     return pa.record_batch([block.keys, block.values, sides], schema=SCHEMA)
 

@@ -13,6 +13,7 @@ State for batch N has version N+1. Spark reads the offsets of the batch before t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
 from stateshift.engines.spark.image import spark_image
 from stateshift.formats.marks import FOLDER
@@ -40,13 +41,13 @@ def deepest_above(places: Iterable[str]) -> str:
     system.
     """
     split_places = [place.split("/") for place in places]
-    shared: list[str] = []
-    for names in zip(*split_places, strict=False):
-        if len(set(names)) > 1:
-            break
-        shared.append(names[0])
-    above = "/".join(shared)
+    levels = zip(*split_places, strict=False)
+    above = "/".join(names[0] for names in takewhile(_is_one_name, levels))
     return above + "/" if above.endswith("//") else above
+
+
+def _is_one_name(names: Sequence[str]) -> bool:
+    return len(set(names)) == 1
 
 
 def is_spare(path: str) -> bool:
@@ -80,10 +81,12 @@ def number_of_log(path: str) -> int:
 
 
 def offset_path(batch: int) -> str:
+    """Return the path of a batch's offset log, below its checkpoint."""
     return f"offsets/{batch}"
 
 
 def commit_path(batch: int) -> str:
+    """Return the path of a batch's commit, below its checkpoint."""
     return f"commits/{batch}"
 
 

@@ -184,6 +184,7 @@ def covered(path: str, places: Places) -> bool:
 
 
 def is_sink_log(path: str) -> bool:
+    """Whether the file belongs to the log of a file sink."""
     return f"/{SINK_LOG}/" in f"/{path}" and not path.rsplit("/", 1)[-1].startswith(".")
 
 

@@ -15,7 +15,7 @@ BYTES_MAX of keys, the others wait on piles (see `spill`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -146,12 +146,13 @@ def _counts(view: StoreView, values: Binary) -> Ints:
     decoded = values_of(view, values)
     if decoded is not None and pa.types.is_int64(decoded.type.field(0).type):
         return decoded.flatten()[0].fill_null(0).to_numpy(zero_copy_only=False)
-    counts = []
-    for value in values.to_pylist():
-        row = view.decode_value(value)
-        count = row[0] if row else 0
-        counts.append(count if isinstance(count, int) else 0)
+    counts = [_count_in(view.decode_value(value)) for value in values.to_pylist()]
     return np.array(counts, np.int64)
+
+
+def _count_in(row: Sequence[object] | None) -> int:
+    count = row[0] if row else 0
+    return count if isinstance(count, int) else 0
 
 
 @dataclass(frozen=True, slots=True)

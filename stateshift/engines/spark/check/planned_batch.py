@@ -53,5 +53,6 @@ def _after(shard: ShardFiles, written: dict[StoreKey, list[str]]) -> ShardFiles:
 
 
 def planned_files(image: Image) -> Iterator[str]:
+    """Yield the state files of a batch that was planned and not committed."""
     if image.planned_state is not None:
         yield from image.planned_state.files

@@ -235,13 +235,19 @@ def _with_offsets(records: Iterable[Record], start: int, extra: int) -> Iterator
 
 def _start(storage: Storage, path: str) -> int:
     """Return the offset of a changelog's first record: behind the version and the lineage."""
-    head = b""
-    for piece in decompress(storage.chunks(path)):
-        head += piece
-        if len(head) >= 6:
-            break
+    head = _head(decompress(storage.chunks(path)), 6)
     if head[:3] != b"\0\2v":
         return 0
     if head[3:4] == b"2":
         return 4
     return 6 + int.from_bytes(head[4:6], "big")
+
+
+def _head(pieces: Iterable[bytes], size: int) -> bytes:
+    """Return `size` bytes from the beginning and more; fewer where there are no more."""
+    head = b""
+    for piece in pieces:
+        head += piece
+        if len(head) >= size:
+            break
+    return head

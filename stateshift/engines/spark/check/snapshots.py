@@ -40,6 +40,7 @@ Place = tuple[str, int, str]
 
 
 def place_of(shard: ShardFiles) -> Place:
+    """Return what tells the shard's store from all others of its image."""
     return shard.operator, shard.shard, shard.store
 
 
@@ -70,12 +71,17 @@ def first_snapshots(survey: Survey, image: Image) -> Iterator[FirstSnapshot]:
     """
     stores = stores_of(survey, image)
     for shard in image.shards:
-        store = stores.get(place_of(shard))
-        if store is None or not shard.files or store.uses_uuids:
-            continue
-        versions = {path: version for (version, _), path in store.snapshots.items()}
-        if shard.files[0] in versions:
-            yield FirstSnapshot(shard, store, versions[shard.files[0]])
+        first = _first_snapshot(shard, stores.get(place_of(shard)))
+        if first is not None:
+            yield first
+
+
+def _first_snapshot(shard: ShardFiles, store: StoreFiles | None) -> FirstSnapshot | None:
+    if store is None or not shard.files or store.uses_uuids:
+        return None
+    versions = {path: version for (version, _), path in store.snapshots.items()}
+    version = versions.get(shard.files[0])
+    return None if version is None else FirstSnapshot(shard, store, version)
 
 
 def changes_in(files: Iterable[str]) -> tuple[str, ...]:

@@ -18,6 +18,8 @@ _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 
 @dataclass(slots=True)
 class Tally:
+    """A count and a sum over entries, the same in whatever order they come."""
+
     records: int = 0
     total: int = 0
 

@@ -30,6 +30,7 @@ Folded = dict[str, dict[int, Sums]]
 
 
 def fold(entries: Iterable[Formed]) -> Folded:
+    """Return the sums of the entries, by store and bucket."""
     return added({store: _sums(block)} for store, block in entries if len(block))
 
 
@@ -58,6 +59,7 @@ def pick(entries: Iterable[Formed], wanted: Mapping[str, Collection[int]]) -> It
 
 
 def buckets_of(keys: Binary) -> Ints:
+    """Return the bucket of each key."""
     return (hash64(keys) % np.uint64(BUCKETS)).astype(np.int64)
 
 

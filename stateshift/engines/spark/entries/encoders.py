@@ -86,6 +86,7 @@ def decode_key(content: bytes, columns: StructType, encoder: Encoder) -> Row:
 
 
 def decode_list(content: bytes, columns: StructType, delimiter: bytes) -> list[Row]:
+    """Return the rows of a list state's value."""
     return [decode_row(row, columns) for row in listed(content, delimiter)]
 
 

@@ -54,6 +54,8 @@ _BY_WHOLE_KEY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
+    """How a key is placed: its schema, its encoder, and the columns that decide."""
+
     schema: str
     encoder: Encoder
     placed: tuple[Path, ...]

@@ -23,6 +23,7 @@ _HEAD = 8  # bytes of a checksum and a size
 
 
 def off_rows(block: Block) -> Block:
+    """Return the entries of a block without their row checksums."""
     bare = [without_row_checksum(Record(key, value)) for key, value in block.records()]
     keys = binary([record.key for record in bare])
     values = binary([record.value for record in bare])
@@ -30,6 +31,7 @@ def off_rows(block: Block) -> Block:
 
 
 def off_deletes(block: Block) -> Block:
+    """Return a block whose deleted keys are without their checksums."""
     deleted = np.flatnonzero(missing(block.values))
     if not len(deleted):
         return block
@@ -42,11 +44,13 @@ def off_deletes(block: Block) -> Block:
 
 
 def off_values(block: Block, between: bytes) -> Block:
+    """Return a block whose values, several in one each, are without their checksums."""
     bare = [without_value_checksums(key, value or b"", between) for key, value in block.records()]
     return Block(block.keys, binary(bare), block.merges)
 
 
 def without_delete_checksum(key: bytes) -> bytes:
+    """Return a deleted key without its checksum."""
     return without_row_checksum(Record(key, None)).key
 
 

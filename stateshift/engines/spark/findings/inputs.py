@@ -17,6 +17,7 @@ from stateshift.survey import Endpoint, Facts, Finding
 
 
 def of_inputs(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    """Yield what is worth saying of the job's sources and of its sinks."""
     images = tuple(facts.source_images)
     for image in images:
         for endpoint in image.endpoints:

@@ -33,6 +33,7 @@ UNKNOWN_TO_SPARK = ("s3", "s3n", "az", "adl", "gcs", "memory")
 
 
 def of_reach(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    """Yield the places that the target cluster does not reach, or may not reach."""
     cluster = facts.target_cluster
     if cluster is None:
         return

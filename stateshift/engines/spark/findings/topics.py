@@ -64,6 +64,7 @@ def wanted_of(facts: Facts) -> Wanted:
 
 
 def of_topics(wanted: Wanted, topics: Topics | None) -> Iterator[Finding]:
+    """Yield what Kafka no longer has, or does not yet have, of the offsets to go on from."""
     names = ", ".join(sorted(wanted.offsets))
     if topics is None:
         yield Finding(

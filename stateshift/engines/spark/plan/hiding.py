@@ -48,14 +48,20 @@ def without_stale_bases(facts: Facts) -> tuple[KeepBrought, ...]:
     place of the coming image's own files; none where there are no such snapshots.
     """
     target = facts.target.location
-    stale = paths_at(target, facts.past)
-    read: set[str] = set()
+    bases = _stale_bases(facts)
+    if not bases:
+        return ()
+    return (*hiding(facts), KeepBrought("publish/stale", target, (), tuple(sorted(bases))))
+
+
+def _stale_bases(facts: Facts) -> set[str]:
+    """Return the stale files at the target that Spark would read as snapshots."""
+    stale = paths_at(facts.target.location, facts.past)
+    bases: set[str] = set()
     for image in facts.source.images:
         for shard in image.shards:
-            read.update(path for path in stale if is_read(path, shard, image.path))
-    if not read:
-        return ()
-    return (*hiding(facts), KeepBrought("publish/stale", target, (), tuple(sorted(read))))
+            bases.update(path for path in stale if is_read(path, shard, image.path))
+    return bases
 
 
 def is_read(path: str, shard: ShardFiles, image: str) -> bool:

@@ -163,16 +163,21 @@ def hidden_plan(job: JobSpec, facts: Facts, coming: Plan) -> Plan | None:
     a mixture of both times.
     """
     target = facts.target.location
-    rounds = [step for step in coming if isinstance(step, BringFiles)]
-    written = set[tuple[str, str]]()
-    for step in rounds:
-        written.update((step.target, name) for _, name in step.named)
     steps = hiding(facts)
-    overwritten = paths_at(target, facts.past) & paths_at(target, written)
+    overwritten = paths_at(target, facts.past) & paths_at(target, _written(coming))
     if not steps or not overwritten:
         return None
     plan = _plan(job, facts, phases_of(Phase("retire", steps, ordered=True)), ())
     return replace(_provisional(plan, facts), purpose="standby")
+
+
+def _written(coming: Plan) -> set[tuple[str, str]]:
+    """Return what the coming round writes, as (location, path)."""
+    written: set[tuple[str, str]] = set()
+    for step in coming:
+        if isinstance(step, BringFiles):
+            written.update((step.target, name) for _, name in step.named)
+    return written
 
 
 def _plans(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:

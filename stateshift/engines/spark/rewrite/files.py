@@ -64,6 +64,8 @@ REWRITE_STATE = "spark.rewrite-state"
 
 @dataclass(frozen=True, slots=True)
 class Reshaping:
+    """What a job's changes write, compare, leave out and put under other paths."""
+
     steps: tuple[TransformShard, ...] = ()
     replaced: frozenset[str] = frozenset()
     shards: tuple[ShardFiles, ...] = ()

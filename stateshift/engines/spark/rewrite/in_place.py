@@ -36,6 +36,7 @@ CHANGES = ("delta", "snapshot", "changelog", "zip")
 
 
 def lifted(fences: list[FenceSource]) -> Iterator[LiftFence]:
+    """Yield the steps that lift these fences again."""
     for number, fence in enumerate(fences):
         yield LiftFence(f"publish/lift-{number}", fence.location, fence.paths)
 
@@ -58,6 +59,7 @@ def set_aside(facts: Facts, reshaping: Reshaping) -> Iterator[MoveFiles]:
 def superseded(
     image: Image, files: tuple[FileInfo, ...], shards: tuple[ShardFiles, ...]
 ) -> Iterator[FileInfo]:
+    """Yield the files that no restart reads once the rewritten shards are published."""
     kept = set(chain.from_iterable(shard.files for shard in shards))
     if image.planned_state is not None:
         kept.update(image.planned_state.files)

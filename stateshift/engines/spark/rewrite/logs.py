@@ -68,6 +68,7 @@ def _log_change(request: Request, path: str, shards: tuple[ShardFiles, ...]) -> 
 
 
 def operators_of(request: Request) -> Iterator[tuple[str, Plain]]:
+    """Yield the operator metadata that changes, with what changes in each."""
     for path in request.image.needed:
         changes = _operator_changes(request, request.place(path))
         if changes:
@@ -104,6 +105,7 @@ def _folders(request: Request, area: str, names: Mapping[str, str]) -> dict[str,
 
 
 def paths_of(request: Request) -> dict[str, str | None]:
+    """Return the files that get another path; None as the path of those left behind."""
     moved: dict[str, str | None] = {}
     for path in request.image.needed:
         new = request.path(path)
@@ -153,6 +155,7 @@ def _new_schemas(request: Request, store: str) -> dict[str, dict[str, str]]:
 
 
 def joined_logs(request: Request) -> Iterator[TransformShard]:
+    """Yield the steps that write the source logs of the other checkpoints beside the first's."""
     logs = dict(request.joining.logs()) if request.joining else {}
     files = map(request.info, sorted(logs))
     for number, bundle in enumerate(bundled(files, PIECES_MAX)):

@@ -120,10 +120,12 @@ def _is_source_log(path: str) -> bool:
 
 
 def joining_of(facts: Facts) -> Joining | None:
+    """Return what is put together with the source; None where there is nothing."""
     return Joining(facts.source, facts.others) if facts.others else None
 
 
 def sources_of(image: Image) -> list[str]:
+    """Return the indices of the image's sources, in their order."""
     return [end.index for end in image.endpoints if end.role == "source"]
 
 

@@ -129,6 +129,7 @@ def is_settled(shard: ShardFiles, size: int) -> bool:
 
 
 def table_count(size: int) -> int:
+    """Return how many tables hold so many bytes: one at least."""
     return -(-size // TABLE_BYTES) or 1
 
 

@@ -76,6 +76,7 @@ def _paths(wishes: Wishes, image: Image) -> Iterator[tuple[str, str]]:
 
 
 def planned_copies(facts: Facts, paths: Mapping[str, str]) -> Iterator[CopyFiles]:
+    """Yield the steps that copy files of a planned batch, to the paths given."""
     infos = {}
     for survey in (facts.source, *facts.merges):
         for file in survey.files:

@@ -84,10 +84,12 @@ def of_stores(by_store: Mapping[str, T], operator: str) -> dict[str, T]:
 
 
 def partitions_of(image: Image) -> int | None:
+    """Return how many state partitions the query has; None where its logs do not say."""
     return chains.partitions_of(image.settings)
 
 
 def provider_of(image: Image) -> str | None:
+    """Return what keeps the image's state; None where it has none, or nothing says."""
     return image.operators[0].provider if image.operators else None
 
 

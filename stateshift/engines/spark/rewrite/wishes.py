@@ -67,6 +67,7 @@ class Wishes:
 
 
 def wishes_of(changes: Sequence[Plain]) -> Wishes:
+    """Return the changes of a job's `transform`, by what they change."""
     by_kind = {change["kind"]: change for change in changes}
     none: Plain = {}
     convert, rename, drop = (by_kind.get(kind, none) for kind in ("convert", "rename", "drop"))

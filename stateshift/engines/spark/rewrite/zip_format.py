@@ -45,10 +45,12 @@ def other_format(image: Image, facts: Facts) -> bool:
 
 
 def target_version(facts: Facts) -> str | None:
+    """Return the target's Spark version; None where no cluster says it."""
     return facts.target_cluster.version if facts.target_cluster else None
 
 
 def is_4_0(version: str) -> bool:
+    """Whether this is a version of Spark 4.0."""
     return version.split(".")[:2] == ["4", "0"]
 
 

@@ -23,6 +23,7 @@ from stateshift.survey import Finding, Image, Survey
 
 
 def own_part(spec: Spec, job: JobSpec, survey: Survey) -> Survey:
+    """Return what of a survey belongs to this job, with the strangers it takes along."""
     return _with_companions(job, _own_operators(spec, job, survey))
 
 

@@ -17,6 +17,7 @@ from stateshift.survey import Survey
 
 
 def first_entries(storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry]:
+    """Yield the first entries of every store, `limit` of each at most."""
     for image in survey.images:
         shown: Counter[tuple[str, str]] = Counter()
         views = views_of(storage, image)

@@ -18,6 +18,7 @@ from stateshift.formats.spark.text import JsonObject
 
 
 def lines_of(piece: Piece) -> Iterator[bytes]:
+    """Yield the entries of a piece as JSON, one a line."""
     together = _together(piece)
     yield "".join(_one_by_one(piece)).encode("utf-8") if together is None else together
 

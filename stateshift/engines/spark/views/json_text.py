@@ -46,6 +46,7 @@ Texts = Column  # a pyarrow.LargeStringArray
 
 
 def fits(kind: DataType) -> bool:
+    """Whether values of this type are written a column at a time."""
     match kind:
         case Atomic(name):
             return name in _ATOMIC
@@ -60,6 +61,7 @@ def fits(kind: DataType) -> bool:
 
 
 def texts(column: Column, kind: DataType) -> Texts | None:
+    """Return the JSON of each value; None where the type is not written by columns."""
     return _texts(column, kind).fill_null("null") if fits(kind) else None
 
 
@@ -69,6 +71,7 @@ def lists(column: Column, kind: StructType) -> Texts | None:
 
 
 def joined(*parts: Texts | str) -> Texts:
+    """Return texts put together row by row; a plain string is the same in each row."""
     columns = [
         pa.scalar(part, pa.large_string()) if isinstance(part, str) else part for part in parts
     ]

@@ -45,18 +45,22 @@ class Opened:
 
 
 def operator_fits(wanted: Wanted, image: Image, operator: str) -> bool:
+    """Whether the operator is wanted, by its id or with its image's path before it."""
     return wanted.operator in (None, operator, operator_id(image, operator))
 
 
 def store_fits(wanted: Wanted, store: str) -> bool:
+    """Whether the store is wanted, by its whole name or by either part of it."""
     return wanted.store in (None, store, store.partition("/")[0], store.rpartition("/")[2])
 
 
 def operator_id(image: Image, operator: str) -> str:
+    """Return the operator's id, below its image's path where there is one."""
     return f"{image.path}/{operator}" if image.path else operator
 
 
 def image_location(location: str, image: Image) -> str:
+    """Return the location of an image; in a workflow it lies below the workflow's."""
     return f"{location}/{image.path}" if image.path else location
 
 
@@ -100,13 +104,23 @@ def _no_checkpoint(
 
 def check_wanted(there: Opened, wanted: Wanted) -> None:
     """Refuse an operator or a store that is not there, and say which ones are."""
+    if wanted.operator is not None:
+        _check_operator(there, wanted)
+    if wanted.store is not None:
+        _check_store(there, wanted)
+
+
+def _check_operator(there: Opened, wanted: Wanted) -> None:
     operators = list(_operators(there))
-    if wanted.operator is not None and not any(_fits(wanted, *each) for each in operators):
+    if not any(_fits(wanted, *each) for each in operators):
         names = ", ".join(operator_id(image, operator.id) for image, operator in operators)
         fact = f"{there.location} has no operator {wanted.operator}"
         raise PlanError(fact, hint=f"its operators: {names or 'none'}")
+
+
+def _check_store(there: Opened, wanted: Wanted) -> None:
     stores = list(_stores(there, wanted))
-    if wanted.store is not None and not any(store_fits(wanted, name) for name in stores):
+    if not any(store_fits(wanted, name) for name in stores):
         names = ", ".join(dict.fromkeys(stores)) or "none"
         fact = f"{there.location} has no store {wanted.store}"
         raise PlanError(fact, hint=f"its stores: {names}")

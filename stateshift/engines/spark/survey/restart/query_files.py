@@ -93,6 +93,7 @@ def store_key(place: CheckpointPath) -> StoreKey:
 
 
 def folder_of(operator: str, shard: int, store: str) -> str:
+    """Return the folder of a store's files, below its checkpoint."""
     folder = f"state/{operator}/{shard}"
     return folder if store == DEFAULT_STORE else f"{folder}/{store}"
 
