@@ -81,6 +81,11 @@ def places_of(image: Image) -> Places:
     return kept_of(image).places
 
 
+def names_of(image: Image) -> dict[str, str]:
+    """Return what operators are called, by their ids: by their uids where those are known."""
+    return {operator.id: operator.uid or operator.id for operator in image.operators}
+
+
 def is_readable(survey: Survey) -> bool:
     """Whether an image is there, and its metadata could be read."""
     return bool(survey.images) and flink_image(survey.images[0]) is not None

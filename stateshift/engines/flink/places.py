@@ -70,13 +70,19 @@ class Places:
         location = located(path)
         if location is None:
             return None
-        if self.moved is not None:
-            was, now = self.moved
-            if locations.is_within(location, was):
-                location = locations.join(now, locations.relative(location, was))
+        location = self._now(location)
         if not locations.is_within(location, self.root):
             return None
         return locations.relative(location, self.root)
+
+    def _now(self, location: str) -> str:
+        """Return where a location is since the job's folder was moved, if it was."""
+        if self.moved is None:
+            return location
+        was, now = self.moved
+        if not locations.is_within(location, was):
+            return location
+        return locations.join(now, locations.relative(location, was))
 
 
 def is_name(path: str) -> bool:

@@ -91,15 +91,19 @@ class _Window:
         self._start, self._held = 0, b""
 
     def read(self, offset: int, count: int) -> bytes:
+        self._require_whole(offset, count)
+        end = offset + count
+        if not self._holds(offset, end):
+            self._fill(offset, end)
+        return self._held[offset - self._start : end - self._start]
+
+    def _require_whole(self, offset: int, count: int) -> None:
+        """Refuse to read more at once than memory has, or than such a file has."""
         if count > bounds.whole() and count > self._stream.size - offset:
             raise FormatError(
                 f"{count} bytes to be read at once, which the file does not have", None, offset
             )
         bounds.require_whole(count, "what is read at once of a state file")
-        end = offset + count
-        if not self._holds(offset, end):
-            self._fill(offset, end)
-        return self._held[offset - self._start : end - self._start]
 
     def _holds(self, start: int, end: int) -> bool:
         return self._start <= start and end <= self._start + len(self._held)

@@ -18,6 +18,7 @@ V2, AbstractMergedChannelStateHandle.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 from stateshift.formats.flink.java_data import Input, Longs, Output
@@ -31,6 +32,8 @@ Side = Literal["input", "output"]
 
 @dataclass(frozen=True, slots=True)
 class StateOffsets:
+    """A state's name, how Flink deals it out, and where its elements begin in the file."""
+
     name: str
     mode: int
     offsets: Longs
@@ -47,13 +50,22 @@ class Merging:
 
 @dataclass(frozen=True, slots=True)
 class Partitioned:
+    """A subtask's operator state: its states, and the file that all of them are in."""
+
     states: tuple[StateOffsets, ...]
     stream: StreamHandle | None
     merging: Merging | None = None
 
+    @property
+    def starts(self) -> list[int]:
+        """Where the elements of all states begin."""
+        return list(chain.from_iterable(state.offsets for state in self.states))
+
 
 @dataclass(frozen=True, slots=True)
 class ChannelPart:
+    """One channel's part of a file, between subtasks `a` and `b` of it."""
+
     a: int
     b: int
     size: int

@@ -14,6 +14,7 @@ from stateshift.formats.flink.source_coordinator import (
     READER_STATE,
     decode_source_coordinator,
 )
+from stateshift.formats.flink.stream_handles import Inline
 from stateshift.survey import Finding
 
 # Connectors count their serializers' versions up from 0 or 1; none is known beyond single digits.
@@ -22,10 +23,11 @@ LIKELY_VERSIONS = range(256)
 
 def checked_coordinator(operator: OperatorState) -> Iterator[Finding]:
     """Yield what is wrong with the state of a source's coordinator."""
-    if operator.coordinator is None or not _reads_a_source(operator):
-        return  # other coordinators frame their state in ways of their own
+    coordinator = _source_coordinator(operator)
+    if coordinator is None:
+        return
     try:
-        enumerator = decode_source_coordinator(operator.coordinator.content)
+        enumerator = decode_source_coordinator(coordinator.content)
     except FormatError as error:
         yield Finding("refuse", f"operator {operator.id.hex()}: {error.fact}")
         return
@@ -36,6 +38,11 @@ def checked_coordinator(operator: OperatorState) -> Iterator[Finding]:
             f"{enumerator.version} of its connector's serializer, a number that no connector is "
             "known to use: Flink fails to restore it unless the job's connector reads it",
         )
+
+
+def _source_coordinator(operator: OperatorState) -> Inline | None:
+    """Return the state of a source's coordinator; others frame theirs in ways of their own."""
+    return operator.coordinator if _reads_a_source(operator) else None
 
 
 def _reads_a_source(operator: OperatorState) -> bool:

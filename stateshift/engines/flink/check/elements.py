@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 
 from stateshift.engines.flink.entries.databases import without_native
 from stateshift.engines.flink.entries.image import (
@@ -165,7 +164,7 @@ class Walk:
     # ---- state that belongs to no key ------------------------------------------------------------
 
     def _operator_state(self, handle: Partitioned) -> None:
-        starts = list(chain.from_iterable(state.offsets for state in handle.states))
+        starts = handle.starts
         if handle.stream is None or not starts:
             return
         content = bounds.gathered(self.streams.chunks(handle.stream), "operator state")

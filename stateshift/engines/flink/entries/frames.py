@@ -28,10 +28,7 @@ def checked_frames(operator: OperatorState, streams: Streams) -> Iterator[Findin
     for subtask in operator.all_subtasks:
         where = f"operator {operator.id.hex()}, subtask {subtask.index}"
         for delta in _deltas(subtask.managed_keyed):
-            if isinstance(delta, MemoryDelta):
-                yield from _checked_memory_delta(delta, where)
-            else:
-                yield from _checked_file_delta(delta, where, streams)
+            yield from _checked_delta(delta, where, streams)
         yield from _checked_channels(subtask, where, streams)
 
 
@@ -54,6 +51,14 @@ def _deltas(handle: KeyedHandle | None) -> Iterator[FileDelta | MemoryDelta]:
         case Changelog(deltas=deltas):
             for delta in deltas:
                 yield from _deltas(delta)
+
+
+def _checked_delta(
+    delta: FileDelta | MemoryDelta, where: str, streams: Streams
+) -> Iterator[Finding]:
+    if isinstance(delta, MemoryDelta):
+        return _checked_memory_delta(delta, where)
+    return _checked_file_delta(delta, where, streams)
 
 
 def _checked_memory_delta(delta: MemoryDelta, where: str) -> Iterator[Finding]:

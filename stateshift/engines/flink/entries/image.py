@@ -27,7 +27,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 from stateshift.engines.flink.entries.frames import check_operator
@@ -102,8 +102,7 @@ def comparable(
     operator = next(operator for operator in metadata.operators if operator.id == own)
     if setting.get("checked"):
         check_operator(operator, streams)
-    elsewhere = setting.get("once", {}).get(shard.operator)
-    broadcast = Broadcast() if elsewhere is None else Broadcast(once=True, elsewhere=elsewhere)
+    broadcast = _broadcast(setting.get("once", {}).get(shard.operator))
     whole = shard.operator in setting.get("whole", ())
     yield from pairs_of(operator, streams, whole, broadcast)
 
@@ -118,6 +117,13 @@ def pairs_of(
     yield from in_pieces(of_operator(operator, streams, whole, broadcast))
 
 
+def _broadcast(elsewhere: Iterable[str] | None) -> Broadcast:
+    """Return what counts broadcast state: each state once, where some of them are read
+    `elsewhere`.
+    """
+    return Broadcast() if elsewhere is None else Broadcast(once=True, elsewhere=elsewhere)
+
+
 def in_pieces(entries: Iterable[Entry]) -> Iterator[tuple[str, Pairs]]:
     """Yield states, each with so many of its entries as memory holds at once."""
     # A state of the job's may be called "rocksdb", as files are.
@@ -127,7 +133,8 @@ def in_pieces(entries: Iterable[Entry]) -> Iterator[tuple[str, Pairs]]:
         _, pairs = held.setdefault((store, unit_of(store)), (store, []))
         pairs.append((key, value))
         count, size = count + 1, size + len(key) + len(value)
-        if count >= RECORDS_MAX or size >= BYTES_MAX:
+        is_full = count >= RECORDS_MAX or size >= BYTES_MAX
+        if is_full:
             yield from held.values()
             held, count, size = {}, 0, 0
     yield from held.values()
@@ -348,7 +355,7 @@ def _partitioned(
 
 def _elements(handle: Partitioned, streams: Streams) -> dict[int, bytes]:
     """Return the elements of a file by their offsets: each ends where the next one begins."""
-    starts = sorted(set(chain.from_iterable(state.offsets for state in handle.states)))
+    starts = sorted(set(handle.starts))
     if handle.stream is None or not starts:
         return {}
     size = handle.stream.size

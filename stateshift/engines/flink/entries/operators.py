@@ -214,9 +214,14 @@ def _described(state: StateInfo) -> dict[str, str | None]:
     return {"name": state.name, "kind": state.kind, "type": state.type}
 
 
+def _key_group_handles(subtasks: tuple[SubtaskState, ...]) -> list[KeyGroups]:
+    handles = (subtask.managed_keyed for subtask in subtasks)
+    return [handle for handle in handles if isinstance(handle, KeyGroups)]
+
+
 def _key_groups(subtasks: tuple[SubtaskState, ...]) -> dict[str, object] | None:
     """Return how many bytes each key group has, where the metadata tells."""
-    handles = [s.managed_keyed for s in subtasks if isinstance(s.managed_keyed, KeyGroups)]
+    handles = _key_group_handles(subtasks)
     if not handles:
         return None
     sizes: list[int] = []

@@ -6,7 +6,7 @@ A refusal that can be waived names its waiver; with it in the job's `waive` it b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from shlex import quote
 
@@ -105,9 +105,7 @@ def of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     cluster = facts.source_cluster
     if cluster is not None:
         yield from _of_asking(job, cluster)
-    written = newest_for(asked_version(job))
-    if written is None and cluster is not None:
-        written = newest_for(cluster.version)
+    written = _version_written(job, cluster)
     if facts.target_cluster is not None and written is not None:
         yield from _of_reading(facts.target_cluster, written)
     if job.mode == "warm":
@@ -172,6 +170,16 @@ def _of_stopping(job: JobSpec) -> Iterator[Finding]:
         )
 
 
+def _version_written(job: JobSpec, cluster: ClusterFacts | None) -> int | None:
+    """Return the newest version that the metadata may have: as asked for, or as the cluster writes
+    it; None if neither tells.
+    """
+    asked = newest_for(asked_version(job))
+    if asked is not None or cluster is None:
+        return asked
+    return newest_for(cluster.version)
+
+
 def _running_there(cluster: ClusterFacts) -> str:
     """Return which jobs could be meant instead."""
     ids: dict[str, None] = {}  # each once, in their order
@@ -179,9 +187,13 @@ def _running_there(cluster: ClusterFacts) -> str:
         ids.update(dict.fromkeys(savable.listed))
     if not ids:
         return f"no job runs on {cluster.name}"
-    shown = ", ".join([*ids][:LISTED_MAX])
-    more = f" and {len(ids) - LISTED_MAX} more" if len(ids) > LISTED_MAX else ""
-    return f'jobs that run there, for "job_ids": {shown}{more}'
+    return f'jobs that run there, for "job_ids": {_first_of([*ids])}'
+
+
+def _first_of(ids: Sequence[str]) -> str:
+    shown = ", ".join(ids[:LISTED_MAX])
+    more = len(ids) - LISTED_MAX
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _of_image(survey: Survey, image: Image) -> Iterator[Finding]:
@@ -384,8 +396,8 @@ def _of_key_groups(move: Move) -> Iterator[Finding]:
     """
     if move.redistribution.max_parallelism is not None:
         return
-    keyed = {o.max_parallelism for o in move.operators if _has_keyed_state(o)}
-    others = sorted({o.max_parallelism for o in move.operators} - keyed)
+    keyed = _max_parallelisms(filter(_has_keyed_state, move.operators))
+    others = sorted(_max_parallelisms(move.operators) - keyed)
     if len(keyed) == 1 and others:
         (most,) = keyed
         yield Finding(
@@ -402,11 +414,15 @@ def _has_keyed_state(operator: OperatorState) -> bool:
     return any(subtask.managed_keyed for subtask in operator.all_subtasks)
 
 
+def _max_parallelisms(operators: Iterable[OperatorState]) -> set[int]:
+    return {operator.max_parallelism for operator in operators}
+
+
 def _of_left(choice: Choice, others: frozenset[str] | None) -> Iterator[Finding]:
     """Yield a note on operators with state that stay behind, as the spec says; among jobs that
     divide a workflow, none may.
     """
-    left = [operator for operator in choice.left if operator not in (others or ())]
+    left = _left_by_all(choice, others)
     if left and others is not None:
         yield Finding(
             "refuse",
@@ -421,6 +437,12 @@ def _of_left(choice: Choice, others: frozenset[str] | None) -> Iterator[Finding]
             f"{len(left)} operators with state are left behind, as the spec says: "
             f"{', '.join(left)}",
         )
+
+
+def _left_by_all(choice: Choice, others: frozenset[str] | None) -> list[str]:
+    """Return the operators that stay behind, and that no other job takes along either."""
+    taken_by_others = others or frozenset()
+    return [operator for operator in choice.left if operator not in taken_by_others]
 
 
 def _of_versions(job: JobSpec, facts: Facts, surveys: Sequence[Survey]) -> Iterator[Finding]:
@@ -474,6 +496,15 @@ def _of_reading(theirs: ClusterFacts, version: int) -> Iterator[Finding]:
         )
 
 
+def _kryo_users(image: Image) -> list[str]:
+    """Return the ids of the operators that have a state whose serializer is Kryo."""
+    return [
+        operator.id
+        for operator in image.operators
+        if KRYO in operator.details.get("serializers", ())
+    ]
+
+
 def _of_kryo(images: Sequence[Image], version: str) -> Iterator[Finding]:
     """Yield a refusal for state that another Kryo wrote: Flink 1.x has Kryo 2, 2.x has Kryo 5."""
     theirs = flink_version(version)
@@ -483,7 +514,7 @@ def _of_kryo(images: Sequence[Image], version: str) -> Iterator[Finding]:
         written = metadata_of(image).version
         has_kryo_2 = written < 5
         reads_kryo_2 = theirs[0] < 2
-        users = [o.id for o in image.operators if KRYO in o.details.get("serializers", ())]
+        users = _kryo_users(image)
         if users and has_kryo_2 != reads_kryo_2:
             yield Finding(
                 "refuse",

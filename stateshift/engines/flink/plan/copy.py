@@ -63,6 +63,10 @@ class Whole:
     files: tuple[Named, ...]
     pieces: Mapping[str, Pieces]
 
+    def files_not_in(self, copied: Container[tuple[str, str]]) -> list[Named]:
+        """Return the files that are not copied yet; `copied` has locations and paths."""
+        return [file for file in self.files if (self.location, file.file.path) not in copied]
+
     @classmethod
     def of(cls, survey: Survey, wanted: Mapping[str, Parts]) -> Whole:
         """Return what is copied of an image. What keeps its name comes first."""
@@ -102,7 +106,7 @@ def _copies_of_image(
 ) -> Iterator[AnyStep]:
     survey = move.surveys[number]
     infos = {file.path: file for file in survey.files}
-    left = [file for file in whole.files if (survey.location, file.file.path) not in copied_before]
+    left = whole.files_not_in(copied_before)
     yield from _copied(f"copy/{number}", survey.location, move.target, left)
     for index, (path, pieces) in enumerate(whole.pieces.items()):
         yield TransformShard(

@@ -209,6 +209,7 @@ def _take_checkpoint(spec: Spec, job: JobSpec) -> TakeCheckpoint:
 def _take_savepoints(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[TakeSavepoint]:
     assert job.flink is not None, "only who names jobs is asked for their savepoints"
     again, cancel = _restarting(job), job.flink.cancel_job
+    is_stopped = cancel is None and job.moves
     for number, job_id in enumerate(job.flink.job_ids):
         yield TakeSavepoint(
             name=f"halt/savepoint-{number}",
@@ -216,7 +217,7 @@ def _take_savepoints(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[TakeSav
             job=job.name,
             job_id=job_id,
             directory=job.source,
-            stop=cancel is None and job.moves,
+            stop=is_stopped,
             cancel=bool(cancel),
             drain=bool(job.stop.get("drain", False)),
             native=saving.is_native(job, facts, job_id),

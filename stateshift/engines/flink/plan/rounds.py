@@ -73,7 +73,7 @@ def round_of(job: JobSpec, facts: Facts, wholes: Sequence[Whole]) -> Iterator[Br
     """
     at_target = there_already(facts, names_of(wholes))
     for number, whole in enumerate(wholes):
-        left = [file for file in whole.files if (whole.location, file.file.path) not in at_target]
+        left = whole.files_not_in(at_target)
         for bundle, (items, names) in enumerate(bundles(left)):
             yield BringFiles(
                 f"copy/{number}-{bundle}",
@@ -89,6 +89,7 @@ def compared(copied: Sequence[AnyStep]) -> Iterator[CompareImages]:
     """Yield comparisons of what was copied now, byte for byte: as rounds have compared the rest."""
     copies = [step for step in copied if isinstance(step, CopyFiles)]
     for number, step in enumerate(copies):
+        paths = tuple(item.path for item in step.items)
         yield CompareImages(
             name=f"compare/{number}",
             engine=layout.ENGINE,
@@ -96,7 +97,7 @@ def compared(copied: Sequence[AnyStep]) -> Iterator[CompareImages]:
             target=step.target,
             source_shards=(),
             target_shards=None,
-            paths=tuple(item.path for item in step.items),
+            paths=paths,
             settings={},
             size=step.bytes,
             names=step.names,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from stateshift.engines.flink.changes import Rescale, changed
 from stateshift.engines.flink.image import Beginnings, kept_of, metadata_of
@@ -206,10 +207,8 @@ def _heads(candidate: _Candidate, surveys: Sequence[Survey]) -> list[Beginnings]
 def _why_inseparable(heads_of_each: Sequence[Beginnings]) -> Obstacle | None:
     """Return why operator state of several subtasks cannot be joined, from how its files begin."""
     for role in UNKEYED:
-        heads: list[bytes] = []
-        for own in heads_of_each:
-            heads.extend(own.get(role, ()))
-        why = why_not(heads, role == RAW)
+        heads = chain.from_iterable(own.get(role, ()) for own in heads_of_each)
+        why = why_not([*heads], role == RAW)
         if why is not None:
             return Obstacle(why)
     return None

@@ -219,11 +219,8 @@ def heads_of(operator: OperatorState, streams: Streams, role: str) -> list[bytes
     """Return what stands in front of the elements in the files of operator state; each once."""
     heads = []
     for _, handle in _handles(operator, role):
-        starts: list[int] = []
-        for state in handle.states:
-            starts.extend(state.offsets)
-        if handle.stream is not None and starts:
-            heads.append(streams.head(handle.stream, min(starts)))
+        if handle.stream is not None and handle.starts:
+            heads.append(streams.head(handle.stream, min(handle.starts)))
     return list(dict.fromkeys(heads))
 
 

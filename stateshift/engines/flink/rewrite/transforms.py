@@ -73,14 +73,11 @@ def metadata(options: Options, inputs: Sequence[Input]) -> Sequence[Content]:
 
     def made() -> Iterator[bytes]:
         contents = [bounds.gathered(content(), "_metadata") for content in inputs]
-        images, summaries = contents[: len(taken)], contents[len(taken) :]
-        target = united(
-            [decoded(content) for content in images],
-            taken,
-            options["version"],
-            [RewrittenOperator.of(json.loads(summary)) for summary in summaries],
-            options.get("max_parallelism"),
-        )
+        of_images, summaries = contents[: len(taken)], contents[len(taken) :]
+        images = [decoded(content) for content in of_images]
+        rewritten = [RewrittenOperator.of(json.loads(summary)) for summary in summaries]
+        max_parallelism = options.get("max_parallelism")
+        target = united(images, taken, options["version"], rewritten, max_parallelism)
         yield encode_metadata(target)
 
     return (made,)

@@ -119,8 +119,6 @@ def _listed(storage: Storage, at: str, metadata: Metadata, places: Places) -> Lo
 
 
 def _is_inside_another(folder: str, folders: Collection[str]) -> bool:
-    if folder == "":
-        return False
     above = folder
     while above:
         above = layout.folder_of(above)

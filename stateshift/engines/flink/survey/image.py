@@ -41,7 +41,7 @@ def survey(
     location: str, opening: Opening, changes: Sequence[Change] = ()
 ) -> tuple[Storage, Survey]:
     """Return the survey of the image at a location, and the storage that the survey is of."""
-    if location.endswith(f"/{layout.METADATA}") or location == layout.METADATA:
+    if location.rpartition("/")[2] == layout.METADATA:
         location = folder_of_single(location, opening)
     storage = opening(location)
     folder = image_folder(storage)
@@ -53,10 +53,15 @@ def survey(
     if root != storage.location:
         storage = opening(root)
     image, files = _image(storage, locations.relative(place, root), content, changes)
+    return storage, Survey(storage.location, layout.ENGINE, _kind_of(image), files, (image,))
+
+
+def _kind_of(image: Image) -> Literal["checkpoint", "savepoint"]:
+    """Return what an image is; a savepoint where its metadata cannot be read."""
     kept = flink_image(image)
-    is_checkpoint = kept is not None and kept.kind == "checkpoint"
-    kind: Literal["checkpoint", "savepoint"] = "checkpoint" if is_checkpoint else "savepoint"
-    return storage, Survey(storage.location, layout.ENGINE, kind, files, (image,))
+    if kept is not None and kept.kind == "checkpoint":
+        return "checkpoint"
+    return "savepoint"
 
 
 def _metadata(storage: Storage, path: str) -> bytes:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from stateshift.engines.flink.entries.image import Digest, of_subtask
 from stateshift.engines.flink.entries.keyed import headers_of, keyed_entries, why_opaque
@@ -79,7 +78,7 @@ def _of_subtask(
 
 def listed(handle: Partitioned, streams: Streams) -> Iterator[tuple[str, object, object]]:
     """Yield state, key and value of each element of state that belongs to no key."""
-    starts = _starts(handle)
+    starts = handle.starts
     if handle.stream is None or not starts:
         return
     content = b"".join(streams.chunks(handle.stream))
@@ -91,11 +90,6 @@ def listed(handle: Partitioned, streams: Streams) -> Iterator[tuple[str, object,
             for key, value in _element(header, named.name, elements[offset], count):
                 yield named.name, _shown_key(named, index, key), value
                 index += 1
-
-
-def _starts(handle: Partitioned) -> list[int]:
-    """Return where the elements of all states begin."""
-    return list(chain.from_iterable(state.offsets for state in handle.states))
 
 
 def _shown_key(state: StateOffsets, index: int, key: object) -> dict[str, object]:
@@ -172,7 +166,7 @@ def _operator_headers(
 
 def _header_of(handle: Partitioned, streams: Streams) -> OperatorHeader | None:
     """Return the header of a file of state of no key; None where it has no elements."""
-    starts = _starts(handle)
+    starts = handle.starts
     if handle.stream is None or not starts:
         return None
     return decode_operator_header(streams.head(handle.stream, min(starts)))

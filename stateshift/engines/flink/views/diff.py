@@ -107,7 +107,8 @@ class _Comparing:
             incomparable = (self._name, "keyed", f"cannot be compared: {why}")
             self._differences.incomparable.append(incomparable)
         self._compare(self._entries(_unkeyed))
-        self._differences.stores += [self._counts[name] for name in sorted(self._counts)]
+        counts = [self._counts[name] for name in sorted(self._counts)]
+        self._differences.stores += counts
 
     def _why_opaque(self) -> str | None:
         """Return why the keyed state of a side cannot be separated into entries."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from shlex import quote
 
-from stateshift.engines.flink.image import metadata_of, places_of
+from stateshift.engines.flink.image import metadata_of, names_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.flink.survey.image import survey as surveyed
 from stateshift.engines.flink.views.decoded import Shown, shown
@@ -57,7 +57,7 @@ class FlinkExport:
         return self._lines() if self.format == "jsonl" else self._table()
 
     def _rows(self) -> Iterator[Row]:
-        names = {operator.id: operator.uid or operator.id for operator in self.image.operators}
+        names = names_of(self.image)
         for entry in shown(metadata_of(self.image), self.streams):
             operator = names[entry.operator]
             if not self._fits(entry, operator):

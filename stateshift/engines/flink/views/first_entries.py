@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from stateshift.engines.flink.image import flink_image, metadata_of, places_of
+from stateshift.engines.flink.image import flink_image, metadata_of, names_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.flink.views.decoded import shown
 from stateshift.engines.views import ShownEntry
@@ -21,7 +21,7 @@ def first_entries(storage: Storage, survey: Survey, limit: int) -> Iterator[Show
 
 
 def _of_image(storage: Storage, image: Image, limit: int) -> Iterator[ShownEntry]:
-    names = {operator.id: operator.uid or operator.id for operator in image.operators}
+    names = names_of(image)
     counts: Counter[tuple[str, str]] = Counter()
     for entry in shown(metadata_of(image), Streams(storage.chunks, places_of(image))):
         state = (entry.operator, entry.state)
