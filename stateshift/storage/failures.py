@@ -74,12 +74,15 @@ PASSING: Final = frozenset(
 
 def from_os(error: OSError, location: str, path: str = "") -> StorageError:
     """Return the StorageError for an OSError on `path` below `location`."""
-    place = redact(location.rstrip("/") + "/" + path if path else location)
-    number = error.errno or 0
     if isinstance(error, FileNotFoundError):
         return missing(location, path)
     if isinstance(error, FileExistsError):
         return taken(location, path)
+    return _from_number(error, location, path)
+
+
+def _from_number(error: OSError, location: str, path: str) -> StorageError:
+    place, number = place_of(location, path), _number(error)
     if number in PASSING or isinstance(error, ConnectionError | TimeoutError):
         return TransientStorageError(f"{place}: {_text(error)}", location=place)
     if number not in _KNOWN:
@@ -89,13 +92,24 @@ def from_os(error: OSError, location: str, path: str = "") -> StorageError:
     return StorageError(f"{fact} {place}", location=place, hint=hint)
 
 
+def place_of(location: str, path: str) -> str:
+    """Return a path below a location as messages show it: without credentials."""
+    return redact(location.rstrip("/") + "/" + path if path else location)
+
+
+def _number(error: OSError) -> int:
+    return error.errno or 0
+
+
 def missing(location: str, path: str) -> MissingFile:
-    place = redact(location.rstrip("/") + "/" + path if path else location)
+    """Return the error for a file that is not there, or for a location if there is no path."""
+    place = place_of(location, path)
     hint = f"stateshift inspect {_pasted(location, '')}"
     return MissingFile(f"{place} is not there", location=place, hint=hint)
 
 
 def taken(location: str, path: str) -> AlreadyThere:
+    """Return the error for a file that was to be made new, and is there already."""
     place = redact(location.rstrip("/") + "/" + path)
     hint = f"stateshift inspect {_pasted(location, path)}"
     return AlreadyThere(f"{place} is there already", location=place, hint=hint)
@@ -105,7 +119,7 @@ def not_a_file(location: str, path: str, kind: str) -> StorageError:
     """Return the error for what stands where a file is read, and is none: it could block, or
     never end.
     """
-    place = redact(location.rstrip("/") + "/" + path if path else location)
+    place = place_of(location, path)
     return StorageError(
         f"{place} is {kind}, not a file",
         location=place,
@@ -127,6 +141,7 @@ def linked_directory(location: str, path: str, directory: str) -> StorageError:
 
 
 def too_large(location: str, path: str, size: int, size_max: int) -> StorageError:
+    """Return the error for a file that has more bytes than its reader accepts."""
     place = redact(location.rstrip("/") + "/" + path)
     return StorageError(
         f"{place} has {size} bytes, which is more than the {size_max} such a file can have",
@@ -144,6 +159,7 @@ def cut_short(location: str, path: str, size: int, expected: int) -> TransientSt
 
 
 def too_much(location: str, path: str, size: int, asked: int) -> StorageError:
+    """Return the error for an answer that is longer than the range that was asked for."""
     place = redact(location.rstrip("/") + "/" + path)
     return StorageError(
         f"{place}: {size} bytes came where {asked} were asked for",
@@ -156,6 +172,7 @@ def too_much(location: str, path: str, size: int, asked: int) -> StorageError:
 
 
 def unnameable(location: str, path: str) -> StorageError:
+    """Return the error for a name that would be read as another file, or as a version of one."""
     place = redact(location.rstrip("/") + "/" + path)
     fact = f"{place}: the package that opens this storage takes a part of this name for a version"
     return StorageError(fact, location=place, hint="give the file another name")

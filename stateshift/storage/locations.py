@@ -85,10 +85,12 @@ def local_path(location: str) -> str | None:
 
 
 def scheme(location: str) -> str:
+    """Return what a location is opened by: "file" for a path without a scheme."""
     return parse(location).scheme
 
 
 def authority(location: str) -> str:
+    """Return the host, nameservice or bucket of a location; empty for a local one."""
     return parse(location).authority
 
 

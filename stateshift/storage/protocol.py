@@ -84,6 +84,8 @@ class Traits:
 
 
 class Storage(Protocol):
+    """The place of a state's files, all of them named by their path below its location."""
+
     @property
     def location(self) -> str: ...
 

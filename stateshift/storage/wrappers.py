@@ -84,9 +84,8 @@ class Retrying:
         self._clock = clock
         self._random = random or randoms.Random()
         self._patience = patience
-        traits = storage.traits
-        self._lane = Lane(traits.at_once, clock.now) if traits.at_once > 1 else None
-        self._traits = replace(traits, lane=self._lane)
+        self._lane = _lane_of(storage.traits, clock)
+        self._traits = replace(storage.traits, lane=self._lane)
         self._shown = locations.redact(storage.location.rstrip("/"))
         local = storage.location.startswith("file:")
         self._logged_milliseconds = LOCAL_MILLISECONDS if local else 0.0
@@ -220,6 +219,11 @@ class Retrying:
             locations.redact(error.fact),
         )
         self._clock.sleep(seconds)
+
+
+def _lane_of(traits: Traits, clock: Clock) -> Lane | None:
+    """Return what bounds how many files are in flight, None if there is one at a time."""
+    return Lane(traits.at_once, clock.now) if traits.at_once > 1 else None
 
 
 def _amount(result: object) -> str:

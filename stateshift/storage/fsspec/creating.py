@@ -24,6 +24,7 @@ among_threads = threading.Lock()
 def create(
     file_system: FileSystem, way: Way, full: str, content: bytes, is_file: Callable[[str], bool]
 ) -> None:
+    """Make a new file in whichever way this storage refuses a name that is taken."""
     match way.exclusive:
         case "mode":
             file_system.pipe_file(full, content, mode="create")

@@ -100,8 +100,8 @@ def from_fsspec(error: Exception, location: str, path: str = "", host: str = "")
     """Return the StorageError for an exception of a file system; `host` is whom it asked, where
     that is known.
     """
-    place = redact(location.rstrip("/") + "/" + path if path else location)
-    asked = f"{place} (at {host})" if host else place
+    place = failures.place_of(location, path)
+    asked = _asked(place, host)
     if is_bucket_missing(error):
         return StorageError(
             f"{asked}: the bucket is not there",
@@ -118,8 +118,7 @@ def from_fsspec(error: Exception, location: str, path: str = "", host: str = "")
     if passing:
         hint = "try again in a moment; a run goes on with: stateshift resume WORKDIR"
         return TransientStorageError(fact, location=place, hint=hint)
-    refused = isinstance(error, PermissionError) or any(map(_is_refused, _chain(error)))
-    if refused:
+    if _is_denied(error):
         return StorageError(
             fact,
             location=place,
@@ -134,6 +133,14 @@ def from_fsspec(error: Exception, location: str, path: str = "", host: str = "")
     return StorageError(fact, location=place)
 
 
+def _asked(place: str, host: str) -> str:
+    return f"{place} (at {host})" if host else place
+
+
+def _is_denied(error: Exception) -> bool:
+    return isinstance(error, PermissionError) or any(map(_is_refused, _chain(error)))
+
+
 def is_taken(error: BaseException) -> bool:
     """Whether an exclusive create was refused because somebody was first."""
     if isinstance(error, FileExistsError):
@@ -142,6 +149,7 @@ def is_taken(error: BaseException) -> bool:
 
 
 def is_bucket_missing(error: BaseException) -> bool:
+    """Whether an error, or one that caused it, says that the whole bucket is not there."""
     return any(_code(cause) in _CODES_NO_BUCKET for cause in _chain(error))
 
 
@@ -155,16 +163,18 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _is_passing(error: BaseException) -> bool:
-    if isinstance(error, ConnectionError | TimeoutError):
-        return True
-    if isinstance(error, OSError) and error.errno in failures.PASSING:
-        return True
-    if _code(error) in _CODES_PASSING:
+    if _is_passing_to_system(error) or _code(error) in _CODES_PASSING:
         return True
     status = _status(error)
     if status is not None:
         return status in STATUS_PASSING
     return any(kind.__name__ in _CLASSES_PASSING for kind in type(error).__mro__)
+
+
+def _is_passing_to_system(error: BaseException) -> bool:
+    if isinstance(error, ConnectionError | TimeoutError):
+        return True
+    return isinstance(error, OSError) and error.errno in failures.PASSING
 
 
 def _is_refused(error: BaseException) -> bool:
@@ -179,26 +189,24 @@ def _status(error: BaseException) -> int | None:
     """Return the HTTP status: aiohttp `status`, azure `status_code`, gcsfs `code`, botocore and
     requests in `response`.
     """
-    response = getattr(error, "response", None)
-    if isinstance(response, dict):
-        answered = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    else:
-        answered = getattr(response, "status_code", None)
+    answered = _status_of_answer(getattr(error, "response", None))
     own = [getattr(error, name, None) for name in ("status", "status_code", "code")]
     numbers = map(_number, [answered, *own])
     return next((number for number in numbers if number is not None), None)
 
 
+def _status_of_answer(response: object) -> object:
+    if isinstance(response, dict):
+        return response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return getattr(response, "status_code", None)
+
+
 def _number(value: object) -> int | None:
-    match value:
-        case bool():
-            return None
-        case int():
-            return value
-        case str() if value.isdecimal():
-            return int(value)
-        case _:
-            return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    return None
 
 
 def _code(error: BaseException) -> str | None:
@@ -209,13 +217,17 @@ def _code(error: BaseException) -> str | None:
     return None if code is None else str(getattr(code, "value", code))
 
 
+def _words(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error)
+
+
 def _text(error: BaseException) -> str:
     """Return one line, without credentials, and without the number of an OSError: the service's
     words say more.
     """
-    words = str(error)
-    if isinstance(error, OSError) and error.strerror:
-        words = error.strerror
+    words = _words(error)
     line = next(iter(words.strip().splitlines()), "")
     if type(error) is OSError and words:
         return redact(line)

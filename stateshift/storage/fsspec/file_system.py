@@ -33,6 +33,8 @@ class OpenFile(Protocol):
 
 
 class FileSystem(Protocol):
+    """What is used of an fsspec file system; the packages behind fsspec have no types."""
+
     def invalidate_cache(self, path: str | None = None) -> None: ...
 
     def info(self, path: str) -> Info: ...

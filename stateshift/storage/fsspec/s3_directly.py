@@ -198,6 +198,7 @@ class Directly(Usual):
 
 
 def objects_of(file_system: FileSystem) -> Usual:
+    """Return how the objects of a file system are asked for: those of S3 without botocore."""
     package = type(file_system).__module__.partition(".")[0]
     return Directly(file_system) if package == "s3fs" else Usual(file_system)
 

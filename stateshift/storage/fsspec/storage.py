@@ -101,11 +101,13 @@ class FsspecStorage:
         start = len(self._full("")) + 1
         with self._translated(under):
             self._fs.invalidate_cache()
-            listing = self._find(top) if lists_whole_trees(self._fs) else self._walk(top)
-            for info in listing:
-                name = str(info["name"])
+            for info in self._listing(top):
+                name = _name(info)
                 if _is_listed(name, top):
                     yield _file(name[start:], info)
+
+    def _listing(self, top: str) -> Iterator[Info]:
+        return self._find(top) if lists_whole_trees(self._fs) else self._walk(top)
 
     def stat(self, path: str) -> FileInfo | None:
         with self._translated(path):
@@ -114,8 +116,7 @@ class FsspecStorage:
 
     def read(self, path: str, size_max: int | None = None) -> bytes:
         size = self._existing(path).size
-        if size_max is not None and size > size_max:
-            raise failures.too_large(self._location, path, size, size_max)
+        self._refuse_too_large(path, size, size_max)
         if size == 0:
             return b""
         with self._translated(path):
@@ -124,12 +125,20 @@ class FsspecStorage:
             raise failures.cut_short(self._location, path, len(content), size)
         return content
 
+    def _refuse_too_large(self, path: str, size: int, size_max: int | None) -> None:
+        if size_max is not None and size > size_max:
+            raise failures.too_large(self._location, path, size, size_max)
+
     def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
         if size and self._way.past_end:
             refuted_at = yield from self._chunks_as_listed(path, offset, size)
             if refuted_at is None:
                 return
             offset = refuted_at
+        yield from self._chunks_as_measured(path, offset)
+
+    def _chunks_as_measured(self, path: str, offset: int) -> Iterator[bytes]:
+        """Yield the chunks of a file, having asked for its size."""
         size = self._existing(path).size
         while offset < size:
             chunk = self._range(path, offset, min(offset + CHUNK, size))
@@ -187,8 +196,7 @@ class FsspecStorage:
     def create(self, path: str, content: bytes) -> None:
         full = self._full(path)
         with self._translated(path):
-            if self._way.directories != "none":
-                self._make_directory(self._parent(full))
+            self._make_parent(full)
             create(self._fs, self._way, full, content, self._is_file)
 
     def move(self, path: str, target_path: str) -> None:
@@ -199,8 +207,7 @@ class FsspecStorage:
         self._existing(path)
         with self._translated(target_path), among_threads:
             if not self._is_file(target):
-                if self._way.directories != "none":
-                    self._make_directory(self._parent(target))
+                self._make_parent(target)
                 self._place(full, target)
                 return
             if not self._is_half_moved(path, target_path):
@@ -223,12 +230,12 @@ class FsspecStorage:
         with self._translated(under):
             self._fs.invalidate_cache()
             if self._way.directories == "none":
-                self._remove_leftovers(str(info["name"]) for info in self._find(top))
+                self._remove_leftovers(map(_name, self._find(top)))
                 return
             with self._lock:
                 self._made.clear()
             directories = [top]
-            names = [str(info["name"]) for info in self._walk(top, directories)]
+            names = list(map(_name, self._walk(top, directories)))
             self._remove_leftovers(names)
             for directory in reversed(directories):
                 self._remove_if_empty(directory)
@@ -366,6 +373,11 @@ class FsspecStorage:
         if self._fs.isdir(full):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), full)
 
+    def _make_parent(self, full: str) -> None:
+        """Make the directory of a file, where there are directories."""
+        if self._way.directories != "none":
+            self._make_directory(self._parent(full))
+
     def _make_directory(self, directory: str) -> None:
         with self._lock:
             if directory in self._made:
@@ -417,13 +429,16 @@ def _file(path: str, info: Info) -> FileInfo:
     S3's times are no use for that: a listing gives milliseconds, a question for one object seconds.
     """
     stamps = (str(info[key]).strip('"') for key in _STAMPS if info.get(key))
+    return FileInfo(path, _size(info), _modified(info), next(stamps, ""))
+
+
+def _name(info: Info) -> str:
+    return str(info["name"])
+
+
+def _size(info: Info) -> int:
     size = info["size"]
-    return FileInfo(
-        path,
-        int(size) if isinstance(size, int | float | str) else 0,
-        _modified(info),
-        next(stamps, ""),
-    )
+    return int(size) if isinstance(size, int | float | str) else 0
 
 
 def _modified(info: Info) -> float:

@@ -36,6 +36,8 @@ from stateshift.storage.fsspec.file_system import FileSystem
 
 @dataclass(frozen=True, slots=True)
 class Way:
+    """What a kind of storage does by itself. The defaults hold for one that nothing is known of."""
+
     whole: bool = False
     renames: bool = False
     directories: Literal["none", "kept", "rmdir"] = "kept"

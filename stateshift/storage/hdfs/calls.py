@@ -45,6 +45,8 @@ class Remaining:
 
 
 class HdfsCalls(Protocol):
+    """What a storage asks of NameNodes and DataNodes, over HTTP or natively."""
+
     def status(self, path: str) -> Status | None: ...
 
     def children(self, path: str) -> Iterator[Status]:

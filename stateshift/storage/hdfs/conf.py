@@ -134,12 +134,17 @@ class HadoopConf:
             return address
         if not address:
             return f"{host}:{scheme.port}"
-        # The address to listen on may name every interface: then it is the host of the RPC address
-        # that answers.
-        every_interface = "0.0.0.0:"
-        if address.startswith(every_interface):
-            return f"{host}:{address.removeprefix(every_interface)}"
-        return address
+        return _reachable(address, host)
+
+
+def _reachable(address: str, host: str) -> str:
+    """Return the address to listen on as one to ask. It may name every interface: then it is the
+    host of the RPC address that answers.
+    """
+    every_interface = "0.0.0.0:"
+    if address.startswith(every_interface):
+        return f"{host}:{address.removeprefix(every_interface)}"
+    return address
 
 
 def read_conf(environment: Mapping[str, str]) -> HadoopConf:
@@ -148,12 +153,18 @@ def read_conf(environment: Mapping[str, str]) -> HadoopConf:
     """
     place = _place_of(environment)
     properties: dict[str, str] = {}
-    for name in FILES:
-        file = Path(place, name)
-        if place and file.is_file():
-            text = file.read_text(encoding="utf-8", errors="replace")
-            properties |= decode_conf(text, str(file), environment)
+    for file in _files_in(place):
+        text = file.read_text(encoding="utf-8", errors="replace")
+        properties |= decode_conf(text, str(file), environment)
     return HadoopConf(properties, place or None)
+
+
+def _files_in(place: str) -> list[Path]:
+    """Return the files of a configuration that are there; none if no place is named."""
+    if not place:
+        return []
+    files = [Path(place, name) for name in FILES]
+    return [file for file in files if file.is_file()]
 
 
 def _place_of(environment: Mapping[str, str]) -> str:
@@ -170,19 +181,22 @@ def decode_conf(
     """Return the properties of one of Hadoop's XML files. `${env.NAME}` becomes what the
     environment holds.
     """
+    properties = {}
+    for element in _parsed(text, path).iter("property"):
+        name, value = element.findtext("name", "").strip(), element.findtext("value", "")
+        if name:
+            properties[name] = _with_environment(value, environment or {})
+    return properties
+
+
+def _parsed(text: str, path: str) -> ElementTree.Element:
     try:
-        top = ElementTree.fromstring(text)
+        return ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
         fact = f"{path} is not a Hadoop configuration: {error}"
         raise StorageError(
             fact, location=path, hint="mend it, or set HADOOP_CONF_DIR to another directory"
         ) from error
-    properties = {}
-    for element in top.iter("property"):
-        name, value = element.findtext("name", "").strip(), element.findtext("value", "")
-        if name:
-            properties[name] = _with_environment(value, environment or {})
-    return properties
 
 
 def _with_environment(value: str, environment: Mapping[str, str]) -> str:

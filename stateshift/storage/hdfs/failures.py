@@ -180,6 +180,7 @@ def exception_of(answer: Response) -> str:
 
 
 def not_hdfs(answer: Response, location: str, path: str) -> StorageError:
+    """Return the error for an answer of something else than a NameNode or DataNode."""
     place = _place(location, path)
     answered = f"HTTP {answer.status_code}, {answer.headers.get('Content-Type', 'no content type')}"
     return StorageError(
@@ -200,6 +201,7 @@ def none_active(refusals: Sequence[StorageError], location: str, path: str) -> S
 
 
 def cut_short(location: str, path: str, received: int, expected: int) -> StorageError:
+    """Return the error for an answer that ended before all announced bytes had come."""
     place = _place(location, path)
     fact = f"{place}: {received} of {expected} bytes came"
     return TransientStorageError(fact, location=place)

@@ -42,22 +42,31 @@ def open_hdfs(location: str, environment: Mapping[str, str] | None = None) -> Hd
 
 
 def calls_for(location: str, environment: Mapping[str, str]) -> HdfsCalls:
+    """Return the calls for a location, by the rules at the top of this module."""
     parsed = locations.parse(location)
-    user, _, authority = parsed.authority.rpartition("@")
-    user = user or environment.get("HADOOP_USER_NAME", "")
+    user, authority = _user_and_host(parsed.authority, environment)
     client = _alias_client(authority, environment)
     if client is not None:
         return _web(client, location)
     conf = read_conf(environment)
     if parsed.scheme != "hdfs":
-        http = "https" if parsed.scheme == "swebhdfs" else "http"
-        return _web(_web_client(f"{http}://{authority}", user, conf.secure, environment), location)
+        url = f"{_http_of(parsed.scheme)}://{authority}"
+        return _web(_web_client(url, user, conf.secure, environment), location)
     authority = authority or conf.default_authority
+    web = partial(_over_http, authority, user, conf, location, environment)
     if _natively(environment) and "@" not in parsed.authority:
         addresses = _configured(conf.rpc_addresses(authority), authority, conf, location)
-        web = partial(_over_http, authority, user, conf, location, environment)
         return _native(addresses, authority, conf, location, web)
-    return _over_http(authority, user, conf, location, environment)
+    return web()
+
+
+def _user_and_host(authority: str, environment: Mapping[str, str]) -> tuple[str, str]:
+    user, _, host = authority.rpartition("@")
+    return user or environment.get("HADOOP_USER_NAME", ""), host
+
+
+def _http_of(scheme: str) -> str:
+    return "https" if scheme == "swebhdfs" else "http"
 
 
 def _over_http(
@@ -143,9 +152,13 @@ def _natively(environment: Mapping[str, str]) -> bool:
     return True
 
 
+def _alias_file(environment: Mapping[str, str]) -> str:
+    return environment.get("HDFSCLI_CONFIG") or os.path.expanduser("~/.hdfscli.cfg")
+
+
 def _alias_client(authority: str, environment: Mapping[str, str]) -> Client | None:
     """Return the client that the `hdfs` package's own configuration has for this name, if any."""
-    path = environment.get("HDFSCLI_CONFIG") or os.path.expanduser("~/.hdfscli.cfg")
+    path = _alias_file(environment)
     if not authority or not os.path.exists(path):
         return None
     from hdfs.config import Config
@@ -163,10 +176,15 @@ def _alias_client(authority: str, environment: Mapping[str, str]) -> Client | No
         raise StorageError(fact, hint=f"see https://hdfscli.readthedocs.io, and {path}") from error
 
 
+def _proxy_user(environment: Mapping[str, str]) -> str | None:
+    """Return whom the requests act for, if that is somebody else than who asks."""
+    return environment.get("HADOOP_PROXY_USER") or None
+
+
 def _web_client(urls: str, user: str, secure: bool, environment: Mapping[str, str]) -> Client:
     from hdfs.client import InsecureClient, TokenClient
 
-    options = {"proxy": environment.get("HADOOP_PROXY_USER") or None, "timeout": TIMEOUT_SECONDS}
+    options = {"proxy": _proxy_user(environment), "timeout": TIMEOUT_SECONDS}
     token = environment.get("STATESHIFT_HDFS_TOKEN")
     client: Client
     if token:

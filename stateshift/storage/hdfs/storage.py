@@ -17,6 +17,7 @@ import contextlib
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import chain
 
 from stateshift.errors import MissingFile, StorageError
 from stateshift.storage import failures, locations
@@ -35,6 +36,8 @@ FILES_AT_ONCE = 256
 
 
 class HdfsStorage:
+    """A storage on HDFS, over whichever calls reach its NameNodes."""
+
     def __init__(self, calls: HdfsCalls, location: str) -> None:
         self._calls = calls
         self._location = location
@@ -70,9 +73,13 @@ class HdfsStorage:
         content = b"".join(self._calls.open(full, 0, size_max + 1))
         if len(content) <= size_max:
             return content
+        raise self._too_large(path, len(content), size_max)
+
+    def _too_large(self, path: str, size_read: int, size_max: int) -> StorageError:
+        """Return the error for a file that is too large, with its whole size if it is there."""
         info = self.stat(path)
-        size = info.size if info else len(content)
-        raise failures.too_large(self._location, path, size, size_max)
+        size = info.size if info else size_read
+        return failures.too_large(self._location, path, size, size_max)
 
     def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
         for piece in self._calls.open(self._full(path), offset, None):
@@ -104,8 +111,7 @@ class HdfsStorage:
             raise failures.missing(self._location, path)
         if full == target or self._calls.status(target) is not None:
             raise failures.taken(self._location, target_path)
-        parent = target.rpartition("/")[0]
-        self._calls.make_directory(parent or "/")
+        self._make_parent(target)
         self._calls.rename(full, target, replace=False)
 
     def remove(self, path: str) -> None:
@@ -120,27 +126,31 @@ class HdfsStorage:
             )
         self._calls.delete(full)
 
+    def _make_parent(self, full: str) -> None:
+        parent = full.rpartition("/")[0]
+        self._calls.make_directory(parent or "/")
+
     def prune(self, under: str = "") -> None:
         """Remove the deepest directories first, each only when it was seen to be empty. HDFS
         refuses to remove one that has got a file since.
         """
         top = self._full(under)
         statuses = dict(_below(self._calls, top))
+        self._remove_leftovers(statuses)
+        files = [path for path, status in statuses.items() if status.is_file]
+        in_use = set(chain.from_iterable(map(_above, files)))
+        empty = statuses.keys() - in_use - set(files)
+        for path in sorted(empty, key=len, reverse=True):
+            self._remove_quietly(path)
+        if top not in in_use:
+            self._remove_directory_quietly(top)
+
+    def _remove_leftovers(self, statuses: dict[str, Status]) -> None:
+        """Remove the temporary files among what is there, from `statuses` too."""
         leftovers = [path for path in statuses if self._is_leftover(path)]
         for path in leftovers:
             self._remove_quietly(path)
             del statuses[path]
-        in_use: set[str] = set()
-        directories = []
-        for path, status in statuses.items():
-            if status.is_file:
-                in_use.update(_above(path))
-            else:
-                directories.append(path)
-        for path in sorted(set(directories) - in_use, key=len, reverse=True):
-            self._remove_quietly(path)
-        if top not in in_use:
-            self._remove_directory_quietly(top)
 
     def sync(self) -> None:
         """Nothing to do: what HDFS acknowledged is on as many machines as it was asked to keep

@@ -136,11 +136,8 @@ class WebCalls:
     def own(self, path: str, owner: str | None, group: str | None, mode: int | None) -> None:
         if mode is not None:
             self._call("PUT", path, "SETPERMISSION", {"permission": f"{mode:o}"})
-        query: dict[str, Value] = {}
-        if owner is not None:
-            query["owner"] = owner
-        if group is not None:
-            query["group"] = group
+        names = {"owner": owner, "group": group}
+        query: dict[str, Value] = {key: name for key, name in names.items() if name is not None}
         if query:
             self._call("PUT", path, "SETOWNER", query)
 

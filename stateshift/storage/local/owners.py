@@ -33,15 +33,23 @@ def own(full: str, owned: Owned) -> None:
     if owned.mode is not None:
         os.chmod(full, owned.mode)
     if owned.owner is not None:
-        try:
-            shutil.chown(full, user=_id_or_name(owned.owner))
-        except LookupError as error:
-            raise PermissionError(0, f"this machine has no user {owned.owner}", full) from error
+        _give_to_user(full, owned.owner)
     if owned.group is not None:
-        try:
-            shutil.chown(full, group=_id_or_name(owned.group))
-        except LookupError as error:
-            raise PermissionError(0, f"this machine has no group {owned.group}", full) from error
+        _give_to_group(full, owned.group)
+
+
+def _give_to_user(full: str, user: str) -> None:
+    try:
+        shutil.chown(full, user=_id_or_name(user))
+    except LookupError as error:
+        raise PermissionError(0, f"this machine has no user {user}", full) from error
+
+
+def _give_to_group(full: str, group: str) -> None:
+    try:
+        shutil.chown(full, group=_id_or_name(group))
+    except LookupError as error:
+        raise PermissionError(0, f"this machine has no group {group}", full) from error
 
 
 def _id_or_name(text: str) -> int | str:
