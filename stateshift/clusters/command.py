@@ -153,9 +153,7 @@ class Command:
         said = self._shell.run("stop", self._of_request(request), request.seconds_max).strip()
         self._records.stopped(request)
         if not self._shell.has("find"):
-            return JobStatus(
-                JobState.FINISHED, None, said.splitlines()[-1].strip() if said else None
-            )
+            return JobStatus(JobState.FINISHED, None, _last_line(said))
         return self._until_ended(request)
 
     def log(self, tag: str, lines_max: int = 50) -> str:
@@ -294,3 +292,7 @@ def _has_stop_command(options: Options) -> bool:
 
 
 KIND = ClusterKind("command", CLUSTER_OPTIONS, _open, can_stop=_has_stop_command, stops_unseen=True)
+
+
+def _last_line(said: str) -> str | None:
+    return said.splitlines()[-1].strip() if said else None

@@ -74,6 +74,7 @@ def trace(stem: Path) -> Trace:
 
 
 def is_held(stem: Path) -> bool:
+    """Whether somebody holds the lock: the process runs, or is being started."""
     try:
         lock = os.open(_beside(stem, "lock"), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -156,6 +157,7 @@ def note_stopped(stem: Path) -> None:
 
 
 def stopped(stem: Path) -> bool:
+    """Whether it is noted that we asked the process to stop."""
     return _beside(stem, "stopped").exists()
 
 

@@ -164,7 +164,7 @@ class Manual:
                 hint="`stateshift resume WORKDIR` asks again",
             )
         else:
-            self._put(*marker, "" if answer.lower() in _YES else answer)
+            self._put(*marker, _remark(answer))
 
     def _answer(self, question: str) -> str | None:
         """None where nobody can be asked."""
@@ -257,3 +257,8 @@ def _open(name: str, options: Options, surroundings: Surroundings) -> Manual:
 
 
 KIND = ClusterKind("manual", CLUSTER_OPTIONS, _open, stops_unseen=True)
+
+
+def _remark(answer: str) -> str:
+    """Return what a person said more than yes."""
+    return "" if answer.lower() in _YES else answer

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,8 @@ Record: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Notes:
+    """What is remembered of submissions: a JSON file for each tag."""
+
     directory: Path
 
     def read(self, tag: str) -> Record | None:
@@ -104,6 +106,11 @@ def filled(argument: str, submission: Submission) -> str:
     for key, value in identity(submission).items():
         argument = argument.replace(f"{{{key}}}", value)
     return argument
+
+
+def filled_arguments(arguments: Iterable[object], submission: Submission) -> list[str]:
+    """Return a program's arguments with the placeholders replaced."""
+    return [filled(str(argument), submission) for argument in arguments]
 
 
 def filled_values(values: Mapping[str, str], submission: Submission) -> dict[str, str]:

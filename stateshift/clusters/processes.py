@@ -23,10 +23,12 @@ _CLOCK_SLACK_SECONDS = 5.0
 
 
 def visible() -> bool:
+    """Whether this system shows processes and their environment, as Linux does."""
     return (_PROC / "self" / "environ").exists()
 
 
 def of_tag(tag: str) -> tuple[int, ...]:
+    """Return the processes that were started under this tag."""
     return _with_environment(lambda e: e.get("STATESHIFT_TAG") == tag)
 
 
@@ -87,6 +89,7 @@ def send(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def send_group(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a group of processes; one that has ended is no error."""
     try:
         os.killpg(pid, number)
     except ProcessLookupError:

@@ -31,6 +31,8 @@ from stateshift.errors import ClusterError
 
 
 class JobState(StrEnum):
+    """What a cluster says of a job, in one word."""
+
     ABSENT = "absent"  # the cluster knows of no such job
     QUEUED = "queued"  # accepted, not yet running
     RUNNING = "running"
@@ -45,6 +47,8 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
+    """A job's state, its id on the cluster, and what a person wants to know of it."""
+
     state: JobState
     id: str | None = None
     detail: str | None = None
@@ -186,6 +190,8 @@ class Gone(ClusterError):
 
 
 class Cluster(Protocol):
+    """Where jobs run: what starts, finds and stops them. Jobs of ours are known by their tag."""
+
     @property
     def name(self) -> str: ...
 
@@ -241,6 +247,8 @@ class Cluster(Protocol):
 
 
 class SavepointCluster(Cluster, Protocol):
+    """A cluster whose jobs write their state when they are asked to."""
+
     def running(self, job: str) -> tuple[RunningJob, ...]:
         """The jobs with this id or, where none has it, with this name; those that have ended, too,
         as long as the cluster remembers them.

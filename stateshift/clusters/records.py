@@ -46,6 +46,8 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Records:
+    """What is recorded of submissions by command: one file for each tag, one for each job."""
+
     directory: Path
 
     def begun(self, submission: Submission) -> None:

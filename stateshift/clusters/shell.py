@@ -114,7 +114,7 @@ class Shell:
                 hint=f"it has to print one of: {', '.join(JobState)}; and, after a blank, the "
                 "job's id",
             )
-        return JobStatus(JobState(words[0].lower()), words[1] if len(words) > 1 else None)
+        return JobStatus(JobState(words[0].lower()), next(iter(words[1:]), None))
 
     def failed(
         self, verb: str, code: int, err: str, secrets: Mapping[str, str] | None = None

@@ -42,6 +42,7 @@ def no_canonical(calls: FlinkCalls, job: Job, interrupt: threading.Event | None)
 
 
 def keeps_in_forst(calls: FlinkCalls, job: Job) -> bool:
+    """Whether a job keeps its state in ForSt, which may be asked asynchronously."""
     return "forst" in str(calls.settings(job.id).get("state_backend", "")).lower()
 
 

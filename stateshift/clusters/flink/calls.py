@@ -148,14 +148,10 @@ class FlinkCalls:
     def exceptions(self, id: str) -> list[Json]:
         """Return what made a job fail, newest first: stacktrace, timestamp, taskName."""
         page = self._known_of(id, "exceptions") or {}
-        history = (page.get("exceptionHistory") or {}).get("entries")
-        if isinstance(history, list):
-            entries = [entry for entry in history if isinstance(entry, dict)]
-            if entries:
-                return entries
+        entries = _exception_history(page)
         root = page.get("root-exception")  # before 2.0, also of one that is not in the history
-        if not root:
-            return []
+        if entries or not root:
+            return entries
         return [{"stacktrace": root, "timestamp": page.get("timestamp")}]
 
     def failure(self, id: str) -> Json:
@@ -312,3 +308,10 @@ def _is_flinks(answer: object) -> bool:
     if not isinstance(errors, list):
         return False
     return not any(str(error).startswith("Not found: ") for error in errors)
+
+
+def _exception_history(page: Json) -> list[Json]:
+    history = (page.get("exceptionHistory") or {}).get("entries")
+    if not isinstance(history, list):
+        return []
+    return [entry for entry in history if isinstance(entry, dict)]

@@ -67,6 +67,7 @@ def is_in_memory(path: str) -> bool:
 def end_with_checkpoint(
     calls: FlinkCalls, request: CheckpointRequest, notes: Notes, interrupt: threading.Event | None
 ) -> str:
+    """Cancel a job behind a checkpoint, and return the path of its last one; repeatable."""
     return _Ending(calls, request, notes, interrupt).done()
 
 

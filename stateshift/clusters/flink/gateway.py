@@ -72,6 +72,8 @@ class Gateway:
 
 @dataclass(frozen=True)
 class Session:
+    """An open session of an SQL gateway: what it is set to holds for its statements only."""
+
     gateway: Gateway
     path: str
 

@@ -47,6 +47,7 @@ def named(calls: FlinkCalls, name: str) -> list[Job]:
 
 
 def running_of(calls: FlinkCalls, job: Job) -> RunningJob:
+    """Return a job with its settings and its vertices, as rescaling needs them."""
     settings = dict(calls.settings(job.id))
     if job.scheduler:
         settings["scheduler"] = job.scheduler
@@ -55,6 +56,7 @@ def running_of(calls: FlinkCalls, job: Job) -> RunningJob:
 
 
 def status_of(calls: FlinkCalls, job: Job, stopped: bool) -> JobStatus:
+    """Return the status; one that failed since we `stopped` it has finished."""
     if stopped and job.state is JobState.FAILED:
         return JobStatus(JobState.FINISHED, job.id, "stopped")
     if job.flink_state in ("RUNNING", "FINISHED", "CREATED", "INITIALIZING"):
@@ -79,14 +81,17 @@ def stillborn_of(calls: FlinkCalls, id: str) -> ClusterError | None:
 
 
 def log_of(calls: FlinkCalls, id: str) -> str:
+    """Return what made a job fail, oldest first, and the way out if one is known."""
     exceptions = calls.exceptions(id) or _last(calls.failure(id))
     lines: list[str] = []
     for exception in reversed(exceptions):
         lines += _lines_of(exception)
+    return "\n".join([*lines, *_way_out(exceptions)])
+
+
+def _way_out(exceptions: Sequence[Json]) -> list[str]:
     cause = _cause(exceptions)
-    if cause is not None and cause.hint:
-        lines.append(f"way out: {cause.hint}")
-    return "\n".join(lines)
+    return [f"way out: {cause.hint}"] if cause is not None and cause.hint else []
 
 
 def _ended_with(calls: FlinkCalls, job: Job) -> Cause | None:

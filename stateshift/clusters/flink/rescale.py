@@ -57,6 +57,10 @@ def rescale(
         )
 
 
+def _vertices_of(job: Job) -> str:
+    return ", ".join(f"{vertex.id} ({vertex.name})" for vertex in job.vertices)
+
+
 def _refuse_what_does_not_fit(calls: FlinkCalls, job: Job, parallelism: Mapping[str, int]) -> None:
     vertices = {vertex.id: vertex for vertex in job.vertices}
     if not job.state.alive:
@@ -68,8 +72,8 @@ def _refuse_what_does_not_fit(calls: FlinkCalls, job: Job, parallelism: Mapping[
         )
     for id, count in parallelism.items():
         if id not in vertices:
-            known = ", ".join(f"{vertex.id} ({vertex.name})" for vertex in job.vertices)
-            raise _error(calls, job.id, f"{job.name} has no vertex {id}", f"it has {known}")
+            known = f"it has {_vertices_of(job)}"
+            raise _error(calls, job.id, f"{job.name} has no vertex {id}", known)
         most = vertices[id].parallelism_max
         if not 1 <= count <= most:
             fact = f"{vertices[id].name} cannot run {count} times: its max parallelism is {most}"

@@ -72,6 +72,7 @@ def failed_savepoint(request_tag: str, notes: Notes) -> str | None:
 
 
 def trigger_id(tag: str, attempt: int = 0) -> str:
+    """Return the id of a savepoint's request: the same for each repeat of one attempt."""
     identity = f"savepoint {attempt} {tag}".encode("utf-8", "surrogatepass")
     return hashlib.sha256(identity).hexdigest()[:32]
 
@@ -234,7 +235,7 @@ class _Taking:
         self._refuse_what_would_fail(job)
         request = self.request
         body: Json = {
-            "formatType": "NATIVE" if request.native else "CANONICAL",
+            "formatType": _format_type(request),
             "triggerId": trigger,
         }
         if request.stop:
@@ -375,3 +376,7 @@ class _Taking:
     @property
     def _noted(self) -> Record:
         return self.notes.read(self._note) or {}
+
+
+def _format_type(request: SavepointRequest) -> str:
+    return "NATIVE" if request.native else "CANONICAL"

@@ -111,6 +111,8 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
+    """What is wrong with a file of SQL: where, and what is expected there."""
+
     line: int
     fact: str
     expected: str

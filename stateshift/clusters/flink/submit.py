@@ -60,6 +60,7 @@ def read_submit(options: Options, pointer: str, cluster: Options) -> Options:
 
 
 def one_application(name: str) -> str:
+    """Return why nothing can be submitted to a cluster of one application."""
     return f"{name} is a cluster of one application, which is started together with it"
 
 

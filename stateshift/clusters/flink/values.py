@@ -47,6 +47,8 @@ class Vertex:
 
 @dataclass(frozen=True, slots=True)
 class Job:
+    """A job as the JobManager describes it."""
+
     id: str
     name: str
     flink_state: str  # the state in Flink's own word
@@ -91,6 +93,8 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
+    """What a job was restored from, and what it has completed since."""
+
     restored: tuple[int, str] | None
     latest: Checkpoint | None
     savepoints: tuple[Checkpoint, ...]  # newest first, as far as Flink remembers them
@@ -109,6 +113,7 @@ class Triggered:
 
 
 def job_of(answer: Json) -> Job:
+    """Return the job that the page of one job describes."""
     start_times = [vertex.get("start-time") for vertex in answer["vertices"]]
     begun = [int(time) for time in start_times if time is not None]
     return Job(
@@ -134,6 +139,7 @@ def _vertex(answer: Json) -> Vertex:
 
 
 def checkpoints_of(answer: Json) -> Checkpoints:
+    """Return the completed checkpoints and savepoints of the page of a job's checkpoints."""
     latest = answer["latest"]
     listed = (latest.get("completed"), latest.get("savepoint"), *answer.get("history", ()))
     by_id = {made.id: made for made in map(_checkpoint, listed) if made is not None}
@@ -163,6 +169,7 @@ def _checkpoint(answer: Json | None) -> Checkpoint | None:
 
 
 def triggered_of(answer: Json) -> Triggered:
+    """Return what came of a savepoint that was asked for; nothing while it is under way."""
     if answer["status"]["id"] != "COMPLETED":
         return Triggered()
     operation = answer["operation"]
@@ -222,6 +229,7 @@ def wanted_parallelism(now: Json, wanted: Mapping[str, int]) -> Json:
 
 
 def is_job_id(text: str) -> bool:
+    """Whether a text is an id of Flink, not a name."""
     return _ID.fullmatch(text) is not None
 
 
@@ -232,4 +240,5 @@ def release_of(version: str | None) -> tuple[int, int]:
 
 
 def texts_of(arguments: Iterable[object]) -> list[str]:
+    """Return the arguments of a program as Flink takes them."""
     return [as_text(argument) for argument in arguments]

@@ -35,6 +35,7 @@ def authentication(options: Options, cluster: str, password_variable: str) -> Au
 
 
 def secret_headers(options: Options, cluster: str) -> dict[str, str]:
+    """Return the headers whose values lie in files, each read again."""
     files = options.get("header_files") or {}
     headers = {
         str(name): read_secret(file, f"header {name}", cluster) for name, file in files.items()

@@ -44,6 +44,8 @@ _STATES: Final[Mapping[str, JobState]] = {
 
 @dataclass(frozen=True, slots=True)
 class Batch:
+    """One of Livy's batches, which is one Spark application."""
+
     id: int
     name: str | None
     state: JobState
@@ -126,6 +128,7 @@ _WAYS_OUT: Final[Mapping[int, str]] = {
 
 
 def batch_of(answer: Json, calls: LivyCalls) -> Batch:
+    """Return the batch that Livy's answer describes; raise Unanswered if it describes none."""
     try:
         word, name, application = str(answer["state"]), answer.get("name"), answer.get("appId")
         state = _STATES.get(word, JobState.UNKNOWN)

@@ -41,7 +41,7 @@ from stateshift.clusters.noted import (
     Notes,
     Record,
     Stopping,
-    filled,
+    filled_arguments,
     filled_values,
     handed_over,
     reached_at,
@@ -222,7 +222,7 @@ class Livy:
         body: Json = {
             "file": given["application"],
             "name": f"{submission.tag}@{_place(submission.location)}",
-            "args": [filled(str(argument), submission) for argument in given.get("arguments", ())],
+            "args": filled_arguments(given.get("arguments", ()), submission),
             "conf": {**filled_values(conf, submission), **handed_over(submission)},
         }
         if "proxy_user" in self.options:

@@ -48,7 +48,7 @@ from stateshift.clusters import detached, processes
 from stateshift.clusters.http.hosts import host_of_master
 from stateshift.clusters.kind import ClusterKind, Submit, Surroundings
 from stateshift.clusters.logged import log_command, logs_stop, logs_submission
-from stateshift.clusters.noted import filled
+from stateshift.clusters.noted import filled, filled_arguments
 from stateshift.clusters.options import (
     ARGUMENTS,
     NEEDED_TEXT,
@@ -301,10 +301,10 @@ class SparkSubmit:
         self._refuse_to_kill_the_launcher(request)
         self._signal(request, signal.SIGTERM)
         patience = float(self.options.get("kill_seconds", _KILL_SECONDS))
-        if wait_for(lambda: self._ended(request) or None, patience, self.interrupt):
+        if self._ends_within(patience, request):
             return
         self._signal(request, signal.SIGKILL)
-        if not wait_for(lambda: self._ended(request) or None, _KILL_SECONDS, self.interrupt):
+        if not self._ends_within(_KILL_SECONDS, request):
             raise ClusterError(
                 f"{request.job} is still there after SIGKILL",
                 cluster=self.name,
@@ -328,6 +328,9 @@ class SparkSubmit:
                 "resume WORKDIR"
             ),
         )
+
+    def _ends_within(self, seconds: float, request: StopRequest) -> bool:
+        return bool(wait_for(lambda: self._ended(request) or None, seconds, self.interrupt))
 
     def _signal(self, request: StopRequest, number: signal.Signals) -> None:
         """All processes of the job: the group of the one we started, and whatever carries its
@@ -374,7 +377,7 @@ class SparkSubmit:
             command += ["--driver-java-options", self.options["java_options"]]
         if given.get("py_files"):
             command += ["--py-files", ",".join(given["py_files"])]
-        arguments = [filled(str(argument), submission) for argument in given.get("arguments", ())]
+        arguments = filled_arguments(given.get("arguments", ()), submission)
         return [*command, given["application"], *arguments]
 
     def _conf(self, given: Options) -> dict[str, str]:

@@ -20,6 +20,11 @@ from stateshift.errors import ClusterError
 
 _VERSION = re.compile(r"__version__[^=\n]*=\s*[\"']([^\"']+)[\"']")
 _RELEASE = re.compile(r"Spark (\S+)")
+_VERSION_FILES = (
+    ("version.py", _VERSION),
+    ("python/pyspark/version.py", _VERSION),
+    ("RELEASE", _RELEASE),
+)
 _CORE = re.compile(r"spark-core_[\d.]+-(.+)\.jar")
 
 
@@ -71,18 +76,24 @@ def home_of(submit: Path) -> Path | None:
 
 
 def version_of(submit: Path) -> str | None:
+    """Return the version of Spark that an executable starts; None if nothing says it."""
     home = home_of(submit)
     if home is None:
         return None
-    for path, pattern in (
-        (home / "version.py", _VERSION),
-        (home / "python" / "pyspark" / "version.py", _VERSION),
-        (home / "RELEASE", _RELEASE),
-    ):
+    return _version_by_files(home) or _version_by_jar(home)
+
+
+def _version_by_files(home: Path) -> str | None:
+    for name, pattern in _VERSION_FILES:
+        path = home / name
         if path.is_file():
             version = pattern.search(path.read_text("utf-8", "replace"))
             if version:
                 return version[1]
+    return None
+
+
+def _version_by_jar(home: Path) -> str | None:
     jars = sorted((home / "jars").glob("spark-core_*.jar"))
     names = (_CORE.fullmatch(jar.name) for jar in jars)
     return next((name[1] for name in names if name), None)

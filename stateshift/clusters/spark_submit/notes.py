@@ -21,6 +21,8 @@ from stateshift.clusters.whole_files import write_whole
 
 @dataclass(frozen=True, slots=True)
 class DriverNotes:
+    """What is remembered of drivers that were handed to a cluster."""
+
     state_dir: Path
 
     def deployed(self, tag: str | None) -> Deployed | None:

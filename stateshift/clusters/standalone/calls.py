@@ -52,6 +52,8 @@ REASON_MAX: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Driver:
+    """A driver as its master describes it."""
+
     id: str
     state: JobState
     message: str  # the state in Spark's own word, and why it could not start a driver

@@ -41,7 +41,7 @@ from stateshift.clusters.noted import (
     Notes,
     Record,
     Stopping,
-    filled,
+    filled_arguments,
     filled_values,
     handed_over,
     identity,
@@ -245,7 +245,7 @@ class Standalone:
     def _body(self, submission: Submission, given: Options, version: str | None) -> Json:
         application = str(given["application"])
         python = application.endswith(".py")
-        arguments = [filled(str(argument), submission) for argument in given.get("arguments", ())]
+        arguments = filled_arguments(given.get("arguments", ()), submission)
         if not python and "class" not in given:
             fact = f"{application} is no .py file, and nothing says which class of it is to be run"
             hint = '"submit": {"class": "org.shop.Orders"}'
