@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 from stateshift.dataflow import flink_plan, spark_plan
@@ -66,24 +66,37 @@ def read_document(reader: Reader, root: Place, opened: Opened | None) -> Draft:
     document has for it.
     """
     places = reader.known(root, DATAFLOW)
-    is_object = isinstance(root.value, dict)
-    if is_object and "jobs" not in places:
-        reader.need(root, places, "operators")
+    _need_operators_or_jobs(reader, root, places)
     _optional(reader, DATAFLOW, places, "version")
     name = _optional(reader, DATAFLOW, places, "name")
-    draft = Draft(name or "dataflow", partly=not is_object)
+    draft = Draft(name or "dataflow", partly=not isinstance(root.value, dict))
     written = _operators(reader, places.get("operators"), draft)
     draft.operators = [(each.place, each.operator) for each in written]
     jobs: set[str] = set()
     for job in _items(reader, places.get("jobs")):
         _job(reader, job, draft, opened, jobs)
-    if not (draft.operators or draft.partly or reader.complaints.made):
+    if _lacks_operators(draft, reader.complaints):
         reader.complaints.add(places.get("operators", root), "no operator", "at least one operator")
         draft.partly = True
     for place in _items(reader, places.get("edges")):
         draft.edges += _edges(reader, place)
     draft.edges = _flagged(reader.complaints, draft.edges, written, "")
     return draft
+
+
+def _need_operators_or_jobs(reader: Reader, root: Place, places: Mapping[str, Place]) -> None:
+    if isinstance(root.value, dict) and "jobs" not in places:
+        reader.need(root, places, "operators")
+
+
+def _lacks_operators(draft: Draft, complaints: Complaints) -> bool:
+    """Whether a draft has no operator, and nothing else says so yet."""
+    return not (draft.operators or draft.partly or complaints.made)
+
+
+def _is_object_with(reader: Reader, item: Place, places: Mapping[str, Place], *keys: str) -> bool:
+    """Whether an item is an object that has these keys. Those that it lacks are complained of."""
+    return isinstance(item.value, dict) and reader.need(item, places, *keys)
 
 
 def _optional(reader: Reader, keys: Keys, places: Mapping[str, Place], key: str) -> Any:
@@ -105,25 +118,36 @@ def _operators(reader: Reader, place: Place | None, draft: Draft) -> list[_Writt
 
 def _operator(reader: Reader, item: Place) -> _Written | None:
     places = reader.known(item, OPERATOR)
-    if not isinstance(item.value, dict) or not reader.need(item, places, "name"):
+    if not _is_object_with(reader, item, places, "name"):
         return None
     one_per_edge = places.pop("one_per_edge", None)
     if one_per_edge is not None and one_per_edge.value is False:
         one_per_edge = None
-    for key, place in list(places.items()):
-        if refused_as_too_large(reader, key, place):
-            del places[key]
+    _drop_too_large(reader, places)
     values = reader.fields(OPERATOR, places)
     if one_per_edge is not None:
-        kind = values.setdefault("kind", "one-to-many")
-        if kind != "one-to-many":
-            _refuse_contradiction(reader, places["kind"], kind)
+        _expect_one_to_many(reader, places, values)
     if "name" not in values:
         return None
     return _Written(item, values.pop("name"), values, one_per_edge)
 
 
-def _refuse_contradiction(reader: Reader, place: Place, kind: str) -> None:
+def _drop_too_large(reader: Reader, places: dict[str, Place]) -> None:
+    for key, place in list(places.items()):
+        if refused_as_too_large(reader, key, place):
+            del places[key]
+
+
+def _expect_one_to_many(
+    reader: Reader, places: Mapping[str, Place], values: dict[str, object]
+) -> None:
+    """Give an operator with one_per_edge the only kind that fits it, or complain of another one."""
+    kind = values.setdefault("kind", "one-to-many")
+    if kind != "one-to-many":
+        _refuse_contradiction(reader, places["kind"], kind)
+
+
+def _refuse_contradiction(reader: Reader, place: Place, kind: object) -> None:
     """Only a one-to-many operator uses several edges. Where the two disagree, nothing is guessed:
     to believe the kind could part what one tuple meets.
     """
@@ -137,9 +161,14 @@ def _edges(reader: Reader, place: Place) -> Iterator[tuple[Place, Edge]]:
     """Yield one edge, or those along a way."""
     if isinstance(place.value, str):
         yield from _edges_along(reader, place)
-        return
+    else:
+        yield from _edges_of_object(reader, place)
+
+
+def _edges_of_object(reader: Reader, place: Place) -> Iterator[tuple[Place, Edge]]:
+    """Yield the edge of an object; none where it is wrong."""
     places = reader.known(place, EDGE)
-    if isinstance(place.value, dict) and reader.need(place, places, "from", "to"):
+    if _is_object_with(reader, place, places, "from", "to"):
         values = reader.fields(EDGE, places)
         if {"upstream", "downstream"} <= values.keys():
             yield place, Edge(**values)
@@ -163,7 +192,7 @@ def _job(
     what that one says.
     """
     places = reader.known(place, JOB)
-    if not isinstance(place.value, dict) or not reader.need(place, places, "name", "plan"):
+    if not _is_object_with(reader, place, places, "name", "plan"):
         draft.partly = True
         return
     name = reader.value(JOB["name"], places["name"])
@@ -180,17 +209,30 @@ def _job(
     if plan is None or name is None or not plan.operators:
         draft.partly = True
         return
-    plan = within(plan, name, cluster)
+    _add_plan(reader, places["plan"], draft, within(plan, name, cluster), written)
+
+
+def _add_plan(
+    reader: Reader, place: Place, draft: Draft, plan: Dataflow, written: Iterable[_Written]
+) -> None:
+    """Add a job's plan to the draft, with what stands beside the plan."""
     by_name = {resolved(reader.complaints, plan, one.place, one.name): one for one in written}
-    for operator in plan.operators:
+    draft.operators += _overridden(place, plan.operators, by_name)
+    edges: Edges = [(place, edge) for edge in _carrying(plan.edges, by_name)]
+    named = [replace(one, name=proper) for proper, one in by_name.items() if proper is not None]
+    draft.edges += _flagged(reader.complaints, edges, named, f"{plan.name}/")
+
+
+def _overridden(
+    place: Place, operators: Iterable[Operator], by_name: Mapping[str | None, _Written]
+) -> Iterator[tuple[Place, Operator]]:
+    """Yield the operators of a plan; what stands beside it replaces what the plan says."""
+    for operator in operators:
         over = by_name.get(operator.name)
         if over is None:
-            draft.operators.append((places["plan"], operator))
+            yield place, operator
         else:
-            draft.operators.append((over.place, replace(operator, **over.values)))
-    edges: Edges = [(places["plan"], edge) for edge in _carrying(plan.edges, by_name)]
-    named = [replace(one, name=proper) for proper, one in by_name.items() if proper is not None]
-    draft.edges += _flagged(reader.complaints, edges, named, f"{name}/")
+            yield over.place, replace(operator, **over.values)
 
 
 def _carrying(edges: Iterable[Edge], by_name: Mapping[str | None, _Written]) -> Iterator[Edge]:
@@ -210,20 +252,28 @@ def _plan(reader: Reader, place: Place, opened: Opened | None) -> Dataflow | Non
     """
     if isinstance(place.value, dict):
         return _flink_plan(reader, place, place)
-    text = reader.value(JOB["name"], place)
-    if text is not None and not spark_plan.is_plan(text):
-        text = _text_of_file(reader, place, text, opened)
-    if text is None:
-        return None
+    text = _text_of_plan(reader, place, opened)
+    return None if text is None else _plan_in_text(reader, place, text)
+
+
+def _text_of_plan(reader: Reader, place: Place, opened: Opened | None) -> str | None:
+    """Return the text that stands at a place, or in the file that it names."""
+    text: str | None = reader.value(JOB["name"], place)
+    if text is None or spark_plan.is_plan(text):
+        return text
+    return _text_of_file(reader, place, text, opened)
+
+
+def _plan_in_text(reader: Reader, place: Place, text: str) -> Dataflow | None:
     if spark_plan.is_plan(text):
         return spark_plan.parse(text, place, reader.complaints)
     return _flink_plan(reader, place, _root(text, place))
 
 
-def _flink_plan(reader: Reader, place: Place, root: Place | None) -> Dataflow | None:
-    if root is not None and flink_plan.is_plan(root.value):
+def _flink_plan(reader: Reader, place: Place, root: Place) -> Dataflow | None:
+    if flink_plan.is_plan(root.value):
         return flink_plan.parse(root, reader.complaints)
-    error = None if root is None else flink_plan.error_in(root.value)
+    error = flink_plan.error_in(root.value)
     if error is not None:
         message = f"Flink's answer is an error and no plan: {error}"
         reader.complaints.add(place, message, flink_plan.ANSWER)
@@ -239,19 +289,25 @@ def _text_of_file(reader: Reader, place: Place, name: str, opened: Opened | None
             return opened(name)
         fact = "there is no place beside which it could be"
     except (OSError, ValueError) as error:
-        fact = getattr(error, "strerror", None) or str(error)
+        fact = _reason(error)
     expected = "a file beside the dataflow, or the plan itself"
     reader.complaints.add(place, f"{name} cannot be read: {fact}", expected)
     return None
 
 
-def _root(text: str, place: Place) -> Place | None:
-    """Return the tree of a file's JSON, as if it stood where the file is named."""
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _root(text: str, place: Place) -> Place:
+    """Return the tree of a file's JSON, as if it stood where the file is named; None in it where
+    the file is no JSON.
+    """
     inside = Complaints()
     try:
         return Place(read_text(text, {}, inside).value, place.pointer)
     except SpecError:
-        return None
+        return Place(None, place.pointer)
 
 
 def _flagged(
@@ -261,13 +317,22 @@ def _flagged(
     after: dict[str, set[str]] = {}
     for _, edge in edges:
         after.setdefault(edge.upstream, set()).add(edge.downstream)
-    single: set[tuple[str, str]] = set()
+    single = set(_single_ends(complaints, after, written, prefix))
+    return [(place, _with_flag(edge, single)) for place, edge in edges]
+
+
+def _single_ends(
+    complaints: Complaints,
+    after: Mapping[str, set[str]],
+    written: Iterable[_Written],
+    prefix: str,
+) -> Iterator[tuple[str, str]]:
+    """Yield the ends of the edges for which one_per_edge holds."""
     for operator in written:
         if operator.one_per_edge is not None:
             reached = after.get(operator.name, set())
             chosen = _chosen(complaints, operator.name, operator.one_per_edge, reached, prefix)
-            single.update((operator.name, name) for name in chosen)
-    return [(place, _with_flag(edge, single)) for place, edge in edges]
+            yield from product((operator.name,), chosen)
 
 
 def _with_flag(edge: Edge, single: Collection[tuple[str, str]]) -> Edge:
@@ -286,7 +351,7 @@ def _chosen(
         return ()
     names = []
     for place in chosen.items:
-        other = place.value if place.value in reached else f"{prefix}{place.value}"
+        other = _proper_name(place.value, reached, prefix)
         if other in reached:
             names.append(other)
         else:
@@ -294,6 +359,10 @@ def _chosen(
             message = f"there is no edge from {name!r} to {place.value!r}{hint}"
             complaints.add(place, message, "an operator that it sends to")
     return names
+
+
+def _proper_name(name: str, known: Collection[str], prefix: str) -> str:
+    return name if name in known else f"{prefix}{name}"
 
 
 def _items(reader: Reader, place: Place | None) -> list[Place]:
@@ -306,14 +375,20 @@ def to_plain(dataflow: Dataflow) -> dict[str, object]:
     """Return the document of a dataflow, its plans as the operators and edges that they name.
     Topics join it again.
     """
+    written = _without_replicates(dataflow)
+    return {
+        "name": dataflow.name,
+        "operators": [_plain_operator(dataflow, operator) for operator in written.operators],
+        "edges": [_plain(EDGE, edge) for edge in written.edges],
+    }
+
+
+def _without_replicates(dataflow: Dataflow) -> Dataflow:
+    """Return the dataflow without the operators that stand for topics, and their edges."""
     operators = [operator for operator in dataflow.operators if not operator.replicate]
     names = {operator.name for operator in operators}
     edges = [edge for edge in dataflow.edges if names.issuperset(edge.ends)]
-    return {
-        "name": dataflow.name,
-        "operators": [_plain_operator(dataflow, operator) for operator in operators],
-        "edges": [_plain(EDGE, edge) for edge in edges],
-    }
+    return replace(dataflow, operators=tuple(operators), edges=tuple(edges))
 
 
 def _plain_operator(dataflow: Dataflow, operator: Operator) -> dict[str, object]:

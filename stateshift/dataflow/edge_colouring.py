@@ -23,7 +23,10 @@ one augmenting path:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 Edge = tuple[int, int]
 
@@ -46,13 +49,17 @@ def _matchings(edges: Sequence[Edge], chosen: list[int], degree: int) -> list[li
         return []
     if degree == 1:
         return [chosen]
-    subgraph = [edges[n] for n in chosen]
+    subgraph = _picked(edges, chosen)
     if degree % 2:
         matching, rest = _parted(chosen, set(_perfect(subgraph, degree)))
         return [matching, *_matchings(edges, rest, degree - 1)]
     left, right = _halves(subgraph)
-    first = _matchings(edges, [chosen[place] for place in left], degree // 2)
-    return first + _matchings(edges, [chosen[place] for place in right], degree // 2)
+    first = _matchings(edges, _picked(chosen, left), degree // 2)
+    return first + _matchings(edges, _picked(chosen, right), degree // 2)
+
+
+def _picked(items: Sequence[T], places: Iterable[int]) -> list[T]:
+    return [items[place] for place in places]
 
 
 def _parted(chosen: Sequence[int], places: Collection[int]) -> tuple[list[int], list[int]]:
@@ -69,27 +76,42 @@ def _halves(edges: Sequence[Edge]) -> tuple[list[int], list[int]]:
     """Return the edges' places in two halves, each with exactly half the edges of every vertex.
     All vertices have an even number.
 
-    Every second edge of a walk is of the other half. Vertices of the right side are `~right`.
+    Every second edge of a walk is of the other half.
     """
+    places_at = _places_at_vertices(edges)
+    walked = bytearray(len(edges))
+    first: list[int] = []
+    second: list[int] = []
+    for start in dict.fromkeys(left for left, _ in edges):
+        walk = list(_walk(edges, places_at, walked, start))
+        first += walk[::2]
+        second += walk[1::2]
+    return first, second
+
+
+def _places_at_vertices(edges: Sequence[Edge]) -> dict[int, list[int]]:
+    """Return the places of each vertex's edges. Vertices of the right side are `~right`."""
     places_at: dict[int, list[int]] = {}
     for place, (left, right) in enumerate(edges):
         places_at.setdefault(left, []).append(place)
         places_at.setdefault(~right, []).append(place)
-    walked = bytearray(len(edges))
-    halves: tuple[list[int], list[int]] = ([], [])
-    for start in [vertex for vertex in places_at if vertex >= 0]:
-        vertex = start
-        side = 0
-        edge = _unwalked(places_at[vertex], walked)
-        while edge is not None:
-            walked[edge] = 1
-            halves[side].append(edge)
-            left, right = edges[edge]
-            vertex = ~right if side == 0 else left
-            side = 1 - side
-            # A walk ends where it began: everywhere else it can leave again.
-            edge = _unwalked(places_at[vertex], walked)
-    return halves
+    return places_at
+
+
+def _walk(
+    edges: Sequence[Edge], places_at: Mapping[int, list[int]], walked: bytearray, start: int
+) -> Iterator[int]:
+    """Yield the places of a walk from a left vertex along edges that have not been walked along."""
+    is_at_left = True
+    place = _unwalked(places_at[start], walked)
+    while place is not None:
+        walked[place] = 1
+        yield place
+        left, right = edges[place]
+        vertex = ~right if is_at_left else left
+        is_at_left = not is_at_left
+        # A walk ends where it began: everywhere else it can leave again.
+        place = _unwalked(places_at[vertex], walked)
 
 
 def _unwalked(places: list[int], walked: bytearray) -> int | None:
@@ -123,12 +145,9 @@ def _perfect(edges: Sequence[Edge], degree: int) -> list[int]:
 def _halved(weights: Mapping[int, int], edges: Sequence[Edge], good: int) -> dict[int, int]:
     """Return the weights of the half that has fewer bad edges: those from `good` on."""
     odd = [place for place, weight in weights.items() if weight % 2]
-    halves = _halves([edges[place] for place in odd])
-    first, second = ({odd[n] for n in half} for half in halves)
-    is_first_better = _bad(first, good) <= _bad(second, good)
-    better = first if is_first_better else second
+    first, second = (_picked(odd, half) for half in _halves(_picked(edges, odd)))
     halved = {place: weight // 2 for place, weight in weights.items()}
-    for place in better:
+    for place in min(first, second, key=lambda places: _bad(places, good)):
         halved[place] += 1
     return {place: weight for place, weight in halved.items() if weight}
 
@@ -141,15 +160,20 @@ def _regular(edges: Sequence[Edge]) -> tuple[list[Edge], int]:
     """Return the edges over glued vertices, numbered from 0 on both sides, and behind them those
     that do not count; and how many each vertex has.
     """
-    left_counts = Counter(left for left, _ in edges)
-    right_counts = Counter(right for _, right in edges)
+    left_counts, right_counts = _counts_of_ends(edges)
     degree = max((*left_counts.values(), *right_counts.values()), default=0)
     left_of, right_of = _glued(left_counts, degree), _glued(right_counts, degree)
     glued = [(left_of[left], right_of[right]) for left, right in edges]
     vertices = 1 + max(map(max, glued), default=-1)
-    lefts = _lacking(Counter(left for left, _ in glued), vertices, degree)
-    rights = _lacking(Counter(right for _, right in glued), vertices, degree)
+    glued_left_counts, glued_right_counts = _counts_of_ends(glued)
+    lefts = _lacking(glued_left_counts, vertices, degree)
+    rights = _lacking(glued_right_counts, vertices, degree)
     return [*glued, *zip(lefts, rights, strict=True)], degree
+
+
+def _counts_of_ends(edges: Sequence[Edge]) -> tuple[Counter[int], Counter[int]]:
+    """Return how many edges each vertex has, of the left side and of the right one."""
+    return Counter(left for left, _ in edges), Counter(right for _, right in edges)
 
 
 def _glued(counts: Counter[int], degree: int) -> dict[int, int]:

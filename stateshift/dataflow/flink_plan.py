@@ -17,10 +17,10 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
-from stateshift.dataflow.operators import Dataflow, Edge, Operator, Way
+from stateshift.dataflow.operators import Dataflow, Edge, Kind, Operator, Way
 from stateshift.specification.place import Complaints, Place
 
 # How Flink's own functions of which at most one tuple comes call themselves.
@@ -84,17 +84,24 @@ def parse(root: Place, complaints: Complaints) -> Dataflow:
     if not isinstance(nodes.value, list):
         complaints.add(nodes, "not a list of nodes", ANSWER)
         return Dataflow((), ())
-    if not nodes.value:
-        complaints.add(nodes, "no node", "at least one operator")
-    known = [node for node in nodes.items if _is_node(complaints, node)]
+    known = _known_nodes(complaints, nodes)
     operators = dict(zip(map(_id_of, known), _named(known), strict=True))
     edges: list[Edge] = []
     for node in known:
         edges += _edges(complaints, node, operators)
+    return _replicating(Dataflow(tuple(operators.values()), tuple(edges), _name_of(plan)))
+
+
+def _known_nodes(complaints: Complaints, nodes: Place) -> list[Place]:
+    """Return those of a list that look like nodes; complain of the others, and of an empty list."""
+    if not nodes.value:
+        complaints.add(nodes, "no node", "at least one operator")
+    return [node for node in nodes.items if _is_node(complaints, node)]
+
+
+def _name_of(plan: Place) -> str:
     name = plan.value.get("name")
-    if not isinstance(name, str):
-        name = "job"
-    return _replicating(Dataflow(tuple(operators.values()), tuple(edges), name))
+    return name if isinstance(name, str) else "job"
 
 
 def parts(description: str) -> tuple[str, ...]:
@@ -117,7 +124,7 @@ def _id_of(node: Place) -> str:
 
 def _named(nodes: list[Place]) -> Iterator[Operator]:
     """Yield operators called as their chains are; those that share a name, by their ids as well."""
-    chains = [parts(str(node.value.get("description") or node.value["id"])) for node in nodes]
+    chains = list(map(_chain, nodes))
     times = Counter(chains)
     for node, chain in zip(nodes, chains, strict=True):
         name = " -> ".join(chain)
@@ -128,10 +135,18 @@ def _named(nodes: list[Place]) -> Iterator[Operator]:
             name = f"{name} ({_id_of(node)[:_ID_SHOWN]})"
         yield Operator(
             name,
-            "one-to-one" if all(map(_at_most_one, chain)) else "one-to-many",
+            _kind(chain),
             workers=_workers(node.value.get("parallelism")),
             also=others,
         )
+
+
+def _chain(node: Place) -> tuple[str, ...]:
+    return parts(str(node.value.get("description") or node.value["id"]))
+
+
+def _kind(chain: tuple[str, ...]) -> Kind:
+    return "one-to-one" if all(map(_at_most_one, chain)) else "one-to-many"
 
 
 def _workers(parallelism: object) -> int:
@@ -149,11 +164,8 @@ def _is_called(part: str, name: str) -> bool:
 
 
 def _edges(complaints: Complaints, node: Place, operators: dict[str, Operator]) -> Iterator[Edge]:
-    inputs = node / "inputs" if node.value.get("inputs") else None
-    if inputs is None or not isinstance(inputs.value, list):
-        return
     reader = operators[_id_of(node)]
-    for place in inputs.items:
+    for place in _inputs_of(node):
         number = str(place.value.get("id")) if isinstance(place.value, dict) else None
         if number in operators:
             way = _WAYS.get(place.value.get("ship_strategy"), "partitioned")
@@ -161,6 +173,12 @@ def _edges(complaints: Complaints, node: Place, operators: dict[str, Operator]) 
         else:
             message = f"reads from {number}, which is no node of the plan"
             complaints.add(place, message, "the id of a node")
+
+
+def _inputs_of(node: Place) -> Iterable[Place]:
+    if not isinstance(node.value.get("inputs"), list):
+        return ()
+    return (node / "inputs").items
 
 
 def _replicating(dataflow: Dataflow) -> Dataflow:
@@ -175,9 +193,15 @@ def _replicating(dataflow: Dataflow) -> Dataflow:
             replicating.add(operator.name)
             operator = replace(operator, kind="one-to-many")
         operators.append(operator)
-    times_connected = Counter(edge.ends for edge in dataflow.edges)
-    edges = {}
-    for edge in dataflow.edges:
+    edges = _edges_with_copies(dataflow.edges, replicating)
+    return replace(dataflow, operators=tuple(operators), edges=edges)
+
+
+def _edges_with_copies(edges: tuple[Edge, ...], replicating: Collection[str]) -> tuple[Edge, ...]:
+    """Return one edge for each pair of ends, and whether it carries the only copy of a tuple."""
+    times_connected = Counter(edge.ends for edge in edges)
+    by_ends = {}
+    for edge in edges:
         is_copy = edge.upstream in replicating and times_connected[edge.ends] == 1
-        edges[edge.ends] = replace(edge, one_per_tuple=is_copy)
-    return replace(dataflow, operators=tuple(operators), edges=tuple(edges.values()))
+        by_ends[edge.ends] = replace(edge, one_per_tuple=is_copy)
+    return tuple(by_ends.values())

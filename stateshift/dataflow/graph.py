@@ -12,7 +12,7 @@ Nothing here knows what operators do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from stateshift.dataflow.operators import Dataflow, Edge
@@ -39,14 +39,18 @@ def graph_of(dataflow: Dataflow, *, cut: bool = False) -> Graph:
     """
     names = dataflow.names
     number = dict(zip(names, range(len(names)), strict=True))
-    before: Neighbours = [[] for _ in names]
-    after: Neighbours = [[] for _ in names]
+    before = _no_neighbours(len(names))
+    after = _no_neighbours(len(names))
     edges = _edges_without_blocking(dataflow) if cut else dataflow.edges
     for edge in edges:
         upstream, downstream = number[edge.upstream], number[edge.downstream]
         after[upstream].append(downstream)
         before[downstream].append(upstream)
     return Graph(names, before, after, number)
+
+
+def _no_neighbours(count: int) -> Neighbours:
+    return [[] for _ in range(count)]
 
 
 def _edges_without_blocking(dataflow: Dataflow) -> Sequence[Edge]:
@@ -100,12 +104,16 @@ def _cycle_in(graph: Graph, component: set[int], start: int) -> tuple[str, ...]:
     path = [start]
     place = {start: 0}
     while True:
-        here = next(other for other in graph.after[path[-1]] if other in component)
+        here = _neighbour_in(graph, component, path[-1])
         if here in place:
             cycle = [*path[place[here] :], here]
             return tuple(graph.names[i] for i in cycle)
         place[here] = len(path)
         path.append(here)
+
+
+def _neighbour_in(graph: Graph, component: set[int], node: int) -> int:
+    return next(other for other in graph.after[node] if other in component)
 
 
 def strong_components(after: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -117,14 +125,21 @@ def strong_components(after: Sequence[Sequence[int]]) -> list[list[int]]:
     for start in reversed(_order_of_leaving(after)):
         if root_of[start] < 0:
             _mark_backwards(before, root_of, start)
+    return _grouped((root, node) for node, root in enumerate(root_of))
+
+
+def _grouped(roots: Iterable[tuple[int, int]]) -> list[list[int]]:
+    """Return the nodes of (root, node), those of one root together, in the order in which they
+    come.
+    """
     members: dict[int, list[int]] = {}
-    for node, root in enumerate(root_of):
+    for root, node in roots:
         members.setdefault(root, []).append(node)
     return list(members.values())
 
 
 def _reversed(after: Sequence[Sequence[int]]) -> Neighbours:
-    before: Neighbours = [[] for _ in after]
+    before = _no_neighbours(len(after))
     for node, neighbours in enumerate(after):
         for downstream in neighbours:
             before[downstream].append(node)
@@ -147,20 +162,28 @@ def _order_of_leaving(after: Sequence[Sequence[int]]) -> list[int]:
     seen = bytearray(len(after))
     order: list[int] = []
     for start in range(len(after)):
-        if seen[start]:
-            continue
-        seen[start] = 1
-        path = [(start, iter(after[start]))]
-        while path:
-            node, edges_left = path[-1]
-            unseen = next((other for other in edges_left if not seen[other]), None)
-            if unseen is None:
-                order.append(node)
-                path.pop()
-            else:
-                seen[unseen] = 1
-                path.append((unseen, iter(after[unseen])))
+        if not seen[start]:
+            order += _left_below(after, seen, start)
     return order
+
+
+def _left_below(after: Sequence[Sequence[int]], seen: bytearray, start: int) -> Iterator[int]:
+    """Yield nodes that have not been seen, from `start` on, as a depth-first walk leaves them."""
+    seen[start] = 1
+    path = [(start, iter(after[start]))]
+    while path:
+        node, edges_left = path[-1]
+        unseen = _first_unseen(edges_left, seen)
+        if unseen is None:
+            yield node
+            path.pop()
+        else:
+            seen[unseen] = 1
+            path.append((unseen, iter(after[unseen])))
+
+
+def _first_unseen(nodes: Iterator[int], seen: bytearray) -> int | None:
+    return next((node for node in nodes if not seen[node]), None)
 
 
 def reachable(neighbours: Sequence[Sequence[int]], start: Iterable[int]) -> bytearray:
@@ -181,29 +204,30 @@ def weak_components(members: Sequence[int], edges: Iterable[tuple[int, int]]) ->
     """Return the members, those together that edges connect in whatever direction; in the members'
     order.
     """
+    beside = _neighbours_both_ways(members, edges)
+    root_of: dict[int, int] = {}
+    for member in members:
+        if member not in root_of:
+            _mark_component(beside, root_of, member)
+    return _grouped((root_of[member], member) for member in members)
+
+
+def _neighbours_both_ways(
+    members: Iterable[int], edges: Iterable[tuple[int, int]]
+) -> dict[int, list[int]]:
     beside: dict[int, list[int]] = {member: [] for member in members}
     for upstream, downstream in edges:
         beside[upstream].append(downstream)
         beside[downstream].append(upstream)
-    component_of: dict[int, int] = {}
-    count = 0
-    for member in members:
-        if member not in component_of:
-            _mark_component(beside, component_of, member, count)
-            count += 1
-    components: list[list[int]] = [[] for _ in range(count)]
-    for member in members:
-        components[component_of[member]].append(member)
-    return components
+    return beside
 
 
-def _mark_component(
-    beside: Mapping[int, list[int]], component_of: dict[int, int], start: int, number: int
-) -> None:
-    component_of[start] = number
+def _mark_component(beside: Mapping[int, list[int]], root_of: dict[int, int], start: int) -> None:
+    """Give `start` as root to itself and to all that edges connect with it."""
+    root_of[start] = start
     pending = [start]
     while pending:
         for other in beside[pending.pop()]:
-            if other not in component_of:
-                component_of[other] = number
+            if other not in root_of:
+                root_of[other] = start
                 pending.append(other)

@@ -36,12 +36,16 @@ Step = tuple[Move, ...]
 
 @dataclass(frozen=True, slots=True)
 class AllAtOnce:
+    """Every move in one step."""
+
     def __str__(self) -> str:
         return "all-at-once"
 
 
 @dataclass(frozen=True, slots=True)
 class Fluid:
+    """A step for each move."""
+
     def __str__(self) -> str:
         return "fluid"
 
@@ -58,6 +62,8 @@ class Batched:
 
 @dataclass(frozen=True, slots=True)
 class Optimised:
+    """As few steps as there can be in which no worker gives twice, nor takes twice."""
+
     def __str__(self) -> str:
         return "optimised"
 
@@ -85,14 +91,18 @@ def strategy_of(text: str, pointer: str = "/strategy") -> Strategy:
     """Return the strategy of a text: the inverse of `str`."""
     name = normal_strategy(text)
     if name is None:
-        is_bare = text.strip() == "batched"
-        message = "batched needs to know how many moves at a time" if is_bare else "no strategy"
-        complaint = Complaint(pointer, message, text, EXPECTED)
-        raise SpecError((complaint,), hint="for instance: batched(16)")
+        raise _no_strategy(text, pointer)
     for strategy in (AllAtOnce(), Fluid(), Optimised()):
         if str(strategy) == name:
             return strategy
     return Batched(int(name.removeprefix("batched(").removesuffix(")")))
+
+
+def _no_strategy(text: str, pointer: str) -> SpecError:
+    is_bare = text.strip() == "batched"
+    message = "batched needs to know how many moves at a time" if is_bare else "no strategy"
+    complaint = Complaint(pointer, message, text, EXPECTED)
+    return SpecError((complaint,), hint="for instance: batched(16)")
 
 
 def degree(moves: Sequence[Move]) -> int:

@@ -14,13 +14,13 @@ What refers to an operator that could not be read is not complained of as well.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from stateshift.dataflow import flink_plan, spark_plan
 from stateshift.dataflow.checks import named, refuse_cycles, refuse_doubles, resolved
 from stateshift.dataflow.document import Draft, Opened, read_document
-from stateshift.dataflow.operators import Dataflow
+from stateshift.dataflow.operators import Dataflow, Edge
 from stateshift.dataflow.topics import joined
 from stateshift.errors import Complaint, SpecError
 from stateshift.specification.place import Complaints, Place
@@ -46,13 +46,20 @@ def asked(
     complaints = Complaints()
     draft = _draft(text, complaints, opened)
     dataflow = _whole(complaints, draft)
-    proper_names = []
+    proper_names = list(_resolved_targets(complaints, dataflow, targets, draft.partly))
+    _raise_any(complaints)
+    return dataflow, tuple(dict.fromkeys(proper_names))
+
+
+def _resolved_targets(
+    complaints: Complaints, dataflow: Dataflow, targets: Sequence[str], lenient: bool
+) -> Iterator[str]:
+    """Yield the proper names of the targets; complain of those that are no operator."""
     for target in targets:
         for name in named(dataflow, target):
-            place = Place(name, "--targets")
-            proper_names.append(resolved(complaints, dataflow, place, name, draft.partly))
-    _raise_any(complaints)
-    return dataflow, tuple(dict.fromkeys(name for name in proper_names if name is not None))
+            proper = resolved(complaints, dataflow, Place(name, "--targets"), name, lenient)
+            if proper is not None:
+                yield proper
 
 
 def _raise_any(complaints: Complaints) -> None:
@@ -127,12 +134,18 @@ def _whole(complaints: Complaints, draft: Draft) -> Dataflow:
     together.
     """
     known = Dataflow(tuple(refuse_doubles(complaints, draft.operators)), (), draft.name)
-    edges = []
+    edges = list(_resolved_edges(complaints, known, draft))
+    whole = joined(replace(known, edges=tuple(refuse_doubles(complaints, edges))))
+    refuse_cycles(complaints, whole, {edge.ends: place for place, edge in reversed(edges)})
+    return whole
+
+
+def _resolved_edges(
+    complaints: Complaints, known: Dataflow, draft: Draft
+) -> Iterator[tuple[Place, Edge]]:
+    """Yield the edges between proper names; complain of ends that are no operator."""
     for place, edge in draft.edges:
         upstream = resolved(complaints, known, place, edge.upstream, draft.partly)
         downstream = resolved(complaints, known, place, edge.downstream, draft.partly)
         if upstream is not None and downstream is not None:
-            edges.append((place, replace(edge, upstream=upstream, downstream=downstream)))
-    whole = joined(replace(known, edges=tuple(refuse_doubles(complaints, edges))))
-    refuse_cycles(complaints, whole, {edge.ends: place for place, edge in reversed(edges)})
-    return whole
+            yield place, replace(edge, upstream=upstream, downstream=downstream)

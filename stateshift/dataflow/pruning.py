@@ -77,17 +77,9 @@ def sort_out(
     one_to_many = [i for i in paths.after if paths.is_one_to_many_above_a_target(i)]
     if rule == "none" or not one_to_many:
         return one_to_many, ()
-    verdicts = _sound_verdicts(paths, one_to_many)
-    if rule == "published":
-        _add_published_verdicts(paths, verdicts)
-    joining = []
-    pruned = []
-    for number, verdict in verdicts.items():
-        if verdict is None:
-            joining.append(number)
-        else:
-            pruned.append(verdict)
-    return joining, tuple(pruned)
+    verdicts = _verdicts(paths, one_to_many, rule)
+    joining = [number for number in one_to_many if verdicts[number] is None]
+    return joining, tuple(filter(None, verdicts.values()))
 
 
 def _paths_to(dataflow: Dataflow, graph: Graph, targets: frozenset[int]) -> _Paths:
@@ -97,6 +89,13 @@ def _paths_to(dataflow: Dataflow, graph: Graph, targets: frozenset[int]) -> _Pat
         if above[number]:
             after[number] = [other for other in graph.after[number] if above[other]]
     return _Paths(dataflow, graph, targets, after)
+
+
+def _verdicts(paths: _Paths, one_to_many: list[int], rule: Rule) -> dict[int, Pruned | None]:
+    verdicts = _sound_verdicts(paths, one_to_many)
+    if rule == "published":
+        _add_published_verdicts(paths, verdicts)
+    return verdicts
 
 
 def _sound_verdicts(paths: _Paths, one_to_many: list[int]) -> dict[int, Pruned | None]:
@@ -140,17 +139,17 @@ def _guards(paths: _Paths, combined: Callable[[set[Guard]], Guard]) -> dict[int,
     order = topological(paths.graph)
     assert order is not None, "a dataflow with a cycle"
     guards: dict[int, Guard] = {}
-    for number in reversed(order):
-        if number not in paths.after:
-            continue
-        downstream: set[Guard] = set()
-        for other in paths.after[number]:
-            downstream.add(None if other in paths.targets else guards[other])
-        guard = combined(downstream)
+    for number in filter(paths.after.__contains__, reversed(order)):
+        guard = combined(_guards_downstream(paths, number, guards))
         if guard is None and paths.dataflow.operators[number].unique:
             guard = number
         guards[number] = guard
     return guards
+
+
+def _guards_downstream(paths: _Paths, number: int, guards: Mapping[int, Guard]) -> set[Guard]:
+    """Return the guards of an operator's neighbours. A target has none: it ends a path."""
+    return {None if other in paths.targets else guards[other] for other in paths.after[number]}
 
 
 def _same_guard(downstream: set[Guard]) -> Guard:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from stateshift.dataflow.components import Component
 from stateshift.dataflow.graph import graph_of, reachable
@@ -44,15 +45,21 @@ def reasons(schedule: Schedule) -> tuple[Reason, ...]:
 
 def order(component: Component) -> tuple[tuple[str, ...], ...]:
     """Return the operators in steps, heads first. Those of one step do not wait for each other."""
-    after = _downstream(component)
-    step = dict.fromkeys(component.operators, 0)
-    for name in component.operators:  # upstream first
-        for downstream in after[name]:
-            step[downstream] = max(step[downstream], step[name] + 1)
+    step_of = _step_of(component)
     steps: dict[int, list[str]] = {}
     for name in component.operators:
-        steps.setdefault(step[name], []).append(name)
+        steps.setdefault(step_of[name], []).append(name)
     return tuple(tuple(steps[number]) for number in sorted(steps))
+
+
+def _step_of(component: Component) -> dict[str, int]:
+    """Return the step of each operator: one more than the last of those that it waits for."""
+    after = _downstream(component)
+    step_of = dict.fromkeys(component.operators, 0)
+    for name in component.operators:  # upstream first
+        for downstream in after[name]:
+            step_of[downstream] = max(step_of[downstream], step_of[name] + 1)
+    return step_of
 
 
 def _downstream(component: Component) -> dict[str, list[str]]:
@@ -163,9 +170,7 @@ def _separating(schedule: Schedule) -> Iterator[str]:
     graph = graph_of(dataflow)
     targets = graph.numbers(schedule.targets)
     one_to_many = graph.numbers(_names_of_kind(dataflow, "one-to-many"))
-    inputs_of_targets: list[int] = []
-    for number in targets:
-        inputs_of_targets += graph.before[number]
+    inputs_of_targets = chain.from_iterable(map(graph.before.__getitem__, targets))
     below_a_start = reachable(graph.after, [*targets, *one_to_many])
     above_a_target = reachable(graph.before, inputs_of_targets)
     for name in _names_of_kind(dataflow, "blocking"):
@@ -196,8 +201,7 @@ def _targets_below(component: Component, targets: set[str]) -> dict[str, tuple[s
     after = _downstream(component)
     below: dict[str, tuple[str, ...]] = {}
     for name in reversed(component.operators):  # downstream first
-        nearest = [other for other in after[name] if other in targets]
-        for other in after[name]:
-            nearest += below[other]
-        below[name] = tuple(dict.fromkeys(nearest))[:2]
+        beside = [other for other in after[name] if other in targets]
+        farther = chain.from_iterable(below[other] for other in after[name])
+        below[name] = tuple(dict.fromkeys((*beside, *farther)))[:2]
     return below

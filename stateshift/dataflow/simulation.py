@@ -20,10 +20,11 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from stateshift.dataflow.operators import Operator
 from stateshift.dataflow.schedulers import Schedule
 from stateshift.dataflow.wiring import Wiring, wired
 
@@ -84,6 +85,15 @@ class _Worker:
     passed: bool = False
     tagging: int = 0
 
+    def holds_back(self, channel: int) -> bool:
+        """Whether what comes along a channel waits for the markers of the others."""
+        return channel in self.heard and not self.passed
+
+
+def _cost_of_each(wiring: Wiring, costs: Mapping[str, float]) -> list[float]:
+    """Return what a tuple costs at each worker."""
+    return [costs.get(operator.name, 0.0) for operator, _ in wiring.workers]
+
 
 ARRIVES, DONE, CONTROLLED, REQUESTED = range(4)
 
@@ -95,9 +105,8 @@ class _Simulation:
         self.wiring: Wiring = wired(schedule)
         self.load, self.chance, self.versions = load, chance, bool(schedule.tagging)
         self.workers = [_Worker() for _ in self.wiring.workers]
-        names = [operator.name for operator, _ in self.wiring.workers]
-        self.costs = [load.costs.get(name, 0.0) for name in names]
-        self.costs_after = [load.costs_after.get(name, load.costs.get(name, 0.0)) for name in names]
+        self.costs = _cost_of_each(self.wiring, load.costs)
+        self.costs_after = _cost_of_each(self.wiring, {**load.costs, **load.costs_after})
         self.events: list[tuple[float, int, int, int]] = []
         self.count = self.sources = self.processed = self.old = 0
         self.now = self.backlog = 0.0
@@ -106,16 +115,19 @@ class _Simulation:
         self.latencies: list[tuple[float, float]] = []
 
     def run(self, *, until_changed: bool) -> None:
-        for name in self.load.rates:
-            for worker in self.wiring.of(name):
-                self._next_arrival(worker)
-        self._at(self.load.request_seconds, REQUESTED, 0)
+        self._begin()
         handlers = (self._arrives, self._finish, self._hear_control, self._requested)
         while self.events:
             self.now, _, kind, worker = heapq.heappop(self.events)
             handlers[kind](worker)
             if until_changed and self._is_over():
                 return
+
+    def _begin(self) -> None:
+        for name in self.load.rates:
+            for worker in self.wiring.of(name):
+                self._next_arrival(worker)
+        self._at(self.load.request_seconds, REQUESTED, 0)
 
     def _arrives(self, worker: int) -> None:
         self.sources += 1
@@ -162,14 +174,17 @@ class _Simulation:
         """Take items until one is data: that one takes time."""
         worker = self.workers[number]
         while worker.queue and worker.busy is None:
-            channel, item = worker.queue.popleft()
-            if channel in worker.heard and not worker.passed:
-                worker.held.append((channel, item))
-            elif item is None:
-                self._hear_marker(number, channel)
-            else:
-                worker.busy = item
-                self._at(self.now + self._cost(number, item), DONE, number)
+            self._take(number, *worker.queue.popleft())
+
+    def _take(self, number: int, channel: int, item: Item | None) -> None:
+        worker = self.workers[number]
+        if worker.holds_back(channel):
+            worker.held.append((channel, item))
+        elif item is None:
+            self._hear_marker(number, channel)
+        else:
+            worker.busy = item
+            self._at(self.now + self._cost(number, item), DONE, number)
 
     def _cost(self, number: int, item: Item) -> float:
         if number not in self.wiring.changing:
@@ -184,28 +199,43 @@ class _Simulation:
         self.processed += 1
         self._send(number, item)
         if not item.version:
-            self.old -= 1
-            if self.versions and number in self.wiring.changing and worker.passed:
-                self.through[number] = self.now
+            self._old_is_done(number)
         if worker.has_message:
             worker.has_message = False
             self._pass(number)
         if worker.busy is None:
             self._work(number)
 
+    def _old_is_done(self, number: int) -> None:
+        """Count a tuple of the old version less; a target is through with the last one it meets."""
+        self.old -= 1
+        is_changing = self.versions and number in self.wiring.changing
+        if is_changing and self.workers[number].passed:
+            self.through[number] = self.now
+
     def _send(self, number: int, item: Item) -> None:
         operator, _ = self.wiring.workers[number]
-        edges = self.wiring.outs[number]
-        if not edges or operator.kind == "blocking":
+        if not self.wiring.outs[number] or operator.kind == "blocking":
             self.latencies.append((self.now, self.now - item.born))
             return
+        for channel in self._channels_taken(number, item):
+            self._put(self.wiring.channels[channel].receiver, channel, item)
+
+    def _channels_taken(self, number: int, item: Item) -> Iterator[int]:
+        """Yield the channels along which a worker sends what it makes of a tuple."""
+        operator, _ = self.wiring.workers[number]
         if operator.unique and self._was_let_by(operator.name, item.source):
             return
-        if len(edges) > 1 and (operator.unique or operator.kind == "one-to-one"):
-            edges = (edges[int(self.chance.random() * len(edges))],)
-        for edge in edges:
-            for channel in self._chosen(edge):
-                self._put(self.wiring.channels[channel].receiver, channel, item)
+        for edge in self._edges_taken(operator, self.wiring.outs[number]):
+            yield from self._chosen(edge)
+
+    def _edges_taken(
+        self, operator: Operator, edges: tuple[tuple[int, ...], ...]
+    ) -> tuple[tuple[int, ...], ...]:
+        takes_one = operator.unique or operator.kind == "one-to-one"
+        if len(edges) == 1 or not takes_one:
+            return edges
+        return (edges[int(self.chance.random() * len(edges))],)
 
     def _was_let_by(self, name: str, source: int) -> bool:
         """Whether a unique operator has let a tuple of this source tuple by; it has from now on."""
@@ -221,14 +251,10 @@ class _Simulation:
         if len(channels) == 1 or edge.way == "broadcast":
             return channels
         shares = self.load.shares.get(edge.downstream)
-        left = self.chance.random()
+        drawn = self.chance.random()
         if shares is None:
-            return (channels[int(left * len(channels))],)
-        for channel, share in zip(channels, shares, strict=True):
-            left -= share
-            if left < 0:
-                return (channel,)
-        return channels[-1:]
+            return (channels[int(drawn * len(channels))],)
+        return (_channel_at(drawn, channels, shares),)
 
     # -- control
 
@@ -236,8 +262,12 @@ class _Simulation:
         worker = self.workers[number]
         if self.versions and number in self.wiring.tagging and self._installed():
             worker.tagging = 1
-        if worker.passed or number not in self.wiring.heads:
-            return
+        if number in self.wiring.heads and not worker.passed:
+            self._pass_soon(number)
+
+    def _pass_soon(self, number: int) -> None:
+        """Pass at once, or when the tuple at hand is done."""
+        worker = self.workers[number]
         if worker.busy is None:
             self._pass(number)
         else:
@@ -258,13 +288,18 @@ class _Simulation:
         worker.held.clear()
         for channel in self.wiring.marking[number]:
             self._put(self.wiring.channels[channel].receiver, channel, None)
-        if self.versions and self._installed():
-            # Sources get their message once the last target has said that it is ready.
-            when = self.now + 2 * self.load.control_seconds
-            for source in self.wiring.tagging:
-                self._at(when, CONTROLLED, source)
+        if self.versions:
+            self._ask_sources()
         if worker.busy is None:
             self._work(number)
+
+    def _ask_sources(self) -> None:
+        """Send sources their message once the last target has said that it is ready."""
+        if not self._installed():
+            return
+        when = self.now + 2 * self.load.control_seconds
+        for source in self.wiring.tagging:
+            self._at(when, CONTROLLED, source)
 
     def _installed(self) -> bool:
         return all(self.workers[number].passed for number in self.wiring.changing)
@@ -282,6 +317,16 @@ class _Simulation:
 
     def _backlog(self, number: int) -> float:
         return len(self.workers[number].queue) * self.costs[number]
+
+
+def _channel_at(drawn: float, channels: Sequence[int], shares: Sequence[float]) -> int:
+    """Return the channel in whose share of the keys a number from 0 to 1 lies."""
+    left = drawn
+    for channel, share in zip(channels, shares, strict=True):
+        left -= share
+        if left < 0:
+            return channel
+    return channels[-1]
 
 
 def simulate(schedule: Schedule, load: Load, chance: Chance, *, until_changed: bool = False) -> Run:

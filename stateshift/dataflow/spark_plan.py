@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from stateshift.dataflow.operators import Dataflow, Edge, Operator, Way
@@ -153,12 +153,16 @@ def _all_workers(nodes: list[_Node], below: list[list[int]]) -> list[int]:
     """
     workers = [1] * len(nodes)
     for number in reversed(range(len(nodes))):
-        node = nodes[number]
-        if node.workers is not None:
-            workers[number] = node.workers
-        elif not node.is_exchange:
-            workers[number] = max((workers[child] for child in below[number]), default=1)
+        inputs = [workers[child] for child in below[number]]
+        workers[number] = _workers_of(nodes[number], inputs)
     return workers
+
+
+def _workers_of(node: _Node, inputs: list[int]) -> int:
+    """Return on how many workers a node runs, by those of what it reads from."""
+    if node.workers is not None:
+        return node.workers
+    return 1 if node.is_exchange else max(inputs, default=1)
 
 
 def _names(nodes: list[_Node]) -> dict[int, str]:
@@ -169,9 +173,12 @@ def _names(nodes: list[_Node]) -> dict[int, str]:
         node = nodes[number]
         if node.is_operator:
             times[node.name] += 1
-            count = times[node.name]
-            names[number] = node.name if count == 1 else f"{node.name} {count}"
+            names[number] = _numbered(node.name, times[node.name])
     return names
+
+
+def _numbered(name: str, count: int) -> str:
+    return name if count == 1 else f"{name} {count}"
 
 
 def _operator(node: _Node, name: str, workers: int) -> Operator:
@@ -186,13 +193,22 @@ def _operator(node: _Node, name: str, workers: int) -> Operator:
 def _edges(nodes: list[_Node], below: list[list[int]], names: dict[int, str]) -> Iterator[Edge]:
     for number, name in names.items():
         for child in below[number]:
-            way: Way = "forward"
-            # Exchanges and wrappers are no operators of their own.
-            while child not in names and below[child]:
-                way = _way(nodes[child], way)
-                child = below[child][0]
-            if child in names:
-                yield Edge(names[child], name, way)
+            sender, way = _sender_below(nodes, below, names, child)
+            if sender in names:
+                yield Edge(names[sender], name, way)
+
+
+def _sender_below(
+    nodes: list[_Node], below: list[list[int]], names: Mapping[int, str], child: int
+) -> tuple[int, Way]:
+    """Return the first operator from a node on, and the way from it: exchanges and wrappers are no
+    operators of their own.
+    """
+    way: Way = "forward"
+    while child not in names and below[child]:
+        way = _way(nodes[child], way)
+        child = below[child][0]
+    return child, way
 
 
 def _way(node: _Node, before: Way) -> Way:

@@ -47,7 +47,7 @@ def joined(dataflow: Dataflow) -> Dataflow:
     taken = set(dataflow.names)
     replicates: list[Operator] = []
     edges = {edge.ends: edge for edge in dataflow.edges}
-    for topic in (topic for topic in readers if topic in writers):
+    for topic in filter(writers.__contains__, readers):
         if len(readers[topic]) == 1:
             made = _edges_to(readers[topic][0], writers[topic])
         else:

@@ -13,7 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from stateshift.dataflow.move_steps import Fluid, Move, Optimised, in_steps, strategy_of
+from stateshift.dataflow.move_steps import (
+    Fluid,
+    Move,
+    Optimised,
+    Strategy,
+    in_steps,
+    strategy_of,
+)
 from stateshift.specification.location import host_of
 from stateshift.specification.model import JobSpec, Spec
 
@@ -25,15 +32,25 @@ def in_waves(spec: Spec, together: Sequence[Wave]) -> tuple[Wave, ...]:
     `together` has each job once.
     """
     if spec.waves:
-        by_name = {job.name: job for job in spec.jobs}
-        return tuple(tuple(by_name[name] for name in wave) for wave in spec.waves)
+        return _waves_as_written(spec)
     strategy = strategy_of(spec.strategy) if spec.strategy else Fluid()
+    waves = _waves_by_strategy(strategy, together)
+    return tuple(_jobs_of(wave, together) for wave in sorted(waves))
+
+
+def _waves_as_written(spec: Spec) -> tuple[Wave, ...]:
+    by_name = {job.name: job for job in spec.jobs}
+    return tuple(tuple(map(by_name.__getitem__, wave)) for wave in spec.waves)
+
+
+def _waves_by_strategy(strategy: Strategy, together: Sequence[Wave]) -> list[list[int]]:
+    """Return the waves as numbers of groups of jobs."""
     alone = _between_several(together) if isinstance(strategy, Optimised) else []
     waves = [[number] for number in alone]
     sharing = [move for move in _moves(together) if move.bin not in alone]
     for step in in_steps(strategy, sharing):
         waves.append(sorted(move.bin for move in step))
-    return tuple(_jobs_of(wave, together) for wave in sorted(waves))
+    return waves
 
 
 def _between_several(together: Sequence[Wave]) -> list[int]:

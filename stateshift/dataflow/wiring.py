@@ -10,7 +10,7 @@ from all to all. What the model checks and the simulator measures is the same wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -87,12 +87,19 @@ def _channels(
 ) -> tuple[list[Channel], list[list[tuple[int, ...]]]]:
     channels: list[Channel] = []
     outs: list[list[tuple[int, ...]]] = [[] for _ in range(count)]
+    for edge, sender, receivers in _connections(dataflow, numbers):
+        first = len(channels)
+        channels += [Channel(edge, sender, receiver) for receiver in receivers]
+        outs[sender].append(tuple(range(first, len(channels))))
+    return channels, outs
+
+
+def _connections(
+    dataflow: Dataflow, numbers: Mapping[str, list[int]]
+) -> Iterator[tuple[Edge, int, list[int]]]:
+    """Yield each edge and each worker that sends along it, with the workers that it sends to."""
     for edge in dataflow.edges:
         senders, receivers = numbers[edge.upstream], numbers[edge.downstream]
         has_twins = edge.way == "forward" and len(senders) == len(receivers)
         for place, sender in enumerate(senders):
-            reached = [receivers[place]] if has_twins else receivers
-            first = len(channels)
-            channels += [Channel(edge, sender, receiver) for receiver in reached]
-            outs[sender].append(tuple(range(first, len(channels))))
-    return channels, outs
+            yield edge, sender, [receivers[place]] if has_twins else receivers
