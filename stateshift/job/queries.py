@@ -56,13 +56,16 @@ def watch(*queries: Query, seconds: float = 0.2) -> None:
     while _running(queries):
         if any(map(_answer_marker, places)):
             return _stop(queries)
-        idle = [query for query in restoring if _is_idle(query)]
-        for query in idle:
+        for query in list(filter(_is_idle, restoring)):
             restoring.remove(query)
-            mark = marks.encode_idle(tag or "", _committed(query))
-            files.write(_checkpoint_of(query), marks.IDLE, mark)
+            _mark_idle(query, tag or "")
         time.sleep(seconds)
     return None
+
+
+def _mark_idle(query: Query, tag: str) -> None:
+    mark = marks.encode_idle(tag, _committed(query))
+    files.write(_checkpoint_of(query), marks.IDLE, mark)
 
 
 def wait(
@@ -98,11 +101,15 @@ def _stop(queries: tuple[Query, ...]) -> None:
     flagged = [_set_flag(query) for query in queries]
     until = time.monotonic() + BATCH_SECONDS_MAX
     for query, is_flagged in zip(queries, flagged, strict=True):
-        may_stop = _has_stopped if is_flagged else _between_batches
-        while time.monotonic() < until and not may_stop(query):
-            time.sleep(0.02)
+        _await_batch(query, _has_stopped if is_flagged else _between_batches, until)
         query.stop()
         query.awaitTermination()
+
+
+def _await_batch(query: Query, may_stop: Callable[[Query], bool], until: float) -> None:
+    """Return when a query may be stopped, or at `until`."""
+    while time.monotonic() < until and not may_stop(query):
+        time.sleep(0.02)
 
 
 def _set_flag(query: Query) -> bool:

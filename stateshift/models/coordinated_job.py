@@ -27,22 +27,32 @@ from stateshift.models.task_instance import Done, Instance, Item, hear, read, st
 
 
 class Read(NamedTuple):
+    """A source reads its next record."""
+
     source: Address
 
 
 class Start(NamedTuple):
+    """A source begins its next checkpoint."""
+
     source: Address
 
 
 class Take(NamedTuple):
+    """A task takes the first item of a channel."""
+
     channel: tuple[Task, Task]
 
 
 class Hear(NamedTuple):
+    """A task hears one of the orders under way."""
+
     order: int
 
 
 class Tell(NamedTuple):
+    """The coordinator hears one of the words under way."""
+
     word: int
 
 
@@ -51,6 +61,8 @@ Choice = Read | Start | Take | Hear | Tell
 
 @dataclass(frozen=True, slots=True)
 class Job:
+    """Everything that runs or is under way, the coordinator and its records included."""
+
     flow: Flow
     instances: Mapping[Address, Instance]
     channels: Mapping[tuple[Task, Task], tuple[Item, ...]]
@@ -67,6 +79,7 @@ class Job:
 
 
 def job(flow: Flow, places: Mapping[Task, str]) -> Job:
+    """Return a job whose tasks all run, with no migration asked for."""
     instances = {
         (task, place): Instance(flow, task, place, "running") for task, place in places.items()
     }
@@ -98,21 +111,33 @@ def choices(now: Job, records: int, checkpoints: int) -> Iterator[Choice]:
     """Yield what can happen next, in a fixed order; a source has so many records, and begins so
     many checkpoints.
     """
-    for address, instance in now.instances.items():
-        if instance.state == "running" and address[0] in now.flow.sources:
-            if instance.snapshot.read < records:
-                yield Read(address)
-            if instance.snapshot.checkpoint < checkpoints:
-                yield Start(address)
-    for (source, target), items in now.channels.items():
-        receiver = now.at(target)
-        if items and receiver is not None and receiver.may_take(source):
-            yield Take((source, target))
+    for source in _running_sources(now):
+        snapshot = now.instances[source].snapshot
+        if snapshot.read < records:
+            yield Read(source)
+        if snapshot.checkpoint < checkpoints:
+            yield Start(source)
+    yield from _takings(now)
     yield from map(Hear, range(len(now.orders)))
     yield from map(Tell, range(len(now.words)))
 
 
+def _running_sources(now: Job) -> Iterator[Address]:
+    for address, instance in now.instances.items():
+        if instance.state == "running" and address[0] in now.flow.sources:
+            yield address
+
+
+def _takings(now: Job) -> Iterator[Take]:
+    """Yield the channels that have an item whose receiver may take it."""
+    for (source, target), items in now.channels.items():
+        receiver = now.at(target)
+        if items and receiver is not None and receiver.may_take(source):
+            yield Take((source, target))
+
+
 def happened(before: Job, choice: Choice, now: float = 0.0) -> Job:
+    """Return the job after one of its choices."""
     match choice:
         case Read(source):
             return _done(before, source, read(before.instances[source]))

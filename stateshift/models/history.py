@@ -37,6 +37,8 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Update:
+    """One worker of an operator has taken its new function."""
+
     operator: str
     worker: int = 0
     transaction: str = "update"

@@ -24,11 +24,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, combinations_with_replacement, product
+from itertools import chain, combinations_with_replacement, compress, product
 from typing import NamedTuple, Protocol, TypeVar
 
 from stateshift.dataflow.components import Component
 from stateshift.dataflow.graph import graph_of, reachable
+from stateshift.dataflow.operators import Dataflow
 from stateshift.dataflow.schedulers import Schedule
 from stateshift.dataflow.wiring import Wiring, wired
 from stateshift.models.history import Data, Operation, Update
@@ -130,13 +131,17 @@ class Machine:
             worker = self.wiring.channels[number].receiver
             # What is behind a marker waits for the worker's other markers.
             waits = _has(state.heard, number) and not _has(state.passed, worker)
-            if not queue or waits:
-                continue
-            taken = state._replace(queues=_with(state.queues, number, queue[1:]))
-            if queue[0] == MARK:
-                yield self._hear(taken, number, worker)
-            else:
-                yield from self._processed(taken, worker, queue[0])
+            if queue and not waits:
+                yield from self._delivered(state, number, worker)
+
+    def _delivered(self, state: State, channel: int, worker: int) -> Iterator[Step]:
+        """Take the first item of a channel."""
+        first, *left = state.queues[channel]
+        taken = state._replace(queues=_with(state.queues, channel, tuple(left)))
+        if first == MARK:
+            yield self._hear(taken, channel, worker)
+        else:
+            yield from self._processed(taken, worker, first)
 
     def _hear(self, state: State, channel: int, worker: int) -> Step:
         state = state._replace(heard=state.heard | 1 << channel)
@@ -232,15 +237,19 @@ def trimmed(schedule: Schedule) -> Schedule:
     dataflow = schedule.dataflow
     graph = graph_of(dataflow)
     above = reachable(graph.before, graph.numbers(schedule.targets))
-    kept = {name for name, wanted in zip(graph.names, above, strict=True) if wanted}
-    operators = tuple(operator for operator in dataflow.operators if operator.name in kept)
-    edges = tuple(edge for edge in dataflow.edges if edge.downstream in kept)
+    kept = set(compress(graph.names, above))
     return replace(
         schedule,
-        dataflow=replace(dataflow, operators=operators, edges=edges),
+        dataflow=_trimmed_dataflow(dataflow, kept),
         components=tuple(_trimmed_component(part, kept) for part in schedule.components),
         tagging=tuple(name for name in schedule.tagging if name in kept),
     )
+
+
+def _trimmed_dataflow(dataflow: Dataflow, kept: set[str]) -> Dataflow:
+    operators = tuple(operator for operator in dataflow.operators if operator.name in kept)
+    edges = tuple(edge for edge in dataflow.edges if edge.downstream in kept)
+    return replace(dataflow, operators=operators, edges=edges)
 
 
 def _trimmed_component(component: Component, kept: set[str]) -> Component:

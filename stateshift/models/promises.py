@@ -45,11 +45,17 @@ def incorrect(
     due = [fold for fold in alone(logic, records, states) if fold.time < until]
     wanted, seen = _by_key(due), _by_key(applied)
     for key in sorted({*wanted, *seen}, key=repr):
-        pairs = zip_longest(wanted[key], seen[key])
-        difference = next((pair for pair in pairs if pair[0] != pair[1]), None)
+        difference = _first_difference(wanted[key], seen[key])
         if difference is not None:
             right, wrong = difference
             yield f"key {key!r}: {_described(wrong)} instead of {_described(right)}"
+
+
+def _first_difference(
+    wanted: Iterable[Seen], seen: Iterable[Seen]
+) -> tuple[Seen | None, Seen | None] | None:
+    pairs = zip_longest(wanted, seen)
+    return next((pair for pair in pairs if pair[0] != pair[1]), None)
 
 
 def misplaced(

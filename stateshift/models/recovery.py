@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
+from itertools import chain, filterfalse
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from stateshift.dataflow.schedulers import Schedule
@@ -47,6 +47,8 @@ HINT = "one change for each operator that the schedule is for"
 
 @dataclass(frozen=True, slots=True)
 class Change:
+    """An operator's new function, and what becomes of the state that the old one has kept."""
+
     operator: str
     function: Function
     transform: Callable[[Kept], Hashable] = lambda state: state
@@ -54,6 +56,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Reconfiguration:
+    """Changes that take effect at one cut, by a schedule."""
+
     schedule: Schedule
     changes: tuple[Change, ...]
 
@@ -64,16 +68,7 @@ class Reconfiguration:
 
     def _faults(self) -> Iterator[str]:
         schedule = self.schedule
-        changes = Counter(change.operator for change in self.changes)
-        for name, count in changes.items():
-            if count > 1:
-                yield f"{name!r} is to change twice"
-        for name in changes.elements():
-            if name not in schedule.targets:
-                yield f"{name!r} is no target of the schedule"
-        for name in schedule.targets:
-            if name not in changes:
-                yield f"{name!r} is a target, and has no change"
+        yield from self._mismatches()
         for operator in schedule.dataflow.operators:
             if operator.kind == "blocking":
                 yield (
@@ -82,6 +77,17 @@ class Reconfiguration:
                 )
         if schedule.tagging:
             yield "tuples that say which function is meant: no worker keeps both"
+
+    def _mismatches(self) -> Iterator[str]:
+        """Yield where the changes are not one for each target."""
+        changes = Counter(change.operator for change in self.changes)
+        targets = self.schedule.targets
+        for name in (name for name, count in changes.items() if count > 1):
+            yield f"{name!r} is to change twice"
+        for name in filterfalse(targets.__contains__, changes.elements()):
+            yield f"{name!r} is no target of the schedule"
+        for name in filterfalse(changes.__contains__, targets):
+            yield f"{name!r} is a target, and has no change"
 
 
 class Worker(NamedTuple):
@@ -165,16 +171,25 @@ class Runtime:
     # -- what the coordinator does
 
     def _asked(self, state: State) -> Iterator[State]:
-        may_ask = state.saving is None or not self.careful
-        may_save = state.checkpoints > 0 and not (state.asked and self.careful)
         if state.asked:
             yield from self._messages(state)
-        elif may_ask and state.done < len(self.reconfigurations):
+        elif self._may_ask(state):
             yield state._replace(asked=True)
         if state.saving is not None:
             yield from self._sources_saved(state)
-        elif may_save:
+        elif self._may_save(state):
             yield state._replace(saving=((None,) * len(state.workers), state.read, state.done))
+
+    def _may_ask(self, state: State) -> bool:
+        is_saving = state.saving is not None
+        if is_saving and self.careful:
+            return False
+        return state.done < len(self.reconfigurations)
+
+    def _may_save(self, state: State) -> bool:
+        if state.asked and self.careful:
+            return False
+        return state.checkpoints > 0
 
     def _messages(self, state: State) -> Iterator[State]:
         """Yield the arrival of each head's control message."""
@@ -280,9 +295,7 @@ class Runtime:
     def _completed(self, state: State) -> State:
         """Complete a reconfiguration if all are through with it who have a part in it."""
         wiring = self.wirings[state.done]
-        waiting = (worker for worker, awaited in enumerate(wiring.awaited) if awaited)
-        part = {*wiring.heads, *wiring.changing, *waiting}
-        if any(state.workers[worker].taken <= state.done for worker in part):
+        if any(state.workers[worker].taken <= state.done for worker in _participants(wiring)):
             return state
         done = state.done + 1
         workers = tuple(worker._replace(taken=done, reached=False) for worker in state.workers)
@@ -306,6 +319,12 @@ class Runtime:
         return state._replace(
             workers=workers, kept=saving, saving=None, checkpoints=state.checkpoints - 1
         )
+
+
+def _participants(wiring: Wiring) -> set[int]:
+    """Return the workers that have a part in a reconfiguration."""
+    waiting = (worker for worker, awaited in enumerate(wiring.awaited) if awaited)
+    return {*wiring.heads, *wiring.changing, *waiting}
 
 
 def _sent(state: State, channels: Sequence[int], item: int) -> State:

@@ -49,6 +49,8 @@ class Record(NamedTuple):
 
 
 class Barrier(NamedTuple):
+    """The end of what belongs to a checkpoint on a channel."""
+
     checkpoint: int
 
 
@@ -70,6 +72,8 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
+    """A task at a place: what it is in the middle of, and what it holds back."""
+
     flow: Flow
     task: Task
     place: str
@@ -116,6 +120,7 @@ def start(source: Instance) -> Done:
 
 
 def take(before: Instance, source: Task, item: Item) -> Done:
+    """Take an item from the channel of a task that sends to this one."""
     assert before.may_take(source), "it is paused, or waits for the barrier of others"
     match item:
         case Record(key, number):
@@ -134,6 +139,7 @@ def take(before: Instance, source: Task, item: Item) -> Done:
 
 
 def hear(before: Instance, order: Order) -> Done:
+    """Follow an order of the coordinator; one that comes too late changes nothing."""
     match order:
         case Trigger():
             if order.checkpoint <= before.snapshot.checkpoint:

@@ -20,7 +20,7 @@ Several operators may share one configuration and its updates: then they move to
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -161,16 +161,22 @@ def merged(configuration: Configuration) -> Configuration:
     """
     if configuration.bins == 1:
         raise SpecError((Complaint("/bins", "one bin has no half", 1),))
-    low_halves = [_plain(history) for history in configuration.history[::2]]
-    high_halves = [_plain(history) for history in configuration.history[1::2]]
-    apart = []
-    for number, (low, high) in enumerate(zip(low_halves, high_halves, strict=True)):
-        if low != high:
-            apart.append(_apart(2 * number))
+    low_halves = tuple(map(_plain, configuration.history[::2]))
+    high_halves = tuple(map(_plain, configuration.history[1::2]))
+    apart = tuple(_halves_apart(low_halves, high_halves))
     if apart:
         hint = "move the halves together first, and merge when the older times are retired"
-        raise SpecError(tuple(apart), hint=hint)
-    return replace(configuration, history=tuple(low_halves))
+        raise SpecError(apart, hint=hint)
+    return replace(configuration, history=low_halves)
+
+
+def _halves_apart(
+    low_halves: Sequence[History], high_halves: Sequence[History]
+) -> Iterator[Complaint]:
+    """Yield a complaint about each pair of halves that are at different workers at some time."""
+    for number, (low, high) in enumerate(zip(low_halves, high_halves, strict=True)):
+        if low != high:
+            yield _apart(2 * number)
 
 
 def _apart(low: int) -> Complaint:
@@ -197,10 +203,15 @@ def complaints(
         return (Complaint("/bins", not_a_count(bins), bins, "a power of two"),)
     parts = max(1, configuration.bins // bins)
     fine = resized(configuration, max(configuration.bins, bins))
-    latest = [history[-1].time for history in fine.history]
+    latest = _latest_times(fine)
     coarse = [max(latest[first : first + parts]) for first in range(0, len(latest), parts)]
     earliest = max(configuration.since + 1, frontier)
     return tuple(_complaints(configuration, updates, coarse, earliest))
+
+
+def _latest_times(configuration: Configuration) -> list[Time]:
+    """Return the time of each bin's last update."""
+    return [history[-1].time for history in configuration.history]
 
 
 def _worker(history: History, time: Time) -> int:
@@ -255,6 +266,7 @@ def _complaints(
 
 
 def unknown_worker(pointer: str, worker: int, workers: int) -> Complaint:
+    """Return the complaint about a worker that is none of so many."""
     return Complaint(
         pointer, f"there is no worker {worker} among {workers}", worker, f"from 0 to {workers - 1}"
     )

@@ -121,7 +121,7 @@ def begin(deployment: Deployment, migration: Migration, checkpoint: int, now: fl
     """
     check_migration(migration, deployment)
     flow, running = deployment.flow, deployment.running
-    places = {str(task): place for task, place in migration.places.items()}
+    places = _places_by_name(migration)
     records: list[Record] = [
         RunStarted(now, migration.name, __version__, "", (migration.name,)),
         PlanAdopted(now, 0, migration.name, "move", fingerprint([places, checkpoint]), len(STEPS)),
@@ -171,36 +171,57 @@ def _done(known: Coordinator, now: float) -> Iterator[Record]:
     """Yield the records of the step that is being waited for, if it is done, and of the one that
     follows.
     """
-    moving, tasks = known.migration.places.keys(), set(known.flow.tasks)
     if known.state == "rolling-back":
-        if known.resumed >= tasks:
-            yield from _taken_back(known, now)
-        return
+        yield from _taken_back(known, now)
+    else:
+        yield from _done_forwards(known, now)
+
+
+def _done_forwards(known: Coordinator, now: float) -> Iterator[Record]:
+    moving = known.migration.places.keys()
+    tasks = set(known.flow.tasks)
     match known.step:
         case "trigger" if known.acknowledged.keys() >= tasks:
-            roles = {str(task): list(known.acknowledged[task]) for task in known.flow.tasks}
+            roles = _roles(known)
             yield from (*_finished("trigger", now, {"roles": roles}), *_started("ship", now))
         case "ship" if known.snapshots.keys() >= moving:
             evidence = {"checkpoint": known.checkpoint, "tasks": sorted(map(str, moving))}
             yield from (*_finished("ship", now, evidence), *_started("restart", now))
         case "restart" if known.deployed >= moving:
-            places = {str(task): place for task, place in known.migration.places.items()}
+            places = _places_by_name(known.migration)
             yield from (*_finished("restart", now, {"places": places}), *_started("resume", now))
         case "resume" if known.resumed >= tasks:
             evidence = {"tasks": len(tasks)}
             yield from (*_finished("resume", now, evidence), PlanFinished(now, 0), RunFinished(now))
 
 
+def _roles(known: Coordinator) -> dict[str, list[str]]:
+    """Return the acknowledged roles of every task, by its name."""
+    return {str(task): list(known.acknowledged[task]) for task in known.flow.tasks}
+
+
+def _places_by_name(migration: Migration) -> dict[str, str]:
+    return {str(task): place for task, place in migration.places.items()}
+
+
 def _orders(known: Coordinator, done: list[Record]) -> Iterator[Sent]:
     """Yield what the step that has begun asks for, and of whom."""
     begun = [record.step for record in done if isinstance(record, StepStarted)]
-    name = known.migration.name
     if "restart" in begun:
-        for task, place in known.migration.places.items():
-            yield (task, place), Restore(name, known.snapshots[task])
+        yield from _restores(known)
     if "resume" in begun:
-        for address in _everybody(known):
-            yield address, Complete(name)
+        yield from _to_everybody(known, Complete(known.migration.name))
+
+
+def _restores(known: Coordinator) -> Iterator[Sent]:
+    """Yield each moving task's snapshot, for the place that it goes to."""
+    for task, place in known.migration.places.items():
+        yield (task, place), Restore(known.migration.name, known.snapshots[task])
+
+
+def _to_everybody(known: Coordinator, order: Order) -> Iterator[Sent]:
+    for address in _everybody(known):
+        yield address, order
 
 
 def _everybody(known: Coordinator) -> Iterator[Address]:
@@ -221,12 +242,14 @@ def _aborted(before: Coordinator, reason: str, now: float) -> Outcome:
         RollbackStarted(now, automatic=True),
     )
     after = _with(replace(before, resumed=frozenset()), records)
-    abort = Abort(before.migration.name)
-    return after, records, tuple((address, abort) for address in _everybody(before))
+    aborts = _to_everybody(before, Abort(before.migration.name))
+    return after, records, tuple(aborts)
 
 
 def _taken_back(known: Coordinator, now: float) -> Iterator[Record]:
-    """Undo the last step first, as the executor does."""
+    """Undo the last step first, as the executor does, once every task runs again."""
+    if not known.resumed.issuperset(known.flow.tasks):
+        return
     begun = known.progress.plans[0].steps
     for step in reversed([step for step in STEPS if step in begun]):
         yield StepUndone(now, 0, step, ())

@@ -18,18 +18,20 @@ from stateshift.live.protocol.configuration import Configuration, Time, Update, 
 
 def moves_between(before: Sequence[int], after: Sequence[int]) -> tuple[Move, ...]:
     """Return the moves in the order of the bins; a bin that stays is none."""
-    wrong = []
-    for name, bins in (("before", len(before)), ("after", len(after))):
-        if not is_count(bins):
-            wrong.append(Complaint(f"/{name}", not_a_count(bins), bins))
-    if len(before) != len(after):
-        message = f"{len(after)} bins, but {len(before)} before"
-        wrong.append(Complaint("/after", message, len(after)))
+    wrong = tuple(_count_complaints(len(before), len(after)))
     if wrong:
-        hint = "split or merge bins first: both sides need as many of them"
-        raise SpecError(tuple(wrong), hint=hint)
+        raise SpecError(wrong, hint="split or merge bins first: both sides need as many of them")
     pairs = enumerate(zip(before, after, strict=True))
     return tuple(Move(bin, source, target) for bin, (source, target) in pairs if source != target)
+
+
+def _count_complaints(before: int, after: int) -> Iterator[Complaint]:
+    """Yield what is wrong with the numbers of bins on both sides."""
+    for name, bins in (("before", before), ("after", after)):
+        if not is_count(bins):
+            yield Complaint(f"/{name}", not_a_count(bins), bins)
+    if before != after:
+        yield Complaint("/after", f"{after} bins, but {before} before", after)
 
 
 def check_moves(moves: Sequence[Move], configuration: Configuration, time: Time) -> None:
@@ -37,14 +39,19 @@ def check_moves(moves: Sequence[Move], configuration: Configuration, time: Time)
     wrong: list[Complaint] = []
     for index, move in enumerate(moves):
         wrong += _complaints(index, move, configuration, time)
+    wrong += _repeated(moves)
+    if wrong:
+        hint = "take the moves from where the bins are: moves_between(now, wanted)"
+        raise SpecError(tuple(wrong), hint=hint)
+
+
+def _repeated(moves: Sequence[Move]) -> Iterator[Complaint]:
+    """Yield a complaint about each move of a bin that moves several times."""
     often = Counter(move.bin for move in moves)
     for index, move in enumerate(moves):
         if often[move.bin] > 1:
             message = f"bin {move.bin} moves {often[move.bin]} times at once"
-            wrong.append(Complaint(f"/{index}/bin", message, move.bin))
-    if wrong:
-        hint = "take the moves from where the bins are: moves_between(now, wanted)"
-        raise SpecError(tuple(wrong), hint=hint)
+            yield Complaint(f"/{index}/bin", message, move.bin)
 
 
 def _complaints(
@@ -54,9 +61,7 @@ def _complaints(
     if is_early:
         message = f"time runs backwards, from {configuration.since} to {time}"
         yield Complaint(f"/{index}/time", message, time)
-    for name, worker in (("source", move.source), ("target", move.target)):
-        if not 0 <= worker < configuration.workers:
-            yield unknown_worker(f"/{index}/{name}", worker, configuration.workers)
+    yield from _unknown_ends(index, move, configuration.workers)
     if not 0 <= move.bin < configuration.bins:
         message = f"there is no bin {move.bin} among {configuration.bins}"
         yield Complaint(f"/{index}/bin", message, move.bin)
@@ -71,6 +76,12 @@ def _complaints(
     if move.source == move.target:
         message = f"bin {move.bin} is at worker {move.target} already"
         yield Complaint(f"/{index}/target", message, move.target)
+
+
+def _unknown_ends(index: int, move: Move, workers: int) -> Iterator[Complaint]:
+    for name, worker in (("source", move.source), ("target", move.target)):
+        if not 0 <= worker < workers:
+            yield unknown_worker(f"/{index}/{name}", worker, workers)
 
 
 def updates_of(step: Step, time: Time) -> tuple[Update, ...]:

@@ -81,7 +81,7 @@ def planned(
     assert isinstance(first, WholeMap), "decoded without a number of bins"
     assigned, steps = list(first.workers), []
     for line in rest:
-        after = list(line.workers) if isinstance(line, WholeMap) else _changed(assigned, line)
+        after = _workers_after(assigned, line)
         moves = moves_between(assigned, after)
         if moves:
             steps.append((line.time, moves))
@@ -114,7 +114,10 @@ def _values(line: Line) -> Iterator[str | int]:
             yield from chain.from_iterable(line.pairs)
 
 
-def _changed(assigned: Sequence[int], line: Changes) -> list[int]:
+def _workers_after(assigned: Sequence[int], line: Line) -> list[int]:
+    """Return the worker of every bin once a line is done."""
+    if isinstance(line, WholeMap):
+        return list(line.workers)
     new = dict(line.pairs)
     return [new.get(bin, worker) for bin, worker in enumerate(assigned)]
 
@@ -123,6 +126,10 @@ def _empty(lines: Sequence[Line]) -> tuple[Complaint, ...]:
     if lines:
         return ()
     return (Complaint("line 1", "there is no plan in the file", expected="M time worker …"),)
+
+
+def _not_numbers(words: Sequence[str]) -> list[str]:
+    return [word for word in words if not _NUMBER.match(word)]
 
 
 class _Reader:
@@ -143,7 +150,7 @@ class _Reader:
         if kind not in ("M", "D"):
             self.refuse(f"{kind!r} begins no line", text, "M or D")
             return
-        wrong = [number for number in numbers if not _NUMBER.match(number)]
+        wrong = _not_numbers(numbers)
         if wrong:
             self.refuse(f"{wrong[0][:20]!r} is no number from 0 on", text)
             return
@@ -168,8 +175,7 @@ class _Reader:
         elif self.bins not in (None, len(workers)):
             self.refuse(f"workers for {len(workers)} bins, but there are {self.bins}", text)
         self.bins = self.bins or len(workers)
-        for worker in dict.fromkeys(workers):
-            self._known(worker)
+        self._check_workers(workers)
         yield WholeMap(time, tuple(workers))
 
     def _changes(self, time: Time, values: list[int], text: str) -> Iterator[Line]:
@@ -183,18 +189,23 @@ class _Reader:
         if self.bins is None:
             message = "bins change before the line that says where they are"
             self.refuse(message, text, "a line M before it")
+        self._check_bins(bins)
+        self._check_workers(workers)
+        yield Changes(time, tuple(zip(bins, workers, strict=True)))
+
+    def _check_bins(self, bins: list[int]) -> None:
         for bin, often in Counter(bins).items():
             if self.bins is not None and bin >= self.bins:
                 self.refuse(f"there is no bin {bin} among {self.bins}", bin)
             if often > 1:
                 self.refuse(f"bin {bin} goes {often} ways in one line", bin)
-        for worker in dict.fromkeys(workers):
-            self._known(worker)
-        yield Changes(time, tuple(zip(bins, workers, strict=True)))
 
-    def _known(self, worker: int) -> None:
-        if self.workers is not None and worker >= self.workers:
-            self.complaints.append(unknown_worker(self.place, worker, self.workers))
+    def _check_workers(self, workers: list[int]) -> None:
+        if self.workers is None:
+            return
+        for worker in dict.fromkeys(workers):
+            if worker >= self.workers:
+                self.complaints.append(unknown_worker(self.place, worker, self.workers))
 
     def refuse(self, message: str, read: str | int, expected: str | None = None) -> None:
         shown = read[:80] if isinstance(read, str) else read

@@ -49,17 +49,28 @@ def advance(rollout: Rollout, now: Time, frontier: Time) -> tuple[Rollout, tuple
     """Return the rollout as it is known at `now`, and the updates to send then, of that time."""
     sent = rollout.sent
     if sent is not None:
-        if now < sent:
-            message = f"time runs backwards, from {sent} to {now}"
-            hint = "ask with the time up to which the control stream has been written"
-            raise SpecError((Complaint("/now", message, now),), hint=hint)
+        _refuse_backwards(sent, now)
         if rollout.waiting and frontier > sent:
             rollout = replace(rollout, complete=now)
-    all_begun = rollout.begun == len(rollout.steps)
-    if all_begun or rollout.waiting or now < _next(rollout):
+    if not _may_begin(rollout, now):
         return rollout, ()
     begun = replace(rollout, begun=rollout.begun + 1, sent=now, complete=None)
     return begun, updates_of(rollout.steps[rollout.begun], now)
+
+
+def _refuse_backwards(sent: Time, now: Time) -> None:
+    if now < sent:
+        message = f"time runs backwards, from {sent} to {now}"
+        hint = "ask with the time up to which the control stream has been written"
+        raise SpecError((Complaint("/now", message, now),), hint=hint)
+
+
+def _may_begin(rollout: Rollout, now: Time) -> bool:
+    """Whether a step is left, none is on its way, and the time of the next has come."""
+    all_begun = rollout.begun == len(rollout.steps)
+    if all_begun or rollout.waiting:
+        return False
+    return now >= _next(rollout)
 
 
 def prepared(steps: tuple[Step, ...], start: Time, every: Time) -> tuple[Update, ...]:

@@ -29,6 +29,8 @@ EXCHANGES: tuple[str, ...] = get_args(Exchange)
 
 
 class Task(NamedTuple):
+    """What runs at a place and holds state: one of an operator's tasks, by number."""
+
     operator: str
     number: int
 
@@ -37,6 +39,8 @@ class Task(NamedTuple):
 
 
 class Edge(NamedTuple):
+    """Two operators, and which of their tasks send to each other."""
+
     source: str
     target: str
     exchange: Exchange = "partitioned"
@@ -44,6 +48,8 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Flow:
+    """Operators, each with how many tasks it has, and the edges between them."""
+
     operators: Mapping[str, int]
     edges: tuple[Edge, ...]
 
@@ -144,28 +150,35 @@ def check_migration(migration: Migration, now: Deployment) -> None:
     """Check whether it can be asked for, and whether the places have free slots (T-5, the first
     step: allocate).
     """
-    wrong = []
+    wrong = tuple(_place_complaints(migration, now))
+    if wrong:
+        raise SpecError(wrong, hint="name tasks that run, and places that the cluster has")
+    short = tuple(_short_places(migration, now))
+    if short:
+        raise PlanError("; ".join(short), hint="free task slots there, or move fewer tasks at once")
+
+
+def _place_complaints(migration: Migration, now: Deployment) -> Iterator[Complaint]:
+    """Yield what is wrong with the tasks that move, and with where they go."""
     if not migration.places:
-        wrong.append(Complaint("/places", "no task that moves", {}))
+        yield Complaint("/places", "no task that moves", {})
     for task, place in migration.places.items():
         pointer = f"/places/{task}"
         if task not in now.flow.tasks:
-            wrong.append(Complaint(pointer, f"there is no task {task}", str(task)))
+            yield Complaint(pointer, f"there is no task {task}", str(task))
         elif now.running[task] == place:
-            wrong.append(Complaint(pointer, f"{task} runs at {place} already", place))
+            yield Complaint(pointer, f"{task} runs at {place} already", place)
         if place not in now.free:
             places = ", ".join(sorted(now.free))
-            wrong.append(Complaint(pointer, f"there is no place {place!r}", place, places))
-    if wrong:
-        raise SpecError(tuple(wrong), hint="name tasks that run, and places that the cluster has")
+            yield Complaint(pointer, f"there is no place {place!r}", place, places)
+
+
+def _short_places(migration: Migration, now: Deployment) -> Iterator[str]:
+    """Yield a sentence for each place that has too few free slots."""
     wanted = Counter(migration.places.values())
-    short = [
-        f"{place} has free slots for {now.free[place]} of {wanted[place]}"
-        for place in sorted(wanted)
-        if now.free[place] < wanted[place]
-    ]
-    if short:
-        raise PlanError("; ".join(short), hint="free task slots there, or move fewer tasks at once")
+    for place in sorted(wanted):
+        if now.free[place] < wanted[place]:
+            yield f"{place} has free slots for {now.free[place]} of {wanted[place]}"
 
 
 def _edge(source: str, target: str, exchange: str = "partitioned") -> Edge:

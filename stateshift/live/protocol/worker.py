@@ -34,7 +34,7 @@ channels it has. Rows M-6 and M-7.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
@@ -70,6 +70,8 @@ from stateshift.live.protocol.messages import (
 
 @dataclass(frozen=True, slots=True)
 class F:
+    """The half of a worker that routes records and moves bins."""
+
     configuration: Configuration
     data: Time = 0
     control: Time = 0
@@ -101,6 +103,8 @@ class S:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
+    """A worker of an operator: its number, and both of its halves."""
+
     number: int
     f: F
     s: S
@@ -189,8 +193,7 @@ def apply(s: S, number: int, logic: Logic) -> tuple[S, tuple[Applied, ...]]:
     lie before it as well.
     """
     frontier, states, applied = s.frontier, dict(s.states), []
-    ready = [record for record in s.waiting if record.time < frontier]
-    waiting = [record for record in s.waiting if record.time >= frontier]
+    ready, waiting = _split(s.waiting, frontier)
     heapify(ready)
     while ready:
         time, key, _ = ready[0]
@@ -204,8 +207,22 @@ def apply(s: S, number: int, logic: Logic) -> tuple[S, tuple[Applied, ...]]:
                 heappush(ready, record)
             else:
                 waiting.append(record)
-    kept = {key: state for key, state in states.items() if state is not None}
-    return replace(s, states=kept, waiting=tuple(waiting)), tuple(applied)
+    return replace(s, states=_kept(states), waiting=tuple(waiting)), tuple(applied)
+
+
+def _kept(states: Mapping[Key, State | None]) -> dict[Key, State]:
+    """Return the states of the keys that still have one."""
+    return {key: state for key, state in states.items() if state is not None}
+
+
+def _split(records: Iterable[Record], frontier: Time) -> tuple[list[Record], list[Record]]:
+    """Return the records before the frontier, and those from it on."""
+    ready: list[Record] = []
+    waiting: list[Record] = []
+    for record in records:
+        side = ready if record.time < frontier else waiting
+        side.append(record)
+    return ready, waiting
 
 
 def _popped(ready: list[Record], time: Time, key: Key) -> tuple[Value, ...]:
@@ -222,8 +239,7 @@ def _move(f: F, s: S, number: int, logic: Logic) -> tuple[F, S, list[Sent]]:
     """
     sent: list[Sent] = []
     for time in f.to_move:
-        moves = f.configuration.moved(time)
-        targets = {bin: target for bin, source, target in moves if source == number}
+        targets = _targets(f, time, number)
         is_early = bool(targets) and s.frontier < time
         if time >= f.control or is_early:
             break
@@ -233,6 +249,12 @@ def _move(f: F, s: S, number: int, logic: Logic) -> tuple[F, S, list[Sent]]:
             sent.append((target, taken))
         f = replace(f, to_move=f.to_move[1:])
     return f, s, sent
+
+
+def _targets(f: F, time: Time, number: int) -> dict[int, int]:
+    """Return the bins that go away from a worker at a time, with where they go."""
+    moves = f.configuration.moved(time)
+    return {bin: target for bin, source, target in moves if source == number}
 
 
 def _keys_by_target(f: F, s: S, targets: Mapping[int, int], logic: Logic) -> Mapping[int, set[Key]]:
