@@ -25,12 +25,16 @@ def location(job: str | None = None, spec: Spec | str | None = None) -> str:
     means_us = job is None or ours is None or job == ours
     if place and means_us:
         return place
-    current = _current(spec)
+    return _location_by_spec(_current(spec), job or ours)
+
+
+def _location_by_spec(current: Spec | None, job: str | None) -> str:
+    """Return where a job restarts from, or where it is, as the spec says."""
     if current is None:
         why = "no checkpoint location: there is neither STATESHIFT_CHECKPOINT nor a spec"
         hint = "export STATESHIFT_SPEC=spec.json, or submit the job through stateshift"
         raise SpecError((Complaint("", why),), hint=hint)
-    entry = _entry(current, job or ours)
+    entry = _entry(current, job)
     if current.restart:
         return entry.destination
     return entry.source
@@ -64,15 +68,20 @@ def _index(place: str) -> Mapping[str, str]:
 
 def _claim(place: str, directory: str, name: str, known: Mapping[str, str]) -> None:
     """Refuse a directory that another name has, in the index or in this process (IS-7)."""
-    owners = [owner for owner, taken in known.items() if taken == directory]
-    owners.append(_asked.get((place, directory), name))
-    other = next((owner for owner in owners if owner != name), None)
+    other = _other_owner(place, directory, name, known)
     if other is not None:
         raise PlanError(
             f"{name!r} and {other!r} both have the directory {directory} below {place}",
             hint='rename one of them, or give one a "directory" in the spec\'s operators',
         )
     _asked[place, directory] = name
+
+
+def _other_owner(place: str, directory: str, name: str, known: Mapping[str, str]) -> str | None:
+    """Return the first name but this one that has the directory; None where there is none."""
+    owners = [owner for owner, taken in known.items() if taken == directory]
+    owners.append(_asked.get((place, directory), name))
+    return next((owner for owner in owners if owner != name), None)
 
 
 def _directory(name: str, job: str | None, spec: Spec | None, known: Mapping[str, str]) -> str:
@@ -115,12 +124,17 @@ def _entry(spec: Spec, name: str | None) -> JobSpec:
     """Return the entry of this name, and no other (IS-3); without a name the only one."""
     names = [entry.name for entry in spec.jobs]
     if name is None:
-        if len(names) == 1:
-            return spec.jobs[0]
-        complaint = Complaint("/jobs", f"which of {', '.join(names)} is this job?")
-        raise SpecError((complaint,), hint=f"export STATESHIFT_JOB={names[0]}" if names else None)
+        return _only_entry(spec)
     entry = spec.job(name)
     if entry is None:
         message = f"no job is called {name!r}{did_you_mean(name, names, BRACKETED)}"
         raise SpecError((Complaint("/jobs", message, name, ", ".join(names)),))
     return entry
+
+
+def _only_entry(spec: Spec) -> JobSpec:
+    names = [entry.name for entry in spec.jobs]
+    if len(names) == 1:
+        return spec.jobs[0]
+    complaint = Complaint("/jobs", f"which of {', '.join(names)} is this job?")
+    raise SpecError((complaint,), hint=f"export STATESHIFT_JOB={names[0]}" if names else None)
