@@ -29,6 +29,7 @@ _NOTHING = pa.scalar(b"", pa.large_binary())
 
 
 def joined(*parts: Binary | bytes) -> Binary:
+    """Return the parts joined row by row; a part that is plain bytes is the same in every row."""
     columns = []
     for part in parts:
         columns.append(pa.scalar(part, pa.large_binary()) if isinstance(part, bytes) else part)
@@ -60,6 +61,7 @@ def edges(column: Binary) -> tuple[Ints, memoryview]:
 
 
 def of_width(matrix: Ints) -> Binary:
+    """Return each row of a matrix of bytes as a value of its own."""
     rows, width = matrix.shape
     return binaries(matrix, np.arange(rows + 1) * width)
 
@@ -77,6 +79,7 @@ def binaries(content: Ints, starts: Ints) -> Binary:
 
 
 def lengths(column: Binary) -> Ints:
+    """Return how many bytes each value has."""
     return np.diff(edges(column)[0])
 
 
@@ -104,6 +107,7 @@ def whole(blocks: Sequence[Block]) -> Block:
 
 
 def in_order(block: Block) -> Block:
+    """Return the block sorted by its keys; the same block where it is sorted already."""
     keys = block.keys
     if len(keys) < 2 or pc.all(pc.less_equal(keys.slice(0, len(keys) - 1), keys.slice(1))).as_py():
         return block

@@ -62,6 +62,7 @@ class Block:
 
 
 def binary(items: Sequence[bytes | None]) -> Binary:
+    """Return the items as one column, null where an item is None."""
     return pa.array(items, pa.large_binary())
 
 

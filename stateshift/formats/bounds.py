@@ -37,6 +37,7 @@ def set_total(size: int) -> None:
 
 
 def total() -> int:
+    """Return the bound from which all others follow."""
     return _Bound.total
 
 

@@ -41,6 +41,7 @@ class Spans:
 
 
 def spans(items: Binary) -> Spans:
+    """Return a column's bytes, and where each of its values begins and ends in them."""
     _, offsets, content = items.buffers()
     if not len(items):
         return Spans(np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -58,6 +59,7 @@ def missing(items: Binary) -> Flags:
 
 
 def words(content: Content, places: Ints) -> Words:
+    """Return the eight bytes at each place as one little-endian number, zeros behind the end."""
     if len(content) < 8:
         content = np.concatenate((content, np.zeros(8 - len(content), np.uint8)))
     last = len(content) - 8

@@ -206,10 +206,12 @@ def encode_utf(text: str) -> bytes:
 
 
 def fits_utf(text: str) -> bool:
+    """Whether Java's `writeUTF` can write a text: its length takes two bytes."""
     return len(encode_modified(text)) <= UTF_BYTES_MAX
 
 
 def encode_modified(text: str) -> bytes:
+    """Return a text in Java's modified UTF-8."""
     if text.isascii() and "\0" not in text:
         return text.encode("ascii")
     units = text.encode("utf-16-be", "surrogatepass")

@@ -20,10 +20,12 @@ _MASK = 0xFFFFFFFF
 
 
 def key_group(hash_code: int, max_parallelism: int) -> int:
+    """Return the key group of a key, by the key's hash code in Java."""
     return murmur(hash_code) % max_parallelism
 
 
 def groups_of(subtask: int, max_parallelism: int, parallelism: int) -> range:
+    """Return the key groups that Flink gives a subtask."""
     first = (subtask * max_parallelism + parallelism - 1) // parallelism
     return range(first, ((subtask + 1) * max_parallelism - 1) // parallelism + 1)
 
@@ -53,15 +55,18 @@ def murmur(code: int) -> int:
 
 
 def hash_int(value: int) -> int:
+    """Return what `Integer.hashCode` returns, unsigned."""
     return value & _MASK
 
 
 def hash_long(value: int) -> int:
+    """Return what `Long.hashCode` returns, unsigned."""
     unsigned = value & 0xFFFFFFFFFFFFFFFF
     return (unsigned ^ unsigned >> 32) & _MASK
 
 
 def hash_string(value: str) -> int:
+    """Return what `String.hashCode` returns, unsigned: it goes by units of UTF-16."""
     code = 0
     raw = value.encode("utf-16-be", "surrogatepass")
     for unit in struct.unpack(f">{len(raw) // 2}H", raw):

@@ -121,6 +121,7 @@ KeyedHandle = KeyGroups | Incremental | Changelog | MemoryDelta | FileDelta
 
 
 def read_keyed(data: Input, depth: int = 0) -> KeyedHandle | None:
+    """Read a handle to keyed state; changelogs nest, and `depth` says how deep this one lies."""
     at, tag = data.at, data.u1()
     if depth > DEPTH_MAX:
         raise data.wrong("handles are nested too deeply", at)
@@ -150,6 +151,7 @@ def _read_key_groups(data: Input, tag: int) -> KeyGroups:
 
 
 def write_keyed(out: Output, handle: KeyedHandle | None) -> None:
+    """Write what `read_keyed` reads, byte for byte."""
     match handle:
         case None:
             out.u1(0)

@@ -218,11 +218,15 @@ def find_states(header: bytes, count: int | None = None) -> tuple[StateInfo, ...
     return tuple(states)
 
 
+def _kind_at(anchor: re.Match[bytes]) -> str:
+    kind = anchor[1] or anchor[2] or anchor[3]
+    return KINDS[kind[0]]
+
+
 def _state_around(header: bytes, anchor: re.Match[bytes], floor: int) -> StateInfo:
     name = _name_before(header, anchor.start(), floor)
     data = Input(header, "a state's header", anchor.start() + 4)
-    kind = anchor[1] or anchor[2] or anchor[3]
-    described = _Described(name, KINDS[kind[0]])
+    described = _Described(name, _kind_at(anchor))
     try:
         described.read(data)
     except Unknown as error:

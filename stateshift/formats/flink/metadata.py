@@ -107,10 +107,9 @@ class Metadata:
 
 
 def decode_metadata(content: bytes) -> Metadata:
+    """Return what a `_metadata` holds, read to its last byte."""
     data = Input(content, METADATA)
-    if len(content) >= 4 and _unsigned(content[:4]) != MAGIC:
-        raise data.wrong("this is no metadata of a Flink savepoint or checkpoint")
-    data.take(4)
+    _read_magic(data, content)
     at, version = data.at, data.i4()
     if version not in VERSIONS:
         hint = f"versions that can be read: {', '.join(map(str, VERSIONS))} (Flink 1.3 to 2.3)"
@@ -167,6 +166,12 @@ def _write_master(out: Output, master: MasterState) -> None:
     out.put(content)
 
 
+def _read_magic(data: Input, content: bytes) -> None:
+    if len(content) >= 4 and _unsigned(content[:4]) != MAGIC:
+        raise data.wrong("this is no metadata of a Flink savepoint or checkpoint")
+    data.take(4)
+
+
 def _read_operator(data: Input, version: int) -> OperatorState:
     name, uid = None, None
     if version >= NAMES_FROM:
@@ -215,10 +220,16 @@ def _read_subtask(data: Input, version: int, parallelism: int) -> SubtaskState:
         _read_channels(data, version, "input"),
         _read_channels(data, version, "output"),
     )
-    reference = data.i8() if version >= REFERENCES_FROM and data.boolean() else None
+    reference = _read_reference(data, version)
     return SubtaskState(
         number, False, managed, raw, keyed, raw_keyed, inputs, outputs, reference, duration
     )
+
+
+def _read_reference(data: Input, version: int) -> int | None:
+    if version < REFERENCES_FROM:
+        return None
+    return data.i8() if data.boolean() else None
 
 
 def _read_duration(data: Input) -> int:
@@ -253,8 +264,7 @@ def _read_properties(data: Input, version: int) -> bytes:
 
 def _write_operator(out: Output, operator: OperatorState, version: int) -> None:
     if version >= NAMES_FROM:
-        out.utf(operator.name or "")
-        out.utf(operator.uid or "")
+        _write_names(out, operator)
     out.put(operator.id)
     out.i4(operator.parallelism)
     out.i4(operator.max_parallelism)
@@ -270,6 +280,11 @@ def _write_operator(out: Output, operator: OperatorState, version: int) -> None:
         _write_subtask(out, subtask, version)
 
 
+def _write_names(out: Output, operator: OperatorState) -> None:
+    out.utf(operator.name or "")
+    out.utf(operator.uid or "")
+
+
 def _write_subtask(out: Output, subtask: SubtaskState, version: int) -> None:
     if subtask.finished:
         out.i4(-subtask.index - 1)
@@ -278,19 +293,27 @@ def _write_subtask(out: Output, subtask: SubtaskState, version: int) -> None:
     if version == 2:
         out.i8(subtask.duration)
         out.i4(0)
-    for handle in (subtask.managed_operator, subtask.raw_operator):
-        out.i4(int(handle is not None))
-        if handle is not None:
-            write_partitioned(out, handle)
+    _write_optional(out, subtask.managed_operator)
+    _write_optional(out, subtask.raw_operator)
     write_keyed(out, subtask.managed_keyed)
     write_keyed(out, subtask.raw_keyed)
     if version >= 3:
         _write_channels(out, subtask.inputs, version, "input")
         _write_channels(out, subtask.outputs, version, "output")
     if version >= REFERENCES_FROM:
-        out.boolean(subtask.reference is not None)
-        if subtask.reference is not None:
-            out.i8(subtask.reference)
+        _write_reference(out, subtask.reference)
+
+
+def _write_optional(out: Output, handle: Partitioned | None) -> None:
+    out.i4(int(handle is not None))
+    if handle is not None:
+        write_partitioned(out, handle)
+
+
+def _write_reference(out: Output, reference: int | None) -> None:
+    out.boolean(reference is not None)
+    if reference is not None:
+        out.i8(reference)
 
 
 def _write_channels(

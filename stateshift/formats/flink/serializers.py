@@ -139,7 +139,8 @@ def _read_nested(data: Input, class_name: str, depth: int) -> tuple[Serializer, 
             f"serializers in version {version}, of which Flink reads {_NESTED_VERSION}",
             class_name,
         )
-    return tuple(read_snapshot(data, True, depth + 1) for _ in range(data.items("serializers")))
+    count = data.items("serializers")
+    return tuple(read_snapshot(data, True, depth + 1) for _ in range(count))
 
 
 def _refused(data: Input, has: str, class_name: str) -> Exception:

@@ -98,17 +98,23 @@ def converted(metadata: Metadata, version: int, properties: bytes = b"") -> Meta
     """Return the same state as metadata of another version."""
     if version == metadata.version:
         return metadata
+    held = _properties(metadata, version, properties)
+    operators = tuple(_operator(operator, version) for operator in metadata.operators)
+    return replace(metadata, version=version, operators=operators, properties=held)
+
+
+def _properties(metadata: Metadata, version: int, properties: bytes) -> bytes:
+    """Return the metadata's own properties, or those given; none for versions without them."""
     held = metadata.properties or properties
     if version < PROPERTIES_FROM:
-        held = b""
-    elif not held:
+        return b""
+    if not held:
         raise Incompatible(
             f"metadata of version {metadata.version} says nothing of what kind it is, which "
             f"version {version} has to",
             hint="leave it in its version: every newer Flink reads it",
         )
-    operators = tuple(_operator(operator, version) for operator in metadata.operators)
-    return replace(metadata, version=version, operators=operators, properties=held)
+    return held
 
 
 def _operator(operator: OperatorState, version: int) -> OperatorState:

@@ -165,11 +165,7 @@ def open_database(files: Files) -> Database:
     """Open the database of these files, by their names there; CURRENT, MANIFEST and all tables are
     held against each other.
     """
-    if CURRENT not in files:
-        raise FormatError("a RocksDB has no CURRENT file", None, 0)
-    name = decode_current(files[CURRENT].whole(CURRENT))
-    if name not in files:
-        raise FormatError(f"CURRENT names {name}, which is not there", None, 0)
+    name = _manifest_name(files)
     with _named(name):
         manifest = decode_manifest(files[name].whole(name))
     _check_tables(files, name, manifest)
@@ -179,6 +175,16 @@ def open_database(files: Files) -> Database:
     for family in manifest.families.values():
         _check_levels(family, name)
     return database
+
+
+def _manifest_name(files: Files) -> str:
+    """Return the name of the MANIFEST that CURRENT names."""
+    if CURRENT not in files:
+        raise FormatError("a RocksDB has no CURRENT file", None, 0)
+    name = decode_current(files[CURRENT].whole(CURRENT))
+    if name not in files:
+        raise FormatError(f"CURRENT names {name}, which is not there", None, 0)
+    return name
 
 
 def _check_tables(files: Files, name: str, manifest: Manifest) -> None:

@@ -120,7 +120,8 @@ def decode_manifest(content: bytes) -> Manifest:
             left = _Edit(record, manifest).apply()
         except FormatError as error:
             raise FormatError(error.fact, None, offset) from error
-        if group and left != group - 1:
+        continues = left == group - 1
+        if group and not continues:
             raise FormatError(f"{_WHAT}: a group of edits is incomplete", None, offset)
         group = left
     if group:

@@ -160,13 +160,15 @@ def _read_footer(read: Read, size: int) -> bytes:
     (version,) = _U32.unpack_from(footer, FOOTER - 12)
     if magic != MAGIC:
         raise FormatError(f"{WHAT} does not end with its magic: cut off, or no SST", None, size)
-    if version == NEWER:
-        raise NotRead(f"{WHAT} of format version {version}, which is not read", None, size - 12)
-    if not 2 <= version <= 5:
-        raise UnknownVersion(
-            f"{WHAT} of format version {version}; known are 2 to 5", None, size - 12
-        )
+    _check_version(version, size - 12)
     return footer
+
+
+def _check_version(version: int, offset: int) -> None:
+    if version == NEWER:
+        raise NotRead(f"{WHAT} of format version {version}, which is not read", None, offset)
+    if not 2 <= version <= 5:
+        raise UnknownVersion(f"{WHAT} of format version {version}; known are 2 to 5", None, offset)
 
 
 def _with_metadata(table: Table, metaindex: Handle) -> Table:
@@ -181,12 +183,17 @@ def _with_metadata(table: Table, metaindex: Handle) -> Table:
     deletions = places.pop(_DELETIONS, None)
     if deletions is not None:
         table = replace(table, deletions=tuple(_range_deletions(table.file, deletions)))
+    _check_filters(table, places)
+    return table
+
+
+def _check_filters(table: Table, places: Mapping[bytes, Handle]) -> None:
+    """Check all other blocks: we have no use for filters, but RocksDB believes what they say."""
     for name, place in places.items():
         if name.startswith(b"partitionedfilter."):
             _check_partitions(table, place)
-        else:  # we have no use for filters, but RocksDB believes what they say
+        else:
             checked(table.file, place)
-    return table
 
 
 def _places(file: File, metaindex: Handle) -> dict[bytes, Handle]:

@@ -82,20 +82,29 @@ def _numbers(column: Column, kind: DataType) -> Numbers:
     """Return the column's numbers as Spark hashes them: of four bytes, or of eight; any number
     where it is null.
     """
-    if isinstance(kind, DecimalType):  # 16 bytes, of which the lower 8 are the unscaled long
-        _, content = column.buffers()
-        halves = np.frombuffer(content, "<i8")
-        end = column.offset + len(column)
-        return halves[2 * column.offset : 2 * end : 2].copy()
+    if isinstance(kind, DecimalType):
+        return _unscaled(column)
     assert isinstance(kind, Atomic), "asked of numbers only"
     if kind.name in ("float", "double"):
         return _floats(column)
     if kind.name == "boolean":
         return column.fill_null(False).to_numpy(zero_copy_only=False).astype(np.int32)
-    is_long = kind.name in _LONGS
+    return _integers(column, kind.name)
+
+
+def _unscaled(column: Column) -> Numbers:
+    """Return the unscaled longs of decimals: each has 16 bytes, and lies in the lower 8."""
+    _, content = column.buffers()
+    halves = np.frombuffer(content, "<i8")
+    end = column.offset + len(column)
+    return halves[2 * column.offset : 2 * end : 2].copy()
+
+
+def _integers(column: Column, name: str) -> Numbers:
+    is_long = name in _LONGS
     wide = np.int64 if is_long else np.int32
     plain = pa.int64() if is_long else column.type
-    if kind.name == "date":
+    if name == "date":
         plain = pa.int32()
     return column.view(plain).fill_null(0).to_numpy(zero_copy_only=False).astype(wide)
 
