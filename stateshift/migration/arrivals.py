@@ -13,11 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from stateshift.formats.marks import FOLDER
 from stateshift.journal import PlanProgress
 from stateshift.plan import Plan
-from stateshift.step import BringFiles, CopyFiles, StageFiles, TransformShard, WriteFile
+from stateshift.step import (
+    AnyStep,
+    BringFiles,
+    CopyFiles,
+    StageFiles,
+    TransformShard,
+    WriteFile,
+)
 from stateshift.step.evidence import FilesBrought, of_kind
 from stateshift.survey import Brought, Facts, FileInfo, ShardFiles, Survey
 
@@ -61,13 +69,16 @@ def arrivals(rounds: list[PlanProgress], read: Callable[[PlanProgress], Plan]) -
     arrived = Arrivals()
     for progress in rounds:
         for step in read(progress):
-            if step.name not in progress.steps:
-                continue
-            if isinstance(step, BringFiles):
-                _add(arrived, step, progress)
-            elif isinstance(step, CopyFiles | StageFiles | TransformShard | WriteFile):
-                arrived.written.setdefault(step.target, set()).update(_outputs(step))
+            if step.name in progress.steps:
+                _add_step(arrived, step, progress)
     return arrived
+
+
+def _add_step(arrived: Arrivals, step: AnyStep, progress: PlanProgress) -> None:
+    if isinstance(step, BringFiles):
+        _add(arrived, step, progress)
+    elif isinstance(step, CopyFiles | StageFiles | TransformShard | WriteFile):
+        arrived.written.setdefault(step.target, set()).update(_outputs(step))
 
 
 def _outputs(step: CopyFiles | StageFiles | TransformShard | WriteFile) -> tuple[str, ...]:
@@ -87,8 +98,12 @@ def _add(arrived: Arrivals, step: BringFiles, progress: PlanProgress) -> None:
     arrived.written.setdefault(step.target, set()).update(name for _, name in step.named)
     for item in step.items:
         arrived.files.pop((step.source, item.path), None)
-    if not progress.finished(step.name):
-        return
+    if progress.finished(step.name):
+        _add_copied(arrived, step, progress)
+
+
+def _add_copied(arrived: Arrivals, step: BringFiles, progress: PlanProgress) -> None:
+    """Add the files that a finished step has shown at the target."""
     evidence = progress.steps[step.name].evidence
     assert evidence is not None, "a finished step has shown something"
     copied = of_kind(evidence, FilesBrought)
@@ -177,12 +192,16 @@ def _without(survey: Survey, arrived: Arrivals) -> Survey:
     files = tuple(file for file in survey.files if file.path not in written)
     if len(files) == len(survey.files):
         return survey
-    is_empty = all(file.path.startswith(f"{FOLDER}/") for file in files)
     return replace(
         survey,
         files=files,
         images=(),
         findings=(),
         engine=None,
-        kind="empty" if is_empty else "foreign",
+        kind=_kind_without_images(files),
     )
+
+
+def _kind_without_images(files: Iterable[FileInfo]) -> Literal["empty", "foreign"]:
+    is_empty = all(file.path.startswith(f"{FOLDER}/") for file in files)
+    return "empty" if is_empty else "foreign"

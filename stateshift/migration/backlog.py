@@ -35,14 +35,20 @@ Place = tuple[str, int]  # topic and partition
 
 def parts(spec: Spec, wave: Sequence[JobSpec]) -> list[list[JobSpec]]:
     """Return the jobs in parts. Jobs that are in no cut are stopped with the first."""
-    rank_of: dict[str, int] = {}
-    for cut in cuts_of(spec, [job.name for job in wave]):
-        for rank, part in enumerate(cut.order):
-            rank_of |= dict.fromkeys(part, rank)
+    rank_of = _ranks(spec, wave)
     made: list[list[JobSpec]] = [[] for _ in range(1 + max(rank_of.values(), default=0))]
     for job in wave:
         made[rank_of.get(job.name, 0)].append(job)
     return made
+
+
+def _ranks(spec: Spec, wave: Sequence[JobSpec]) -> dict[str, int]:
+    """Return the place of each job in the order of its cut."""
+    rank_of: dict[str, int] = {}
+    for cut in cuts_of(spec, [job.name for job in wave]):
+        for rank, part in enumerate(cut.order):
+            rank_of |= dict.fromkeys(part, rank)
+    return rank_of
 
 
 def reads_out(spec: Spec, job: JobSpec) -> bool:
@@ -69,9 +75,11 @@ class Backlog:
         except Interrupted:
             raise
         except StateshiftError as error:
-            nothing = f'nothing was stopped; without "kafka" {self.job.name} is not waited for'
-            hint = f"{error.hint}; {nothing}" if error.hint else nothing
-            raise error.with_hint(hint) from error
+            raise error.with_hint(self._hint_at_first(error)) from error
+
+    def _hint_at_first(self, error: StateshiftError) -> str:
+        nothing = f'nothing was stopped; without "kafka" {self.job.name} is not waited for'
+        return f"{error.hint}; {nothing}" if error.hint else nothing
 
     def wait(self) -> None:
         """Return when the job has read what its topics held when this began, or has ended."""
@@ -125,31 +133,38 @@ class Backlog:
         self.context.say(
             f"{name} is stopped when it has read what there is ({self._left():,} records)"
         )
-        had = self._had or set()
-        unread = sorted(place for place in self._unknown(ends) if place in had)
+        unread = sorted(self._unknown(ends) & (self._had or set()))
         if unread:
-            names = ", ".join(f"{topic}/{number}" for topic, number in unread[:3])
-            more = f" and {len(unread) - 3} more" if len(unread) > 3 else ""
-            self.context.say(
-                f"not waited for: {names}{more}, of which {name} has read nothing so far"
-            )
+            self._say_unread(unread)
+
+    def _say_unread(self, unread: Sequence[Place]) -> None:
+        names = ", ".join(f"{topic}/{number}" for topic, number in unread[:3])
+        more = f" and {len(unread) - 3} more" if len(unread) > 3 else ""
+        self.context.say(
+            f"not waited for: {names}{more}, of which {self.job.name} has read nothing so far"
+        )
 
     def _unknown(self, ends: Mapping[Place, int]) -> set[Place]:
         """Return the partitions of which no query has read anything."""
         return ends.keys() - {place for _, place in self._read}
 
     def _left(self) -> int:
-        """Return how many records there are still to read. A partition that came while we looked on
-        is the job's to find: it has it in its next batch.
-        """
+        """Return how many records there are still to read."""
         ends = self._awaited or {}
         left = 0
         for (_, place), offset in self._read.items():
             left += max(0, ends.get(place, 0) - offset)
-        if self._had is None:
-            return left
+        if self._had is not None:
+            left += self._left_of_new(ends, self._had)
+        return left
+
+    def _left_of_new(self, ends: Mapping[Place, int], had: set[Place]) -> int:
+        """Return how many records new partitions hold. A partition that came while we looked on is
+        the job's to find: it has it in its next batch.
+        """
         topics = {topic for _, (topic, _) in self._read}
-        for place in self._unknown(ends) - self._had:
+        left = 0
+        for place in self._unknown(ends) - had:
             if place[0] in topics:
                 left += ends[place]
         return left
@@ -177,12 +192,7 @@ class Backlog:
         if not topics:
             return {}
         assert self.job.kafka is not None, "who cannot ask does not wait"
-        ends: dict[Place, int] = {}
-        spans = self.context.adapters.ask_topics(self.job.kafka, topics)
-        for topic, partitions in spans.items():
-            for number, (_, end) in partitions.items():
-                ends[topic, number] = end
-        return ends
+        return _ends_of(self.context.adapters.ask_topics(self.job.kafka, topics))
 
     def _in_vain(self, left: int, trouble: str) -> ClusterError:
         name = self.job.name
@@ -196,6 +206,14 @@ class Backlog:
             "how long to wait"
         )
         return ClusterError(fact, cluster=self.stop.cluster, job=name, hint=hint)
+
+
+def _ends_of(spans: Mapping[str, Mapping[int, tuple[int, int]]]) -> dict[Place, int]:
+    ends: dict[Place, int] = {}
+    for topic, partitions in spans.items():
+        for number, (_, end) in partitions.items():
+            ends[topic, number] = end
+    return ends
 
 
 def _refuse_damaged(image: Image, location: str) -> None:

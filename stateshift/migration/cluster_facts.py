@@ -37,8 +37,7 @@ def facts_of_source(cluster: Cluster, spec: ClusterSpec, job: JobSpec) -> Cluste
     """Return what the cluster says that the job runs on."""
     status = cluster.find_source(_stop_request(job))
     findings = list(_findings_of_source(spec, job, status))
-    if status.state is JobState.UNKNOWN and STOPPED in job.waive and _cannot_stop_unseen(spec):
-        # Somebody has looked, and says that it is stopped.
+    if status.state is JobState.UNKNOWN and _is_said_to_be_stopped(spec, job):
         status = replace(status, state=JobState.ABSENT)
     if job.mode == "warm" and job.takes_savepoints:
         findings += _findings_of_checkpoints(cluster, job)
@@ -80,6 +79,11 @@ def _cannot_stop_unseen(cluster: ClusterSpec) -> bool:
     return not kind_of(cluster).stops_unseen
 
 
+def _is_said_to_be_stopped(cluster: ClusterSpec, job: JobSpec) -> bool:
+    """Whether somebody has looked, and says that the job is stopped."""
+    return STOPPED in job.waive and _cannot_stop_unseen(cluster)
+
+
 def _can_stop(cluster: ClusterSpec) -> bool:
     from stateshift.clusters.opening import kind_of
 
@@ -92,19 +96,25 @@ def _findings_of_source(cluster: ClusterSpec, job: JobSpec, status: JobStatus) -
     """
     is_unknown = status.state is JobState.UNKNOWN
     if job.moves and is_unknown and _cannot_stop_unseen(cluster):
-        message = f"{cluster.name} cannot tell whether {job.name} runs: {status.detail}"
-        hint = (
-            'say in `stop` which job it is; or make the source a cluster of kind "command" '
-            "that finds and stops it "
-            f'(such as `yarn application`); or, where it is stopped, "waive": ["{STOPPED}"]'
-        )
-        yield Finding("refuse", message, STOPPED, hint)
+        yield _unseen(cluster, job, status)
     elif (status.state.alive or is_unknown) and not _can_stop(cluster):
-        message = (
-            f"{cluster.name} has no command to stop the job with, and the job is {status.state}"
-        )
-        hint = 'give the cluster a "stop" command, or stop the job first'
-        yield Finding("refuse", message, hint=hint)
+        yield _unstoppable(cluster, status)
+
+
+def _unseen(cluster: ClusterSpec, job: JobSpec, status: JobStatus) -> Finding:
+    message = f"{cluster.name} cannot tell whether {job.name} runs: {status.detail}"
+    hint = (
+        'say in `stop` which job it is; or make the source a cluster of kind "command" '
+        "that finds and stops it "
+        f'(such as `yarn application`); or, where it is stopped, "waive": ["{STOPPED}"]'
+    )
+    return Finding("refuse", message, STOPPED, hint)
+
+
+def _unstoppable(cluster: ClusterSpec, status: JobStatus) -> Finding:
+    message = f"{cluster.name} has no command to stop the job with, and the job is {status.state}"
+    hint = 'give the cluster a "stop" command, or stop the job first'
+    return Finding("refuse", message, hint=hint)
 
 
 def _findings_of_checkpoints(cluster: Cluster, job: JobSpec) -> Iterator[Finding]:
@@ -114,12 +124,15 @@ def _findings_of_checkpoints(cluster: Cluster, job: JobSpec) -> Iterator[Finding
     jobs = ask(job.flink.job_ids[0]) if ask is not None else ()
     alive = [running for running in jobs if running.state.alive]
     if any(running.lasting is False for running in alive):
-        message = (
-            f"the checkpoints of {job.name} are deleted when it is cancelled, and it is to end "
-            "with one"
-        )
-        hint = (
-            'start it with "execution.checkpointing.externalized-checkpoint-retention": '
-            '"RETAIN_ON_CANCELLATION"; or "mode": "move"'
-        )
-        yield Finding("refuse", message, hint=hint)
+        yield _leaves_no_checkpoint(job)
+
+
+def _leaves_no_checkpoint(job: JobSpec) -> Finding:
+    message = (
+        f"the checkpoints of {job.name} are deleted when it is cancelled, and it is to end with one"
+    )
+    hint = (
+        'start it with "execution.checkpointing.externalized-checkpoint-retention": '
+        '"RETAIN_ON_CANCELLATION"; or "mode": "move"'
+    )
+    return Finding("refuse", message, hint=hint)

@@ -11,6 +11,7 @@ asked.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol, cast
 
 from stateshift.clusters.protocol import Cluster, JobState, RunningJob, Slots
@@ -47,16 +48,27 @@ def savable_jobs(cluster: Cluster, job: JobSpec) -> tuple[Savable, ...]:
 
 
 def _savable(cluster: Cluster, id: str) -> Savable:
-    alive = [job for job in cast(AsksFlink, cluster).running(id) if job.state.alive]
-    if not alive:
+    job = _first_alive(cluster, id)
+    if job is None:
         return Savable(id, listed=_listed(cluster))
-    job = alive[0]
     backend = str(job.settings.get("state_backend") or "") or None
-    why = None
-    if _tells(cluster, "no_canonical"):
-        why = cast(AsksFlink, cluster).no_canonical(job.id)
+    why = _why_no_canonical(cluster, job.id)
     widths = {name: (parallelism, most) for name, parallelism, most in job.vertices.values()}
     return Savable(id, job.name, backend, why, widths)
+
+
+def _first_alive(cluster: Cluster, id: str) -> RunningJob | None:
+    jobs = cast(AsksFlink, cluster).running(id)
+    return next((job for job in jobs if job.state.alive), None)
+
+
+def _why_no_canonical(cluster: Cluster, job_id: str) -> str | None:
+    """Return why a savepoint of the job would not be canonical; None where it is, or nobody
+    knows.
+    """
+    if not _tells(cluster, "no_canonical"):
+        return None
+    return cast(AsksFlink, cluster).no_canonical(job_id)
 
 
 def _listed(cluster: Cluster) -> tuple[str, ...]:
@@ -82,15 +94,24 @@ def findings_of_target(
 def _of_jar(cluster: Cluster, job: JobSpec) -> tuple[Finding, ...]:
     assert job.submit is not None, "only a job that is to be started"
     id = job.submit.options.get("jar_id")
-    if id is None or not _tells(cluster, "jars"):
-        return ()
-    jars = cast(AsksFlink, cluster).jars()
+    jars = None if id is None else _jars_of(cluster)
     if jars is None or str(id) in jars:
         return ()
+    return (_no_jar(cluster, str(id), jars),)
+
+
+def _jars_of(cluster: Cluster) -> Collection[str] | None:
+    """Return the jars that were uploaded to a cluster; None where it does not say."""
+    if not _tells(cluster, "jars"):
+        return None
+    return cast(AsksFlink, cluster).jars()
+
+
+def _no_jar(cluster: Cluster, id: str, jars: Collection[str]) -> Finding:
     names = ", ".join(sorted(jars)) or "none"
-    message = f"{cluster.name} has no jar {str(id)!r}"
+    message = f"{cluster.name} has no jar {id!r}"
     hint = f'jars there: {names}; or "jar" names a file here, which is uploaded'
-    return (Finding("refuse", message, hint=hint),)
+    return Finding("refuse", message, hint=hint)
 
 
 def _of_slots(cluster: Cluster, job: JobSpec, source: Cluster | None) -> tuple[Finding, ...]:
@@ -119,11 +140,15 @@ def _of_slots(cluster: Cluster, job: JobSpec, source: Cluster | None) -> tuple[F
     return (Finding("refuse", message, SLOTS, hint),)
 
 
+def _ends_with_savepoint(job: JobSpec) -> bool:
+    assert job.flink is not None, "a spec that is checked"
+    return job.moves and job.flink.cancel_job is not False and job.takes_savepoints
+
+
 def _slots_given_back(job: JobSpec, source: Cluster) -> int:
     """Return the slots of the jobs that end with their savepoints."""
     assert job.flink is not None, "a spec that is checked"
-    ends = job.moves and job.flink.cancel_job is not False and job.takes_savepoints
-    if not ends or not _tells(source, "running"):
+    if not _ends_with_savepoint(job) or not _tells(source, "running"):
         return 0
     slots = 0
     for id in job.flink.job_ids:

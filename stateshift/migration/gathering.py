@@ -27,7 +27,7 @@ from stateshift.migration.arrivals import Arrivals, with_arrivals
 from stateshift.migration.cluster_facts import facts_of_source, facts_of_target
 from stateshift.migration.proposal import Proposal, jobs_of
 from stateshift.plan import Plan
-from stateshift.specification import JobSpec, Spec
+from stateshift.specification import ClusterSpec, JobSpec, Spec, SubmitSpec
 from stateshift.specification.warm import seconds_of
 from stateshift.storage import locations
 from stateshift.storage.opening import real_location
@@ -146,15 +146,19 @@ def check_submits(spec: Spec, job: JobSpec) -> None:
     names = [other.name for other in spec.jobs]
     pointer = f"/jobs/{names.index(job.name)}"
     if job.submit is not None and job.target_cluster is not None:
-        from stateshift.clusters.opening import check_submit
-
         cluster = spec.cluster(job.target_cluster)
-        check_submit(cluster, job.submit.options, f"{pointer}/submit", job.connection)
+        _check_submit(cluster, job.submit, f"{pointer}/submit", job.connection)
     if job.source_submit is not None and job.source_cluster is not None:
-        from stateshift.clusters.opening import check_submit
-
         cluster = spec.cluster(job.source_cluster)
-        check_submit(cluster, job.source_submit.options, f"{pointer}/source_submit", None)
+        _check_submit(cluster, job.source_submit, f"{pointer}/source_submit", None)
+
+
+def _check_submit(
+    cluster: ClusterSpec, submit: SubmitSpec, pointer: str, connection: str | None
+) -> None:
+    from stateshift.clusters.opening import check_submit
+
+    check_submit(cluster, submit.options, pointer, connection)
 
 
 # ------------------------------------------------------------------------------------ surveys

@@ -92,12 +92,16 @@ def as_it_runs(context: RunContext, job: JobSpec) -> JobSpec:
     """Return the job by the id that it has now."""
     if not job.takes_savepoints or job.flink is None:
         return job
+    ids = _ids_halted(context, job)
+    return replace(job, flink=replace(job.flink, job_ids=ids)) if ids else job
+
+
+def _ids_halted(context: RunContext, job: JobSpec) -> tuple[str, ...]:
+    """Return the ids by which the job's halt stops it; none where it has no halt."""
     halt = context.plans.adopted(job, "halt")
     if halt is None:
-        return job
-    plan = halt_of_restarted_job(context, halt) or halt[1]
-    ids = _jobs_halted(plan)
-    return replace(job, flink=replace(job.flink, job_ids=ids)) if ids else job
+        return ()
+    return _jobs_halted(halt_of_restarted_job(context, halt) or halt[1])
 
 
 def _jobs_halted(plan: Plan) -> tuple[str, ...]:

@@ -61,6 +61,8 @@ class RunFate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
+    """What becomes of the wave that failed, and of the run's other waves."""
+
     wave: WaveFate
     run: RunFate
 
@@ -137,6 +139,10 @@ def hint_after(own: str | None, after: Aftermath) -> str | None:
         return _of_run(after)
     if after.wave_reached is Reached.NOTHING:
         return own
+    return _of_wave_and_rest(after)
+
+
+def _of_wave_and_rest(after: Aftermath) -> str:
     of_wave = _of_wave(after)
     if after.run_reached is Reached.FORBIDDEN and after.run_reason is not None:
         return f"{of_wave}; the rest was not taken back: {after.run_reason.fact}"

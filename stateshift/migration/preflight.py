@@ -13,7 +13,7 @@ Nothing of it is in a plan's fingerprint: space comes and goes, and topics grow.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from stateshift.errors import StateshiftError
@@ -31,8 +31,7 @@ def asked(spec: Spec, job: JobSpec, facts: Facts, adapters: Adapters) -> Facts:
         return facts
     stays = job.target is None
     source = facts.source
-    is_changed = not stays or bool(job.transform)
-    if spec.engine == "spark" and job.moves and is_changed:
+    if _is_fenced(spec, job):
         source = _asked(source, adapters, _first_looked_into(source))
     if stays:
         source = _asked(_beside(source, adapters), adapters, ())
@@ -40,18 +39,27 @@ def asked(spec: Spec, job: JobSpec, facts: Facts, adapters: Adapters) -> Facts:
     else:
         target = _asked(_beside(facts.target, adapters), adapters, ("",))
     merges = [_asked(each, adapters, ("", *_first_looked_into(each))) for each in facts.merges]
-    data_places = []
-    for data, (from_survey, to_survey) in zip(job.data, facts.data, strict=True):
-        answered = _asked(to_survey, adapters, ("",)) if data.copy else to_survey
-        data_places.append((from_survey, answered))
     return replace(
         facts,
         source=source,
         target=target,
         merges=tuple(merges),
-        data=tuple(data_places),
+        data=tuple(_data_asked(job, facts, adapters)),
         topics=_topics(job, facts, adapters),
     )
+
+
+def _is_fenced(spec: Spec, job: JobSpec) -> bool:
+    """Return whether the run makes a fence at the job's source."""
+    is_changed = job.target is not None or bool(job.transform)
+    return spec.engine == "spark" and job.moves and is_changed
+
+
+def _data_asked(job: JobSpec, facts: Facts, adapters: Adapters) -> Iterator[tuple[Survey, Survey]]:
+    """Yield both surveys of each data location, asked where something is copied to it."""
+    for data, (from_survey, to_survey) in zip(job.data, facts.data, strict=True):
+        answered = _asked(to_survey, adapters, ("",)) if data.copy else to_survey
+        yield from_survey, answered
 
 
 def _asked(survey: Survey, adapters: Adapters, folders: tuple[str, ...]) -> Survey:

@@ -51,10 +51,7 @@ class Proposal:
         wanted = jobs_of(self.spec, only or planned)
         without = [job.name for job in wanted if job.name not in planned]
         if without:
-            raise PlanError(
-                f"nothing was planned for {', '.join(map(repr, without))}",
-                hint="plan again: without --job, or with every one that is to move",
-            )
+            raise _not_planned(without)
         return wanted
 
     def of_jobs(self, only: Collection[str]) -> Proposal:
@@ -63,7 +60,15 @@ class Proposal:
         return replace(self, plans=tuple(plan for plan in self.plans if plan.job in wanted))
 
 
+def _not_planned(names: Sequence[str]) -> PlanError:
+    return PlanError(
+        f"nothing was planned for {', '.join(map(repr, names))}",
+        hint="plan again: without --job, or with every one that is to move",
+    )
+
+
 def encode_proposal(proposal: Proposal) -> dict[str, object]:
+    """Return the content of a saved plan: all plans, the spec, and the version that made them."""
     return {
         "stateshift_plan": PLAN_VERSION,
         "stateshift": __version__,
@@ -105,11 +110,15 @@ def proposal_of(workdir: Workdir) -> Proposal:
     try:
         return decode_proposal(value)
     except PlanError as error:
-        way_out = "restore it from a copy"
-        if made_by not in (None, __version__):
-            way_out = f"pip install stateshift=={made_by}, then the same command again"
         where = f"{workdir.path / 'proposal.json'}: {error.fact}"
-        raise JournalError(where, hint=way_out) from error
+        raise JournalError(where, hint=_way_out(made_by)) from error
+
+
+def _way_out(made_by: object) -> str:
+    """Return how a run goes on whose proposal this version cannot read."""
+    if made_by in (None, __version__):
+        return "restore it from a copy"
+    return f"pip install stateshift=={made_by}, then the same command again"
 
 
 def refuse(plans: Sequence[Plan]) -> None:
@@ -157,8 +166,12 @@ def _refuse_some_of_a_cut(spec: Spec, only: Collection[str]) -> None:
         named = [name for name in cut.jobs if name in only]
         left = [repr(name) for name in cut.jobs if name not in only]
         if named and left:
-            fact = (
-                f"{named[0]!r} is stopped at one cut with {', '.join(left)}: by the spec's "
-                "dataflow they move together"
-            )
-            raise PlanError(fact, hint=TOGETHER)
+            raise _cut_error(named[0], left)
+
+
+def _cut_error(named: str, left: Sequence[str]) -> PlanError:
+    fact = (
+        f"{named!r} is stopped at one cut with {', '.join(left)}: by the spec's "
+        "dataflow they move together"
+    )
+    return PlanError(fact, hint=TOGETHER)

@@ -74,17 +74,26 @@ def _undo(context: RunContext, plans: Sequence[PlanProgress]) -> None:
     pending = [adopted for adopted in reversed(plans) if not adopted.undone]
     refuse_foreign_job(context, [adopted for adopted in pending if is_whole(adopted)])
     _stop_started_jobs(context, pending)
+    _let_jobs_run(context, pending)
+    for position, adopted in enumerate(pending):
+        _undo_plan(context, adopted, pending[position + 1 :])
+
+
+def _keeps_job_from_running(plan: Plan) -> bool:
+    return plan.target == plan.source or _touches_source(plan)
+
+
+def _let_jobs_run(context: RunContext, pending: Sequence[PlanProgress]) -> None:
+    """Undo everything that keeps the old jobs from running, and start them."""
     for position, adopted in enumerate(pending):
         plan = context.plans.read(adopted)
-        if plan.target == plan.source or _touches_source(plan):
+        if _keeps_job_from_running(plan):
             _undo_plan(context, adopted, pending[position + 1 :])
         else:
             # What lies in the target, where nobody can see it, does not keep the job from running.
             executor.roll_back_phases(
                 adopted.plan, plan, context.world, context.journal, NOT_FILLING
             )
-    for position, adopted in enumerate(pending):
-        _undo_plan(context, adopted, pending[position + 1 :])
 
 
 def _undo_plan(context: RunContext, adopted: PlanProgress, later: Sequence[PlanProgress]) -> None:

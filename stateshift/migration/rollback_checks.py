@@ -12,7 +12,7 @@ the run, and raises a PlanError with the fact and the way out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from shlex import quote
 
@@ -59,12 +59,16 @@ def refuse_moved_on(context: RunContext, plans: Iterable[PlanProgress]) -> None:
         plan = context.plans.read(adopted)
         if plan.purpose != "move" or plan.target == plan.source:
             continue
-        owner = context.world.fence(plan.target)
-        if owner not in (None, context.world.run):
-            raise PlanError(
-                f"run {owner} has moved {adopted.job} on from {plan.target} since",
-                hint="take that run back first: stateshift runs lists the workdirs",
-            )
+        _refuse_later_run(context, adopted.job, plan.target)
+
+
+def _refuse_later_run(context: RunContext, job: str, target: str) -> None:
+    owner = context.world.fence(target)
+    if owner not in (None, context.world.run):
+        raise PlanError(
+            f"run {owner} has moved {job} on from {target} since",
+            hint="take that run back first: stateshift runs lists the workdirs",
+        )
 
 
 def refuse_foreign_job(
@@ -103,11 +107,15 @@ def refuse_built_on(context: RunContext, plans: Iterable[PlanProgress]) -> None:
         if adopted.undone or not _is_in_place(context.plans.read(adopted)):
             continue
         if _has_gone_on(context, adopted):
-            raise PlanError(
-                f"{adopted.job} has {terms.done} {terms.many} since, on the files that were "
-                "written here: it cannot do without them",
-                hint="what was set aside may be removed; there is nothing to take back",
-            )
+            raise _built_on(adopted.job, terms)
+
+
+def _built_on(job: str, terms: Terms) -> PlanError:
+    return PlanError(
+        f"{job} has {terms.done} {terms.many} since, on the files that were "
+        "written here: it cannot do without them",
+        hint="what was set aside may be removed; there is nothing to take back",
+    )
 
 
 def refuse_lost_progress(context: RunContext, plans: Iterable[PlanProgress]) -> None:
@@ -207,15 +215,37 @@ def _has_completed(context: RunContext, adopted: PlanProgress) -> bool:
     waits = [step for step in awaited if not step.commits]
     if not waits:
         return False
+    return _any_started_has_completed(context, _started(plan, adopted), waits)
+
+
+def _started(plan: Plan, adopted: PlanProgress) -> Iterator[SubmitJob]:
+    """Yield the steps of a plan that have started a job."""
     for step in plan:
         if isinstance(step, SubmitJob) and adopted.has_effect(step.name):
-            state = step.status(context.world).state
-            if state.alive:
-                return _any_completed(context, waits)
-            if state is JobState.FAILED:
-                with suppress(ClusterError):  # its cluster may know no more of it
-                    return _any_completed(context, waits)
+            yield step
+
+
+def _any_started_has_completed(
+    context: RunContext, started: Iterable[SubmitJob], waits: list[AwaitProgress]
+) -> bool:
+    """Return what the first cluster says that still knows a job which was started."""
+    for step in started:
+        completed = _has_completed_as_started(context, step, waits)
+        if completed is not None:
+            return completed
     return False
+
+
+def _has_completed_as_started(
+    context: RunContext, step: SubmitJob, waits: list[AwaitProgress]
+) -> bool | None:
+    state = step.status(context.world).state
+    if state.alive:
+        return _any_completed(context, waits)
+    if state is JobState.FAILED:
+        with suppress(ClusterError):  # its cluster may know no more of it
+            return _any_completed(context, waits)
+    return None
 
 
 def _any_completed(context: RunContext, waits: Iterable[AwaitProgress]) -> bool:
@@ -225,15 +255,27 @@ def _any_completed(context: RunContext, waits: Iterable[AwaitProgress]) -> bool:
 def _has_gone_on(context: RunContext, adopted: PlanProgress) -> bool:
     """Return whether the target's image has a later epoch than the one that was copied there."""
     plan = context.plans.read(adopted)
-    if plan.purpose != "move" or not adopted.steps:
-        return False
-    if plan.target == plan.source and not _is_in_place(plan):
+    if not adopted.steps or not _writes_image(plan):
         return False
     at_target = _epochs_at(context, plan.engine, plan.target)
-    copied: dict[str, int | None] = {"": plan.epoch}
-    if plan.epoch is None and set(at_target.values()) - {None}:  # a workflow
-        copied = _epochs_at(context, plan.engine, plan.source)
+    copied = _copied_epochs(context, plan, at_target)
     return any(_is_later(at_target.get(path), epoch) for path, epoch in copied.items())
+
+
+def _writes_image(plan: Plan) -> bool:
+    """Return whether the plan writes an image: at another location, or in place."""
+    if plan.purpose != "move":
+        return False
+    return plan.target != plan.source or _is_in_place(plan)
+
+
+def _copied_epochs(
+    context: RunContext, plan: Plan, at_target: Mapping[str, int | None]
+) -> Mapping[str, int | None]:
+    """Return the epoch of each image that was copied, by its path."""
+    if plan.epoch is None and set(at_target.values()) - {None}:  # a workflow
+        return _epochs_at(context, plan.engine, plan.source)
+    return {"": plan.epoch}
 
 
 def _is_later(epoch: int | None, copied: int | None) -> bool:

@@ -125,17 +125,22 @@ def _steps(
     last vouch for what came before it, too: who has not gone back behind that has not gone back
     behind an earlier one.
     """
-    files_between: dict[Key, list[Arrived]] = {}
-    for key, file in arrived.files.items():
-        if key in brought:
-            files_between.setdefault((file.step.source, file.step.target), []).append(file)
     chains = _last_of_each(arrived.chains)  # they stand in the first step
     number = 0
-    for files in files_between.values():
+    for files in _files_that_count(brought, arrived):
         for bundle in bundled(files, FILES_MAX):
             yield _step(f"copy/there-{number}", bundle, files[-1].step, chains), _evidence(bundle)
             chains = ()
             number += 1
+
+
+def _files_that_count(brought: Mapping[Key, Brought], arrived: Arrivals) -> Iterable[list[Arrived]]:
+    """Return the files that count, those together that have the same source and target."""
+    files_between: dict[Key, list[Arrived]] = {}
+    for key, file in arrived.files.items():
+        if key in brought:
+            files_between.setdefault((file.step.source, file.step.target), []).append(file)
+    return files_between.values()
 
 
 def _step(

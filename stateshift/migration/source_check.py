@@ -139,8 +139,11 @@ def _damage_in(inquiry: Inquiry, storage: Storage, survey: Survey, image: Image)
     at = ImageAt(storage, survey, newest, image.path or survey.location)
     by_names = inquiry.engine.judge(at, False, None).findings
     to_the_end = inquiry.engine.judge(at, True, _readers(inquiry.adapters)).findings
-    refusals = [finding for finding in to_the_end if finding.level == "refuse"]
-    return [finding for finding in refusals if finding not in by_names]
+    return [finding for finding in _refusals(to_the_end) if finding not in by_names]
+
+
+def _refusals(findings: Iterable[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.level == "refuse"]
 
 
 def _readers(adapters: Adapters) -> Readers | None:

@@ -44,16 +44,20 @@ def corrections(workdir: Workdir, spec: Spec) -> dict[str, Correction]:
     value = workdir.read(FILE) if (workdir.path / FILE).exists() else None
     if value is None:
         return {}
-    corrected = parse_spec(plain.canonical(value), names_added=names_added)
+    return _corrections(spec, parse_spec(plain.canonical(value), names_added=names_added))
+
+
+def _corrections(spec: Spec, corrected: Spec) -> dict[str, Correction]:
     corrections = {}
     for job, after in zip(spec.jobs, corrected.jobs, strict=True):
         submit = after.submit
         if submit is not None and submit != job.submit:
-            before = (job.submit or SubmitSpec()).options
-            corrections[job.name] = Correction(
-                before, submit.options, submit.environment, submit.seconds_max
-            )
+            corrections[job.name] = _correction(job.submit or SubmitSpec(), submit)
     return corrections
+
+
+def _correction(before: SubmitSpec, after: SubmitSpec) -> Correction:
+    return Correction(before.options, after.options, after.environment, after.seconds_max)
 
 
 def _comparable(spec: Spec) -> dict[str, object]:

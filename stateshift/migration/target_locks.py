@@ -26,6 +26,7 @@ def lock_target(context: RunContext, job: JobSpec) -> None:
 
 
 def release_target(context: RunContext, job: JobSpec) -> None:
+    """Release the lock on where a job goes to, if this run has taken it; record that it did."""
     location = job.destination
     if location in context.progress.locks:
         lock.release(_above(context, location), locations.name(location), context.world.run)

@@ -145,11 +145,7 @@ class WarmRounds:
         limit = self.context.control.bytes_per_second
         if limit:  # what is read counts, and what is written
             bytes_max = min(bytes_max or limit, limit / 2)
-        seconds = 2 * looking
-        if bytes_max:
-            seconds += plan.bytes / bytes_max
-        if files_max:
-            seconds += plan.files / files_max
+        seconds = 2 * looking + _copying_seconds(plan, bytes_max, files_max)
         return Left(
             round_count(self.context.progress, job.name),
             plan.epoch,
@@ -179,8 +175,14 @@ class WarmRounds:
             return True
         if not any(look.runs for look in seen):
             return self._may_end_rounds(seen, wish)
-        if wish is None and not all(self._is_allowed(look.job) for look in seen):
-            return False
+        return self._is_asked_for(seen, wish) and self._is_little_left(seen)
+
+    def _is_asked_for(self, seen: list[Seen], wish: str | None) -> bool:
+        """Return whether a person asked for the cutover, or the spec allows it to every job."""
+        return wish is not None or all(self._is_allowed(look.job) for look in seen)
+
+    def _is_little_left(self, seen: list[Seen]) -> bool:
+        """Return whether every job is ready; refuse one that never will be."""
         if all(look.is_ready for look in seen):
             return True
         for look in seen:
@@ -403,11 +405,13 @@ class WarmRounds:
     def _waits_for(self, seen: list[Seen]) -> str:
         if self.context.control.wishes.cutover is not None:
             return "until so little is left that the job may be stopped"
-        terms = terms_of(self.context.spec.engine)
-        words = {look.job.cutover for look in seen}
-        if TOLD in words:
+        if TOLD in {look.job.cutover for look in seen}:
             return "for `stateshift cutover`"
-        if NEVER in words:
+        return self._waits_for_commit(seen)
+
+    def _waits_for_commit(self, seen: list[Seen]) -> str:
+        terms = terms_of(self.context.spec.engine)
+        if NEVER in {look.job.cutover for look in seen}:
             return f"for the job's next {terms.many}: it is never stopped"
         closed = self._closed_windows(seen)
         return f"for {closed[0]}" if closed else f"for the job's next {terms.one}"
@@ -435,6 +439,16 @@ def _best_speed(rounds: Sequence[PlanProgress]) -> tuple[float, float]:
         bytes_max = max(bytes_max, bytes_per_second)
         files_max = max(files_max, files_per_second)
     return bytes_max, files_max
+
+
+def _copying_seconds(plan: Plan, bytes_max: float, files_max: float) -> float:
+    """Return how long a round takes at these speeds; nothing where none is known yet."""
+    seconds = 0.0
+    if bytes_max:
+        seconds += plan.bytes / bytes_max
+    if files_max:
+        seconds += plan.files / files_max
+    return seconds
 
 
 def _speed(progress: PlanProgress) -> tuple[float, float]:

@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 
 from stateshift.dataflow.cuts import Cut, cuts
 from stateshift.dataflow.document import to_plain
@@ -100,6 +101,10 @@ def _together(spec: Spec) -> list[Wave]:
     groups = [list(group) for group in shared(spec)]
     for cut in cuts_of(spec):
         groups = _joined(groups, cut)
+    return _in_order(spec, groups)
+
+
+def _in_order(spec: Spec, groups: list[list[JobSpec]]) -> list[Wave]:
     order = {job.name: number for number, job in enumerate(spec.jobs)}
     for group in groups:
         group.sort(key=lambda job: order[job.name])
@@ -109,14 +114,13 @@ def _together(spec: Spec) -> list[Wave]:
 
 def _joined(groups: Sequence[list[JobSpec]], cut: Cut) -> list[list[JobSpec]]:
     """Return the groups, with all those as one that have a job of the cut."""
-    inside: list[JobSpec] = []
-    apart = []
-    for group in groups:
-        if any(job.name in cut.jobs for job in group):
-            inside += group
-        else:
-            apart.append(group)
-    return [*apart, inside]
+    inside = [group for group in groups if _is_cut_by(cut, group)]
+    apart = [group for group in groups if not _is_cut_by(cut, group)]
+    return [*apart, list(chain.from_iterable(inside))]
+
+
+def _is_cut_by(cut: Cut, group: Sequence[JobSpec]) -> bool:
+    return any(job.name in cut.jobs for job in group)
 
 
 def _jobs_without_operators(spec: Spec, dataflow: Dataflow) -> Iterator[Complaint]:
@@ -124,20 +128,32 @@ def _jobs_without_operators(spec: Spec, dataflow: Dataflow) -> Iterator[Complain
     known = list(dict.fromkeys(job for job in jobs if job is not None))
     for job in spec.jobs:
         if job.name not in known:
-            hint = did_you_mean(job.name, known)
-            fact = f"no operator of the dataflow is of the job {job.name!r}{hint}"
-            expected = '"job" of its operators, or at least one operator of its own'
-            yield Complaint("/dataflow", fact, None, expected)
+            yield _without_operator(job.name, known)
+
+
+def _without_operator(job: str, known: list[str]) -> Complaint:
+    hint = did_you_mean(job, known)
+    fact = f"no operator of the dataflow is of the job {job!r}{hint}"
+    expected = '"job" of its operators, or at least one operator of its own'
+    return Complaint("/dataflow", fact, None, expected)
 
 
 def _cuts_in_two_waves(spec: Spec) -> Iterator[Complaint]:
+    wave_of = _wave_numbers(spec)
+    for cut in cuts_of(spec) if spec.waves else ():
+        for other in cut.jobs[1:]:
+            if wave_of[other] != wave_of[cut.jobs[0]]:
+                yield _in_two_waves(cut, other)
+
+
+def _wave_numbers(spec: Spec) -> dict[str, int]:
     wave_of: dict[str, int] = {}
     for number, wave in enumerate(spec.waves):
         wave_of |= dict.fromkeys(wave, number)
-    for cut in cuts_of(spec) if spec.waves else ():
-        first = cut.jobs[0]
-        for other in cut.jobs[1:]:
-            if wave_of[other] != wave_of[first]:
-                fact = f"{first!r} and {other!r} change at one cut, and are in two waves"
-                expected = f'one wave for {", ".join(cut.jobs)}, or no "dataflow"'
-                yield Complaint("/waves", fact, None, expected)
+    return wave_of
+
+
+def _in_two_waves(cut: Cut, other: str) -> Complaint:
+    fact = f"{cut.jobs[0]!r} and {other!r} change at one cut, and are in two waves"
+    expected = f'one wave for {", ".join(cut.jobs)}, or no "dataflow"'
+    return Complaint("/waves", fact, None, expected)

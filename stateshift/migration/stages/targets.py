@@ -20,15 +20,23 @@ def lock_targets(context: RunContext, wave: WaveState) -> None:
     Nothing is locked for a job that could not restart from its source.
     """
     wave.pending = [job for job in wave.jobs if not has_moved(context.progress, job.name)]
+    _release_moved(context, wave)
+    if not has_stopped(context, wave.pending):
+        _refuse_damaged_sources(context, wave)
+    _lock_pending(context, wave)
+    for job in wave.pending:
+        _load_transforms(context, job)
+
+
+def _release_moved(context: RunContext, wave: WaveState) -> None:
     for job in wave.jobs:
         if job not in wave.pending:
             release_target(context, job)
-    if not has_stopped(context, wave.pending):
-        _refuse_damaged_sources(context, wave)
+
+
+def _lock_pending(context: RunContext, wave: WaveState) -> None:
     for job in wave.pending:
         lock_target(context, job)
-    for job in wave.pending:
-        _load_transforms(context, job)
 
 
 def release_targets(context: RunContext, wave: WaveState) -> None:
