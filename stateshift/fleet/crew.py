@@ -71,6 +71,8 @@ class Lost(Exception):
 
 
 class Carrier(Protocol):
+    """Carries orders to the executors of a cluster, and their answers back."""
+
     @property
     def master(self) -> str: ...
 

@@ -66,6 +66,7 @@ def hopeless(message: str, master: str) -> ClusterError | None:
 
 
 def ended(master: str, reason: str) -> ClusterError:
+    """Return the error for an application of the fleet that ended before its orders were done."""
     return ClusterError(
         f"the fleet's application on {master} has ended: {reason}",
         cluster=master,

@@ -74,11 +74,13 @@ def decode_order(text: str) -> Order:
 
 
 def decode_step(value: Json) -> AnyStep:
+    """Return the step that an executor carries out."""
     step: AnyStep = plain.from_plain(AnyStep, value)
     return step
 
 
 def decode_discrepancies(values: Json) -> list[Discrepancy]:
+    """Return what an executor found that no longer holds."""
     return [plain.from_plain(Discrepancy, value) for value in values]
 
 
@@ -106,6 +108,7 @@ def _error_class(name: str) -> type[StateshiftError]:
 
 
 def encode_answer(host: str, **fields: object) -> str:
+    """Return an executor's answer as text: its host, and what was done or went wrong."""
     return json.dumps({"host": host, **plain.to_plain(fields)}, default=str)
 
 
@@ -143,6 +146,7 @@ def missing_package(name: str, host: str) -> ClusterError:
 
 
 def with_repeated(evidence: Evidence, repeated: bool) -> Evidence:
+    """Return the evidence, marked where an earlier attempt may have done part of the step."""
     return replace(evidence, repeated=True) if repeated else evidence
 
 

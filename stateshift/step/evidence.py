@@ -77,6 +77,8 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class FilesWritten(Evidence):
+    """The files that a step has written, with their sizes and digests."""
+
     files: tuple[FileEvidence, ...]
 
 
@@ -94,12 +96,16 @@ class FilesBrought(Evidence):
 
 @dataclass(frozen=True, slots=True)
 class FilesKept(Evidence):
+    """The files that were kept, and how many others were removed."""
+
     files: tuple[FileEvidence, ...]
     dropped: int
 
 
 @dataclass(frozen=True, slots=True)
 class FilesStaged(Evidence):
+    """How many files wait under temporary names until they are published."""
+
     staged: int
 
 
@@ -141,6 +147,8 @@ class ImagesCompared(Evidence):
 
 @dataclass(frozen=True, slots=True)
 class OwnersGiven(Evidence):
+    """How many files and directories were given the owners of the source."""
+
     given: int
 
 
@@ -154,12 +162,16 @@ class FenceReadied(Evidence):
 
 @dataclass(frozen=True, slots=True)
 class SourceFenced(Evidence):
+    """The files that keep the old job from going on, and how a person removes them."""
+
     fenced: tuple[str, ...]
     undo: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FenceLifted(Evidence):
+    """The fence's files that were removed, so that the job can go on there."""
+
     lifted: tuple[str, ...]
 
 

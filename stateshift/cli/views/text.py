@@ -26,6 +26,8 @@ Tone = Literal["", "strong", "dim", "good", "warn", "bad"]
 
 @dataclass(frozen=True, slots=True)
 class Line:
+    """A line of text; a line break inside it starts another line with the same indent."""
+
     text: str
     tone: Tone = ""
     indent: int = 0
@@ -33,11 +35,13 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    pass
+    """An empty line between two blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
+    """A table's cell that has a tone; a plain text is a cell without one."""
+
     text: str
     tone: Tone = ""
 
