@@ -65,6 +65,10 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Dataflow:
+    """Operators and the edges between them, the operators found by name: `dataflow[name]`. Nothing
+    is checked here; `parse.problems` does that.
+    """
+
     operators: tuple[Operator, ...]
     edges: tuple[Edge, ...]
     name: str = "dataflow"

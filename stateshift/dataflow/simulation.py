@@ -70,6 +70,10 @@ class Run:
 
 
 class Item(NamedTuple):
+    """A tuple on its way: `born` is in seconds, `source` numbers its source tuple, and a `version`
+    other than 0 marks it for the new functions.
+    """
+
     born: float
     source: int
     version: int

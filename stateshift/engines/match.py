@@ -53,6 +53,9 @@ class Matched:
 def matched(
     sides: Iterable[Sided], bytes_max: int = BYTES_MAX, level: int = 0
 ) -> Iterator[Matched]:
+    """Yield what is the same, removed, added and changed, a part at a time. `level` counts how
+    often the entries were dealt onto piles already.
+    """
     coming, size = iter(sides), 0
     held: list[Sided] = []
     for side, block in coming:

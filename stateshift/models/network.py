@@ -39,6 +39,8 @@ Channels = Mapping[Channel, tuple[Message, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Network:
+    """The state of all workers, and every message on its way between them."""
+
     logic: Logic
     workers: tuple[Worker, ...]
     channels: Channels
@@ -70,10 +72,14 @@ def network(
 
 
 def feed(before: Network, number: int, event: Data | Control | Resize) -> Network:
+    """Return the network after worker `number` has taken an event from an input; what it sends is
+    on its way.
+    """
     return _advanced(before, number, event)
 
 
 def deliver(before: Network, channel: Channel) -> Network:
+    """Return the network after the first message of a channel, which must have one, arrives."""
     first, *rest = before.channels[channel]
     left = replace(before, channels={**before.channels, channel: tuple(rest)})
     return _advanced(left, channel[1], Received(channel[0], first))

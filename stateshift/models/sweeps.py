@@ -61,14 +61,19 @@ class Point:
 def over_bins(
     strategy: Strategy, gap: float = math.inf, setting: Setting = PAPER_BINS
 ) -> list[Point]:
+    """Return a point for each number of bins, 16 to 16,384 (figure 16); `gap` is seconds."""
     return [Point(bins, rebalanced(strategy, bins, 4096 * M, gap, setting)) for bins in BINS]
 
 
 def over_keys(strategy: Strategy, gap: float = math.inf, setting: Setting = PAPER) -> list[Point]:
+    """Return a point for each number of keys, 256 M to 32,768 M (figure 17); `gap` is seconds."""
     return [Point(keys, rebalanced(strategy, 4096, keys, gap, setting)) for keys in KEYS]
 
 
 def over_both(strategy: Strategy, gap: float = math.inf, setting: Setting = PAPER) -> list[Point]:
+    """Return a point for each number of bins, 64 to 8,192 of 4 M keys each (figure 18); `gap` is
+    seconds.
+    """
     return [Point(bins, rebalanced(strategy, bins, 4 * M * bins, gap, setting)) for bins in BOTH]
 
 

@@ -30,6 +30,8 @@ Fault = Literal["fail", "lose", "delay"]
 
 @dataclass(frozen=True, slots=True)
 class MemoryJob:
+    """One job of the in-memory cluster; `tag` is None where somebody else started it."""
+
     job: str
     location: str
     tag: str | None
@@ -37,6 +39,10 @@ class MemoryJob:
 
 
 class MemoryCluster:
+    """An in-memory cluster for tests, whose submissions fail, stay unanswered or come late on
+    request.
+    """
+
     def __init__(
         self,
         name: str = "memory",

@@ -38,6 +38,8 @@ from stateshift.testing.memory_cluster import MemoryCluster, MemoryJob
 
 
 class MemoryFlink(MemoryCluster):
+    """An in-memory cluster for tests that takes savepoints: `take(location)` writes one."""
+
     def __init__(
         self, take: Callable[[str], None], on_start: Callable[[Submission], None] | None = None
     ) -> None:

@@ -37,10 +37,12 @@ class Rescale:
 
 
 def changed(job: JobSpec, kind: str) -> Change:
+    """Return the first change of a kind that the spec asks for, an empty one without any."""
     return next((change for change in job.transform if change["kind"] == kind), {})
 
 
 def unions_of(job: JobSpec) -> tuple[str, ...]:
+    """Return the operators that become one of several, empty where no union is asked for."""
     return tuple(changed(job, "union").get("operators", ()))
 
 

@@ -27,8 +27,10 @@ JOB_FOLDERS: Final = ("shared", "taskowned", "dstl")
 
 
 def under(folder: str, path: str) -> str:
+    """Return a path inside a folder; the folder "" is the root, and adds nothing."""
     return f"{folder}/{path}" if folder else path
 
 
 def folder_of(path: str) -> str:
+    """Return the folder that a path lies in, "" for a file at the root."""
     return path.rpartition("/")[0]

@@ -93,6 +93,7 @@ def is_name(path: str) -> bool:
 
 
 def places(plain: PlainPlaces) -> Places:
+    """Return the places that `Places.plain()` wrote as JSON; `moved` and `aside` may be missing."""
     moved = plain.get("moved")
     aside = plain.get("aside", {})
     return Places(plain["root"], plain["image"], (moved[0], moved[1]) if moved else None, aside)

@@ -42,6 +42,10 @@ def decoded(content: bytes) -> Metadata:
 
 @dataclass(frozen=True)
 class Streams:
+    """Read access to the bytes of one image's streams, wherever they lie: in the metadata, in a
+    file of their own, or in a segment of one.
+    """
+
     read: Read
     places: Places
 

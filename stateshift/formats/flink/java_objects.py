@@ -34,12 +34,16 @@ _DEPTH_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class JavaEnum:
+    """An enum constant: its class, and its name as Java writes it."""
+
     type: str
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class JavaObject:
+    """An object: its class, and its fields' values by name, with those of its superclasses."""
+
     type: str
     fields: dict[str, object] = field(default_factory=dict)
 

@@ -74,6 +74,8 @@ class ChannelPart:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
+    """A handle to what was in flight in one channel of a subtask, in a stream of its own."""
+
     subtask: int
     part: ChannelPart
     stream: StreamHandle | None
@@ -81,6 +83,10 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class MergedChannels:
+    """A handle to what was in flight in several channels of a subtask, all in one stream of `size`
+    bytes.
+    """
+
     subtask: int
     size: int
     stream: StreamHandle | None
@@ -91,6 +97,7 @@ ChannelHandle = Channel | MergedChannels
 
 
 def read_partitioned(data: Input) -> Partitioned:
+    """Read a handle to operator state: tag 4, or 17 where Flink merged the file with others."""
     at, tag = data.at, data.u1()
     if tag not in (4, 17):
         raise data.wrong(f"unknown tag {tag} of a handle to operator state", at)
@@ -108,6 +115,7 @@ def read_partitioned(data: Input) -> Partitioned:
 
 
 def write_partitioned(out: Output, handle: Partitioned) -> None:
+    """Write what `read_partitioned` reads, byte for byte."""
     out.u1(4 if handle.merging is None else 17)
     out.i4(len(handle.states))
     for state in handle.states:
@@ -123,6 +131,7 @@ def write_partitioned(out: Output, handle: Partitioned) -> None:
 
 
 def read_channel(data: Input, version: int, side: Side) -> ChannelHandle:
+    """Read a handle to what was in flight; before V6 it has no kind, and is one channel's."""
     if version < KINDS_FROM:
         return _read_one(data)
     at, kind = data.at, data.u1()

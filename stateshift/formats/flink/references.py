@@ -140,6 +140,7 @@ def _is_empty(handle: Partitioned) -> bool:
 
 
 def with_keyed_streams(handle: KeyedHandle | None, change: Change) -> KeyedHandle | None:
+    """Return the handle with each of its streams replaced by what `change` makes of it."""
     match handle:
         case KeyGroups():
             return replace(handle, stream=_changed(handle.stream, change, False))

@@ -241,6 +241,7 @@ def _is_nearly(class_name: str, known: str) -> bool:
 
 
 def read_string(data: Input) -> str | None:
+    """Read a string: length + 1, then UTF-16 units, each a varint; a length of 0 is None."""
     length = _varint(data)
     if length == 0:
         return None

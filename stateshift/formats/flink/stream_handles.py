@@ -29,6 +29,8 @@ DEPTH_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Inline:
+    """Bytes kept in `_metadata` itself; `name` identifies them and is never opened (tag 1)."""
+
     name: str
     content: bytes
 
@@ -39,18 +41,26 @@ class Inline:
 
 @dataclass(frozen=True, slots=True)
 class AbsoluteFile:
+    """A whole file under its absolute path, `size` bytes long (tag 2)."""
+
     path: str
     size: int
 
 
 @dataclass(frozen=True, slots=True)
 class RelativeFile:
+    """A whole file beside `_metadata`, `path` being its name there (tag 6)."""
+
     path: str
     size: int
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
+    """A part of a file that several subtasks share, `size` bytes from `start` on; `scope` is 0 for
+    files of one checkpoint, 1 for shared ones (tag 15).
+    """
+
     path: str
     start: int
     size: int
@@ -60,11 +70,15 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class EmptySegment:
+    """A segment into which nothing was written, and so no file (tag 16)."""
+
     size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class KeyGroupsStream:
+    """A stream with the offset of each key group from `first` on in it (tag 3, legacy)."""
+
     first: int
     offsets: Longs
     stream: StreamHandle | None
@@ -79,6 +93,7 @@ FileHandle = AbsoluteFile | RelativeFile | Segment
 
 
 def read_stream(data: Input, depth: int = 0) -> StreamHandle | None:
+    """Read a handle, its tag first; `depth` is how many handles this one lies inside of."""
     at, tag = data.at, data.u1()
     match tag:
         case 0:
@@ -106,6 +121,7 @@ def read_stream(data: Input, depth: int = 0) -> StreamHandle | None:
 
 
 def write_stream(out: Output, handle: StreamHandle | None) -> None:
+    """Write what `read_stream` reads, byte for byte; None is the tag 0 alone."""
     match handle:
         case None:
             out.u1(0)

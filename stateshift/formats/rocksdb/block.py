@@ -42,6 +42,8 @@ _U32 = struct.Struct("<I")
 
 
 class Handle(NamedTuple):
+    """A block's place in the table: `offset` and `size` in bytes, without the five-byte trailer."""
+
     offset: int
     size: int
 
@@ -148,6 +150,7 @@ def block_entries(block: bytes, offset: int) -> Iterator[tuple[bytes, bytes]]:
 
 
 def end_of_entries(block: bytes, offset: int) -> int:
+    """Return where a block's restarts begin; `offset` is the block's own, for errors."""
     count = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 - 4 * count
     if len(block) < 4 or count >> 31 or end < 0:
@@ -156,6 +159,7 @@ def end_of_entries(block: bytes, offset: int) -> int:
 
 
 def handle_at(data: bytes, position: int, end: int) -> tuple[Handle, int]:
+    """Read two varints, a block's offset and its size; return them, and the position behind."""
     offset, position = varint(data, position, end)
     size, position = varint(data, position, end)
     return Handle(offset, size), position
@@ -190,6 +194,7 @@ def varint(data: bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def encode_varint(number: int) -> bytes:
+    """Return a number seven bits a byte, lowest first; the high bit says that more follow."""
     out = bytearray()
     while number >= 0x80:
         out.append(number & 0x7F | 0x80)

@@ -200,6 +200,7 @@ def _check_tables(files: Files, name: str, manifest: Manifest) -> None:
 
 
 def name_of(number: int) -> str:
+    """Return a table's file name: its number in at least six digits, then `.sst`."""
     return f"{number:06d}.sst"
 
 

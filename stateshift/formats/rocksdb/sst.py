@@ -66,6 +66,7 @@ def data_blocks(content: bytes) -> Iterator[DataBlock]:
 
 
 def entries_of(block: DataBlock) -> Iterator[TableEntry]:
+    """Yield a block's entries, each key split from its u64LE trailer (sequence << 8 | type)."""
     unpack = _U64.unpack_from
     for key, value in block_entries(*block):
         if len(key) < 8:

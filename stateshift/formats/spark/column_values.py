@@ -45,6 +45,10 @@ _DAY, _MICROSECOND = datetime.timedelta(days=1), datetime.timedelta(microseconds
 
 
 class Slot(NamedTuple):
+    """A value as a row holds it: the eight bytes of its `slot`, or a `part` behind all slots. A
+    null has no slot.
+    """
+
     slot: bytes | None
     part: bytes | None
     reserved: int = 0

@@ -51,6 +51,7 @@ class CommitEntry:
 
 
 def decode_commit(content: bytes) -> CommitEntry:
+    """Read `commits/<batch>`: a line with the version, then JSON, which old logs may lack."""
     first, _, start = after_version(content)
     version = decode_version(first.strip(), VERSIONS, _WHAT)
     lines = tuple(decode_text(line, _WHAT, offset) for offset, line in lines_of(content)[1:])
@@ -66,6 +67,7 @@ def decode_commit(content: bytes) -> CommitEntry:
 
 
 def encode_commit(entry: CommitEntry) -> bytes:
+    """Return the file's bytes, UTF-8: the version line, then the lines as they were read."""
     return "\n".join((f"v{entry.version}", *entry.lines)).encode("utf-8")
 
 

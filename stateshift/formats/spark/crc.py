@@ -56,6 +56,7 @@ def crc32(data: bytes) -> int:
 
 
 def decode_hadoop_crc(content: bytes) -> HadoopChecksums:
+    """Read `.<name>.crc`: "crc" 00 | i32BE bytes per chunk | u32BE CRC32 per chunk."""
     magic, values = content[:4], len(content) // 4 - 2
     if not _HADOOP_MAGIC.startswith(magic):
         raise FormatError(f"{_HADOOP} does not begin with crc", None, 0)
@@ -68,6 +69,7 @@ def decode_hadoop_crc(content: bytes) -> HadoopChecksums:
 
 
 def decode_spark_crc(content: bytes) -> SparkChecksum:
+    """Read `<name>.crc`, JSON with the file's size and its CRC32C, which Spark writes signed."""
     text = decode_text(content, _SPARK)
     plain = decode_object(text, _SPARK)
     algorithm = plain.get("algorithm")

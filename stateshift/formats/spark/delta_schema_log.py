@@ -54,6 +54,7 @@ class SchemaLogEntry:
 
 
 def decode_schema_log(content: bytes) -> SchemaLogEntry:
+    """Read one entry of Delta's schema log: a line with the version, then JSON."""
     first, rest, start = after_version(content)
     version = decode_version(first, VERSIONS, _WHAT)
     if not rest:
@@ -81,6 +82,7 @@ def _source_path(plain: JsonObject, start: int) -> str | None:
 
 
 def encode_schema_log(entry: SchemaLogEntry) -> bytes:
+    """Return the entry's bytes, UTF-8: the version line, then the JSON text as it is."""
     return f"v{entry.version}\n{entry.text}".encode()
 
 

@@ -26,6 +26,7 @@ _END = _HEADER.pack(MAGIC, _STORED | _LEVEL, 0, 0, 0)
 
 
 def decompress(stream: Stream) -> Iterator[bytes]:
+    """Yield the raw bytes of each LZ4Block, its checksum checked; further streams may follow."""
     ended = False
     while not ended or not stream.at_end():
         block = _block(stream)
@@ -35,6 +36,7 @@ def decompress(stream: Stream) -> Iterator[bytes]:
 
 
 def compress(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield LZ4Blocks of 32 KiB of raw bytes each, and the empty block that ends them."""
     yield from map(_encode_block, regrouped(chunks, _BLOCK))
     yield _END
 

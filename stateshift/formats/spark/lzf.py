@@ -24,6 +24,7 @@ _CHUNK = 65_535
 
 
 def decompress(stream: Stream) -> Iterator[bytes]:
+    """Yield the raw bytes of each ZV chunk, stored or compressed."""
     while not stream.at_end():
         yield _chunk(stream)
 
@@ -41,6 +42,7 @@ def _chunk(stream: Stream) -> bytes:
 
 
 def compress(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield stored ZV chunks of up to 65,535 bytes: nothing gets smaller."""
     pieces = regrouped(chunks, _CHUNK)
     yield _stored(next(pieces, b""))  # an empty file has one chunk, too
     yield from map(_stored, pieces)

@@ -42,6 +42,7 @@ class QueryMetadata:
 
 
 def decode_metadata(content: bytes) -> QueryMetadata:
+    """Read the query's `metadata`: the first JSON value counts, what follows is carried along."""
     text = content.decode("utf-8", "surrogateescape")
     start = len(text) - len(text.lstrip(_BLANKS))
     value, end = _first_value(text, start)
@@ -76,6 +77,7 @@ def _first_value(text: str, start: int) -> tuple[object, int]:
 
 
 def encode_metadata(metadata: QueryMetadata) -> bytes:
+    """Return the file's bytes: the text as it was read, what follows the JSON included."""
     return metadata.text.encode("utf-8", "surrogateescape")
 
 

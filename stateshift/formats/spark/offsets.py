@@ -78,6 +78,7 @@ class OffsetEntry:
 
 
 def decode_offsets(content: bytes) -> OffsetEntry:
+    """Read `offsets/<batch>`: the version, the batch's JSON, a source a line."""
     first, _, _ = after_version(content)
     version = decode_version(first, VERSIONS, _WHAT)
     lines = lines_of(content)
@@ -92,6 +93,7 @@ def decode_offsets(content: bytes) -> OffsetEntry:
 
 
 def encode_offsets(entry: OffsetEntry) -> bytes:
+    """Return the file's bytes, UTF-8: the version, the batch's JSON, a source a line."""
     return "\n".join((f"v{entry.version}", entry.header, *entry.lines)).encode("utf-8")
 
 

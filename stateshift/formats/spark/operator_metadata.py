@@ -63,6 +63,7 @@ class OperatorMetadata:
 
 
 def decode_operator_metadata(content: bytes) -> OperatorMetadata:
+    """Read an operator's metadata file: a line with the version, 1 or 2, then JSON."""
     first, rest, start = after_version(content)
     version = decode_version(first, VERSIONS, _WHAT)
     if not rest:
@@ -71,6 +72,7 @@ def decode_operator_metadata(content: bytes) -> OperatorMetadata:
 
 
 def encode_operator_metadata(metadata: OperatorMetadata) -> bytes:
+    """Return the file's bytes, UTF-8: the version line, then the JSON text as it is."""
     return f"v{metadata.version}\n{metadata.text}".encode()
 
 

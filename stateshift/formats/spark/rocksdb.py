@@ -139,6 +139,7 @@ def encode_zip(snapshot: RocksDBSnapshot, members: Mapping[str, bytes] = _NO_MEM
 
 
 def decode_snapshot_metadata(content: bytes) -> RocksDBSnapshot:
+    """Read the file `metadata` of an `N.zip`: a line with the version, then JSON."""
     first, newline, rest = content.partition(b"\n")
     version = decode_version(first, VERSIONS, _WHAT)
     start = len(first) + 1
@@ -158,6 +159,9 @@ def decode_snapshot_metadata(content: bytes) -> RocksDBSnapshot:
 
 
 def encode_snapshot_metadata(snapshot: RocksDBSnapshot) -> bytes:
+    """Return the file `metadata` of an `N.zip`: the version line, then the JSON as it was read, or
+    JSON of its own fields where there is no text.
+    """
     return f"v{snapshot.format}\n{snapshot.text or _text(snapshot)}".encode()
 
 

@@ -54,6 +54,7 @@ class SchemaFile:
 
 
 def decode_schema(content: bytes) -> SchemaFile:
+    """Read a state schema file: UTF version, then the schemas of each store's key and value."""
     stream = Stream([content], _WHAT)
     version = _decode_version(stream)
     stores = _DECODERS[version](stream)
@@ -63,6 +64,7 @@ def decode_schema(content: bytes) -> SchemaFile:
 
 
 def encode_schema(schema: SchemaFile) -> bytes:
+    """Return a state schema file's bytes in the layout of its version; v1 and v2 take one store."""
     version = _encode_utf(f"v{schema.version}")
     if schema.version == 3:
         count = len(schema.stores).to_bytes(4, "big")

@@ -18,6 +18,7 @@ _HEADER = MAGIC + struct.pack(">ii", 1, 1)
 
 
 def decompress(stream: Stream) -> Iterator[bytes]:
+    """Yield the raw bytes of each block; further streams may follow the first."""
     _read_header(stream)
     while not stream.at_end():
         if stream.peek(1) == MAGIC[:1]:  # another stream follows; as a length it would be negative
@@ -35,6 +36,7 @@ def _decode_block(stream: Stream) -> bytes:
 
 
 def compress(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield one stream: its header, then blocks of 32 KiB of raw bytes, compressed."""
     yield _HEADER
     yield from map(_encode_block, regrouped(chunks, _BLOCK))
 

@@ -28,23 +28,31 @@ class Atomic:
 
 @dataclass(frozen=True, slots=True)
 class DecimalType:
+    """A decimal of at most `precision` digits, `scale` of them behind the point."""
+
     precision: int
     scale: int
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayType:
+    """An array's type; whether its elements may be null is not kept."""
+
     element: DataType
 
 
 @dataclass(frozen=True, slots=True)
 class MapType:
+    """A map's type; whether its values may be null is not kept."""
+
     key: DataType
     value: DataType
 
 
 @dataclass(frozen=True, slots=True)
 class StructType:
+    """A struct's fields, or a row's columns, told apart by position: names may repeat."""
+
     names: tuple[str, ...]
     types: tuple[DataType, ...]
 

@@ -33,6 +33,9 @@ _REPEATED, _COMPRESSED, _RESERVED = 1, 2, 3  # kinds of blocks
 
 
 def decompress(stream: Stream) -> Iterator[bytes]:
+    """Yield raw bytes, 256 KiB at most at a time; refuse a stream that is larger than 256 MiB
+    and 4,096 times its compressed size together.
+    """
     import pyarrow  # a third of a second to load, and only zstd needs it
 
     start = stream.offset
@@ -53,6 +56,7 @@ def decompress(stream: Stream) -> Iterator[bytes]:
 
 
 def compress(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield one frame of level 1, a piece of it for every 256 KiB of raw bytes."""
     compressor = cramjam.zstd.Compressor(_LEVEL)
     held = 0
     for chunk in chunks:

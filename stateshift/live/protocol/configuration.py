@@ -41,6 +41,8 @@ class Update(NamedTuple):
 
 
 class Since(NamedTuple):
+    """The fact that one bin, whose history this stands in, is at `worker` from `time` on."""
+
     time: Time
     worker: int
 

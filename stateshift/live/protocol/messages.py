@@ -25,6 +25,8 @@ Value = Any
 
 
 class Record(NamedTuple):
+    """A value of one key at one time, as the operator's input gives it."""
+
     time: Time
     key: Key
     value: Value
@@ -61,6 +63,8 @@ class Applied(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Routed:
+    """A record that F has sent to the worker where its bin is at the record's time."""
+
     record: Record
 
 

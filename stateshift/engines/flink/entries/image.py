@@ -333,6 +333,7 @@ def in_file_order(handle: KeyGroups, end: int) -> list[tuple[tuple[int, int], in
 
 
 def uncompressed(content: bytes) -> bytes:
+    """Return keyed state out of Snappy's framing format, the checksum of each chunk checked."""
     return snappy_frames.decompressed(content, "keyed state")
 
 

@@ -40,6 +40,7 @@ ROLES = ("keyed", "operator", "raw keyed", "raw operator", "channels", "coordina
 
 
 def operators_of(metadata: Metadata, streams: Streams) -> tuple[Operator, ...]:
+    """Return every operator in the metadata's order; only the headers of its files are read."""
     references_of: dict[str, list[Reference]] = {}
     for reference in references(metadata):
         references_of.setdefault(reference.operator, []).append(reference)

@@ -48,6 +48,7 @@ def waived(finding: Finding, names: tuple[str, ...]) -> Finding:
 
 
 def of_sources(surveys: Sequence[Survey]) -> Iterator[Finding]:
+    """Yield what the source images are refused or warned for; an image's own notes are left out."""
     for survey in surveys:
         yield from survey.findings
         if not survey.images:
@@ -88,6 +89,7 @@ def of_move(
 
 
 def of_clusters(facts: Facts) -> Iterator[Finding]:
+    """Yield the findings of both clusters, and a note where the target reports no progress."""
     for cluster in (facts.source_cluster, facts.target_cluster):
         if cluster is not None:
             yield from cluster.findings
@@ -230,6 +232,9 @@ def _backends(image: Image) -> list[str]:
 
 
 def of_changes(job: JobSpec) -> Iterator[Finding]:
+    """Yield a refusal for each change, or option of one, that Flink images do not support, and for
+    each new uid of more than 65,535 bytes.
+    """
     for change in job.transform:
         if change["kind"] not in CHANGES:
             instead = f"{_INSTEAD[change['kind']]}; " if change["kind"] in _INSTEAD else ""
@@ -277,6 +282,9 @@ def _only(job: JobSpec, kind: str, *keys: str) -> bool:
 
 
 def of_target(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    """Yield a refusal where the target is not empty, or where the change needs a new savepoint and
+    the spec names no place for it.
+    """
     target = facts.target
     if job.target is None:
         yield from _of_no_target(job)

@@ -70,6 +70,9 @@ STOP_SECONDS_MAX = 600
 
 
 def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
+    """Return the job's plans in their order: one for a stopped job or a start without state, else
+    halt and move, with a round of copying first where the mode is warm.
+    """
     if not spec.restart:
         return (_start_plan(job, facts),)
     if job.takes_savepoints and job.mode == "warm":
@@ -256,6 +259,9 @@ def _of_taking(job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
 
 
 def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
+    """Return the plan that moves a job whose images are complete; it has findings and no steps
+    where one of them refuses the move.
+    """
     surveys = (facts.source, *facts.others)
     if not all(map(is_readable, surveys)):
         return _plan(job, facts, (), _waived(job, of_sources(surveys)))

@@ -60,6 +60,7 @@ def there_already(facts: Facts, wanted: Names) -> frozenset[tuple[str, str]]:
 
 
 def names_of(wholes: Iterable[Whole]) -> dict[tuple[str, str], str]:
+    """Return the name at the target of each file that is copied whole, by its location and path."""
     names = {}
     for whole in wholes:
         for file, name in whole.files:

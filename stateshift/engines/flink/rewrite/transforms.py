@@ -45,10 +45,12 @@ Options = Mapping[str, Any]
 
 
 def keep(options: Options, inputs: Sequence[Input]) -> Sequence[Content]:
+    """Return the inputs unchanged, one output for each (`flink.keep`)."""
     return inputs
 
 
 def cut(options: Options, inputs: Sequence[Input]) -> Sequence[Content]:
+    """Return pieces of the one input, one output for each [start, size] in bytes (`flink.cut`)."""
     (content,) = inputs
     return tuple(_piece(content, start, size) for start, size in options["pieces"])
 
@@ -69,6 +71,9 @@ def _lengths(size: int) -> Iterator[int]:
 
 
 def metadata(options: Options, inputs: Sequence[Input]) -> Sequence[Content]:
+    """Return the target's `_metadata` as one output (`flink.metadata`). Inputs are the metadata of
+    each image taken, then the summaries of `flink.rescale`.
+    """
     taken = [Taken.of(plain) for plain in options["taken"]]
 
     def made() -> Iterator[bytes]:

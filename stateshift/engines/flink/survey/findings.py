@@ -23,6 +23,9 @@ SHOWN_MAX = 5
 def findings_of(
     location: str, metadata: Metadata, places: Places, files: tuple[FileInfo, ...]
 ) -> tuple[Finding, ...]:
+    """Return what is wrong with an image: duplicate operators, missing files, key groups beyond
+    their file's end. Notes come last.
+    """
     sizes = {file.path: file.size for file in files}
     return (
         *_duplicates(metadata),

@@ -49,11 +49,13 @@ class Shown:
 
 
 def shown(metadata: Metadata, streams: Streams) -> Iterator[Shown]:
+    """Yield every entry of an image, operator by operator."""
     for operator in metadata.operators:
         yield from of_operator(operator, streams)
 
 
 def of_operator(operator: OperatorState, streams: Streams) -> Iterator[Shown]:
+    """Yield the entries of one operator, subtask by subtask."""
     own, prefix = operator.id.hex(), prefix_bytes(operator.max_parallelism)
     for subtask in operator.all_subtasks:
         for state, key, value in _of_subtask(subtask, prefix, streams):

@@ -48,6 +48,9 @@ class Side:
 
 
 def diff(one: str, other: str, opening: Opening, show: int) -> Differences:
+    """Return how the entries of two images differ; `show` is how many differences of each state are
+    shown in full.
+    """
     a, b = _side(one, opening), _side(other, opening)
     differences = Differences(epochs=(a.epoch, b.epoch), engine="flink")
     for operator in dict.fromkeys((*a.operators, *b.operators)):

@@ -118,6 +118,9 @@ def _is_bytes(shown: object) -> bool:
 
 
 def export(location: str, wanted: Wanted, format: str, opening: Opening) -> FlinkExport:
+    """Return the export of an image's state, nothing written yet; PlanError where the image is not
+    whole, or where a batch or changes are asked for.
+    """
     if wanted.batch is not None or wanted.changes is not None:
         raise PlanError(
             "a Flink image holds one checkpoint, and no changes: there is no --batch and no "

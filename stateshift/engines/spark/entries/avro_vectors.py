@@ -45,6 +45,9 @@ class _Odd(Exception):
 
 
 def bare(content: Content, starts: Ints, ends: Ints, columns: StructType) -> pa.Array | None:
+    """Return Avro rows that lie behind a byte 00 each, as a struct array; None where a loop must
+    decode them.
+    """
     if (ends <= starts).any() or content[starts].any():
         return None
     return _rows(content, starts + 1, ends, columns)
@@ -53,6 +56,9 @@ def bare(content: Content, starts: Ints, ends: Ints, columns: StructType) -> pa.
 def numbered(
     content: Content, starts: Ints, ends: Ints, columns: StructType, number: int
 ) -> pa.Array | None:
+    """Return Avro rows that lie behind 00 | i16LE `number` each, the id of their schema; None where
+    a loop must decode them.
+    """
     head = np.frombuffer(b"\0" + number.to_bytes(2, "little", signed=True), np.uint8)
     if (ends - starts < 3).any() or (content[starts[:, None] + np.arange(3)] != head).any():
         return None
@@ -60,6 +66,9 @@ def numbered(
 
 
 def marked(content: Content, starts: Ints, ends: Ints, columns: StructType) -> list[Column] | None:
+    """Return columns that order keys, each value a mark of one byte and then the value's bytes;
+    None where a loop must decode them.
+    """
     count = 2 * len(columns.types)
     halved = StructType(tuple(map(str, range(count))), (Atomic("binary"),) * count)
     decoded = bare(content, starts, ends, halved)

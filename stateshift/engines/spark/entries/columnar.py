@@ -46,6 +46,9 @@ Binaries = Callable[[Content, Ints, Ints, StructType], list[Column] | None]
 
 
 def keys_of(view: StoreView, keys: Binary) -> pa.Array | None:
+    """Return a block's keys as a struct array; None where they must be decoded one by one, or where
+    there are none.
+    """
     if view.key is None or not fits(view.key) or not len(keys):
         return None
     if view.avro is None or not view.key.types:
@@ -96,6 +99,9 @@ _KEYS: Mapping[Kind, Callable[[Encoder, Binary, StructType], pa.Array | None]] =
 
 
 def values_of(view: StoreView, values: Binary) -> pa.Array | None:
+    """Return a block's values as a struct array, or as lists of structs where the store keeps
+    lists; None where they must be decoded one by one.
+    """
     if view.value is None or not fits(view.value) or not len(values) or values.null_count:
         return None
     if view.avro is not None and view.value.types:

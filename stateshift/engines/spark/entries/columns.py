@@ -68,6 +68,7 @@ _SPARK_TYPES = {
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
+    """Return the Arrow type a Spark type is exported as; repeated field names are numbered."""
     match kind:
         case Atomic(name):
             return _ATOMIC[name]

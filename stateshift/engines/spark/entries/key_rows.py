@@ -50,6 +50,7 @@ def _null_bytes(count: int) -> int:
 
 
 def row_and_time(view: StoreView, keys: Binary) -> Binary | None:
+    """Return keys as row | i64BE time, its sign bit turned; None where no time is encoded."""
     whole = spans(keys)
     content, starts, ends = whole.content, whole.starts, whole.ends
     if view.encoder.kind == "postfix":

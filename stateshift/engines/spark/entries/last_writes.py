@@ -61,6 +61,9 @@ class Writes:
 def settled(
     writes: Iterable[Writes], between: bytes, bytes_max: int = BYTES_MAX, level: int = 0
 ) -> Iterator[Block]:
+    """Yield what each key holds in the end, once, in blocks of puts. `level` counts how often the
+    writes were dealt onto piles already.
+    """
     coming = iter(writes)
     held, are_all = _held(coming, bytes_max if level < LEVELS else inf)
     if are_all:

@@ -66,6 +66,10 @@ class Side:
 
 
 class Sides:
+    """Both images of one operator, 0 left and 1 right, with the form in which each store's entries
+    are compared.
+    """
+
     def __init__(self, left: Side, right: Side) -> None:
         self.left, self.right = left, right
         self._forms: dict[str, tuple[Form, Form] | str] = {}

@@ -14,6 +14,9 @@ from stateshift.survey import ClusterFacts, Facts, Finding
 
 
 def of_ends(facts: Facts) -> Iterator[Finding]:
+    """Yield a refusal where the target's Spark is older than what the job ran on, a warning where
+    the two clusters differ, a note where its version is not known.
+    """
     theirs, source = facts.target_cluster, _newest(facts)
     if theirs is None or source is None:
         return  # without a cluster, `of_move` says which Spark wrote the checkpoint

@@ -112,6 +112,9 @@ def _version(image: Image) -> int:
 
 
 def of_in_place(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
+    """Yield what to know before a checkpoint is compacted where it lies: the stopped job, a planned
+    batch, the files set aside.
+    """
     if not wishes.in_place:
         return
     source = facts.source

@@ -158,6 +158,9 @@ def _decoded(tables: Tables, piece: Piece) -> tuple[Column, Column]:
 
 
 def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Export:
+    """Return the export of a checkpoint's state or changes, nothing written yet. Parquet and Arrow
+    require that what is wanted has one shape.
+    """
     there = opened(location, opening, wanted.batch)
     check_wanted(there, wanted)
     _check_committed(there, wanted)
