@@ -37,6 +37,9 @@ from stateshift.storage import locations
 NAME = "stateshift"
 BYTES_MAX = 16 * 1024 * 1024
 
+# Whoever embeds the package decides what becomes of its log records; `api` does the same.
+logging.getLogger(NAME).addHandler(logging.NullHandler())
+
 # What a text with a secret in it holds. Most have none, and are not looked at any closer.
 _SUSPICIOUS = re.compile(
     r"pass|secret|token|credential|key|sig|delegation|bearer|basic|curl|pwd|@", re.IGNORECASE
