@@ -28,3 +28,14 @@ last the files an engine reads first; to *fence* is to keep the old job from eve
 """
 
 __version__ = "0.1.0"
+
+
+def leave_logging_to_the_program() -> None:
+    """Let whoever embeds the package decide what becomes of its log records: without this, Python
+    would write warnings to stderr where nobody has decided. Help waits for no logging.
+    """
+    import logging
+
+    logger = logging.getLogger(__name__)
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())

@@ -30,6 +30,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from stateshift import leave_logging_to_the_program
 from stateshift.clusters.redaction import redact, redact_words, secret_values
 from stateshift.private_files import open_private
 from stateshift.storage import locations
@@ -37,8 +38,7 @@ from stateshift.storage import locations
 NAME = "stateshift"
 BYTES_MAX = 16 * 1024 * 1024
 
-# Whoever embeds the package decides what becomes of its log records; `api` does the same.
-logging.getLogger(NAME).addHandler(logging.NullHandler())
+leave_logging_to_the_program()
 
 # What a text with a secret in it holds. Most have none, and are not looked at any closer.
 _SUSPICIOUS = re.compile(

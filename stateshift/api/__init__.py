@@ -20,9 +20,10 @@ Importing this package imports nothing heavy; each function imports what it need
 
 from __future__ import annotations
 
-import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from stateshift import leave_logging_to_the_program
 
 if TYPE_CHECKING:
     from stateshift.api.images import diff, export, inspect, verify
@@ -41,9 +42,7 @@ if TYPE_CHECKING:
     )
     from stateshift.errors import StateshiftError
 
-# Whoever embeds the package decides what becomes of its log records: without this, Python would
-# write warnings to stderr where nobody has decided.
-logging.getLogger("stateshift").addHandler(logging.NullHandler())
+leave_logging_to_the_program()
 
 __all__ = [
     "ExportedFile",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol, cast
 
 import typer
 
-from stateshift import __version__
+from stateshift import __version__, leave_logging_to_the_program
 from stateshift.cli.commands import NAMES, module_of
 from stateshift.cli.shell import settings
 from stateshift.cli.shell.signature import Parsed, with_shared_options
@@ -166,7 +166,7 @@ def _top(
 
 
 def _telling_errors(command: Parsed) -> Parsed:
-    """Return the command, with everything it raises told and turned into its exit code."""
+    """Return a command that shows what the given one raises, and returns its exit code."""
 
     @wraps(command)
     def telling(*, context: typer.Context, verbose: int, **values: object) -> int | None:
@@ -187,13 +187,9 @@ def _telling_errors(command: Parsed) -> Parsed:
 
 
 def _logging(verbosity: int) -> AbstractContextManager[None]:
-    """Show log records on stderr if asked to, and none otherwise. Help waits for no logging."""
+    """Show log records on stderr if asked to, and none otherwise."""
     if not verbosity:
-        import logging
-
-        logger = logging.getLogger("stateshift")
-        if not logger.handlers:
-            logger.addHandler(logging.NullHandler())
+        leave_logging_to_the_program()
         return nullcontext()
     from stateshift.cli.shell.verbosity import on_stderr
 
