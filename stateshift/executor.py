@@ -89,9 +89,9 @@ def _execute_phase(
     name: PhaseName, parts: Sequence[_Part], world: World, journal: Journal, fleet: Fleet | None
 ) -> None:
     jobs = ", ".join(part.plan.job for part in parts)
-    count = sum(len(part.steps) for part in parts)
-    files = sum(part.files for part in parts)
-    size = sum(part.bytes for part in parts)
+    count = sum(len(part.phase.steps) for part in parts)
+    files = sum(part.phase.files for part in parts)
+    size = sum(part.phase.bytes for part in parts)
     world.meter.phase(jobs, name, files, size)
     begins = "phase %s of %s begins: %d steps, %d files, %d bytes"
     _log.info(begins, name, jobs, count, files, size)
@@ -106,22 +106,14 @@ class _Part:
 
     number: int
     plan: Plan
-    ordered: bool
-    steps: list[AnyStep]
-
-    @property
-    def files(self) -> int:
-        return sum(step.files for step in self.steps)
-
-    @property
-    def bytes(self) -> int:
-        return sum(step.bytes for step in self.steps)
+    phase: Phase
 
     def units(self) -> list[_Unit]:
         """Return what may run side by side."""
-        if self.ordered:
-            return [_Unit(self.number, self.steps, True)]
-        return [_Unit(self.number, [step], False) for step in self.steps]
+        steps = self.phase.steps
+        if self.phase.ordered:
+            return [_Unit(self.number, list(steps), True)]
+        return [_Unit(self.number, [step], False) for step in steps]
 
 
 def _pending_parts(
@@ -135,7 +127,7 @@ def _pending_parts(
             continue
         steps = _pending_steps(phase, journal.progress.plans[number])
         if steps:
-            parts.append(_Part(number, plan, phase.ordered, steps))
+            parts.append(_Part(number, plan, replace(phase, steps=tuple(steps))))
     return parts
 
 
@@ -146,7 +138,7 @@ def _pending_steps(phase: Phase, progress: PlanProgress) -> list[AnyStep]:
 def _tidy(parts: Sequence[_Part], world: World, journal: Journal) -> None:
     """Remove what is left over of steps that ran side by side."""
     for part in parts:
-        if not part.ordered:
+        if not part.phase.ordered:
             _remove_temporary(part, world, journal)
 
 
@@ -155,7 +147,7 @@ def _remove_temporary(part: _Part, world: World, journal: Journal) -> None:
     is published, while nobody but us writes there.
     """
     done = journal.progress.plans[part.number].steps
-    repeated = [step for step in part.steps if _was_repeated(done[step.name].evidence)]
+    repeated = [step for step in part.phase.steps if _was_repeated(done[step.name].evidence)]
     for place in sorted(places_filled(repeated) - {part.plan.source}):
         world.storage(place).prune()
 

@@ -237,9 +237,10 @@ def write_table(root: Path, ledger: Path, last: Result) -> None:
     """
     page = root / "tests" / "full.md"
     earlier = read_rows(page.read_text("utf-8")) if page.exists() else {}
-    rows = {**earlier, **rows_of(root, ledger, last)}
-    passed = sum(row.passed for row in rows.values())
-    failed = sum(row.failed for row in rows.values())
+    by_file = {**earlier, **rows_of(root, ledger, last)}
+    rows = [by_file[name] for name in sorted(by_file) if (root / name).exists()]
+    passed = sum(row.passed for row in rows)
+    failed = sum(row.failed for row in rows)
     lines = [
         "# What came of the full run",
         "",
@@ -251,7 +252,7 @@ def write_table(root: Path, ledger: Path, last: Result) -> None:
         "",
         "| file | passed | failed | day | commit |",
         "|---|---|---|---|---|",
-        *(str(rows[name]) for name in sorted(rows) if (root / name).exists()),
+        *map(str, rows),
     ]
     page.write_text("\n".join(lines) + "\n", "utf-8")
 
