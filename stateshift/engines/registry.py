@@ -112,13 +112,13 @@ def _recognises(known: Engine, storage: Storage) -> bool:
     """Whether an engine says that this is an image of its own. A package that nobody has asked for
     and that fails says no; what the storage says is everybody's to hear.
     """
-    if known.name in BUILT_IN:
-        return known.recognises(storage)
     try:
         return known.recognises(storage)
     except StateshiftError:
         raise
     except Exception as error:
+        if known.name in BUILT_IN:
+            raise
         log.warning(
             "engine %s cannot tell whether %s is its own, and is left out: %r",
             known.name,
@@ -147,8 +147,6 @@ def found_at(
     location = folder_meant(location, opening)
     last = None
     for known_engine in _likeliest_first(opening(location)):
-        if known_engine.name not in BUILT_IN and not _recognises(known_engine, opening(location)):
-            continue
         storage, survey = known_engine.survey(location, opening, thorough)
         if survey.images:
             return known_engine, storage, survey
@@ -160,13 +158,16 @@ def found_at(
 
 def _likeliest_first(storage: Storage) -> Iterator[Engine]:
     """Yield the engines whose first file is there, then the others: who looks at one engine's image
-    does not wait for another engine.
+    does not wait for another engine. An added engine is asked first whether the image is its own.
     """
     likely = list(_begun_by(storage))
     yield from map(engine, likely)
-    for known_engine in engines():
-        if known_engine.name not in likely:
-            yield known_engine
+    for name in BUILT_IN:
+        if name not in likely:
+            yield engine(name)
+    for added in _engines_added():
+        if _recognises(added, storage):
+            yield added
 
 
 def shown_by(*locations: str, opening: Opening) -> Engine:

@@ -99,7 +99,7 @@ _FILLED_IN = re.compile(r"\{[^{}]*\}|\$\w+|\$\{[^}]*\}|\$\(.*\)|%\w+%")
 _FLAG = re.compile(r"--?([A-Za-z][\w.\-]*)")
 _ASSIGNMENT = re.compile(r"(?:--?|-D)?([A-Za-z][\w.\-]*)=(.*)", re.DOTALL)
 _NAME_AND_PASSWORD = re.compile(
-    r"(?:(?:-u|--user=|--proxy-user=)=?)?([^:/=\s]+):([^/\s].*)", re.DOTALL
+    r"((?:-u|--user=|--proxy-user=)=?)?([^:/=\s]+):([^/\s].*)", re.DOTALL
 )
 _USER_FLAGS = ("-u", "-U", "--user", "--proxy-user")
 
@@ -127,11 +127,11 @@ def _is_credential(before: str, word: str, of_curl: bool) -> bool:
 
 def _is_user_and_password(before: str, word: str) -> bool:
     """Whether these are two words, or one, of curl's that name a user with a password."""
-    is_user = before in _USER_FLAGS or word.startswith(("-u", "--user=", "--proxy-user="))
-    if not is_user:
-        return False
     user = _NAME_AND_PASSWORD.fullmatch(word)
-    return user is not None and _is_secret_text(user[2])
+    if user is None:
+        return False
+    flag, _, password = user.groups()
+    return (flag is not None or before in _USER_FLAGS) and _is_secret_text(password)
 
 
 def _is_telling_flag(word: str) -> bool:

@@ -239,6 +239,8 @@ class OtherEvidence(Evidence):
         return {**values, "repeated": True} if self.repeated else values
 
 
+_OF_ANOTHER_VERSION = "the journal was written by another version of stateshift: use that one"
+
 # Which key tells a kind. Those that have a key of another kind, too, come first.
 _KINDS: Mapping[str, type[Evidence]] = {
     "stamps": FilesBrought,
@@ -309,7 +311,7 @@ def of_kind(evidence: Evidence, kind: type[E]) -> E:
         return evidence
     raise JournalError(
         f"the evidence of a step is {type(evidence).__name__}, not {kind.__name__}",
-        hint="the journal was written by another version of stateshift: use that one",
+        hint=_OF_ANOTHER_VERSION,
     )
 
 
@@ -323,6 +325,6 @@ def known(evidence: Evidence | None) -> Evidence | None:
         raise JournalError(
             "a step's evidence is of a kind that this version does not know: "
             f"{', '.join(sorted(evidence.values))}",
-            hint="the journal was written by another version of stateshift: use that one",
+            hint=_OF_ANOTHER_VERSION,
         )
     return evidence

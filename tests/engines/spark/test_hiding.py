@@ -22,21 +22,23 @@ def facts(*stale: str) -> Facts:
 
 
 def test_an_image_is_hidden_by_its_commits_and_then_by_its_offsets() -> None:
-    assert [step.dropped for step in hiding(facts())] == [
+    assert [step.dropped for step in hiding(facts(), "publish")] == [
         ("commits/2", "commits/3"),
         ("offsets/2", "offsets/3"),
     ]
 
 
 def test_where_no_image_is_none_is_hidden() -> None:
-    assert hiding(replace(facts(), left=())) == ()
+    assert hiding(replace(facts(), left=()), "publish") == ()
 
 
 @pytest.mark.parametrize("name", ["2.snapshot", "4.snapshot", "9.snapshot", "4.zip"])
 def test_a_stale_snapshot_that_would_be_read_goes_once_the_image_is_hidden(name: str) -> None:
     path = f"state/0/1/{name}"
     *hidden, stale = without_stale_bases(facts(path))
-    assert [step.dropped for step in hidden] == [step.dropped for step in hiding(facts(path))]
+    assert [step.dropped for step in hidden] == [
+        step.dropped for step in hiding(facts(path), "publish")
+    ]
     assert stale.dropped == (path,)
 
 

@@ -16,15 +16,16 @@ from collections.abc import Iterable
 
 from stateshift.engines.spark import layout
 from stateshift.formats.spark.names import classify
+from stateshift.plan import PhaseName
 from stateshift.step import KeepBrought
 from stateshift.survey import Facts, ShardFiles
 
 BASES = ("snapshot", "zip")
 
 
-def hiding(facts: Facts) -> tuple[KeepBrought, ...]:
-    """Return the steps, to be done in their order, after which Spark finds no image at the target;
-    none where it finds none now.
+def hiding(facts: Facts, phase: PhaseName) -> tuple[KeepBrought, ...]:
+    """Return the steps of a phase, to be done in their order, after which Spark finds no image at
+    the target; none where it finds none now.
     """
     target = facts.target.location
     at_target = sorted(paths_at(target, facts.left))
@@ -32,10 +33,10 @@ def hiding(facts: Facts) -> tuple[KeepBrought, ...]:
     offsets = tuple(filter(layout.is_offset, at_target))
     if not commits:
         return ()
-    without_commits = KeepBrought("publish/no-commits", target, (), commits)
+    without_commits = KeepBrought(f"{phase}/no-commits", target, (), commits)
     if not offsets:
         return (without_commits,)
-    return (without_commits, KeepBrought("publish/no-offsets", target, (), offsets))
+    return (without_commits, KeepBrought(f"{phase}/no-offsets", target, (), offsets))
 
 
 def paths_at(location: str, files: Iterable[tuple[str, str]]) -> set[str]:
@@ -51,7 +52,10 @@ def without_stale_bases(facts: Facts) -> tuple[KeepBrought, ...]:
     bases = _stale_bases(facts)
     if not bases:
         return ()
-    return (*hiding(facts), KeepBrought("publish/stale", target, (), tuple(sorted(bases))))
+    return (
+        *hiding(facts, "publish"),
+        KeepBrought("publish/stale", target, (), tuple(sorted(bases))),
+    )
 
 
 def _stale_bases(facts: Facts) -> set[str]:

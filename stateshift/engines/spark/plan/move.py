@@ -163,7 +163,7 @@ def hidden_plan(job: JobSpec, facts: Facts, coming: Plan) -> Plan | None:
     a mixture of both times.
     """
     target = facts.target.location
-    steps = hiding(facts)
+    steps = hiding(facts, "retire")
     overwritten = paths_at(target, facts.past) & paths_at(target, _written(coming))
     if not steps or not overwritten:
         return None
