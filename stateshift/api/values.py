@@ -163,7 +163,7 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """Where a run stands. `at_work` says whether a process works on it now, `live` what it does."""
+    """The state of a run. `at_work` says whether a process works on it now, `live` what it does."""
 
     report: Report
     workdir: str

@@ -190,7 +190,7 @@ class Gone(ClusterError):
 
 
 class Cluster(Protocol):
-    """Where jobs run: what starts, finds and stops them. Jobs of ours are known by their tag."""
+    """A cluster: it starts, finds and stops jobs. Those that we started are known by their tag."""
 
     @property
     def name(self) -> str: ...

@@ -318,9 +318,11 @@ def _last_name(head: re.Match[str]) -> str:
 
 def _fact(chain: Sequence[str]) -> tuple[Remedy, str | None]:
     """Return the remedy and the cause: the cause that is known, and the root of it."""
-    links = [link for link in chain if not _SAYS_NOTHING.search(link)] or list(chain)
-    if not links:
+    if not chain:
         return Remedy.UNKNOWN, None
+    links = [link for link in chain if not _SAYS_NOTHING.search(link)]
+    if not links:
+        links = list(chain)
     innermost_first = links[::-1]
     root = next((link for link in innermost_first if ": " in link), links[-1])
     for remedy, pattern in _REMEDIES:

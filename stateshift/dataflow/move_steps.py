@@ -62,7 +62,7 @@ class Batched:
 
 @dataclass(frozen=True, slots=True)
 class Optimised:
-    """As few steps as there can be in which no worker gives twice, nor takes twice."""
+    """Return as few steps as possible in which no worker gives twice, nor takes twice."""
 
     def __str__(self) -> str:
         return "optimised"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Terminal:
-    """Where a command speaks, how it was asked to, and how it reaches the outside."""
+    """The terminal of one command: its output, its flags, and the adapters to the outside."""
 
     adapters_given: Adapters | None = None
     json: bool = False

@@ -42,7 +42,7 @@ class Downtime:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """Where a run stands.
+    """The state of a run.
 
     `held` says whether a process works on it, `live` what that is at; `page` is where the report's
     page is, and `now` when somebody asked.

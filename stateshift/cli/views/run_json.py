@@ -108,7 +108,7 @@ class ReportDocument(TypedDict):
 
 
 class RunDocument(TypedDict):
-    """Where a run stands."""
+    """Return the state of a run as a document."""
 
     run: Annotated[str, "its name"]
     state: Annotated[State, "interrupted is a run that no process works on any more"]

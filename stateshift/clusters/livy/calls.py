@@ -44,7 +44,7 @@ _STATES: Final[Mapping[str, JobState]] = {
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One of Livy's batches, which is one Spark application."""
+    """A batch of Livy's: one Spark application."""
 
     id: int
     name: str | None

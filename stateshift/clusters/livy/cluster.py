@@ -248,7 +248,12 @@ class Livy:
 
 
 def _tagged(calls: LivyCalls, tag: str) -> list[Batch]:
-    return [batch for batch in calls.batches() if (batch.name or "").rpartition("@")[0] == tag]
+    return [batch for batch in calls.batches() if _tag_of(batch) == tag]
+
+
+def _tag_of(batch: Batch) -> str:
+    """Return what stands before the last @ of a batch's name; nothing where there is none."""
+    return "" if batch.name is None else batch.name.rpartition("@")[0]
 
 
 def _has_name(name: str, batch: Batch) -> bool:

@@ -43,7 +43,7 @@ class PlainPlaces(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the files of an image lie; `moved` is where its job's folder was, and where it is."""
+    """The places of an image's files; `moved` is where its job's folder was, and where it is."""
 
     root: str
     image: str

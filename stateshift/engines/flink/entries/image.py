@@ -249,7 +249,7 @@ def _key_groups(handle: KeyGroups, prefix: int, streams: Streams, role: str) -> 
 
 
 class KeyedEntry(NamedTuple):
-    """One entry, and what is known of its state."""
+    """An entry with what is known of its state."""
 
     header: Header
     state: StateInfo

@@ -38,7 +38,7 @@ _NAMES = uuid.UUID("7c9f0d52-6f0e-5d0b-9d3a-0c6a4b1f2e61")
 
 
 class PlainTaken(PlainPlaces):
-    """One image's share as JSON: in `operators`, id -> [new id, new uid or null]."""
+    """The share of one image as JSON: in `operators`, id -> [new id, new uid or null]."""
 
     operators: Mapping[str, Sequence[str | None]]
     apart: bool
