@@ -28,6 +28,7 @@ from stateshift.world import EntriesReader, Pairs, Unit, World, unit_of
 
 if TYPE_CHECKING:
     from stateshift.formats.blocks import Block
+    from stateshift.step.files import CopyFiles
 
 Fold = dict[str, dict[str, int]]
 SUM = "sum"
@@ -68,6 +69,22 @@ class CompareImages:
     target_settings: Mapping[str, str] | None = None
     beside: tuple[Side, ...] = ()
     names: tuple[str, ...] = ()
+
+    @classmethod
+    def of_copy(cls, name: str, engine: str, copy: CopyFiles) -> CompareImages:
+        """Return the step that compares byte for byte what another step copies."""
+        return cls(
+            name=name,
+            engine=engine,
+            source=copy.source,
+            target=copy.target,
+            source_shards=(),
+            target_shards=None,
+            paths=tuple(item.path for item in copy.items),
+            settings={},
+            size=copy.bytes,
+            names=copy.names,
+        )
 
     @property
     def fills(self) -> str | None:

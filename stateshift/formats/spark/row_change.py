@@ -26,7 +26,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import struct
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -50,6 +49,7 @@ from stateshift.formats.spark.types import (
     StructType,
     Value,
     decode_struct,
+    unique,
 )
 from stateshift.formats.spark.unsafe_row import scaled
 
@@ -210,7 +210,7 @@ _SQL = {"bigint": "long", "int": "integer", "smallint": "short", "tinyint": "byt
 def _evolved(schema: Schema, pending: _Pending) -> Evolved:
     """Return one struct changed; what of the change belongs to it is taken out of `pending`."""
     fields = schema["fields"]
-    names = _unique([field["name"] for field in fields])
+    names = unique([field["name"] for field in fields])
     columns = _kept_columns(schema, names, pending)
     for name in list(pending.add):
         _add(columns, name, names, pending)
@@ -484,19 +484,9 @@ def _paths(schema: Schema) -> list[str]:
     """Return the columns' names, and those of columns inside of them."""
     fields = schema["fields"]
     paths = []
-    for name, field in zip(_unique([field["name"] for field in fields]), fields, strict=True):
+    for name, field in zip(unique([field["name"] for field in fields]), fields, strict=True):
         paths.append(name)
         kind = field["type"]
         if isinstance(kind, dict) and kind.get("type") == "struct":
             paths += [f"{name}.{path}" for path in _paths(kind)]
     return paths
-
-
-def _unique(names: Sequence[str]) -> list[str]:
-    """Return the names with a number behind each that has been there before."""
-    counts = Counter[str]()
-    unique = []
-    for name in names:
-        counts[name] += 1
-        unique.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
-    return unique

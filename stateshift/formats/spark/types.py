@@ -11,6 +11,7 @@ position.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -164,3 +165,13 @@ _NESTED: dict[str, Callable[[JsonObject], DataType]] = {
     "map": lambda plain: MapType(_type(plain["keyType"]), _type(plain["valueType"])),
     "udt": lambda plain: _type(plain["sqlType"]),
 }
+
+
+def unique(names: Sequence[str]) -> list[str]:
+    """Return the names, with a number behind each that has been there before."""
+    counts = Counter[str]()
+    different = []
+    for name in names:
+        counts[name] += 1
+        different.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
+    return different

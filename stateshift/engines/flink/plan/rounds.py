@@ -90,19 +90,7 @@ def compared(copied: Sequence[AnyStep]) -> Iterator[CompareImages]:
     """Yield comparisons of what was copied now, byte for byte: as rounds have compared the rest."""
     copies = [step for step in copied if isinstance(step, CopyFiles)]
     for number, step in enumerate(copies):
-        paths = tuple(item.path for item in step.items)
-        yield CompareImages(
-            name=f"compare/{number}",
-            engine=layout.ENGINE,
-            source=step.source,
-            target=step.target,
-            source_shards=(),
-            target_shards=None,
-            paths=paths,
-            settings={},
-            size=step.bytes,
-            names=step.names,
-        )
+        yield CompareImages.of_copy(f"compare/{number}", layout.ENGINE, step)
 
 
 def of_rounds(job: JobSpec, surveys: Sequence[Survey]) -> Iterator[Finding]:

@@ -25,7 +25,6 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from stateshift.engines.spark.entries.rows import unique
 from stateshift.errors import FormatError
 from stateshift.formats.spark.types import (
     ArrayType,
@@ -35,6 +34,7 @@ from stateshift.formats.spark.types import (
     MapType,
     StructType,
     Value,
+    unique,
 )
 
 _ATOMIC = {

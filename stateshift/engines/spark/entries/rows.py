@@ -7,7 +7,6 @@ hexadecimal: bytes are not a matter of opinion, and nothing is guessed.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
 from math import isfinite, isnan
@@ -22,6 +21,7 @@ from stateshift.formats.spark.types import (
     StructType,
     Value,
     decode_struct,
+    unique,
 )
 from stateshift.formats.spark.unsafe_row import decode_row
 
@@ -108,13 +108,3 @@ def _number(value: float) -> float | str:
     if isnan(value):
         return "NaN"
     return "Infinity" if value > 0 else "-Infinity"
-
-
-def unique(names: tuple[str, ...]) -> list[str]:
-    """Return the names, those that repeat told apart by a number."""
-    counts = Counter[str]()
-    unique = []
-    for name in names:
-        counts[name] += 1
-        unique.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
-    return unique

@@ -558,18 +558,7 @@ def _compares_of_planned(job: JobSpec, planned: Iterable[CopyFiles]) -> Iterator
     if job.verify == "none":
         return
     for number, step in enumerate(planned):
-        yield CompareImages(
-            name=f"compare/planned-{number}",
-            engine=layout.ENGINE,
-            source=step.source,
-            target=step.target,
-            source_shards=(),
-            target_shards=None,
-            paths=tuple(file.path for file in step.items),
-            settings={},
-            size=step.bytes,
-            names=step.names,
-        )
+        yield CompareImages.of_copy(f"compare/planned-{number}", layout.ENGINE, step)
 
 
 def _start_phases(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Phase, ...]:

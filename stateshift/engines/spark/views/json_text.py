@@ -15,7 +15,7 @@ import json
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stateshift.engines.spark.entries.rows import named, unique
+from stateshift.engines.spark.entries.rows import named
 from stateshift.formats.blocks import Column
 from stateshift.formats.spark.types import (
     ArrayType,
@@ -24,6 +24,7 @@ from stateshift.formats.spark.types import (
     DecimalType,
     MapType,
     StructType,
+    unique,
 )
 
 _NOTHING = pa.scalar("", pa.large_string())
