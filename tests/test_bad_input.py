@@ -760,7 +760,7 @@ def test_a_file_that_does_not_fit_leaves_a_run_that_is_resumed_once_it_does(tmp_
     source = open_storage(str(tmp_path / "orders"))
     Checkpoint().write(source)
     # What Spark keeps of sources it does not know is copied as it is: here is a large one.
-    source.write("sources/9/blob", lambda: iter([b"x" + os.urandom(600_000)]))
+    source.write("sources/9/blob", lambda: iter([b"x" + os.urandom(599_999)]))
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(tmp_path)],
         capture_output=True,
