@@ -167,7 +167,7 @@ def files_of(handle: StreamHandle | None) -> Iterator[FileHandle]:
 def _size(data: Input) -> int:
     at, value = data.at, data.i8()
     if value < 0:
-        raise data.wrong(f"invalid size or offset {value}", at)
+        raise data.wrong(f"invalid size or start {value}", at)
     return value
 
 
