@@ -17,7 +17,7 @@ before a run
 a run at work
   calls               what can be asked of a run: apply, resume, rollback, status, verify
   context, plan_book  what every part of a run is given; its plans, saved and read again
-  run, run_waves      the waves of a run, in order
+  run                 the waves of a run, in order
   stages              what a wave goes through, a stage a function
   outcomes            what becomes of the other jobs when one fails: a pure table, and the hint
   aftermath           the same, carried out

@@ -23,8 +23,8 @@ from stateshift.migration.outcomes import (
 )
 from stateshift.migration.rollback import roll_back_run, take_wave_back
 from stateshift.migration.rollback_checks import CommittedSince, refuse_rollback
-from stateshift.migration.run_waves import waves_of
 from stateshift.migration.stages import run_wave
+from stateshift.migration.wave_order import waves
 from stateshift.specification import JobSpec
 
 
@@ -141,7 +141,8 @@ def _take_run_back(
 ) -> StateshiftError:
     """Take the whole run back. Raise the failure where that came to nothing."""
     names = _names(wave)
-    moved = [one for one in waves_of(context) if _all_moved(context, one)]
+    every = waves(context.spec, context.progress.jobs)
+    moved = [each for each in every if _all_moved(context, each)]
     record_failure(context, error)
     discard = context.spec.on_failure == "discard"
     context.record(RollbackStarted(context.now(), discard, automatic=True))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from stateshift.errors import StateshiftError
 from stateshift.journal import RunFinished
 from stateshift.migration.aftermath import react
 from stateshift.migration.context import RunContext
 from stateshift.migration.failure_record import record_failure
-from stateshift.migration.run_waves import waves_of
 from stateshift.migration.stages import run_wave
 from stateshift.migration.target_locks import release_untouched
+from stateshift.migration.wave_order import waves
 from stateshift.report import Report
 from stateshift.specification import JobSpec
 
@@ -26,7 +26,7 @@ def carry_out(context: RunContext) -> Report:
 
 def _carry_out(context: RunContext) -> Report:
     try:
-        failure = _run_waves(context, waves_of(context))
+        failure = _run_waves(context, waves(context.spec, context.progress.jobs))
         if failure is None:
             context.record(RunFinished(context.now()))
     except StateshiftError as error:
@@ -38,10 +38,12 @@ def _carry_out(context: RunContext) -> Report:
     return context.write_report()
 
 
-def _run_waves(context: RunContext, waves: Sequence[Sequence[JobSpec]]) -> StateshiftError | None:
+def _run_waves(
+    context: RunContext, ordered_waves: Iterable[Sequence[JobSpec]]
+) -> StateshiftError | None:
     """Return the first failure behind which the run went on, or was taken back."""
     first: StateshiftError | None = None
-    for wave in waves:
+    for wave in ordered_waves:
         try:
             run_wave(context, wave)
         except StateshiftError as error:

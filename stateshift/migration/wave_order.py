@@ -3,7 +3,7 @@ makes of them.
 
     with_dataflow(spec, opened)  the spec with the dataflow that it names, read and checked against
                                  its jobs
-    waves(spec)                  every job once, in the order in which they move
+    waves(spec, names)           these jobs, or all, in the order in which they move
     cuts_of(spec, names)         which of these jobs are stopped at one cut, and why
 
 Jobs whose operators a tuple may pass one after the other change at one cut (`dataflow.cuts`):
@@ -13,7 +13,7 @@ they are in one wave, which stops all of them before it copies any.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -73,9 +73,20 @@ def _complaints_below(place: str) -> Iterator[None]:
         raise SpecError(below, hint=error.hint) from error
 
 
-def waves(spec: Spec) -> tuple[Wave, ...]:
-    """Return every job once, in the waves in which they move."""
-    return in_waves(spec, _together(spec))
+def waves(spec: Spec, names: Collection[str] | None = None) -> tuple[Wave, ...]:
+    """Return these jobs, or all, once, in the waves in which they move."""
+    every = in_waves(spec, _together(spec))
+    return every if names is None else _with_jobs(every, names)
+
+
+def _with_jobs(every: Iterable[Wave], names: Collection[str]) -> tuple[Wave, ...]:
+    """Return the waves with these jobs alone; a wave that has none of them is left out."""
+    with_jobs = []
+    for wave in every:
+        asked = tuple(job for job in wave if job.name in names)
+        if asked:
+            with_jobs.append(asked)
+    return tuple(with_jobs)
 
 
 def cuts_of(spec: Spec, names: Sequence[str] | None = None) -> tuple[Cut, ...]:
