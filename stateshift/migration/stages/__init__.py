@@ -1,14 +1,14 @@
 """What a wave goes through: a named list of stages, in this order, each logged by its name.
 
     stage                        module
-    finish_interrupted_rollback  leftover_rollback  a rollback of this wave that was cut short
-    lock_targets                 targets            look at the sources, lock where the jobs go to
-    follow_until_cutover         follow             rounds of warm jobs, until they may be stopped
-    stop_jobs                    stop               carry out the plans that stop jobs
-    plan_move                    move_plan          the move plans of what is there now
-    restart_failed               restart            start jobs again that an earlier attempt left
-    execute_plans                execute            carry the move plans out, phase by phase
-    release_targets              targets            let go of the locks
+    finish_interrupted_rollback  earlier_attempt  a rollback of this wave that was cut short
+    lock_targets                 targets          look at the sources, lock where the jobs go to
+    follow_until_cutover         stop             rounds of warm jobs, until they may be stopped
+    stop_jobs                    stop             carry out the plans that stop jobs
+    plan_move                    move_plan        the move plans of what is there now
+    restart_failed               earlier_attempt  start jobs again that an earlier attempt left
+    execute_plans                execute          carry the move plans out, phase by phase
+    release_targets              targets          let go of the locks
 
 A stage is a function of the run's context and the wave's state. What a resume finds done is skipped
 by the stage itself: a wave always goes through all of them.
@@ -20,12 +20,13 @@ import logging
 from collections.abc import Callable, Sequence
 
 from stateshift.migration.context import RunContext
+from stateshift.migration.stages.earlier_attempt import (
+    finish_interrupted_rollback,
+    restart_failed,
+)
 from stateshift.migration.stages.execute import execute_plans
-from stateshift.migration.stages.follow import follow_until_cutover
-from stateshift.migration.stages.leftover_rollback import finish_interrupted_rollback
 from stateshift.migration.stages.move_plan import plan_move
-from stateshift.migration.stages.restart import restart_failed
-from stateshift.migration.stages.stop import stop_jobs
+from stateshift.migration.stages.stop import follow_until_cutover, stop_jobs
 from stateshift.migration.stages.targets import lock_targets, release_targets
 from stateshift.migration.stages.wave_state import WaveState
 from stateshift.specification import JobSpec

@@ -1,4 +1,5 @@
-"""The stage that stops the jobs of a wave. Jobs at one cut are stopped in parts: a reader of topics
+"""The stages at whose end the jobs of a wave are down: warm jobs are followed while they run, until
+they may be stopped; then all are stopped. Jobs at one cut are stopped in parts: a reader of topics
 goes on until it has read what those before it have written.
 """
 
@@ -16,8 +17,28 @@ from stateshift.migration.history import plans_while_running
 from stateshift.migration.observation import has_stopped, remove_leftovers
 from stateshift.migration.plan_book import NumberedPlan
 from stateshift.migration.stages.wave_state import BesideWork, WaveState
+from stateshift.migration.warm_rounds import WarmRounds
 from stateshift.specification import JobSpec
 from stateshift.step import StopJob
+
+
+def follow_until_cutover(context: RunContext, wave: WaveState) -> None:
+    """Bring the images of warm jobs over, round by round; return when the wave is to be
+    stopped.
+    """
+    warm = [job for job in wave.pending if _is_followed(context, job)]
+    if not warm or has_stopped(context, wave.pending):
+        return
+    rounds = WarmRounds(context, warm)
+    rounds.until_cutover()
+    wave.beside_stop = rounds.while_they_stop()
+
+
+def _is_followed(context: RunContext, job: JobSpec) -> bool:
+    """Return whether a job is still to be followed: it was not stopped yet, or has been started
+    again.
+    """
+    return context.plans.proposed(job, "warm") is not None and not has_stopped(context, (job,))
 
 
 def stop_jobs(context: RunContext, wave: WaveState) -> None:

@@ -1,4 +1,6 @@
-"""The stage that starts jobs again which an earlier attempt of the run has left down."""
+"""The stages that mend what an earlier attempt of the run has left: a rollback that was cut short,
+and jobs that are down. In a first run they do nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,18 @@ from stateshift.clusters.protocol import JobState
 from stateshift.journal import PlanProgress, StepFinished, StepProgress, StepStarted, StepUndone
 from stateshift.migration.context import RunContext
 from stateshift.migration.plan_book import NumberedPlan
+from stateshift.migration.rollback import take_wave_back
 from stateshift.migration.rollback_checks import refuse_foreign_job
 from stateshift.migration.stages.wave_state import WaveState
 from stateshift.plan import Plan
 from stateshift.step import AwaitProgress, SubmitJob
+
+
+def finish_interrupted_rollback(context: RunContext, wave: WaveState) -> None:
+    """Take the wave back whole, if it was taken back in part."""
+    names = tuple(job.name for job in wave.jobs)
+    if context.progress.half_back(names):
+        take_wave_back(context, wave.jobs)
 
 
 @dataclass(frozen=True, slots=True)
