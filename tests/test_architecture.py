@@ -78,7 +78,7 @@ FLINK_ROWS = (
     ("survey",),
     ("rewrite",),
     ("entries",),
-    ("changes", "layout", "streams", "places", "image", "obstacles"),
+    ("changes", "layout", "streams", "places", "image"),
 )
 ENGINE_ROW_OF = {
     engine: {part: number for number, parts in enumerate(rows) for part in parts}

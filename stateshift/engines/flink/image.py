@@ -1,16 +1,34 @@
-"""What Flink's engine keeps about an image, beyond what every engine's images have. Types only."""
+"""What Flink's engine keeps about an image, beyond what every engine's images have; among it, what
+keeps an operator's state from being divided otherwise. Types only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from stateshift.engines.flink.obstacles import Obstacle
 from stateshift.engines.flink.places import Places
 from stateshift.formats.flink.metadata import Metadata
 from stateshift.survey import Image, Survey
 
 Beginnings = Mapping[str, Sequence[bytes]]
+
+AS_IT_IS: Final = (
+    "leave out what cannot be changed: Flink itself deals out state for any parallelism "
+    "up to the max parallelism"
+)
+CANONICAL: Final = (
+    f'take a canonical savepoint of the job ("stop": {{"format": "canonical"}}); or {AS_IT_IS}'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why an operator's state cannot be divided otherwise, and the way out that there really is."""
+
+    fact: str
+    hint: str = AS_IT_IS
 
 
 @dataclass(frozen=True, slots=True)

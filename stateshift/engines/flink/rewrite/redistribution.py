@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from stateshift.engines.flink.changes import Rescale, changed
-from stateshift.engines.flink.image import Beginnings, kept_of, metadata_of
-from stateshift.engines.flink.obstacles import CANONICAL, Obstacle
+from stateshift.engines.flink.image import CANONICAL, Beginnings, Obstacle, kept_of, metadata_of
 from stateshift.engines.flink.rewrite.choice import Choice, Source, sources_by_id
 from stateshift.engines.flink.rewrite.unkeyed import RAW, UNKEYED, handles_of, why_not
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState

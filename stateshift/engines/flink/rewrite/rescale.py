@@ -39,7 +39,7 @@ from stateshift.engines.flink.entries.image import (
 )
 from stateshift.engines.flink.entries.keys import hash_of, hashable, key_of, shown
 from stateshift.engines.flink.entries.operators import first_section
-from stateshift.engines.flink.obstacles import CANONICAL, Obstacle
+from stateshift.engines.flink.image import CANONICAL, Obstacle
 from stateshift.engines.flink.rewrite.unkeyed import RAW, Held, Joined, handles_of, joined
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, Incompatible

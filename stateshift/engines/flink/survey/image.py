@@ -16,8 +16,7 @@ from typing import Literal
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.changes import Change
 from stateshift.engines.flink.entries.operators import operators_of
-from stateshift.engines.flink.image import Beginnings, FlinkImage, flink_image
-from stateshift.engines.flink.obstacles import Obstacle
+from stateshift.engines.flink.image import Beginnings, FlinkImage, Obstacle, flink_image
 from stateshift.engines.flink.places import absolute_places, moved_folders, root_of
 from stateshift.engines.flink.rewrite.rescale import heads_of, why_not
 from stateshift.engines.flink.rewrite.unkeyed import UNKEYED
