@@ -17,7 +17,7 @@ where state is read, never where a command only looks or plans.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,9 @@ Flags = Any  # a numpy array of bool
 Numbers = Any  # a numpy array of numbers of another type
 Binary = Any  # a pyarrow.LargeBinaryArray
 Column = Any  # a pyarrow.Array of any type
+
+# What makes another key, or another value, of one.
+Change = Callable[[bytes], bytes]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +58,17 @@ class Block:
         picked = pa.array(places)
         merges = None if self.merges is None else self.merges[places]
         return Block(self.keys.take(picked), self.values.take(picked), merges)
+
+    def mapped(self, key: Change | None, value: Change | None) -> Block:
+        """Return the same records with other keys, or other values, made one by one; None for those
+        that stay.
+        """
+        keys, values = self.keys, self.values
+        if key is not None:
+            keys = binary([key(each) for each in keys.to_pylist()])
+        if value is not None:
+            values = binary([value(each) for each in values.to_pylist()])
+        return Block(keys, values, self.merges)
 
     def records(self) -> Iterator[tuple[bytes, bytes | None]]:
         """Yield records one by one: for what is shown to a person, and for tests."""

@@ -52,7 +52,6 @@ def comparable(
 ) -> Iterator[tuple[str, Block]]:
     """Yield the entries of one shard, as far as the settings let them be seen."""
     from stateshift.engines.spark.entries.fold import folded
-    from stateshift.engines.spark.rewrite.row_blocks import mapped
 
     framed = any(path.endswith((".zip", ".changelog")) for path in shard.files)
     unframes = settings.get(ROWS) == PLAIN_ROWS and framed
@@ -66,7 +65,7 @@ def comparable(
         if keep is not None:
             block = keep(store, block)
         if store in evolvers:
-            block = mapped(block, *evolvers[store])
+            block = block.mapped(*evolvers[store])
         if unframes:
             block = _unframed(block, sessions.get(store))
         yield store, block
@@ -76,11 +75,10 @@ def _unframed(block: Block, key: Bytes | None) -> Block:
     """Return RocksDB's entries as an HDFS-backed store has them; `key` makes such a key where a
     byte is not all.
     """
-    from stateshift.engines.spark.rewrite.row_blocks import mapped
     from stateshift.formats.binaries import without_prefix
     from stateshift.formats.blocks import Block
 
-    keys = without_prefix(block.keys, FRAME) if key is None else mapped(block, key, None).keys
+    keys = without_prefix(block.keys, FRAME) if key is None else block.mapped(key, None).keys
     return Block(keys, without_prefix(block.values, FRAME))
 
 

@@ -27,7 +27,6 @@ from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.rewrite import session_keys
 from stateshift.engines.spark.rewrite.evolution import Bytes, evolver
 from stateshift.engines.spark.rewrite.merged_records import united
-from stateshift.engines.spark.rewrite.row_blocks import mapped
 from stateshift.engines.spark.rewrite.shards import framed, internal_families, unframed, with_family
 from stateshift.engines.spark.rewrite.split import belongs
 from stateshift.engines.spark.rewrite.stores import of_stores
@@ -94,7 +93,7 @@ class Gathering:
                 block = change(store, block)
             if store in self._evolvers:
                 _, new_value = self._evolvers[store]
-                block = mapped(block, None, new_value)
+                block = block.mapped(None, new_value)
             yield store, block
 
     @cached_property
@@ -136,7 +135,7 @@ class Gathering:
         _check_places(source, store, block, hashes % before)
         if store in self._views_after:
             new_key, _ = self._evolvers[store]
-            block = mapped(block, new_key, None)
+            block = block.mapped(new_key, None)
             hashes = hashes_of(self._views_after[store], block.keys)
         yield from filter(self._is_target, _split(block, hashes % after))
 

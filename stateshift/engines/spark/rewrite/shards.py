@@ -26,7 +26,6 @@ import numpy as np
 
 from stateshift.engines.spark.layout import FRAME
 from stateshift.engines.spark.rewrite.evolution import Bytes
-from stateshift.engines.spark.rewrite.row_blocks import mapped
 from stateshift.errors import FormatError
 from stateshift.formats.binaries import edges, joined, lengths, without_first
 from stateshift.formats.blocks import Binary, Block
@@ -167,7 +166,7 @@ def framed(store: str, block: Block, key: Bytes | None = None) -> Block:
     """Return rows of an HDFS-backed store as RocksDB holds them; `key` makes one of its keys where
     a byte is not all.
     """
-    keys = joined(FRAME, block.keys) if key is None else mapped(block, key, None).keys
+    keys = joined(FRAME, block.keys) if key is None else block.mapped(key, None).keys
     return Block(keys, joined(FRAME, block.values))
 
 
@@ -176,7 +175,7 @@ def unframed(store: str, block: Block, key: Bytes | None = None) -> Block:
     keys_fit = key is not None or _begin_framed(block.keys)
     if not keys_fit or not _begin_framed(block.values):
         raise FormatError(f"an entry of {store} does not begin with RocksDB's encoding byte 00")
-    keys = without_first(block.keys, len(FRAME)) if key is None else mapped(block, key, None).keys
+    keys = without_first(block.keys, len(FRAME)) if key is None else block.mapped(key, None).keys
     return Block(keys, without_first(block.values, len(FRAME)))
 
 
