@@ -107,7 +107,7 @@ class SparkEngine:
         return judge(at, thorough, fleet)
 
     def way_out(self, path: str, images: Sequence[str]) -> str:
-        from stateshift.engines.spark.findings.ways_out import way_out
+        from stateshift.engines.spark.check.judgement import way_out
 
         around = [image for image in images if path.startswith(image)]
         return way_out(path, max(around, key=len, default=""))

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.engines.spark.survey.sinks.kinds import named_sink
-from stateshift.engines.spark.survey.sinks.sink import read_sink
+from stateshift.engines.spark.survey.sinks.sink import named_sink, read_sink
 from stateshift.formats.tables.delta_log import commit_version, newest_checkpoint
 from stateshift.specification import SinkSpec
 from stateshift.storage.opening import open_storage

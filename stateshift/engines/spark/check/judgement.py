@@ -1,7 +1,12 @@
-"""Whether a job could restart from an image, and from which epochs. Reads only.
+"""Whether a job could restart from an image, and from which epochs; and what to do about a file
+that no earlier epoch gets around. Reads only.
 
 Without a deep look, what the survey says is judged. With one, everything a restart needs is read to
 its end (`check.image`), by a fleet where there is one.
+
+What Spark does without a file was seen with 3.5 to 4.3: schemas of stores and the operators'
+metadata of version 1 it writes again; without the query's id 4.2 and later refuse to start, earlier
+ones take it for another query.
 """
 
 from __future__ import annotations
@@ -12,7 +17,10 @@ from shlex import quote
 from stateshift.engines.spark.survey.restart.old_state import refused_since_3
 from stateshift.engines.spark.survey.restart.strangers import strangers
 from stateshift.engines.views import ImageAt, Judged, Readers
+from stateshift.formats.spark.names import classify
 from stateshift.survey import Finding, Image
+
+_COPY = "restore {path} from a copy of the checkpoint"
 
 
 def judge(at: ImageAt, thorough: bool, fleet: Readers | None) -> Judged:
@@ -71,3 +79,23 @@ def rollback_of(run: str) -> str:
     """Return the command that takes a run's fence away again."""
     workdir = quote(f".stateshift/{run}")
     return f"stateshift rollback {workdir}   # or wherever its workdir is: stateshift runs DIR"
+
+
+def way_out(path: str, image: str) -> str:
+    """Return a hint for the damaged or missing file at `path`, which belongs to the image at
+    `image`.
+    """
+    place = classify(path[len(image) :].lstrip("/") if image else path)
+    match place.area:
+        case "metadata":
+            hint = (
+                f"{_COPY}, or write the query's id into it, as the job's own log and its "
+                "progress name it"
+            )
+        case "state-schema" | "state-metadata" if place.version is None:
+            hint = "move {path} out of the way: Spark writes it again when the job starts"
+        case "sources":
+            hint = f"{_COPY}: nothing else says which files the source has read"
+        case _:
+            hint = _COPY
+    return hint.format(path=path)

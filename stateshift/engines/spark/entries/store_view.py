@@ -4,6 +4,8 @@ StoreView  key, value     the columns, None where no schema has them
            encoder, many  how keys, and whether values as lists, are put together
            avro           how rows are decoded that are Avro's (the encoder says whether they are)
            placed         the columns that decide the shard (see `keys`), None where it is not known
+note_of    what is said of entries that are shown as bytes, since the checkpoint does not name their
+           columns
 """
 
 from __future__ import annotations
@@ -24,6 +26,11 @@ from stateshift.engines.spark.entries.rows import named
 from stateshift.errors import FormatError
 from stateshift.formats.spark.types import DataType, Row, StructType, Value, decode_struct
 from stateshift.formats.spark.unsafe_row import decode_row
+from stateshift.survey import Image
+
+_WAY_OUT = (
+    "a job of Spark 3.1 or later writes the schema when it is started there, and finishes a batch"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +123,24 @@ class StoreView:
             values.append(value)
             types.append(kind)
         return values, types
+
+
+def note_of(view: StoreView, image: Image) -> str | None:
+    """Return why the entries of a store are hexadecimal, and what would make columns of them; None
+    where they are columns already.
+    """
+    if view.known:
+        return None
+    operator = f"{image.path}/{view.operator}" if image.path else view.operator
+    return (
+        f"operator {operator}, store {view.store}: {_unknown(view)} are hexadecimal, "
+        f"because the checkpoint has no schema that tells their columns; {_WAY_OUT}"
+    )
+
+
+def _unknown(view: StoreView) -> str:
+    columns = {"keys": view.key, "values": view.value}
+    return " and ".join(name for name in columns if columns[name] is None)
 
 
 def _hex(content: bytes) -> dict[str, str]:

@@ -21,7 +21,7 @@ from stateshift.engines.spark.findings.strangers import of_strangers
 from stateshift.engines.spark.image import name_of
 from stateshift.engines.spark.layout import SINK_LOG, deepest_above, under
 from stateshift.engines.spark.places import covered, needed_embedded
-from stateshift.engines.spark.survey.operator_names import directory_of
+from stateshift.engines.spark.survey.own_part import directory_of
 from stateshift.specification import DataSpec, JobSpec, Spec
 from stateshift.specification.location import relation
 from stateshift.specification.warm import NEVER

@@ -4,6 +4,7 @@
                                  with what the spec takes along (`also`) among the files that are
                                  needed; as it was where the source is this job's alone, and takes
                                  nothing along
+    directory_of(spec, operator, index)  where an operator's state lies in a workflow (IS-7)
 
 Algorithm 5's split: workflow 1 becomes workflows 2 and 3, each with some of its operators. Nothing
 may be left over: a directory that no job takes is named, and stays only where the spec says so.
@@ -11,13 +12,13 @@ may be left over: a directory that no job takes is named, and stays only where t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from shlex import quote
 
 from stateshift.engines.spark.layout import is_strange, under
-from stateshift.engines.spark.survey.operator_names import directory_of
-from stateshift.specification import JobSpec, Spec
+from stateshift.formats import uid
+from stateshift.specification import JobSpec, OperatorSpec, Spec
 from stateshift.specification.waves import sharing
 from stateshift.survey import Finding, Image, Survey
 
@@ -79,6 +80,13 @@ def _only(directories: frozenset[str], survey: Survey) -> Survey:
 
 def _directories(spec: Spec, job: JobSpec, survey: Survey) -> frozenset[str]:
     return frozenset(directory_of(spec, operator, survey.names) for operator in job.operators)
+
+
+def directory_of(spec: Spec, operator: OperatorSpec, index: Mapping[str, str]) -> str:
+    """Return what the spec says, else the index beside the image, else the hash of the name."""
+    profile = spec.uid_hash
+    hashed = uid.directory_name(operator.name, profile.p, profile.m, profile.offset, profile.signed)
+    return operator.directory or index.get(operator.name) or hashed
 
 
 def _of_part(job: JobSpec, survey: Survey, own: frozenset[str]) -> Iterator[Finding]:

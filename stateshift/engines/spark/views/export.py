@@ -25,7 +25,7 @@ from shlex import quote
 from stateshift.engines.spark.entries.changes import Change, Changes
 from stateshift.engines.spark.entries.checksummed import checked_chunks
 from stateshift.engines.spark.entries.fold import folded
-from stateshift.engines.spark.entries.store_view import StoreView
+from stateshift.engines.spark.entries.store_view import StoreView, note_of
 from stateshift.engines.spark.views.blocks import Piece, key_of, part_of, value_of
 from stateshift.engines.spark.views.json_lines import lines_of
 from stateshift.engines.spark.views.selection import (
@@ -38,7 +38,6 @@ from stateshift.engines.spark.views.selection import (
     store_fits,
 )
 from stateshift.engines.spark.views.tables import Place, Tables
-from stateshift.engines.spark.views.unknown_columns import note_of
 from stateshift.engines.views import Opening, Wanted
 from stateshift.errors import PlanError
 from stateshift.formats.blocks import Block, Column, block_of

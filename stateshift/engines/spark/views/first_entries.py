@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from itertools import islice
 
 from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.store_view import note_of
 from stateshift.engines.spark.entries.store_views import views_of
-from stateshift.engines.spark.views.unknown_columns import note_of
 from stateshift.engines.views import ShownEntry
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Survey

@@ -8,6 +8,17 @@
     foreach-batch  _delta_log                 where the spec names the table and the txnAppId
     kafka          nothing: it keeps no log of batches
 
+What each kind makes of a batch that it is given twice:
+
+    kind           knows batches    skips the plan    source
+    delta          yes              yes               DeltaSink.addBatch: txn action (query id,
+                                                      batch)
+    file           yes              yes               FileStreamSink.addBatch: _spark_metadata
+    iceberg        yes              no                SparkWrite.StreamingWrite: the plan runs, the
+                                                      commit is skipped
+    kafka          no               no                KafkaStreamingWrite: at least once
+    foreach-batch  its author's matter: the spec says it (`idempotent_by_batch`, `transaction_id`)
+
 Source: Spark, FileStreamSink; Delta, DeltaSink; Iceberg, SparkWrite. No JVM is started.
 """
 
@@ -19,13 +30,24 @@ from dataclasses import replace
 from stateshift.engines.spark.survey.sinks.delta import read_delta_log
 from stateshift.engines.spark.survey.sinks.file_log import read_file_sink_log
 from stateshift.engines.spark.survey.sinks.iceberg import read_iceberg_metadata, read_iceberg_table
-from stateshift.engines.spark.survey.sinks.kinds import named_sink
 from stateshift.engines.views import Opening
 from stateshift.errors import FormatError, StateshiftError, StorageError
 from stateshift.specification import SinkSpec
 from stateshift.survey import SinkFacts, SinkLog
 
 METADATA_ENDING = ".metadata.json"
+KNOWS_BATCHES = {"delta": True, "file": True, "iceberg": True, "kafka": False}
+SKIPS_PLAN = {"delta": True, "file": True, "iceberg": False, "kafka": False}
+
+
+def named_sink(sink: SinkSpec) -> SinkFacts:
+    """Return what the spec alone tells of the sink."""
+    if sink.kind != "foreach-batch":
+        return SinkFacts(sink.kind, sink.location, KNOWS_BATCHES[sink.kind], SKIPS_PLAN[sink.kind])
+    knows = sink.idempotent_by_batch
+    if knows is None and sink.transaction_id is not None:
+        knows = True
+    return SinkFacts(sink.kind, sink.location, knows, knows)
 
 
 def read_sink(sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]) -> SinkFacts:
