@@ -10,7 +10,7 @@ from stateshift.cli.shell.options import epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.manual_json import ManPageDocument
+    from stateshift.cli.views.manual import ManPageDocument
     from stateshift.cli.views.text import Line
 
 EPILOG = epilog(

@@ -7,10 +7,18 @@ completes files. Nothing of stateshift runs when a key is pressed, so a completi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, TypedDict
 
 from stateshift.cli.views.command_facts import PROGRAM, CommandFacts, Parameter
 
 Commands = Sequence[CommandFacts]
+
+
+class CompletionDocument(TypedDict):
+    """A completion script."""
+
+    shell: Annotated[str, "bash, zsh or fish"]
+    script: Annotated[str, "what the shell has to source"]
 
 
 def script(shell: str, program: CommandFacts, commands: Commands) -> str:

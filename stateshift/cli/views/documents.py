@@ -3,8 +3,9 @@
     DOCUMENTS    name -> its typed shapes, and the commands that print it
     schema_of    the JSON Schema (2020-12) of one, generated from its shapes
 
-The shapes are the classes beside the functions that make the documents (`*_json.py`). A published
-schema lets unknown keys pass, since later versions add some. The strict one, for tests, does not.
+The shapes are the classes beside the functions that make the documents (`*_json.py`; `manual`,
+`completion`). A published schema lets unknown keys pass, since later versions add some. The strict
+one, for tests, does not.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, NotRequired, is_typeddict
 
 from stateshift.cli.views import (
+    completion,
     dataflow_json,
     diff_json,
-    manual_json,
+    manual,
     plan_json,
     problems_json,
     run_json,
@@ -113,11 +115,9 @@ DOCUMENTS: Mapping[str, Document] = {
         (dataflow_json.DataflowDocument,),
     ),
     "schema": Document("A JSON Schema", ("schema",), ()),
-    "man": Document(
-        "Which man pages were written", ("man",), (manual_json.ManPageDocument,), many=True
-    ),
+    "man": Document("Which man pages were written", ("man",), (manual.ManPageDocument,), many=True),
     "completion": Document(
-        "A shell's completion script", ("completion",), (manual_json.CompletionDocument,)
+        "A shell's completion script", ("completion",), (completion.CompletionDocument,)
     ),
     "error": Document(
         "Why a command failed", ("any command that fails",), (problems_json.ErrorDocument,)

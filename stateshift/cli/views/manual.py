@@ -7,11 +7,19 @@ with its text, `.nf` and `.fi` keep lines as they are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Annotated, TypedDict
 
 from stateshift.cli.views.command_facts import PROGRAM, Block, CommandFacts, Parameter
 
 SECTION = 1
 RENEW = f"{PROGRAM} man --markdown"
+
+
+class ManPageDocument(TypedDict):
+    """A man page that was written."""
+
+    command: Annotated[str, "the command, with the program's name before it"]
+    file: Annotated[str, "the file"]
 
 
 def page_name(facts: CommandFacts) -> str:
