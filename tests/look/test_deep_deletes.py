@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from stateshift import look
-from stateshift.engines.spark.entries.settings import ROW_CHECKSUM
 from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.formats.spark.compression import codec_of
+from stateshift.formats.spark.offset_conf import ROW_CHECKSUM
 from stateshift.formats.spark.state_files import (
     Record,
     decode_changelog,

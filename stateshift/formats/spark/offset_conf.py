@@ -1,5 +1,6 @@
-"""What Spark takes for a value of the settings in an offset log entry: a restart sets each in the
-session, which parses it by its type, and fails on another word.
+"""The settings in an offset log entry: those by which a query's rows are read, and what Spark takes
+for a value. A restart sets each in the session, which parses it by its type, and fails on another
+word.
 
     boolean    true or false, in any case, with blanks around it
     integer    digits with a sign, of 32 bits
@@ -19,13 +20,19 @@ _INT_MAX: Final = 1 << 31
 _SQL: Final = "spark.sql."
 _STREAMING: Final = f"{_SQL}streaming."
 
+CODEC: Final = f"{_STREAMING}stateStore.compression.codec"
+ROW_CHECKSUM: Final = f"{_STREAMING}stateStore.rowChecksum.enabled"
+ENCODING: Final = f"{_STREAMING}stateStore.encodingFormat"
+ENCODINGS: Final = ("unsaferow", "avro")
+MERGE_OPERATOR: Final = f"{_STREAMING}stateStore.rocksdb.mergeOperatorVersion"
+
 BOOLEANS: Final = frozenset(
     (
         f"{_SQL}dropDuplicates.deterministicKeyOrder.enabled",
         f"{_SQL}function.protobufExtensions.enabled",
         f"{_SQL}optimizer.pruneFiltersCanPruneStreamingSubplan",
         f"{_STREAMING}queryEvolution.enableSourceEvolution",
-        f"{_STREAMING}stateStore.rowChecksum.enabled",
+        ROW_CHECKSUM,
         f"{_STREAMING}statefulOperator.alwaysNullableOutput.enabled",
         f"{_STREAMING}statefulOperator.useStrictDistribution",
     )
@@ -37,10 +44,23 @@ INTEGERS: Final = frozenset(
         f"{_STREAMING}flatMapGroupsWithState.stateFormatVersion",
         f"{_STREAMING}join.stateFormatVersion",
         f"{_STREAMING}stateStore.rocksdb.formatVersion",
-        f"{_STREAMING}stateStore.rocksdb.mergeOperatorVersion",
+        MERGE_OPERATOR,
     )
 )
 POLICIES: Final = frozenset((f"{_STREAMING}multipleWatermarkPolicy",))
+
+
+def is_avro(conf: Mapping[str, str], families: bool) -> bool:
+    """Whether rows are Avro's: transformWithState alone may have them, whose schema files name
+    column families (of version 3); with every other stateful operator Spark refuses the setting
+    (UnsupportedOperationChecker).
+    """
+    return families and conf.get(ENCODING, "unsaferow") == "avro"
+
+
+def delimiter(conf: Mapping[str, str]) -> bytes:
+    """Return what RocksDB puts between merged values. Absent means version 1 (RocksDBConf)."""
+    return b"" if conf.get(MERGE_OPERATOR, "1") == "2" else b","
 
 
 def fault_of_conf(conf: Mapping[str, str]) -> str | None:

@@ -8,9 +8,9 @@ from stateshift.engines.spark.entries.row_checksums import (
     without_delete_checksum,
     without_value_checksums,
 )
-from stateshift.engines.spark.entries.settings import ROW_CHECKSUM, delimiter
 from stateshift.errors import FormatError
 from stateshift.formats.rocksdb.sst import DELETES, MERGE, TableEntry, decode_sst
+from stateshift.formats.spark.offset_conf import ROW_CHECKSUM, delimiter
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, decode_zip
 from stateshift.formats.spark.state_files import (
     Record,

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from stateshift import look
-from stateshift.engines.spark.entries.settings import ROW_CHECKSUM
 from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.spark.survey.checkpoint import survey
+from stateshift.formats.spark.offset_conf import ROW_CHECKSUM
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, encode_zip
 from stateshift.formats.spark.state_files import Changelog, Record, encode_delta
 from stateshift.formats.spark.types import ArrayType, MapType, StructType

@@ -32,7 +32,6 @@ from stateshift.engines.spark.check.rows import RowCheck
 from stateshift.engines.spark.check.snapshots import Tally
 from stateshift.engines.spark.entries import single_file as decoding
 from stateshift.engines.spark.entries.fold import folded
-from stateshift.engines.spark.entries.settings import CODEC
 from stateshift.engines.spark.entries.store_views import Views, views_of
 from stateshift.engines.spark.survey.checkpoint import survey as surveyed
 from stateshift.errors import FormatError, MissingFile, TooLarge
@@ -41,6 +40,7 @@ from stateshift.formats.blocks import Binary
 from stateshift.formats.spark import rocksdb
 from stateshift.formats.spark.compression import codec_of
 from stateshift.formats.spark.names import classify
+from stateshift.formats.spark.offset_conf import CODEC
 from stateshift.formats.spark.schema import decode_schema
 from stateshift.formats.spark.type_json import check_schema
 from stateshift.storage.protocol import Storage

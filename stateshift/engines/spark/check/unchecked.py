@@ -22,9 +22,9 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from stateshift.engines.spark.check.sidecars import hidden_checksum
-from stateshift.engines.spark.entries.settings import CODEC
 from stateshift.engines.spark.layout import under
 from stateshift.formats.spark.names import CheckpointPath, classify
+from stateshift.formats.spark.offset_conf import CODEC
 from stateshift.survey import FileInfo, Finding, Image, Survey
 
 FRAMED = ("delta", "snapshot", "changelog")

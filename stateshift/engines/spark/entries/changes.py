@@ -19,11 +19,11 @@ from stateshift.engines.spark.entries.row_checksums import (
     without_delete_checksum,
     without_value_checksums,
 )
-from stateshift.engines.spark.entries.settings import ROW_CHECKSUM, delimiter
 from stateshift.engines.spark.small_files import SMALL
 from stateshift.errors import FormatError, PlanError
 from stateshift.formats.spark import commits, rocksdb
 from stateshift.formats.spark.names import CheckpointPath, classify
+from stateshift.formats.spark.offset_conf import ROW_CHECKSUM, delimiter
 from stateshift.formats.spark.state_files import (
     Record,
     decode_changelog,

@@ -28,7 +28,6 @@ import pyarrow as pa
 
 from stateshift.engines.spark.entries import row_checksums
 from stateshift.engines.spark.entries.last_writes import Writes, settled
-from stateshift.engines.spark.entries.settings import ROW_CHECKSUM, delimiter
 from stateshift.engines.spark.layout import newest_files
 from stateshift.engines.spill import BYTES_MAX
 from stateshift.errors import FormatError
@@ -36,6 +35,7 @@ from stateshift.formats import bounds
 from stateshift.formats.blocks import Binary, Block, Ints, cut
 from stateshift.formats.rocksdb.sst_blocks import decode_sst_blocks
 from stateshift.formats.spans import Spans, missing, spans, words
+from stateshift.formats.spark.offset_conf import ROW_CHECKSUM, delimiter
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, decode_zip
 from stateshift.formats.spark.state_blocks import (
     decode_changelog_blocks,

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
-from stateshift.engines.spark.entries.settings import ROW_CHECKSUM
 from stateshift.engines.spark.layout import newest_files
 from stateshift.errors import FormatError
+from stateshift.formats.spark.offset_conf import ROW_CHECKSUM
 from stateshift.formats.spark.state_files import (
     Record,
     decode_delta,

@@ -19,12 +19,12 @@ from typing import NamedTuple, TypeVar
 from stateshift.engines.spark.entries.avro_encoders import avro_rows_of
 from stateshift.engines.spark.entries.dedup_values import dedup_value
 from stateshift.engines.spark.entries.keys import Path, is_collated, key_encoder, placed_by
-from stateshift.engines.spark.entries.settings import delimiter, is_avro
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.small_files import SMALL
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import operator_metadata
 from stateshift.formats.spark.names import Area, CheckpointPath, classify
+from stateshift.formats.spark.offset_conf import delimiter, is_avro
 from stateshift.formats.spark.operator_metadata import OperatorMetadata
 from stateshift.formats.spark.schema import StoreSchema, decode_schema
 from stateshift.formats.spark.types import Atomic, StructType, decode_struct

@@ -13,7 +13,6 @@ from typing import Any
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import PARTITIONS_MAX
 from stateshift.engines.spark.entries.keys import KeyRule, is_session, nameable
-from stateshift.engines.spark.entries.settings import ENCODING, ENCODINGS
 from stateshift.engines.spark.findings.batch_numbers import of_renumbering
 from stateshift.engines.spark.findings.batches import of_rewind
 from stateshift.engines.spark.findings.evolve import of_evolution
@@ -32,6 +31,7 @@ from stateshift.engines.spark.rewrite.sums import cannot_add
 from stateshift.engines.spark.rewrite.wishes import Wishes, wishes_of
 from stateshift.engines.spark.rewrite.zip_format import other_format, seems_4_0, target_version
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
+from stateshift.formats.spark.offset_conf import ENCODING, ENCODINGS
 from stateshift.formats.spark.types import decode_struct
 from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Image

@@ -7,11 +7,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from stateshift.engines.spark.entries.settings import ENCODING
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.rewrite.evolution import Evolution, evolution_of, wanted
 from stateshift.engines.spark.rewrite.stores import StoreState, partitions_of
 from stateshift.engines.spark.rewrite.wishes import Wishes
+from stateshift.formats.spark.offset_conf import ENCODING
 from stateshift.formats.spark.row_change import Unfit
 from stateshift.survey import Finding, Image
 

@@ -33,14 +33,13 @@ from stateshift.engines.spark.rewrite.wishes import Wishes
 from stateshift.engines.spark.rewrite.zip_format import target_version
 from stateshift.engines.spark.survey.restart.old_state import refused_since_3
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
+from stateshift.formats.spark.offset_conf import MERGE_OPERATOR, ROW_CHECKSUM
 from stateshift.formats.spark.offsets import PARTITIONS
 from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Image
 
 JOIN = "spark.sql.streaming.join.stateFormatVersion"
 NAMED_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
-ROW_CHECKSUMS = "spark.sql.streaming.stateStore.rowChecksum.enabled"
-MERGING = "spark.sql.streaming.stateStore.rocksdb.mergeOperatorVersion"
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 JOIN_OPERATOR, TRANSFORMING = "symmetricHashJoin", "transformWithState"
 
@@ -92,7 +91,7 @@ def _of_settings(image: Image, name: str, target: Target) -> Iterator[Finding]:
             f"{name} has an offset log of version 2, which Spark {target.version} does not read",
             (4, 2),
         )
-    if image.settings.get(ROW_CHECKSUMS) == "true":
+    if image.settings.get(ROW_CHECKSUM) == "true":
         yield target.refused(
             f"the rows of {name} have checksums, which Spark {target.version} takes for a part of "
             "them",
@@ -125,7 +124,7 @@ def _of_operators(image: Image, name: str, target: Target) -> Iterator[Finding]:
         )
         yield target.refused(fact, first)
     transforms = any(title.startswith(TRANSFORMING) for title in titles)
-    merges_without_comma = image.settings.get(MERGING) == "2"
+    merges_without_comma = image.settings.get(MERGE_OPERATOR) == "2"
     expects_comma = (4, 0) <= target.parts < (4, 2)
     if transforms and merges_without_comma and expects_comma:
         yield target.refused(

@@ -23,7 +23,6 @@ from stateshift import plain
 from stateshift.engines.bundles import PIECES_MAX, bundled
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.entries.keys import KeyRule, key_rule
-from stateshift.engines.spark.entries.settings import CODEC, ROW_CHECKSUM
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.layout import ROCKSDB
 from stateshift.engines.spark.rewrite.comparison import (
@@ -55,6 +54,7 @@ from stateshift.engines.spark.rewrite.session_keys import sessions_of
 from stateshift.engines.spark.rewrite.sums import cannot_add
 from stateshift.engines.spark.rewrite.wishes import Plain, wishes_of
 from stateshift.engines.spark.rewrite.zip_format import zip_format, zip_format_guessed
+from stateshift.formats.spark.offset_conf import CODEC, ROW_CHECKSUM
 from stateshift.specification import JobSpec
 from stateshift.step import CompareImages, TransformShard
 from stateshift.survey import Facts, ShardFiles

@@ -23,13 +23,13 @@ from itertools import chain
 from math import gcd
 
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.entries.settings import CODEC
 from stateshift.engines.spark.layout import HDFS
 from stateshift.engines.spark.rewrite.request import Request
 from stateshift.engines.spark.rewrite.stores import StoreState, partitions_of
 from stateshift.engines.spark.rewrite.zip_format import other_format
 from stateshift.formats.rocksdb.manifest import FIRST_TABLE
 from stateshift.formats.spark.names import DEFAULT_STORE
+from stateshift.formats.spark.offset_conf import CODEC
 from stateshift.survey import ShardFiles
 
 # Of files: decoded, and put aside, it is several times as much.

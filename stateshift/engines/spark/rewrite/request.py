@@ -9,7 +9,6 @@ from itertools import chain
 
 from stateshift import plain
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.entries.settings import MERGE_OPERATOR, ROW_CHECKSUM, delimiter
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.rewrite.batch_numbers import log_path_after, number_after
 from stateshift.engines.spark.rewrite.evolution import Evolution, evolutions
@@ -24,6 +23,7 @@ from stateshift.engines.spark.rewrite.stores import (
 from stateshift.engines.spark.rewrite.wishes import Plain, Wishes, path_after, settings_after
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
 from stateshift.formats.spark.names import CheckpointPath, classify
+from stateshift.formats.spark.offset_conf import MERGE_OPERATOR, ROW_CHECKSUM, delimiter
 from stateshift.survey import Facts, FileInfo, Image, ShardFiles
 
 

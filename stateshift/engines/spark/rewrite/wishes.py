@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from stateshift.engines.spark.entries.settings import CODEC
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
+from stateshift.formats.spark.offset_conf import CODEC
 from stateshift.specification import JobSpec
 from stateshift.survey import Image
 

@@ -4,9 +4,9 @@ formats/test_golden.
 
 import pytest
 
-from stateshift.engines.spark.entries.settings import MERGE_OPERATOR, ROW_CHECKSUM
 from stateshift.errors import FormatError
 from stateshift.formats.crc32c import crc32c
+from stateshift.formats.spark.offset_conf import MERGE_OPERATOR, ROW_CHECKSUM
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, encode_zip
 from stateshift.formats.spark.state_files import Changelog, Record, encode_delta, with_row_checksum
 from stateshift.survey import ShardFiles

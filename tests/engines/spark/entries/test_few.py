@@ -11,12 +11,12 @@ from collections.abc import Iterator
 import pytest
 
 from stateshift.engines.spark.entries.fold import folded
-from stateshift.engines.spark.entries.settings import ROW_CHECKSUM
 from stateshift.engines.spark.entries.small_shards import BYTES, DECODED_BYTES, Begun, few_rows
 from stateshift.engines.spark.layout import HDFS
 from stateshift.engines.spark.rewrite.state import rewrite_state
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError
+from stateshift.formats.spark.offset_conf import ROW_CHECKSUM
 from stateshift.formats.spark.state_files import (
     Record,
     decode_snapshot,
