@@ -17,9 +17,6 @@ from stateshift.cli.views import plan_facts
 from stateshift.cli.views import plan_text as render_plan
 from stateshift.clusters.protocol import JobState, Submission
 from stateshift.dataflow.cuts import cuts
-from stateshift.dataflow.document import to_plain
-from stateshift.dataflow.operators import Dataflow
-from stateshift.dataflow.parse import dataflow_of, parse_dataflow
 from stateshift.dataflow.schedulers import fries
 from stateshift.errors import (
     ClusterError,
@@ -32,8 +29,11 @@ from stateshift.errors import (
 from stateshift.formats.marks import WAITING, encode_tag
 from stateshift.formats.uid import directory_name
 from stateshift.journal import StepStarted
-from stateshift.migration import cuts_of, decode_proposal, encode_proposal, waves, with_dataflow
+from stateshift.migration import check_dataflow, cuts_of, decode_proposal, encode_proposal, waves
 from stateshift.specification import Spec, parse_spec, to_plain_spec
+from stateshift.specification.dataflow.operators import Dataflow
+from stateshift.specification.dataflow.parse import dataflow_of, parse_dataflow
+from stateshift.specification.dataflow.write import to_plain
 from stateshift.testing.memory_storage import ProcessGone
 from stateshift.world import Unwatched
 from tests.cli.support import Outside, said
@@ -67,7 +67,9 @@ def opened(name: str) -> str:
 
 
 def read(dataflow: Any, **beside: Any) -> Spec:
-    return with_dataflow(asked(dataflow=dataflow, **beside), opened)
+    spec = asked(dataflow=dataflow, opened=opened, **beside)
+    check_dataflow(spec)
+    return spec
 
 
 def complaints(dataflow: Any, **beside: Any) -> list[str]:
@@ -634,7 +636,7 @@ def test_jobs_that_share_an_application_stop_once_and_read_out_together(
     plain["jobs"].append(
         {"name": "C", "checkpoint_location": "/here/C", "remote_location": "/there/C"}
     )
-    spec = with_dataflow(parse_spec(json.dumps(plain)), opened)
+    spec = parse_spec(json.dumps(plain))
 
     def ask(kafka: Any, topics: Any) -> Any:
         alive = sorted("left" if place == "flow" else place for place in alive_at_source(ground))
@@ -771,7 +773,7 @@ def test_what_a_dataflow_names_is_looked_for_beside_it(tmp_path: Path) -> None:
         asked_for.append(name)
         return files[name]
 
-    spec = with_dataflow(asked("first", dataflow="flows/d.json"), brought)
+    spec = asked("first", dataflow="flows/d.json", opened=brought)
     assert asked_for == ["flows/d.json", "flows/p.json"]
     assert spec.dataflow
 

@@ -20,6 +20,7 @@ from stateshift.journal.lines import decode_records
 from stateshift.migration.adapters import world_of
 from stateshift.report import Report
 from stateshift.specification import Spec, parse_spec
+from stateshift.specification.dataflow.document import Opened
 from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_storage import ProcessGone
 from tests.support.checkpoints import Checkpoint
@@ -46,7 +47,7 @@ def made(folder: Path) -> Ground:
     return ground
 
 
-def asked(*names: str, **beside: Any) -> Spec:
+def asked(*names: str, opened: Opened | None = None, **beside: Any) -> Spec:
     """Each job stops on a cluster, moves, and starts there again; a rollback starts it where it
     was.
     """
@@ -61,7 +62,8 @@ def asked(*names: str, **beside: Any) -> Spec:
         "source_submit": {"command": "back"},
     }
     return parse_spec(
-        json.dumps({"version": 1, "clusters": {"ours": COMMAND}, **common, "jobs": jobs, **beside})
+        json.dumps({"version": 1, "clusters": {"ours": COMMAND}, **common, "jobs": jobs, **beside}),
+        opened=opened,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from stateshift.api.local_files import beside, text_of
 from stateshift.errors import Complaint, PlanError, SpecError
 from stateshift.extensions import names_added
-from stateshift.migration import Proposal, decode_proposal, encode_proposal, with_dataflow
+from stateshift.migration import Proposal, check_dataflow, decode_proposal, encode_proposal
 from stateshift.specification import Spec, parse_spec
 
 SpecLike = Spec | Mapping[str, Any] | str | os.PathLike[str]
@@ -26,8 +26,7 @@ def request_of(given: SpecLike | Proposal) -> Spec | Proposal:
     if isinstance(given, Spec | Proposal):
         return given
     if isinstance(given, Mapping):
-        spec = _parsed(json.dumps(given), os.getcwd())
-        return with_dataflow(spec, beside(os.path.join(os.getcwd(), "spec")))
+        return _parsed(json.dumps(given), os.path.join(os.getcwd(), "spec"))
     return read(os.fspath(given))
 
 
@@ -62,11 +61,20 @@ def _read(path: str) -> Spec | Proposal:
         plain = None  # the spec's reader says better than we could what is wrong, and where
     if isinstance(plain, dict) and "stateshift_plan" in plain:
         return decode_proposal(plain)
-    return with_dataflow(_parsed(text, os.path.dirname(os.path.abspath(path))), beside(path))
+    return _parsed(text, path)
 
 
-def _parsed(text: str, base: str) -> Spec:
-    return parse_spec(text, base=base, environment=os.environ, names_added=names_added)
+def _parsed(text: str, path: str) -> Spec:
+    """Return the spec that a text holds which stands at `path`, or could."""
+    spec = parse_spec(
+        text,
+        base=os.path.dirname(os.path.abspath(path)),
+        environment=os.environ,
+        names_added=names_added,
+        opened=beside(path),
+    )
+    check_dataflow(spec)
+    return spec
 
 
 def _text(path: str) -> str:

@@ -1,15 +1,7 @@
 """Which operators of a dataflow must change together, how fast they can, and in which order jobs
 and bins move.
 
-A dataflow, and how it is read:
-
-    operators         operators and the edges between them, as values
-    graph             the same as numbers: neighbours, orders, cycles
-    parse             a text to a dataflow, all complaints at once: our own JSON (`document`, with
-                      the table of its `keys`), a Flink job's plan (`flink_plan`), a Spark query's
-                      (`spark_plan`); `topics` joins several jobs to one dataflow
-    checks            names that are known, one of each, no cycle
-    schema            the JSON Schema of a dataflow, made from the same table of keys
+A dataflow itself, and how it is read, is `specification.dataflow`.
 
 Which operators change together (the schedulers of Fries, VLDB 2022):
 

@@ -18,7 +18,12 @@ from dataclasses import dataclass
 from itertools import compress
 from operator import and_
 
-from stateshift.dataflow.graph import Graph, reachable, upstream_first, weak_components
+from stateshift.specification.dataflow.graph import (
+    Graph,
+    reachable,
+    upstream_first,
+    weak_components,
+)
 
 Ends = tuple[int, int]
 

@@ -17,9 +17,9 @@ from graphlib import TopologicalSorter
 from itertools import chain
 
 from stateshift.dataflow.components import Component
-from stateshift.dataflow.graph import graph_of, reachable, strong_components
-from stateshift.dataflow.operators import Dataflow
 from stateshift.dataflow.schedulers import fries
+from stateshift.specification.dataflow.graph import graph_of, reachable, strong_components
+from stateshift.specification.dataflow.operators import Dataflow
 
 Unit = tuple[str, ...]
 Ring = list[Unit]  # a unit alone, or several that feed each other

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from stateshift.dataflow.consistency import consistent
-from stateshift.dataflow.graph import graph_of, topological
-from stateshift.dataflow.operators import Dataflow, Operator, with_replicates
 from stateshift.dataflow.pruning import Rule
 from stateshift.dataflow.schedulers import SCHEDULERS, Scheduler, schedule
 from stateshift.dataflow.simulation import Chance, Load, simulate
+from stateshift.specification.dataflow.graph import graph_of, topological
+from stateshift.specification.dataflow.operators import Dataflow, Operator, with_replicates
 
 COST_SECONDS = 0.001
 BUSY = 0.8

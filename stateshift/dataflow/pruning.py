@@ -31,8 +31,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from stateshift.dataflow.graph import Graph, reachable, topological
-from stateshift.dataflow.operators import Dataflow
+from stateshift.specification.dataflow.graph import Graph, reachable, topological
+from stateshift.specification.dataflow.operators import Dataflow
 
 Rule = Literal["sound", "published", "none"]
 RULES: tuple[Rule, ...] = ("sound", "published", "none")

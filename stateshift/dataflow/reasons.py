@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import chain
 
 from stateshift.dataflow.components import Component
-from stateshift.dataflow.graph import graph_of, reachable
-from stateshift.dataflow.operators import Dataflow, Kind, Operator
 from stateshift.dataflow.pruning import Pruned
 from stateshift.dataflow.schedulers import Schedule, fries
+from stateshift.specification.dataflow.graph import graph_of, reachable
+from stateshift.specification.dataflow.operators import Dataflow, Kind, Operator
 
 Reason = tuple[str, str]
 

@@ -26,9 +26,9 @@ from itertools import chain
 from typing import Literal
 
 from stateshift.dataflow.components import Component, components
-from stateshift.dataflow.graph import graph_of
-from stateshift.dataflow.operators import Dataflow, with_replicates
 from stateshift.dataflow.pruning import Pruned, Rule, sort_out
+from stateshift.specification.dataflow.graph import graph_of
+from stateshift.specification.dataflow.operators import Dataflow, with_replicates
 
 Scheduler = Literal["fries", "epoch", "multi-version", "naive"]
 SCHEDULERS: tuple[Scheduler, ...] = ("fries", "epoch", "multi-version", "naive")

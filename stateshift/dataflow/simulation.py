@@ -24,9 +24,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from stateshift.dataflow.operators import Operator
 from stateshift.dataflow.schedulers import Schedule
 from stateshift.dataflow.wiring import Wiring, wired
+from stateshift.specification.dataflow.operators import Operator
 
 
 class Chance(Protocol):

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from stateshift.dataflow.operators import Dataflow, Edge, Operator
 from stateshift.dataflow.schedulers import Schedule
+from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ def _current(spec: Spec | str | None) -> Spec | None:
     if not isinstance(path, str):
         return path
     from stateshift.extensions import names_added
-    from stateshift.specification import parse_spec
+    from stateshift.specification import parse_without_dataflow
 
     try:
         text = Path(path).read_text("utf-8")
@@ -117,7 +117,9 @@ def _current(spec: Spec | str | None) -> Spec | None:
         complaint = Complaint("", f"cannot read the spec: {error}", path)
         raise SpecError((complaint,), hint="correct STATESHIFT_SPEC") from error
     folder = str(Path(path).absolute().parent)
-    return parse_spec(text, base=folder, environment=os.environ, names_added=names_added)
+    return parse_without_dataflow(
+        text, base=folder, environment=os.environ, names_added=names_added
+    )
 
 
 def _entry(spec: Spec, name: str | None) -> JobSpec:

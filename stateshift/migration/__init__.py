@@ -52,7 +52,7 @@ from stateshift.migration.fleet_session import enlisted, places_of
 from stateshift.migration.gathering import Inquiry, gather, propose
 from stateshift.migration.history import is_stopping
 from stateshift.migration.proposal import Proposal, decode_proposal, encode_proposal, jobs_of
-from stateshift.migration.wave_order import cuts_of, waves, with_dataflow
+from stateshift.migration.wave_order import check_dataflow, cuts_of, waves
 
 __all__ = [
     "Adapters",
@@ -60,6 +60,7 @@ __all__ = [
     "Proposal",
     "Verdict",
     "apply",
+    "check_dataflow",
     "cuts_of",
     "decode_proposal",
     "encode_proposal",
@@ -78,6 +79,5 @@ __all__ = [
     "status",
     "verify",
     "waves",
-    "with_dataflow",
     "world_of",
 ]

@@ -1,10 +1,9 @@
 """Which jobs of a spec move together: what the spec says, what they share, and what its dataflow
 makes of them.
 
-    with_dataflow(spec, opened)  the spec with the dataflow that it names, read and checked against
-                                 its jobs
-    waves(spec, names)           these jobs, or all, in the order in which they move
-    cuts_of(spec, names)         which of these jobs are stopped at one cut, and why
+    check_dataflow(spec)  refuse a dataflow that does not fit the spec's jobs, or its waves
+    waves(spec, names)    these jobs, or all, in the order in which they move
+    cuts_of(spec, names)  which of these jobs are stopped at one cut, and why
 
 Jobs whose operators a tuple may pass one after the other change at one cut (`dataflow.cuts`):
 they are in one wave, which stops all of them before it copies any.
@@ -12,16 +11,10 @@ they are in one wave, which stops all of them before it copies any.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
 from stateshift.dataflow.cuts import Cut, cuts
-from stateshift.dataflow.document import to_plain
-from stateshift.dataflow.operators import Dataflow
-from stateshift.dataflow.parse import dataflow_of, parse_dataflow
 from stateshift.dataflow.wave_strategy import in_waves
 from stateshift.errors import Complaint, SpecError
 from stateshift.specification import JobSpec, Spec
@@ -31,46 +24,12 @@ from stateshift.suggestion import did_you_mean
 Wave = tuple[JobSpec, ...]
 
 
-def with_dataflow(spec: Spec, opened: Callable[[str], str]) -> Spec:
-    """Return the spec with its dataflow, read once, where the spec is: a run goes by what the file
-    held when it began.
-    """
-    if spec.dataflow is None:
-        return spec
-    dataflow = _read_dataflow(spec.dataflow, opened)
-    read = replace(spec, dataflow=to_plain(dataflow))
-    complaints = (*_jobs_without_operators(read, dataflow), *_cuts_in_two_waves(read))
+def check_dataflow(spec: Spec) -> None:
+    """Raise a SpecError where a spec's dataflow does not fit its jobs, or its waves."""
+    complaints = (*_jobs_without_operators(spec), *_cuts_in_two_waves(spec))
     if complaints:
         hint = "stateshift dataflow DATAFLOW --targets A,B shows what hangs together"
         raise SpecError(complaints, hint=hint)
-    return read
-
-
-def _read_dataflow(written: str | Mapping[str, object], opened: Callable[[str], str]) -> Dataflow:
-    """Read the dataflow that stands in the spec, or in the file that the spec names. Files that the
-    dataflow names lie beside it.
-    """
-    if not isinstance(written, str):
-        with _complaints_below("/dataflow"):
-            return dataflow_of(written, opened)
-    folder = os.path.dirname(written)
-    try:
-        with _complaints_below(f"{written}: "):
-            return parse_dataflow(opened(written), lambda name: opened(os.path.join(folder, name)))
-    except (OSError, UnicodeDecodeError) as error:
-        fact = f"{written!r} cannot be read: {getattr(error, 'strerror', None) or error}"
-        complaint = Complaint("/dataflow", fact, written, "a file beside the spec")
-        raise SpecError((complaint,)) from error
-
-
-@contextmanager
-def _complaints_below(place: str) -> Iterator[None]:
-    """Say where the document stands of which a SpecError complains."""
-    try:
-        yield
-    except SpecError as error:
-        below = tuple(replace(each, pointer=f"{place}{each.pointer}") for each in error.complaints)
-        raise SpecError(below, hint=error.hint) from error
 
 
 def waves(spec: Spec, names: Collection[str] | None = None) -> tuple[Wave, ...]:
@@ -97,14 +56,7 @@ def cuts_of(spec: Spec, names: Sequence[str] | None = None) -> tuple[Cut, ...]:
     if names is not None:
         moving = [name for name in moving if name in names]
     units = [[job.name for job in group] for group in shared(spec)]
-    return cuts(_dataflow(spec), moving, units)
-
-
-def _dataflow(spec: Spec) -> Dataflow:
-    assert not isinstance(spec.dataflow, str), (
-        "a spec's dataflow is read before anything is asked of it"
-    )
-    return dataflow_of(spec.dataflow or {})
+    return cuts(spec.dataflow, moving, units)
 
 
 def _together(spec: Spec) -> list[Wave]:
@@ -134,8 +86,10 @@ def _is_cut_by(cut: Cut, group: Sequence[JobSpec]) -> bool:
     return any(job.name in cut.jobs for job in group)
 
 
-def _jobs_without_operators(spec: Spec, dataflow: Dataflow) -> Iterator[Complaint]:
-    jobs = [operator.job for operator in dataflow.operators]
+def _jobs_without_operators(spec: Spec) -> Iterator[Complaint]:
+    if spec.dataflow is None:
+        return
+    jobs = [operator.job for operator in spec.dataflow.operators]
     known = list(dict.fromkeys(job for job in jobs if job is not None))
     for job in spec.jobs:
         if job.name not in known:

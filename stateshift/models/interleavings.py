@@ -28,11 +28,11 @@ from itertools import chain, combinations_with_replacement, compress, product
 from typing import NamedTuple, Protocol, TypeVar
 
 from stateshift.dataflow.components import Component
-from stateshift.dataflow.graph import graph_of, reachable
-from stateshift.dataflow.operators import Dataflow
 from stateshift.dataflow.schedulers import Schedule
 from stateshift.dataflow.wiring import Wiring, wired
 from stateshift.models.history import Data, Operation, Update
+from stateshift.specification.dataflow.graph import graph_of, reachable
+from stateshift.specification.dataflow.operators import Dataflow
 
 T = TypeVar("T")
 

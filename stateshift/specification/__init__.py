@@ -6,6 +6,7 @@
     parts     clusters, operators, submissions, data, hashes
     jobs      one job, in the dialect and for the engine of its spec
     checks    what has to hold between the parts
+    dataflow  operators and edges, our JSON of them, and plans of engines
     parse     all of these in their order; `write` is its inverse; `schema` tells editors the same
 
 Pure. Locations are in the normal form of `location`. Each module is imported when something of it
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
         SubmitSpec,
         Verify,
     )
-    from stateshift.specification.parse import parse_spec
+    from stateshift.specification.parse import parse_spec, parse_without_dataflow
     from stateshift.specification.schema import schema_text, spec_schema
     from stateshift.specification.write import to_plain_spec
 
@@ -50,6 +51,7 @@ __all__ = [
     "SubmitSpec",
     "Verify",
     "parse_spec",
+    "parse_without_dataflow",
     "schema_text",
     "spec_schema",
     "to_plain_spec",
@@ -57,6 +59,7 @@ __all__ = [
 
 _HOMES = {
     "parse_spec": "parse",
+    "parse_without_dataflow": "parse",
     "schema_text": "schema",
     "spec_schema": "schema",
     "to_plain_spec": "write",

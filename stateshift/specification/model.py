@@ -6,6 +6,7 @@
       jobs                 in the order in which they move
       waves                which of them move together, by name; empty where `strategy` says it
                            (`dataflow.wave_strategy`)
+      dataflow             how the operators of the jobs send to each other
       on_failure           what becomes of the other jobs when one fails
         source, target       locations; without a target the job stays where it is
         merge_locations      directories whose content joins the source first (Algorithm 5)
@@ -28,6 +29,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from stateshift.specification.dataflow.operators import Dataflow
 from stateshift.specification.warm import READY
 
 # The findings that may be waived, by the names that the findings give, and what the person who
@@ -240,7 +242,7 @@ class Spec:
     restart: bool = True
     waves: tuple[tuple[str, ...], ...] = ()
     strategy: str | None = None
-    dataflow: Mapping[str, Any] | str | None = None
+    dataflow: Dataflow | None = None
     on_failure: OnFailure = "stop"
     clusters: tuple[ClusterSpec, ...] = ()
     uid_hash: HashProfile = HashProfile()

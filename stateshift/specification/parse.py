@@ -1,8 +1,10 @@
 """`parse_spec(text) -> Spec`: all dialects, all complaints at once. Pure: no file, no clock, no
 environment is read.
 
-    text --read_text--> Place (a plain tree) --read_jobs, read_part--> Spec --check--> Spec, or one
-    SpecError
+    text --read_text--> Place (a plain tree) --read_jobs, read_part--> Spec --check--> Spec
+                                                                   --read_dataflow--> Spec
+
+or one SpecError. A dataflow is read only once nothing else is wrong, since a file may hold it.
 
 The spec is ours where it has a `version`, else INFORE's: the keys are the same, the switches differ
 (see `jobs`).
@@ -11,7 +13,8 @@ The spec is ours where it has a `version`, else INFORE's: the keys are the same,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stateshift.errors import Complaint, SpecError
 from stateshift.specification.checks import check
@@ -24,7 +27,12 @@ from stateshift.specification.place import Complaints, Place
 from stateshift.specification.text import WHERE_CREDENTIALS_BELONG, read_text
 from stateshift.specification.values import NamesAdded, Reader, nothing_added
 
+if TYPE_CHECKING:
+    from stateshift.specification.dataflow.document import Opened
+
 T = TypeVar("T")
+
+WrittenDataflow = Mapping[str, Any] | str
 
 _HINT = (
     "stateshift schema > spec.schema.json   # every key and its meaning; name the file "
@@ -38,18 +46,48 @@ def parse_spec(
     base: str | None = None,
     environment: Mapping[str, str] | None = None,
     names_added: NamesAdded = nothing_added,
+    opened: Opened | None = None,
 ) -> Spec:
     """Return the request that `text` makes. `base` is where relative locations start (the folder of
     the spec: a path or a URL), `environment` what `${NAME}` stands for, `names_added` what gives
-    the engines and cluster kinds of other packages. Raise one SpecError that holds every complaint.
+    the engines and cluster kinds of other packages, `opened` what returns the text of a file that
+    the spec names. Raise one SpecError that holds every complaint.
     """
+    spec, dataflow = _parsed(text, base, environment, names_added)
+    if dataflow is None:
+        return spec
+    from stateshift.specification.spec_dataflow import read_dataflow
+
+    return replace(spec, dataflow=read_dataflow(dataflow, opened))
+
+
+def parse_without_dataflow(
+    text: str,
+    *,
+    base: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    names_added: NamesAdded = nothing_added,
+) -> Spec:
+    """Return the same request without its dataflow. A running job asks for its places alone, and
+    may see no other file.
+    """
+    return _parsed(text, base, environment, names_added)[0]
+
+
+def _parsed(
+    text: str, base: str | None, environment: Mapping[str, str] | None, names_added: NamesAdded
+) -> tuple[Spec, WrittenDataflow | None]:
+    """Return the request, and its dataflow as it stands."""
     complaints = Complaints()
     root = read_text(text, environment or {}, complaints)
     reader = Reader(complaints, normal(base) if base else None, names_added)
-    spec, jobs = _read(reader, root)
+    places = _places(reader, root)
+    values = _values(reader, places)
+    dataflow = values.pop("dataflow", None)
+    spec, jobs = _read(reader, root, places, values)
     check(complaints, spec, jobs)
     _refuse(complaints)
-    return spec
+    return spec, dataflow
 
 
 def _refuse(complaints: Complaints) -> None:
@@ -63,9 +101,9 @@ def _hint(complaints: Sequence[Complaint]) -> str:
     return f"keep {WHERE_CREDENTIALS_BELONG}" if leaks else _HINT
 
 
-def _read(reader: Reader, root: Place) -> tuple[Spec, list[ReadJob]]:
-    places = _places(reader, root)
-    values = _values(reader, places)
+def _read(
+    reader: Reader, root: Place, places: Mapping[str, Place], values: Mapping[str, Any]
+) -> tuple[Spec, list[ReadJob]]:
     engine = values.get("engine") or _recognise(reader, root)
     if engine is None:  # nobody can say what the jobs' keys mean
         return Spec("spark", ()), []

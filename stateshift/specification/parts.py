@@ -199,7 +199,7 @@ def _wave(reader: Reader, place: Place) -> tuple[str, ...]:
 
 
 def _dataflow(reader: Reader, place: Place) -> dict[str, Any] | str | None:
-    """Return it as it stands: what it says is read where dataflows are known."""
+    """Return it as it stands: it is read last, since a file may hold it (`spec_dataflow`)."""
     value: dict[str, Any] | str = place.value
     if isinstance(value, dict) or (isinstance(value, str) and value.strip()):
         return value

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from stateshift.specification.dataflow.operators import Dataflow
+from stateshift.specification.dataflow.write import to_plain
 from stateshift.specification.keys import (
     HASH,
     JOB,
@@ -136,6 +138,7 @@ _PLAIN: Mapping[type, Callable[[Any], object]] = {
     DataSpec: _plain_data,
     KafkaSpec: _plain_kafka,
     SinkSpec: _plain_sink,
+    Dataflow: to_plain,
 }
 
 

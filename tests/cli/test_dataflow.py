@@ -9,13 +9,13 @@ from typing import get_args
 
 import pytest
 
-from stateshift.dataflow.keys import EDGE, OPERATOR
-from stateshift.dataflow.operators import Kind, Way
 from stateshift.dataflow.pruning import RULES
 from stateshift.dataflow.schedulers import SCHEDULERS
-from stateshift.dataflow.schema import dataflow_schema
+from stateshift.specification.dataflow.keys import EDGE, OPERATOR
+from stateshift.specification.dataflow.operators import Kind, Way
+from stateshift.specification.dataflow.schema import dataflow_schema
 from tests.cli.support import said
-from tests.dataflow.plans import FLINK, SPARK
+from tests.specification.dataflow.plans import FLINK, SPARK
 
 EXAMPLE = str(
     Path(__file__).resolve().parents[2] / "configs" / "examples" / "payment-fraud.dataflow.json"

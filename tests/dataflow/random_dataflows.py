@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from stateshift.dataflow.operators import Dataflow, Edge, Operator
+from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
 
 ONE_TO_ONE = ("one-to-one",)
 ANY_KIND = ("one-to-one", "one-to-one", "one-to-many", "one-to-many", "blocking")

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise, product
 
-from stateshift.dataflow.operators import Dataflow, Edge, Operator, Way
 from stateshift.dataflow.schedulers import Schedule
+from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator, Way
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import event, given, settings
 
 from stateshift.dataflow.consistency import consistent, unguarded
-from stateshift.dataflow.operators import Dataflow, Edge, Operator
 from stateshift.dataflow.schedulers import SCHEDULERS, Schedule, fries, naive, schedule
+from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
 from tests.dataflow.random_dataflows import dataflows, with_targets
 from tests.dataflow.samples import UNSOUND, W2, drawn
 from tests.models.test_interleavings import failing

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateshift.dataflow.operators import Dataflow
 from stateshift.dataflow.pruning import RULES
 from stateshift.dataflow.reasons import reasons
 from stateshift.dataflow.schedulers import SCHEDULERS, schedule
+from stateshift.specification.dataflow.operators import Dataflow
 from tests.dataflow.random_dataflows import dataflows, with_targets
 
 Asked = tuple[Dataflow, tuple[str, ...]]

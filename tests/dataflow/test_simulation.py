@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateshift.dataflow.operators import Dataflow
 from stateshift.dataflow.schedulers import SCHEDULERS, Scheduler, schedule
 from stateshift.dataflow.simulation import Load, Run, simulate
+from stateshift.specification.dataflow.operators import Dataflow
 from tests.dataflow.random_dataflows import dataflows, with_targets
 from tests.dataflow.samples import W2, drawn
 

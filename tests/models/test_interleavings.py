@@ -10,10 +10,10 @@ import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from stateshift.dataflow.operators import Dataflow
 from stateshift.dataflow.schedulers import Schedule, epoch_barrier, fries, multi_version, naive
 from stateshift.models.history import check
 from stateshift.models.interleavings import Explored, Machine, changed, explore, origins_of, walk
+from stateshift.specification.dataflow.operators import Dataflow
 from tests.dataflow.random_dataflows import ANY_KIND, ONE_TO_ONE, dataflows, with_targets
 from tests.dataflow.samples import (
     FIGURE_4,

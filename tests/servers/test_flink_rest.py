@@ -22,9 +22,9 @@ from stateshift.clusters.flink.jobs import job_id
 from stateshift.clusters.flink.values import release_of
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import JobState, SavepointRequest, StopRequest, Submission
-from stateshift.dataflow.parse import asked, parse_dataflow
 from stateshift.dataflow.schedulers import fries
 from stateshift.errors import ClusterError
+from stateshift.specification.dataflow.parse import asked, parse_dataflow
 from stateshift.specification.model import ClusterSpec
 from tests.support.flink import Cluster, cluster_of, faults, jar, lines, until
 from tests.support.servers import Servers, group

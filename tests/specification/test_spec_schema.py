@@ -67,7 +67,13 @@ def test_the_schema_is_a_schema() -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=name)
 def test_every_example_is_read_and_fits_the_schema(path: Path) -> None:
     text = path.read_text("utf-8")
-    assert parse_spec(text, base=str(path.parent), environment=ENVIRONMENT).jobs
+    spec = parse_spec(
+        text,
+        base=str(path.parent),
+        environment=ENVIRONMENT,
+        opened=lambda name: (path.parent / name).read_text("utf-8"),
+    )
+    assert spec.jobs
     VALIDATOR.validate(json.loads(text))
 
 

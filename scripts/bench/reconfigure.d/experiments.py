@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from random import Random
 
-from stateshift.dataflow.operators import Dataflow, Edge, Operator
 from stateshift.dataflow.schedulers import Scheduler, schedule
 from stateshift.dataflow.simulation import Load, Run, simulate
+from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
 
 REQUEST, SECONDS = 10.0, 120.0
 SURGE_SECONDS, REPLACED_SECONDS = 20.0, 24.0

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeVar
 
-from stateshift.dataflow.operators import Dataflow, Edge, Operator
 from stateshift.dataflow.schedulers import fries
+from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
 
 Found = list[frozenset[str]]
 T = TypeVar("T")

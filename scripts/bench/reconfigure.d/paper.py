@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from experiments import W2, W3, drawn
 
-from stateshift.dataflow.operators import Dataflow
 from stateshift.dataflow.schedulers import Scheduler
+from stateshift.specification.dataflow.operators import Dataflow
 
 NOT_TOLD = "not told"
 

@@ -13,7 +13,7 @@ from stateshift.cli.shell.options import epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stateshift.dataflow.operators import Dataflow
+    from stateshift.specification.dataflow.operators import Dataflow
 
 EPILOG = """\b
 A DATAFLOW is a file of JSON:
@@ -154,8 +154,8 @@ def _read(path: str, targets: list[str]) -> tuple[Dataflow, tuple[str, ...]]:
     about an option.
     """
     from stateshift.api.local_files import beside, text_of
-    from stateshift.dataflow.parse import asked
     from stateshift.errors import Complaint, SpecError
+    from stateshift.specification.dataflow.parse import asked
 
     is_stdin = path == "-"
     text = _input() if is_stdin else text_of(path, HINT, path)

@@ -17,8 +17,8 @@ from stateshift.dataflow.reasons import order, reasons
 if TYPE_CHECKING:
     from stateshift.dataflow.components import Component
     from stateshift.dataflow.delays import Expected
-    from stateshift.dataflow.operators import Dataflow
     from stateshift.dataflow.schedulers import Schedule
+    from stateshift.specification.dataflow.operators import Dataflow
 
 JobAndCluster = tuple[str, str | None]
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from stateshift.dataflow import flink_plan, spark_plan
-from stateshift.dataflow.checks import named, refuse_cycles, refuse_doubles, resolved
-from stateshift.dataflow.document import Draft, Opened, read_document
-from stateshift.dataflow.operators import Dataflow, Edge
-from stateshift.dataflow.topics import joined
 from stateshift.errors import Complaint, SpecError
+from stateshift.specification.dataflow import flink_plan, spark_plan
+from stateshift.specification.dataflow.checks import named, refuse_cycles, refuse_doubles, resolved
+from stateshift.specification.dataflow.document import Draft, Opened, read_document
+from stateshift.specification.dataflow.operators import Dataflow, Edge
+from stateshift.specification.dataflow.topics import joined
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.text import read_text
 from stateshift.specification.values import Reader

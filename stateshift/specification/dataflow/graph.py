@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from stateshift.dataflow.operators import Dataflow, Edge
+from stateshift.specification.dataflow.operators import Dataflow, Edge
 
 Neighbours = list[list[int]]
 

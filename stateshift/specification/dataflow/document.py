@@ -19,12 +19,12 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
 from typing import Any
 
-from stateshift.dataflow import flink_plan, spark_plan
-from stateshift.dataflow.checks import refused_as_too_large, resolved
-from stateshift.dataflow.keys import DATAFLOW, EDGE, JOB, OPERATOR
-from stateshift.dataflow.operators import Dataflow, Edge, Operator
-from stateshift.dataflow.topics import within
 from stateshift.errors import SpecError
+from stateshift.specification.dataflow import flink_plan, spark_plan
+from stateshift.specification.dataflow.checks import refused_as_too_large, resolved
+from stateshift.specification.dataflow.keys import DATAFLOW, EDGE, JOB, OPERATOR
+from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
+from stateshift.specification.dataflow.topics import within
 from stateshift.specification.keys import Keys
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.text import read_text
@@ -369,51 +369,3 @@ def _items(reader: Reader, place: Place | None) -> list[Place]:
     if place is None or not reader.is_a(place, list, "a list"):
         return []
     return list(place.items)
-
-
-def to_plain(dataflow: Dataflow) -> dict[str, object]:
-    """Return the document of a dataflow, its plans as the operators and edges that they name.
-    Topics join it again.
-    """
-    written = _without_replicates(dataflow)
-    return {
-        "name": dataflow.name,
-        "operators": [_plain_operator(dataflow, operator) for operator in written.operators],
-        "edges": [_plain(EDGE, edge) for edge in written.edges],
-    }
-
-
-def _without_replicates(dataflow: Dataflow) -> Dataflow:
-    """Return the dataflow without the operators that stand for topics, and their edges."""
-    operators = [operator for operator in dataflow.operators if not operator.replicate]
-    names = {operator.name for operator in operators}
-    edges = [edge for edge in dataflow.edges if names.issuperset(edge.ends)]
-    return replace(dataflow, operators=tuple(operators), edges=tuple(edges))
-
-
-def _plain_operator(dataflow: Dataflow, operator: Operator) -> dict[str, object]:
-    plain = _plain(OPERATOR, operator)
-    if operator.kind == "one-to-many":
-        # A one-to-one operator's edges carry one each anyway: to say so would make it one-to-many.
-        single = _one_per_tuple(dataflow, operator.name)
-        if single:
-            plain["one_per_edge"] = single
-    return plain
-
-
-def _one_per_tuple(dataflow: Dataflow, name: str) -> list[str]:
-    """Return the operators to which `name` sends at most one tuple for each."""
-    edges = [edge for edge in dataflow.edges if edge.one_per_tuple]
-    return [edge.downstream for edge in edges if edge.upstream == name]
-
-
-def _plain(keys: Keys, part: Operator | Edge) -> dict[str, object]:
-    """Return what differs from the defaults, as JSON has it."""
-    plain: dict[str, object] = {}
-    for key in keys.all:
-        if not key.field:
-            continue
-        value = getattr(part, key.field)
-        if value != key.default:
-            plain[key.name] = list(value) if isinstance(value, tuple) else value
-    return plain

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stateshift.dataflow.operators import Dataflow, Edge, Operator
+from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
 
 Named = dict[str, list[str]]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from stateshift.dataflow.operators import Edge, Kind, Operator, Way
+from stateshift.specification.dataflow.operators import Edge, Kind, Operator, Way
 from stateshift.specification.keys import Key, Keys
 
 DATAFLOW = Keys(

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
-from stateshift.dataflow.operators import Dataflow, Edge, Kind, Operator, Way
+from stateshift.specification.dataflow.operators import Dataflow, Edge, Kind, Operator, Way
 from stateshift.specification.place import Complaints, Place
 
 # How Flink's own functions of which at most one tuple comes call themselves.

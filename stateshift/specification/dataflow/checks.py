@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
-from stateshift.dataflow.graph import cycles, graph_of
-from stateshift.dataflow.keys import OPERATOR
-from stateshift.dataflow.operators import Dataflow, Edge, Operator
+from stateshift.specification.dataflow.graph import cycles, graph_of
+from stateshift.specification.dataflow.keys import OPERATOR
+from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.values import Reader
 from stateshift.suggestion import did_you_mean

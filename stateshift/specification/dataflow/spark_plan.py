@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from stateshift.dataflow.operators import Dataflow, Edge, Operator, Way
+from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator, Way
 from stateshift.specification.place import Complaints, Place
 
 PHYSICAL = "== Physical Plan =="

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 
-from stateshift.dataflow.keys import DATAFLOW, EDGE, JOB, OPERATOR
+from stateshift.specification.dataflow.keys import DATAFLOW, EDGE, JOB, OPERATOR
 from stateshift.specification.schema import VALUES, Schema, object_schema
 
 _TEXT = {"type": "string", "pattern": r"\S"}

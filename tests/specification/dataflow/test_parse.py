@@ -11,15 +11,15 @@ from typing import Any
 import jsonschema
 import pytest
 
-from stateshift.dataflow.document import to_plain
-from stateshift.dataflow.operators import Dataflow, Edge, Operator
-from stateshift.dataflow.parse import asked, dataflow_of, parse_dataflow, problems
 from stateshift.dataflow.schedulers import fries
-from stateshift.dataflow.schema import dataflow_schema, schema_text
 from stateshift.errors import SpecError
-from tests.dataflow.plans import FLINK, SPARK
+from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
+from stateshift.specification.dataflow.parse import asked, dataflow_of, parse_dataflow, problems
+from stateshift.specification.dataflow.schema import dataflow_schema, schema_text
+from stateshift.specification.dataflow.write import to_plain
+from tests.specification.dataflow.plans import FLINK, SPARK
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 
 
 def read(document: Any, *targets: str, files: dict[str, str] | None = None) -> Dataflow:
@@ -361,7 +361,7 @@ def test_a_dataflow_that_a_program_made_is_held_against_the_same_rules() -> None
 
 
 def test_the_schema_is_the_one_that_is_checked_in() -> None:
-    """To renew it: python -c "from stateshift.dataflow.schema import schema_text;
+    """To renew it: python -c "from stateshift.specification.dataflow.schema import schema_text;
     print(schema_text(), end='')"
     """
     assert (CONFIGS / "dataflow.schema.json").read_text("utf-8") == schema_text()

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.dataflow.flink_plan import parts
-from stateshift.dataflow.operators import Dataflow, Edge, Operator
-from stateshift.dataflow.parse import asked, parse_dataflow
 from stateshift.dataflow.schedulers import fries
-from stateshift.dataflow.topics import joined
 from stateshift.errors import SpecError
-from tests.dataflow.plans import FLINK, SPARK, SPARK_JOIN
+from stateshift.specification.dataflow.flink_plan import parts
+from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
+from stateshift.specification.dataflow.parse import asked, parse_dataflow
+from stateshift.specification.dataflow.topics import joined
+from tests.specification.dataflow.plans import FLINK, SPARK, SPARK_JOIN
 
 
 def ways(dataflow: Dataflow) -> set[tuple[str, str, str]]:

@@ -1,0 +1,13 @@
+"""A dataflow as a value, and how it is read and written.
+
+    operators   operators and the edges between them, as values
+    graph       the same as numbers: neighbours, orders, cycles
+    parse       a text to a dataflow, all complaints at once: our own JSON (`document`, with the
+                table of its `keys`), a Flink job's plan (`flink_plan`), a Spark query's
+                (`spark_plan`); `topics` joins several jobs to one dataflow
+    checks      names that are known, one of each, no cycle
+    write       a dataflow to our own JSON
+    schema      the JSON Schema of a dataflow, made from the same table of keys
+
+Which operators change together is computed from it in `stateshift.dataflow`. Pure.
+"""

@@ -1,0 +1,81 @@
+"""A dataflow written as our own JSON: the inverse of `document`.
+
+    to_plain(dataflow)  the document
+    settled(dataflow)   the dataflow that is read from this document again
+
+A plan's operators and edges are written one by one, so that its file is not needed again. What is
+lost on the way is what decides nothing any more: other names of operators, and what
+`one_per_tuple` says of an edge whose upstream sends on one edge at a time anyway.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stateshift.specification.dataflow.keys import EDGE, OPERATOR
+from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
+from stateshift.specification.dataflow.topics import joined
+from stateshift.specification.keys import Keys
+
+
+def to_plain(dataflow: Dataflow) -> dict[str, object]:
+    """Return the document of a dataflow, its plans as the operators and edges that they name.
+    Topics join it again.
+    """
+    written = _as_written(dataflow)
+    return {
+        "name": written.name,
+        "operators": [_plain_operator(written, operator) for operator in written.operators],
+        "edges": [_plain(EDGE, edge) for edge in written.edges],
+    }
+
+
+def settled(dataflow: Dataflow) -> Dataflow:
+    """Return the dataflow that is read from the document of this one."""
+    return joined(_as_written(dataflow))
+
+
+def _as_written(dataflow: Dataflow) -> Dataflow:
+    """Return what a document says of a dataflow: nothing that stands for topics, no other names,
+    and `one_per_tuple` only where an operator may send on several edges.
+    """
+    operators = [operator for operator in dataflow.operators if not operator.replicate]
+    names = {operator.name for operator in operators}
+    edges = [edge for edge in dataflow.edges if names.issuperset(edge.ends)]
+    return Dataflow(
+        operators=tuple(replace(operator, also=()) for operator in operators),
+        edges=tuple(_edge_as_written(dataflow, edge) for edge in edges),
+        name=dataflow.name,
+    )
+
+
+def _edge_as_written(dataflow: Dataflow, edge: Edge) -> Edge:
+    # A one-to-one operator's edges carry one each anyway: to say so would make it one-to-many.
+    sends_on_several = dataflow[edge.upstream].kind == "one-to-many"
+    return replace(edge, one_per_tuple=edge.one_per_tuple and sends_on_several)
+
+
+def _plain_operator(dataflow: Dataflow, operator: Operator) -> dict[str, object]:
+    plain = _plain(OPERATOR, operator)
+    single = _one_per_tuple(dataflow, operator.name)
+    if single:
+        plain["one_per_edge"] = single
+    return plain
+
+
+def _one_per_tuple(dataflow: Dataflow, name: str) -> list[str]:
+    """Return the operators to which `name` sends at most one tuple for each."""
+    edges = [edge for edge in dataflow.edges if edge.one_per_tuple]
+    return [edge.downstream for edge in edges if edge.upstream == name]
+
+
+def _plain(keys: Keys, part: Operator | Edge) -> dict[str, object]:
+    """Return what differs from the defaults, as JSON has it."""
+    plain: dict[str, object] = {}
+    for key in keys.all:
+        if not key.field:
+            continue
+        value = getattr(part, key.field)
+        if value != key.default:
+            plain[key.name] = list(value) if isinstance(value, tuple) else value
+    return plain
