@@ -1,1 +1,32 @@
-"""Bins and functions that change while jobs run. So far its protocol, which is pure: `protocol`."""
+"""Functions that change while jobs run, and the protocol of it, `protocol`.
+
+    from stateshift import live
+
+    score = live.chain("score", "s3://live/orders", "id long, score double", add_score)
+    orders.mapInArrow(score, "id long, score double")
+
+    stateshift live replace s3://live/orders score model_v2:score
+
+A job wraps its functions in a chain, one line each; `stateshift live` then replaces, introduces,
+removes and reverts functions of running jobs. Importing this costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+_WHERE = {
+    "Chain": "stateshift.live.chains",
+    "Group": "stateshift.live.chains",
+    "chain": "stateshift.live.chains",
+    "group": "stateshift.live.chains",
+    "stateful": "stateshift.live.state",
+}
+
+__all__ = ["Chain", "Group", "chain", "group", "stateful"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_WHERE[name]), name)

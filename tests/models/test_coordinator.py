@@ -31,7 +31,7 @@ from stateshift.live.protocol.task_flow import (
     Flow,
     Migration,
     Task,
-    check_migration,
+    check,
     flow,
 )
 from stateshift.models.coordinated_job import (
@@ -461,7 +461,7 @@ def test_a_migration_that_cannot_be_is_refused_before_anything_is_triggered() ->
         "/places/a-0",
     ]
     with pytest.raises(SpecError, match="no task that moves"):
-        check_migration(Migration("m", {}), Deployment(of, _homes(of), ROOM))
+        check(Migration("m", {}), Deployment(of, _homes(of), ROOM))
     both = Migration("m", dict.fromkeys(of.tasks, "there"))
     with pytest.raises(PlanError, match="there has free slots for 1 of 2"):
         begin(Deployment(of, _homes(of), {"there": 1}), both, 1, 0.0)

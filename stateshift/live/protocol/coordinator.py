@@ -17,6 +17,8 @@ there:
     resume    confirm  every task runs, nothing is held back  AwaitProgress; from its start nothing
                                                               is taken back
 
+Functions that are replaced where they run (`Replacement`) need no `ship` and no `restart`.
+
 What has happened is the fold of a journal, and not a second machine: each word writes the records
 that the executor writes (StepStarted, StepFinished with evidence, RunFailed, RollbackStarted,
 StepUndone, …), `progress` is their fold by journal.advance, and the coordinator's state is
@@ -63,7 +65,14 @@ from stateshift.live.protocol.coordinator_messages import (
     Trigger,
     Word,
 )
-from stateshift.live.protocol.task_flow import Deployment, Flow, Migration, Task, check_migration
+from stateshift.live.protocol.task_flow import (
+    Deployment,
+    Flow,
+    Migration,
+    Modification,
+    Task,
+    check,
+)
 from stateshift.plain import fingerprint
 from stateshift.plan import PhaseName
 from stateshift.step.evidence import OtherEvidence
@@ -76,6 +85,15 @@ STEPS: Mapping[str, PhaseName] = {
     "resume": "confirm",
 }
 Address = tuple[Task, str]  # a task at a place
+
+
+def steps_of(modification: Modification) -> tuple[str, ...]:
+    """Return the steps it goes through: where nothing moves, nothing is shipped or restarted."""
+    if isinstance(modification, Migration):
+        return tuple(STEPS)
+    return tuple(step for step in STEPS if step not in ("ship", "restart"))
+
+
 Sent = tuple[Address, Order]
 
 
@@ -84,7 +102,7 @@ class Coordinator:
     """`running` is where every task ran before; the rest is what their words have said so far."""
 
     flow: Flow
-    migration: Migration
+    migration: Modification
     running: Mapping[Task, str]
     checkpoint: int
     progress: Progress = field(default_factory=Progress)
@@ -115,16 +133,17 @@ class Coordinator:
 Outcome = tuple[Coordinator, tuple[Record, ...], tuple[Sent, ...]]
 
 
-def begin(deployment: Deployment, migration: Migration, checkpoint: int, now: float) -> Outcome:
+def begin(deployment: Deployment, migration: Modification, checkpoint: int, now: float) -> Outcome:
     """Return the coordinator of a migration that is possible, with the orders to the sources:
     `checkpoint` is one that has not begun anywhere.
     """
-    check_migration(migration, deployment)
+    check(migration, deployment)
+    steps = steps_of(migration)
     flow, running = deployment.flow, deployment.running
     places = _places_by_name(migration)
     records: list[Record] = [
         RunStarted(now, migration.name, __version__, "", (migration.name,)),
-        PlanAdopted(now, 0, migration.name, "move", fingerprint([places, checkpoint]), len(STEPS)),
+        PlanAdopted(now, 0, migration.name, "move", fingerprint([places, checkpoint]), len(steps)),
         *_started("allocate", now),
         *_finished("allocate", now, {"places": places}),
         *_started("trigger", now),
@@ -183,7 +202,8 @@ def _done_forwards(known: Coordinator, now: float) -> Iterator[Record]:
     match known.step:
         case "trigger" if known.acknowledged.keys() >= tasks:
             roles = _roles(known)
-            yield from (*_finished("trigger", now, {"roles": roles}), *_started("ship", now))
+            following = "ship" if moving else "resume"
+            yield from (*_finished("trigger", now, {"roles": roles}), *_started(following, now))
         case "ship" if known.snapshots.keys() >= moving:
             evidence = {"checkpoint": known.checkpoint, "tasks": sorted(map(str, moving))}
             yield from (*_finished("ship", now, evidence), *_started("restart", now))
@@ -200,7 +220,7 @@ def _roles(known: Coordinator) -> dict[str, list[str]]:
     return {str(task): list(known.acknowledged[task]) for task in known.flow.tasks}
 
 
-def _places_by_name(migration: Migration) -> dict[str, str]:
+def _places_by_name(migration: Modification) -> dict[str, str]:
     return {str(task): place for task, place in migration.places.items()}
 
 

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from stateshift.live.protocol.task_flow import Migration, Task
+from stateshift.live.protocol.task_flow import Modification, Task
 
 # The state of a task, which the protocol hands on and does not look into. The task knows its type.
 Snapshot: TypeAlias = Any
@@ -61,7 +61,7 @@ def become(now: TaskState, *states: TaskState) -> TaskState:
     return now
 
 
-Role = Literal["buffers", "ships", "rewires"]
+Role = Literal["buffers", "ships", "rewires", "replaces"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Trigger:
     names.
     """
 
-    migration: Migration
+    migration: Modification
     checkpoint: int
 
 

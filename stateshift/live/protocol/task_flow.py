@@ -112,6 +112,24 @@ class Migration:
     places: Mapping[Task, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Operators that get other functions where they are: no task moves, and none ships state."""
+
+    name: str
+    operators: tuple[str, ...]
+
+    @property
+    def places(self) -> Mapping[Task, str]:
+        """The tasks that go elsewhere: none."""
+        return {}
+
+
+# What a coordinator is asked for (T-1). An operator that is introduced into a chain is a
+# replacement of the chain.
+Modification = Migration | Replacement
+
+
 def flow(operators: Mapping[str, int] | Sequence[str], edges: Iterable[Sequence[str]]) -> Flow:
     """Return a checked dataflow. Operators by name alone have one task; edges without an exchange
     pattern are partitioned.
@@ -146,10 +164,26 @@ class Deployment:
     free: Mapping[str, int]
 
 
-def check_migration(migration: Migration, now: Deployment) -> None:
+def check(modification: Modification, now: Deployment) -> None:
     """Check whether it can be asked for, and whether the places have free slots (T-5, the first
     step: allocate).
     """
+    match modification:
+        case Migration():
+            _check_migration(modification, now)
+        case Replacement(_, operators):
+            unknown = [name for name in operators if name not in now.flow.operators]
+            if unknown:
+                known = ", ".join(sorted(now.flow.operators))
+                wrong = [_unknown_operator(name, known) for name in unknown]
+                raise SpecError(tuple(wrong), hint="name operators that run")
+
+
+def _unknown_operator(name: str, known: str) -> Complaint:
+    return Complaint(f"/operators/{name}", f"there is no operator {name!r}", name, known)
+
+
+def _check_migration(migration: Migration, now: Deployment) -> None:
     wrong = tuple(_place_complaints(migration, now))
     if wrong:
         raise SpecError(wrong, hint="name tasks that run, and places that the cluster has")

@@ -1,0 +1,201 @@
+"""What can be done to the chains of a group: replace, introduce, remove, revert; abort.
+
+    change("s3://live/orders", [Edit("score", "replace", "model_v2:score")], Manner())
+
+It is checked first, and nothing is told to anybody unless all of it holds. With `check_only` that
+is all. Else code is shipped, the change proposed, acknowledged, decided (`controller`); what comes
+back says how far it came while it was waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from stateshift.dataflow.operators import Dataflow
+from stateshift.errors import PlanError
+from stateshift.live import code, controller, scheduling
+from stateshift.live.controller import Asked, Carried, Patience, Standing
+from stateshift.live.folder import Folder
+from stateshift.live.protocol import chains
+from stateshift.live.protocol.chains import Decided, Link, Links, NewChain, OnError, Version
+from stateshift.live.scheduling import Choice, Scheduler, Target
+from stateshift.storage.opening import open_patiently
+
+Act = Literal["replace", "introduce", "remove", "revert"]
+Where = Literal["before", "after", "around"]
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What shall become of one chain.
+
+    Args:
+        chain: its name.
+        act: replace, introduce or remove a function of it, or revert it to what it was.
+        function: the new one, itself or as MODULE:NAME.
+        at: the number of the function in the chain that it is about.
+        where: a function is introduced before, after or around that one.
+        to: the version to revert to; without it, what was before the chain's last change.
+        state: what transforms the chain's state, called with slot and state.
+    """
+
+    chain: str
+    act: Act
+    function: code.Function | str | None = None
+    at: int | None = None
+    where: Where = "before"
+    to: Version | None = None
+    state: code.Function | str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a change is brought in.
+
+    Args:
+        scheduler: epoch or fries; by itself fries where the dataflow allows it.
+        dataflow: what lies between the chains; operators have their names.
+        on_error: what becomes of it if a function of it raises: the batch fails, or it is reverted.
+        timeout_seconds: what is not decided by then is aborted.
+        wait_seconds: how long to wait until every worker runs it.
+        key: the file of a private key that signs it.
+        unattended: decide without the word of workers.
+        check_only: check, and tell nobody.
+    """
+
+    scheduler: Scheduler | None = None
+    dataflow: Dataflow | None = None
+    on_error: OnError = "fail"
+    timeout_seconds: float = 60.0
+    wait_seconds: float = 60.0
+    key: str | None = None
+    unattended: bool = False
+    check_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What came of a change: what was checked, and how far it has come; nothing of that if it was
+    checked only.
+    """
+
+    before: Standing
+    asked: Asked
+    choice: Choice
+    carried: Carried | None
+
+
+def change(
+    location: str,
+    edits: Sequence[Edit],
+    manner: Manner,
+    progress: Callable[[Carried], None] = lambda carried: None,
+) -> Changed:
+    """Change chains of a group together, or raise what stands against it."""
+    folder = opened(location)
+    now = controller.standing(folder)
+    shipped = _Shipped()
+    links = {edit.chain: _links_after(edit, now, shipped) for edit in edits}
+    choice = _choice(now, edits, manner)
+    asked = Asked(
+        act=edits[0].act,
+        chains={edit.chain: _new(edit, links[edit.chain], choice, shipped) for edit in edits},
+        scheduler=choice.scheduler,
+        packages=tuple(shipped.packages),
+        on_error=manner.on_error,
+        timeout_seconds=manner.timeout_seconds,
+        key=manner.key,
+        unattended=manner.unattended,
+    )
+    _refuse_torn_reversal(asked, now)
+    controller.check(folder, now, asked)
+    if manner.check_only:
+        return Changed(now, asked, choice, None)
+    proposed = controller.propose(folder, now, asked)
+    patience = Patience(manner.wait_seconds, manner.unattended)
+    return Changed(now, asked, choice, controller.carry(folder, now, proposed, patience, progress))
+
+
+def abort(location: str) -> tuple[Version, Decided]:
+    """Abort the change that is under way."""
+    folder = opened(location)
+    return controller.abort(folder, controller.standing(folder))
+
+
+def opened(location: str) -> Folder:
+    """Return the folder of a group."""
+    return Folder(open_patiently(location))
+
+
+class _Shipped:
+    """The functions that a change ships."""
+
+    def __init__(self) -> None:
+        self.packages: list[code.Package] = []
+
+    def link(self, function: code.Function | str) -> Link:
+        """Package a function, and return the link to it."""
+        package = code.package(function)
+        self.packages.append(package)
+        return Link(package.digest, package.name)
+
+
+def _links_after(edit: Edit, now: Standing, shipped: _Shipped) -> Links:
+    """Return the chain as an edit makes it."""
+    links = now.links(edit.chain)
+    match edit.act:
+        case "replace":
+            return chains.replaced(edit.chain, links, edit.at, _link(edit, shipped))
+        case "introduce":
+            at = edit.at or 0
+            return chains.introduced(edit.chain, links, edit.where, at, _link(edit, shipped))
+        case "remove":
+            return chains.removed(edit.chain, links, edit.at)
+        case "revert":
+            return _reverted(edit, now)
+
+
+def _link(edit: Edit, shipped: _Shipped) -> Link:
+    assert edit.function is not None, "what is replaced or introduced has a function"
+    return shipped.link(edit.function)
+
+
+def _reverted(edit: Edit, now: Standing) -> Links:
+    """Return a chain as it was at a version, or before its last change."""
+    changed = [
+        known.number for known in now.changes if known.applied and edit.chain in known.change.chains
+    ]
+    if edit.to is not None:
+        if not 0 <= edit.to <= now.version:
+            hint = f"versions are 0 to {now.version}: stateshift live history GROUP {edit.chain}"
+            raise PlanError(f"there is no version {edit.to}", hint=hint)
+        return now.links(edit.chain, edit.to)
+    if not changed:
+        now.declaration(edit.chain)
+        raise PlanError(f"{edit.chain} was never changed", hint="there is nothing to revert")
+    return now.links(edit.chain, changed[-1] - 1)
+
+
+def _new(edit: Edit, links: Links, choice: Choice, shipped: _Shipped) -> NewChain:
+    state = None if edit.state is None else shipped.link(edit.state)
+    return NewChain(links, choice.when[edit.chain], state)
+
+
+def _choice(now: Standing, edits: Sequence[Edit], manner: Manner) -> Choice:
+    targets = [Target(now.declaration(edit.chain), now.queries(edit.chain)) for edit in edits]
+    return scheduling.choose(targets, manner.dataflow, manner.scheduler)
+
+
+def _refuse_torn_reversal(asked: Asked, now: Standing) -> None:
+    """Refuse that a change of several queries takes itself back: what has passed the first of them
+    would meet the old function in the next.
+    """
+    if asked.on_error != "revert":
+        return
+    if any(new.when == "column" for new in asked.chains.values()):
+        raise PlanError(
+            "a change of several jobs cannot take itself back at an error",
+            hint="leave --on-error out, and revert it yourself: stateshift live revert",
+        )

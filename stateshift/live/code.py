@@ -1,0 +1,317 @@
+"""Functions as files: shipped once, named by the hash of their bytes, run only if that is true.
+
+    {"format": "stateshift-function", "version": 1, "kind": "source", "name": "model_v2:score",
+     "python": "3.11", "pyarrow": "26"}\\n
+    def score(batch): …                          the module's text; or a pickle, by kind
+
+    package(given)            a function, or MODULE:NAME, as a file
+    unpack(content, digest)   the function in it, checked first
+
+A function that is given as MODULE:NAME is shipped as the text of its module, if that is one file of
+Python: it can be read by whoever looks into the folder, and stack traces show its lines. Everything
+else is pickled with its closure (cloudpickle), and needs the very Python it was pickled with.
+
+Unpickling is running. Whoever can write into the folder of code runs code in the jobs: `guard`
+refuses one that others than the job's own user can write, where the storage can tell.
+"""
+
+from __future__ import annotations
+
+import ast
+import getpass
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import json
+import linecache
+import sys
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from stateshift.errors import Complaint, FormatError, Incompatible, SpecError, UnknownVersion
+from stateshift.storage.protocol import Storage
+
+# A user's function: what it takes and returns depends on what its job hands the chain to.
+Function = Callable[..., Any]
+
+FORMAT = "stateshift-function"
+FORMAT_VERSION = 1
+OTHERS_MAY_WRITE = 0o022
+ROOT = ("root",)
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A function as it is shipped: the file, its hash, and its name for people."""
+
+    digest: str
+    name: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a file of code says of itself."""
+
+    kind: Literal["source", "pickle"]
+    name: str
+    python: str
+    pyarrow: str
+
+
+def python_version() -> str:
+    """Return the version of this Python, as far as pickled functions depend on it."""
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def pyarrow_version() -> str:
+    """Return the version of pyarrow here, as far as functions depend on it."""
+    import pyarrow
+
+    return str(pyarrow.__version__).split(".")[0]
+
+
+# ------------------------------------------------------------------------------------ shipping
+
+
+def _cloudpickle() -> Any:
+    """Return the library, as Spark brings it along; it has no types."""
+    from pyspark import cloudpickle
+
+    return cloudpickle
+
+
+def package(given: Function | str) -> Package:
+    """Return a function, given itself or as MODULE:NAME, as a file."""
+    if isinstance(given, str):
+        return _package_named(given)
+    return _pickled(given, name_of(given))
+
+
+def name_of(function: Function) -> str:
+    """Return a function's name for people."""
+    module = getattr(function, "__module__", None) or type(function).__module__
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{module}:{name}"
+
+
+def _package_named(name: str) -> Package:
+    module_name, _, attribute = name.partition(":")
+    if not attribute.isidentifier() or not _is_module_name(module_name):
+        raise _refused(name, "not of the form MODULE:FUNCTION")
+    text = _source_of(module_name)
+    if text is not None and _is_defined(text, attribute):
+        return _packed("source", name, text.encode())
+    return _pickled(_imported(name, module_name, attribute), name)
+
+
+def _is_module_name(name: str) -> bool:
+    return bool(name) and all(part.isidentifier() for part in name.split("."))
+
+
+def _source_of(module: str) -> str | None:
+    """Return the text of a module that is one file of Python; None if it is not, or not found."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return None
+    if spec is None or not spec.origin or not spec.origin.endswith(".py"):
+        return None
+    if spec.submodule_search_locations is not None:  # a package imports its own parts
+        return None
+    return Path(spec.origin).read_text("utf-8")
+
+
+def _is_defined(text: str, name: str) -> bool:
+    """Whether a module's text stands alone, and defines a name at its top level."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return False
+    if any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree)):
+        return False  # it imports what lies beside it
+    return any(name in _names_defined(statement) for statement in tree.body)
+
+
+def _names_defined(statement: ast.stmt) -> Iterable[str]:
+    match statement:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Assign(targets=targets):
+            for target in targets:
+                if isinstance(target, ast.Name):
+                    yield target.id
+
+
+def _imported(given: str, module: str, attribute: str) -> Function:
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as error:
+        raise _refused(given, f"cannot be imported: {type(error).__name__}: {error}") from error
+    if not callable(found):
+        raise _refused(given, f"is not a function: {type(found).__name__}")
+    function: Function = found
+    return function
+
+
+def _pickled(function: Function, name: str) -> Package:
+    cloudpickle = _cloudpickle()
+
+    if not callable(function):
+        raise _refused(name, f"is not a function: {type(function).__name__}")
+    module = inspect.getmodule(function)
+    by_value = module is not None and module.__name__ not in sys.builtin_module_names
+    try:
+        if by_value and module is not None and _is_local(module):
+            cloudpickle.register_pickle_by_value(module)
+        content = cloudpickle.dumps(function)
+    except Exception as error:
+        raise _refused(name, f"cannot be pickled: {type(error).__name__}: {error}") from error
+    finally:
+        if by_value and module is not None and _is_local(module):
+            _forget(module)
+    return _packed("pickle", name, content)
+
+
+def _is_local(module: types.ModuleType) -> bool:
+    """Whether a module is the user's own, which workers need not have: no installed package's."""
+    file = getattr(module, "__file__", None)
+    if module.__name__ == "__main__" or file is None:
+        return False
+    return "site-packages" not in Path(file).parts and not file.startswith(sys.prefix)
+
+
+def _forget(module: types.ModuleType) -> None:
+    cloudpickle = _cloudpickle()
+
+    if module.__name__ in cloudpickle.list_registry_pickle_by_value():
+        cloudpickle.unregister_pickle_by_value(module)
+
+
+def _packed(kind: Literal["source", "pickle"], name: str, payload: bytes) -> Package:
+    header = {
+        "format": FORMAT,
+        "version": FORMAT_VERSION,
+        "kind": kind,
+        "name": name,
+        "python": python_version(),
+        "pyarrow": pyarrow_version(),
+    }
+    content = json.dumps(header).encode() + b"\n" + payload
+    return Package(hashlib.sha256(content).hexdigest(), name, content)
+
+
+def _refused(name: str, why: str) -> SpecError:
+    return SpecError(
+        (Complaint("FUNCTION", f"{name!r} {why}", name, "MODULE:FUNCTION"),),
+        hint="name a function of a module that Python finds from here: model_v2:score",
+    )
+
+
+# ------------------------------------------------------------------------------------ running
+
+
+def header_of(content: bytes, digest: str) -> Header:
+    """Return what a file of code says of itself, once its hash is found to be its name."""
+    found = hashlib.sha256(content).hexdigest()
+    if found != digest:
+        fact = f"the code's hash is {found[:12]}…, its name is {digest[:12]}…"
+        raise FormatError(fact, f"code/{digest}", hint="somebody has changed it: ship it again")
+    first, _, _ = content.partition(b"\n")
+    try:
+        values = json.loads(first)
+        if values["format"] != FORMAT:
+            raise ValueError(f"the format is {values['format']!r}")
+        version = int(values["version"])
+        kind, name = values["kind"], str(values["name"])
+        python, pyarrow = str(values["python"]), str(values["pyarrow"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"not a file of code: {error}", f"code/{digest}") from None
+    if version > FORMAT_VERSION or kind not in ("source", "pickle"):
+        fact = f"code of a newer stateshift: format {version}, kind {kind!r}"
+        raise UnknownVersion(fact, f"code/{digest}", hint="upgrade stateshift where this runs")
+    return Header(kind, name, python, pyarrow)
+
+
+def check_versions(name: str, made_by: tuple[str, str], run_by: tuple[str, str], at: str) -> None:
+    """Refuse code that was made by another Python or another pyarrow than the one that runs it."""
+    for what, made, runs in zip(("Python", "pyarrow"), made_by, run_by, strict=True):
+        if made != runs:
+            raise Incompatible(
+                f"{name} was shipped with {what} {made}, {at} has {what} {runs}",
+                hint=f"run this command with {what} {runs}: the environment of the job's workers",
+            )
+
+
+def unpack(content: bytes, digest: str) -> Function:
+    """Return the function in a file of code, which is run for that: checked first."""
+    header = header_of(content, digest)
+    here = (python_version(), pyarrow_version())
+    check_versions(header.name, (header.python, header.pyarrow), here, "this worker")
+    payload = content.partition(b"\n")[2]
+    try:
+        found = (
+            _from_source(payload, header.name, digest)
+            if header.kind == "source"
+            else _from_pickle(payload)
+        )
+    except Exception as error:
+        fact = f"{header.name} cannot be loaded: {type(error).__name__}: {error}"
+        hint = "ship it with what it imports, or install that where the workers run"
+        raise FormatError(fact, f"code/{digest}", hint=hint) from error
+    if not callable(found):
+        fact = f"{header.name} is no function: {type(found).__name__}"
+        raise FormatError(fact, f"code/{digest}")
+    function: Function = found
+    return function
+
+
+def _from_pickle(payload: bytes) -> object:
+    cloudpickle = _cloudpickle()
+
+    return cloudpickle.loads(payload)
+
+
+def _from_source(payload: bytes, name: str, digest: str) -> object:
+    """Run a module's text as a module of its own, and return what it defines."""
+    module_name, _, attribute = name.partition(":")
+    loaded = f"stateshift_live_{module_name.replace('.', '_')}_{digest[:16]}"
+    if loaded not in sys.modules:
+        text = str(payload, "utf-8")
+        file = f"<{module_name} {digest[:12]}>"
+        module = types.ModuleType(loaded)
+        # Dataclasses look their module up, and stack traces their lines.
+        sys.modules[loaded] = module
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+        try:
+            exec(compile(text, file, "exec"), module.__dict__)
+        except BaseException:
+            del sys.modules[loaded]
+            raise
+    return getattr(sys.modules[loaded], attribute)
+
+
+def guard(code: Storage, allowed: Iterable[str] = ()) -> None:
+    """Refuse a folder of code that others than this process's user, root or those allowed own, or
+    may write to. Storages without owners are taken as they are.
+    """
+    if not code.traits.owners:
+        return
+    trusted = {getpass.getuser(), *ROOT, *allowed}
+    for owned in code.owners():
+        place = f"{code.location}/{owned.path}".rstrip("/")
+        if owned.owner is not None and owned.owner not in trusted:
+            raise Incompatible(
+                f"{place} belongs to {owned.owner}, and its code would run here",
+                hint=f"let {getpass.getuser()} own it, or name who may: live.chain(…, owners=…)",
+            )
+        if owned.mode is not None and owned.mode & OTHERS_MAY_WRITE:
+            raise Incompatible(
+                f"others may write to {place} (mode {owned.mode & 0o777:o}), and its code would "
+                "run here",
+                hint=f"chmod -R go-w {code.location}",
+            )

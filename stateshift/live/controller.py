@@ -1,0 +1,447 @@
+"""Whoever changes the chains of a group: checks, proposes, waits for the workers, decides.
+
+    check     what can be known without any worker: code, Python, types
+    propose   the new chains, with their code, to everybody
+    carry     the coordinator's table (`protocol.coordinator`) over files: what workers say are its
+              words, what it orders is the decision
+    abort     what is not decided
+
+A change is *requested* when it is proposed; every worker *acknowledges* it, also where it has no
+part in it; it is *completed* when it is decided and every worker runs it. Whoever refuses aborts
+it, and so does time. A worker that has no task at the moment cannot answer, and need not: it reads
+what is decided before its next task begins. It counts as having answered once its query has begun a
+second batch since.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from stateshift.errors import AlreadyThere, Incompatible, PlanError
+from stateshift.live import code, signing
+from stateshift.live.folder import Folder, Said, Worker
+from stateshift.live.member import ACKNOWLEDGED, RUNNING, Around, process_name
+from stateshift.live.protocol import coordinator as table
+from stateshift.live.protocol.chains import (
+    Change,
+    Decided,
+    Declaration,
+    Known,
+    Link,
+    Links,
+    NewChain,
+    OnError,
+    Outcome,
+    Version,
+    encode,
+    links_at,
+    newest,
+)
+from stateshift.live.protocol.coordinator import Coordinator
+from stateshift.live.protocol.coordinator_messages import (
+    Acknowledged,
+    Complete,
+    GiveUp,
+    Refused,
+    Running,
+    Word,
+)
+from stateshift.live.protocol.task_flow import Deployment, Flow, Replacement, Task
+from stateshift.live.rows import (
+    HINT_TYPES,
+    check_types,
+    empty_input,
+    from_base64,
+    schema_of,
+    without,
+)
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.01
+POLL_SECONDS_MAX = 0.5
+COUNT_SECONDS = 0.3
+# A query that has begun no batch for so long is not waited for: it reads what is decided when it
+# begins one.
+ALIVE_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What somebody wants: new chains by name, and how they shall be brought in."""
+
+    act: str
+    chains: Mapping[str, NewChain]
+    scheduler: str
+    packages: tuple[code.Package, ...] = ()
+    on_error: OnError = "fail"
+    timeout_seconds: float = 60.0
+    key: str | None = None
+    # Whether it may be decided although no worker of the targets is there to acknowledge it.
+    unattended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A group as a controller finds it: its chains, its changes, and who runs what."""
+
+    group: str
+    declarations: Mapping[str, Declaration]
+    changes: tuple[Known, ...]
+    workers: tuple[Said, ...]
+    # when each query last began a batch
+    last_begun: Mapping[str, float]
+
+    @property
+    def living(self) -> tuple[Said, ...]:
+        """The workers of queries that have begun a batch of late."""
+        since = time.time() - ALIVE_SECONDS
+        return tuple(said for said in self.workers if self.last_begun.get(said.query, 0) > since)
+
+    @property
+    def version(self) -> Version:
+        """The newest version that is applied."""
+        return newest(self.changes)
+
+    def declaration(self, chain: str) -> Declaration:
+        """Return what is declared of a chain, or refuse with those there are."""
+        if chain not in self.declarations:
+            known = ", ".join(sorted(self.declarations)) or "none"
+            raise PlanError(f"there is no chain {chain!r}", hint=f"chains of the group: {known}")
+        return self.declarations[chain]
+
+    def links(self, chain: str, version: Version | None = None) -> Links:
+        """Return a chain's functions as of a version, or as they are now."""
+        at = self.version if version is None else version
+        return links_at(self.changes, chain, self.declaration(chain).first, at)
+
+    def queries(self, chain: str) -> frozenset[str]:
+        """Return the queries that run a chain."""
+        return frozenset(said.query for said in self.living if said.chain == chain)
+
+
+def standing(folder: Folder) -> Standing:
+    """Return a group as it is, or refuse a folder that is none."""
+    group = folder.check()
+    declarations = {}
+    for name in folder.chains():
+        declaration = folder.declaration(name)
+        if declaration is not None:
+            declarations[name] = declaration
+    last_begun = {}
+    for query, numbers in folder.batches().items():
+        seal = folder.sealed(query, numbers[-1])
+        last_begun[query] = 0.0 if seal is None else seal.at
+    return Standing(group, declarations, tuple(folder.changes()), folder.workers(), last_begun)
+
+
+# ------------------------------------------------------------------------------------ checks
+
+
+def check(folder: Folder, now: Standing, asked: Asked) -> None:
+    """Refuse what cannot be changed as asked, before anybody is told."""
+    shipped = {package.digest: package.content for package in asked.packages}
+    for name, new in asked.chains.items():
+        declaration = now.declaration(name)
+        _check_environment(declaration, asked.packages)
+        functions = _functions(folder, declaration, new.links, shipped)
+        _check_types(folder, declaration, functions, asked.unattended)
+    _check_attended(now, asked)
+
+
+def _check_environment(declaration: Declaration, packages: Sequence[code.Package]) -> None:
+    here = (code.python_version(), code.pyarrow_version())
+    there = (declaration.python, declaration.pyarrow)
+    for package in packages:
+        code.check_versions(package.name, here, there, f"the job of {declaration.name}")
+
+
+def _functions(
+    folder: Folder, declaration: Declaration, links: Links, shipped: Mapping[str, bytes]
+) -> tuple[code.Function, ...]:
+    """Return a chain's functions as they will run: loaded here, from the bytes that are shipped."""
+    return tuple(_function(folder, declaration, link, shipped) for link in links)
+
+
+def _function(
+    folder: Folder, declaration: Declaration, link: Link, shipped: Mapping[str, bytes]
+) -> code.Function:
+    digest = link.code if link.own is None else _own_code(declaration, link.own)
+    content = shipped[digest] if digest in shipped else folder.code(digest)
+    function = code.unpack(content, digest)
+    if link.inner is None:
+        return function
+    return Around(function, _function(folder, declaration, link.inner, shipped))
+
+
+def _own_code(declaration: Declaration, number: int) -> str:
+    if number >= len(declaration.codes):
+        raise PlanError(
+            f"{declaration.name} has no function {number} of its own any more",
+            hint="the job was started with fewer functions: revert to a later version",
+        )
+    return declaration.codes[number]
+
+
+def _check_types(
+    folder: Folder,
+    declaration: Declaration,
+    functions: Sequence[code.Function],
+    unattended: bool,
+) -> None:
+    """Run the chain on no rows of what comes in, and hold what comes out against what is
+    promised.
+    """
+    if not declaration.output:  # of foreachBatch: what its functions return is theirs alone
+        return
+    content = folder.input_of(declaration.name)
+    if content is None:
+        if unattended:
+            return
+        raise PlanError(
+            f"no worker of {declaration.name} has had rows yet: what comes in is not known",
+            hint="wait until its job has run a batch, or add --unattended: types are not checked",
+        )
+    rows = empty_input(content)
+    for function in functions:
+        try:
+            rows = function(rows)
+        except Exception as error:
+            fact = f"{declaration.name}: {code.name_of(function)} fails on no rows: "
+            raise Incompatible(f"{fact}{type(error).__name__}: {error}", hint=HINT_TYPES) from error
+    expected = from_base64(declaration.output)
+    promised = without(expected, declaration.stamp)
+    check_types(declaration.name, promised, schema_of(rows, promised))
+
+
+def _check_attended(now: Standing, asked: Asked) -> None:
+    """Refuse targets that nobody runs: nobody could acknowledge."""
+    for name in asked.chains:
+        if not now.queries(name) and not asked.unattended:
+            raise PlanError(
+                f"no query with {name} has begun a batch in the last {ALIVE_SECONDS / 60:g} "
+                "minutes: nobody can acknowledge its change",
+                hint="start its job, or add --unattended to decide without anybody's word",
+            )
+
+
+# ------------------------------------------------------------------------------------ proposing
+
+
+def propose(folder: Folder, now: Standing, asked: Asked) -> Change:
+    """Ship the code, then propose the change; one at a time."""
+    close_overdue(folder, now)
+    for package in asked.packages:
+        folder.write_code(package.digest, package.content)
+    change = Change(
+        group=now.group,
+        number=len(now.changes) + 1,
+        act=asked.act,
+        chains=asked.chains,
+        at=time.time(),
+        timeout_seconds=asked.timeout_seconds,
+        scheduler=asked.scheduler,
+        on_error=asked.on_error,
+        by=process_name(),
+    )
+    signature = None if asked.key is None else signing.sign(encode(change), asked.key)
+    try:
+        folder.propose(change, signature)
+    except AlreadyThere:
+        raise PlanError(
+            f"somebody else has proposed change {change.number} in this moment",
+            hint=f"stateshift live status {folder.location}",
+        ) from None
+    return change
+
+
+def close_overdue(folder: Folder, now: Standing) -> None:
+    """Abort the change that is under way if its time is over; refuse if it is not."""
+    if not now.changes or now.changes[-1].decided is not None:
+        return
+    change = now.changes[-1].change
+    if time.time() < change.expires:
+        raise PlanError(
+            f"change {change.number} is under way since {time.time() - change.at:.0f} s",
+            hint=f"wait for it, or: stateshift live abort {folder.location}",
+        )
+    reason = f"nobody decided on it within {change.timeout_seconds:g} s"
+    folder.decide(change.number, Decided("aborted", time.time(), process_name(), reason))
+
+
+def abort(folder: Folder, now: Standing) -> tuple[Version, Decided]:
+    """Abort what is under way; return what it was, and what became of it."""
+    if not now.changes or now.changes[-1].decided is not None:
+        number = now.version
+        hint = f"take change {number} back: stateshift live revert {folder.location} CHAIN"
+        raise PlanError("nothing is under way", hint=hint if number else None)
+    number = now.changes[-1].number
+    decided = Decided("aborted", time.time(), process_name(), "stateshift live abort")
+    return number, folder.decide(number, decided)
+
+
+# ------------------------------------------------------------------------------------ carrying
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What became of a change so far: the coordinator's table, and when what was reached."""
+
+    change: Change
+    state: Coordinator
+    workers: int
+    acknowledged: int
+    running: int
+    decided: Decided | None
+    first_seconds: float | None
+    last_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait until every worker runs a change, and whether for anybody at all."""
+
+    seconds: float
+    unattended: bool = False
+
+
+def carry(
+    folder: Folder,
+    now: Standing,
+    change: Change,
+    patience: Patience,
+    progress: Callable[[Carried], None] = lambda carried: None,
+) -> Carried:
+    """Follow a change until every worker runs it, it is aborted, or the time to wait is over."""
+    carrier = _Carrier(folder, now, change, patience.unattended)
+    ends = time.time() + patience.seconds
+    pause = POLL_SECONDS
+    while True:
+        carried = carrier.step()
+        progress(carried)
+        if carried.state.state not in ("running", "rolling-back") or time.time() >= ends:
+            return carried
+        time.sleep(pause)
+        pause = min(pause * 1.1, POLL_SECONDS_MAX)
+
+
+class _Carrier:
+    """The coordinator of one change, over a group's folder."""
+
+    def __init__(self, folder: Folder, now: Standing, change: Change, unattended: bool) -> None:
+        self.folder = folder
+        self.change = change
+        self.unattended = unattended
+        self.workers = frozenset(said.worker for said in now.living)
+        self.heard: dict[str, Said] = {}
+        self.decided: Decided | None = None
+        self.before = self._last_batches()
+        self.begun = self.before
+        self.counted = 0.0
+        flow = Flow(_counts(self.workers), ())
+        places = Deployment(flow, dict.fromkeys(flow.tasks, change.group), {})
+        asked = Replacement(f"change {change.number}", tuple(flow.operators))
+        self.state, _, _ = table.begin(places, asked, change.number, change.at)
+
+    def step(self) -> Carried:
+        """Hear what is new, and decide as the table says."""
+        for path in self.folder.words(self.change.number):
+            if path not in self.heard:
+                self.heard[path] = said = self.folder.word(path)
+                if said.worker in self.workers:
+                    self._take(said.worker, said.word, said.reason)
+        self._count_absent()
+        self._heed_others()
+        return self._carried()
+
+    def _take(self, worker: Worker, word: str, reason: str = "") -> None:
+        """Give a word to the table. What it then orders is decided first: if somebody else has
+        decided otherwise, the word is not taken.
+        """
+        task = Task(worker.operator, worker.partition)
+        after, _, orders = table.advance(self.state, _word(task, word, reason), time.time())
+        completes = any(isinstance(order, Complete) for _, order in orders)
+        if completes and self._decide("applied").outcome == "aborted":
+            return  # `_heed_others` takes that over
+        if after.state == "rolling-back" and self.decided is None:
+            self._decide("aborted", f"{worker.chain}-{worker.partition}: {reason}")
+        self.state = after
+
+    def _decide(self, outcome: Outcome, reason: str = "") -> Decided:
+        decided = Decided(outcome, time.time(), process_name(), reason)
+        self.decided = self.folder.decide(self.change.number, decided)
+        self.before = self.begun = self._last_batches()
+        return self.decided
+
+    def _count_absent(self) -> None:
+        """Count the workers that have no task as having answered: those whose query has begun two
+        batches without a word of theirs. A task that begins reads what is decided first.
+        """
+        now = time.time()
+        if now - self.counted >= COUNT_SECONDS and not self.unattended:
+            self.counted = now
+            self.begun = self._last_batches()
+        for worker in self.workers:
+            begun = self.begun.get(worker.query, -1) - self.before.get(worker.query, -1)
+            if self.unattended or begun >= 2:
+                self._take(worker, ACKNOWLEDGED if self.decided is None else RUNNING)
+
+    def _last_batches(self) -> Mapping[str, int]:
+        return {query: numbers[-1] for query, numbers in self.folder.batches().items()}
+
+    def _heed_others(self) -> None:
+        """Take over what somebody else has decided, and abort what is overdue."""
+        if self.decided is None:
+            self.decided = self.folder.decided(self.change.number)
+        if self.decided is None and time.time() >= self.change.expires:
+            seconds = self.change.timeout_seconds
+            self._decide("aborted", f"{self._silent()} did not answer within {seconds:g} s")
+        if self.decided is not None and self.decided.outcome == "aborted":
+            self._abort(self.decided.reason)
+
+    def _abort(self, reason: str) -> None:
+        """Take an abort to its end: nobody has held anything back, everybody runs on as before."""
+        self.state, _, _ = table.advance(self.state, GiveUp(reason), time.time())
+        for task in self.state.flow.tasks:
+            self.state, _, _ = table.advance(self.state, Running(task), time.time())
+
+    def _silent(self) -> str:
+        """Return the workers that have not answered, for people."""
+        answered = {said.worker for said in self.heard.values()}
+        silent = sorted(f"{one.chain}-{one.partition}" for one in self.workers - answered)
+        more = f" and {len(silent) - 3} more" if len(silent) > 3 else ""
+        return f"{', '.join(silent[:3])}{more}" if silent else "nobody"
+
+    def _carried(self) -> Carried:
+        running = [said.at for said in self.heard.values() if said.word == RUNNING]
+        return Carried(
+            change=self.change,
+            state=self.state,
+            workers=len(self.workers),
+            acknowledged=len(self.state.acknowledged),
+            running=len(self.state.resumed),
+            decided=self.decided,
+            first_seconds=min(running) - self.change.at if running else None,
+            last_seconds=max(running) - self.change.at if running else None,
+        )
+
+
+def _counts(workers: Iterable[Worker]) -> Mapping[str, int]:
+    """Return how many tasks each operator has, by the highest number of its workers."""
+    counts: dict[str, int] = {}
+    for worker in workers:
+        counts[worker.operator] = max(counts.get(worker.operator, 0), worker.partition + 1)
+    return counts
+
+
+def _word(task: Task, word: str, reason: str) -> Word:
+    match word:
+        case "refused":
+            return Refused(task, reason)
+        case "running":
+            return Running(task)
+        case _:
+            return Acknowledged(task, ("replaces",))

@@ -1,0 +1,396 @@
+"""The folder of a group: all that its jobs' workers and whoever changes them tell each other.
+
+    group.json                                 what the folder is; a newer stateshift's is refused
+    code/HASH                                  functions, each named by the hash of its file
+    chains/CHAIN/chain.json                    what the job declares of a chain
+    chains/CHAIN/input.arrow                   the Arrow schema of what comes in, and its kind
+    chains/CHAIN/workers/QUERY/PARTITION.json  who has run it
+    changes/N/proposed.json                    change N, as it is asked for
+    changes/N/signature                        whose proposal that is, where somebody signed it
+    changes/N/words/WORKER.WORD.json           what a worker says of it
+    changes/N/decided.json                     what became of it
+    changes/N/reverted.json                    its first error, where it takes itself back
+    batches/QUERY/BATCH.json                   the version that a batch began with: its seal
+    measured/QUERY/BATCH/CHAIN.PARTITION.json  what a task ran, how many rows, how long
+    states/QUERY/CHAIN/BATCH                   the state of a chain's stateful functions
+
+Proposals, decisions, reversals, seals and states are created if absent: of several that try, the
+first one holds, and the others read it. Nothing is ever read by its order in a listing. The folder
+is shared by all workers and by whoever changes them: a directory that all machines see, HDFS, an
+object store that can create a file exclusively.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+from urllib.parse import quote, unquote
+
+from stateshift.errors import AlreadyThere, MissingFile, PlanError
+from stateshift.live.protocol.chains import (
+    Change,
+    Decided,
+    Declaration,
+    Group,
+    Known,
+    Reverted,
+    Version,
+    check_group,
+    decode,
+    encode,
+)
+from stateshift.storage.protocol import Storage
+
+T = TypeVar("T")
+
+SMALL = 1 << 20  # bytes; no file but code, schemas and states is larger
+CODE_MAX = 1 << 28
+KEPT_BATCHES = 500  # seals and measures older than that are removed
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """The version that a batch began with."""
+
+    version: Version
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One task of a chain: what runs it in one partition of a query."""
+
+    chain: str
+    query: str
+    partition: int
+
+    @property
+    def operator(self) -> str:
+        """The name by which the coordinator knows the chain in this query."""
+        return f"{self.chain}@{self.query}"
+
+    @property
+    def file_name(self) -> str:
+        return f"{_name(self.chain)}@{_name(self.query)}@{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A word of a worker about a change, and where it was said."""
+
+    chain: str
+    query: str
+    partition: int
+    word: str
+    at: float
+    batch: int
+    host: str
+    process: int
+    reason: str = ""
+    python: str = ""
+    pyarrow: str = ""
+
+    @property
+    def worker(self) -> Worker:
+        return Worker(self.chain, self.query, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A number of rows that a task ran with one version, one after the other."""
+
+    version: Version
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one task did in one batch."""
+
+    chain: str
+    query: str
+    batch: int
+    partition: int
+    began: float
+    ended: float
+    rows_in: int
+    rows_out: int
+    ran: tuple[Ran, ...]
+
+
+class Folder:
+    """A group's folder, on whatever storage it is."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+
+    @property
+    def location(self) -> str:
+        """Where it is."""
+        return self.storage.location
+
+    # ---------------------------------------------------------------- the group
+
+    def ensure(self) -> str:
+        """Make the folder a group's, or check that it is one that we know; return the group's
+        id.
+        """
+        if not self.storage.traits.exclusive:
+            raise PlanError(
+                f"{self.location} cannot create a file exclusively",
+                hint="put the group on a local disk that all workers see, on HDFS, or on an object "
+                "store with conditional writes",
+            )
+        with contextlib.suppress(AlreadyThere):
+            self.storage.create("group.json", encode(Group(uuid.uuid4().hex)))
+        return self.check()
+
+    def check(self) -> str:
+        """Refuse what is no group's folder, or a newer stateshift's; return the group's id."""
+        group = self._read(Group, "group.json")
+        if group is None:
+            raise PlanError(
+                f"{self.location} is no group: there is no group.json",
+                hint="a job makes it, when it declares its first chain: live.chain(NAME, GROUP, …)",
+            )
+        check_group(group, f"{self.location}/group.json")
+        return group.id
+
+    # ---------------------------------------------------------------- chains
+
+    def declaration(self, chain: str) -> Declaration | None:
+        """Return what a job has declared of a chain."""
+        return self._read(Declaration, f"chains/{_name(chain)}/chain.json")
+
+    def declare(self, declaration: Declaration) -> None:
+        """Write what a job declares of its chain, in the place of what it has declared before."""
+        path = f"chains/{_name(declaration.name)}/chain.json"
+        self._write(path, encode(declaration))
+
+    def chains(self) -> tuple[str, ...]:
+        """Return the names of all chains that were ever declared."""
+        names = set()
+        for file in self.storage.list("chains"):
+            names.add(unquote(file.path.split("/")[1]))
+        return tuple(sorted(names))
+
+    def input_of(self, chain: str) -> bytes | None:
+        """Return the schema of what comes into a chain, as its workers have seen it."""
+        return self._bytes(f"chains/{_name(chain)}/input.arrow", SMALL)
+
+    def write_input(self, chain: str, schema: bytes) -> None:
+        """Write the schema of what comes into a chain."""
+        self._write(f"chains/{_name(chain)}/input.arrow", schema)
+
+    def register(self, said: Said) -> None:
+        """Write down that a worker runs a chain."""
+        path = f"chains/{_name(said.chain)}/workers/{_name(said.query)}/{said.partition}.json"
+        self._write(path, encode(said))
+
+    def workers(self) -> tuple[Said, ...]:
+        """Return all workers that have ever run a chain, as they were when they began."""
+        found = []
+        for file in self.storage.list("chains"):
+            if "/workers/" in file.path:
+                said = self._read(Said, file.path)
+                if said is not None:
+                    found.append(said)
+        return tuple(sorted(found, key=lambda said: (said.chain, said.query, said.partition)))
+
+    # ---------------------------------------------------------------- code
+
+    def code(self, digest: str) -> bytes:
+        """Return a file of code, unchecked."""
+        content = self._bytes(f"code/{digest}", CODE_MAX)
+        if content is None:
+            raise PlanError(
+                f"the code {digest[:12]} is not in {self.location}/code",
+                hint="replace the function once more: its code is shipped again",
+            )
+        return content
+
+    def write_code(self, digest: str, content: bytes) -> None:
+        """Ship a file of code, unless it is there."""
+        with contextlib.suppress(AlreadyThere):
+            self.storage.create(f"code/{digest}", content)
+
+    # ---------------------------------------------------------------- changes
+
+    def changes(self, after: Version = 0) -> Iterator[Known]:
+        """Yield every change after one, in their order, with what is known of it."""
+        number = after + 1
+        while (known := self.change(number)) is not None:
+            yield known
+            number += 1
+
+    def change(self, number: Version) -> Known | None:
+        """Return one change with what is known of it; None if it is not proposed."""
+        change = self._read(Change, f"{_change(number)}/proposed.json")
+        if change is None:
+            return None
+        return Known(change, self.decided(number), self.reverted(number))
+
+    def is_proposed(self, number: Version) -> bool:
+        """Whether there is a change of this number: the cheapest question."""
+        return self.storage.stat(f"{_change(number)}/proposed.json") is not None
+
+    def proposed(self, number: Version) -> bytes:
+        """Return a proposal's bytes, which are what is signed."""
+        content = self._bytes(f"{_change(number)}/proposed.json", SMALL)
+        if content is None:
+            raise MissingFile(f"{_change(number)}/proposed.json is not there")
+        return content
+
+    def propose(self, change: Change, signature: bytes | None) -> None:
+        """Propose a change; AlreadyThere if somebody else has proposed one of this number. The
+        signature is there before what it signs.
+        """
+        if signature is not None:
+            self._write(f"{_change(change.number)}/signature", signature)
+        self.storage.create(f"{_change(change.number)}/proposed.json", encode(change))
+
+    def signature(self, number: Version) -> bytes | None:
+        """Return a proposal's signature; None if nobody signed it."""
+        return self._bytes(f"{_change(number)}/signature", SMALL)
+
+    def decide(self, number: Version, decided: Decided) -> Decided:
+        """Decide on a change, and return what holds: the first decision."""
+        path = f"{_change(number)}/decided.json"
+        return self._first(Decided, path, decided)
+
+    def decided(self, number: Version) -> Decided | None:
+        """Return what became of a change; None if nobody has decided."""
+        return self._read(Decided, f"{_change(number)}/decided.json")
+
+    def revert(self, number: Version, reverted: Reverted) -> Reverted:
+        """Take a change back, and return the first error that did."""
+        return self._first(Reverted, f"{_change(number)}/reverted.json", reverted)
+
+    def reverted(self, number: Version) -> Reverted | None:
+        """Return the error that took a change back; None if it holds."""
+        return self._read(Reverted, f"{_change(number)}/reverted.json")
+
+    def say(self, number: Version, said: Said) -> None:
+        """Write a worker's word about a change."""
+        path = f"{_change(number)}/words/{said.worker.file_name}.{said.word}.json"
+        self._write(path, encode(said))
+
+    def words(self, number: Version) -> tuple[str, ...]:
+        """Return the files of all words about a change."""
+        return tuple(file.path for file in self.storage.list(f"{_change(number)}/words"))
+
+    def word(self, path: str) -> Said:
+        """Return the word in a file."""
+        said = self._read(Said, path)
+        assert said is not None, "a word is never taken back"
+        return said
+
+    def said(self, number: Version) -> tuple[Said, ...]:
+        """Return all words about a change, in the order of their times."""
+        found = [self.word(path) for path in self.words(number)]
+        return tuple(sorted(found, key=lambda said: (said.at, said.worker.file_name)))
+
+    # ---------------------------------------------------------------- batches
+
+    def seal(self, query: str, batch: int, seal: Seal) -> Seal:
+        """Seal a batch, and return the seal that holds: the first one."""
+        return self._first(Seal, _batch(query, batch), seal)
+
+    def sealed(self, query: str, batch: int) -> Seal | None:
+        """Return the seal of a batch; None if it has not begun."""
+        return self._read(Seal, _batch(query, batch))
+
+    def batches(self) -> dict[str, tuple[int, ...]]:
+        """Return the batches of every query whose seals are kept, ascending."""
+        numbers: dict[str, list[int]] = {}
+        for file in self.storage.list("batches"):
+            _, query, name = file.path.split("/")
+            numbers.setdefault(unquote(query), []).append(int(name.removesuffix(".json")))
+        return {query: tuple(sorted(found)) for query, found in numbers.items()}
+
+    def measure(self, measured: Measured) -> None:
+        """Write what a task did."""
+        place = f"measured/{_name(measured.query)}/{measured.batch}"
+        self._write(f"{place}/{_name(measured.chain)}.{measured.partition}.json", encode(measured))
+
+    def measures(self) -> tuple[Measured, ...]:
+        """Return what tasks did, as far as it is kept."""
+        found = []
+        for file in self.storage.list("measured"):
+            measured = self._read(Measured, file.path)
+            if measured is not None:
+                found.append(measured)
+        return tuple(sorted(found, key=lambda one: (one.began, one.chain, one.partition)))
+
+    def forget_before(self, query: str, batch: int) -> None:
+        """Remove the seals and measures of a query's batches before one."""
+        for under in (f"batches/{_name(query)}", f"measured/{_name(query)}"):
+            for file in list(self.storage.list(under)):
+                number = int(file.path.split("/")[2].removesuffix(".json"))
+                if number < batch:
+                    self.storage.remove(file.path)
+
+    # ---------------------------------------------------------------- states
+
+    def state(self, query: str, chain: str, batch: int) -> bytes | None:
+        """Return the state of a chain after a batch."""
+        return self._bytes(_state(query, chain, batch), CODE_MAX)
+
+    def write_state(self, query: str, chain: str, batch: int, content: bytes) -> None:
+        """Write the state of a chain after a batch, unless it is there."""
+        with contextlib.suppress(AlreadyThere):
+            self.storage.create(_state(query, chain, batch), content)
+
+    def state_batches(self, query: str, chain: str) -> tuple[int, ...]:
+        """Return the batches after which a state is kept, ascending."""
+        under = f"states/{_name(query)}/{_name(chain)}"
+        return tuple(sorted(int(file.path.split("/")[3]) for file in self.storage.list(under)))
+
+    def remove_state(self, query: str, chain: str, batch: int) -> None:
+        """Remove the state after a batch."""
+        self.storage.remove(_state(query, chain, batch))
+
+    # ---------------------------------------------------------------- files
+
+    def _first(self, kind: type[T], path: str, value: T) -> T:
+        """Create a file if it is absent; return what it holds, by whomever."""
+        try:
+            self.storage.create(path, encode(value))
+        except AlreadyThere:
+            held = self._read(kind, path)
+            assert held is not None, "what was created is never removed while it is asked for"
+            return held
+        return value
+
+    def _read(self, kind: type[T], path: str) -> T | None:
+        content = self._bytes(path, SMALL)
+        return None if content is None else decode(kind, content, f"{self.location}/{path}")
+
+    def _bytes(self, path: str, size_max: int) -> bytes | None:
+        try:
+            return self.storage.read(path, size_max)
+        except MissingFile:
+            return None
+
+    def _write(self, path: str, content: bytes) -> None:
+        self.storage.write(path, lambda: iter((content,)))
+
+
+def _name(text: str) -> str:
+    """Return a name as a file's name: no slash, no dot that could lead elsewhere."""
+    return quote(text, safe="").replace(".", "%2E").replace("@", "%40")
+
+
+def _change(number: Version) -> str:
+    return f"changes/{number:06d}"
+
+
+def _batch(query: str, batch: int) -> str:
+    return f"batches/{_name(query)}/{batch}.json"
+
+
+def _state(query: str, chain: str, batch: int) -> str:
+    return f"states/{_name(query)}/{_name(chain)}/{batch}"

@@ -1,0 +1,325 @@
+"""Chains of functions that change while a job runs, and which functions hold for which rows. Pure.
+
+    Link          one function of a chain, by the hash of its code; `inner` is the one it is
+                  wrapped around
+    Declaration   what a job says of its chain: its first functions, and what it sends on
+    Change        what one reconfiguration makes of one chain or several: their whole new chains
+    Decided       what became of a change that was proposed: applied, or aborted with a reason
+    Reverted      the first error of a change that takes itself back
+    Known         a change with all of that, as far as somebody has read it
+
+A *version* is the number of a change; 0 is what the job began with. A chain's functions at a moment
+are those of its newest change that holds there (`effective`). When a change begins to hold is said
+for each chain:
+
+    batch     for the batches whose seal counts it: every task of a batch reads the same seal, and
+              a batch that is run again reads it again
+    message   as soon as a worker knows of it, also within a batch
+    column    for the rows that say so: a chain upstream has written into a column which version
+              they had there
+
+Changes hold in their order: one holds only where all before it hold, so that two changes never
+overtake each other on their way through several jobs. One that was aborted or reverted holds
+nowhere, and holds nothing up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
+
+from stateshift.errors import FormatError, PlanError, UnknownVersion
+from stateshift.plain import from_plain, to_plain
+
+T = TypeVar("T")
+
+FORMAT = "stateshift-live"
+FORMAT_VERSION = 1
+
+When = Literal["batch", "message", "column"]
+Kind = Literal["arrow", "pandas", "batch"]
+OnError = Literal["fail", "revert"]
+Outcome = Literal["applied", "aborted"]
+Version = int
+
+FIRST = "first:"  # a link to one of the job's own functions, by its number
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One function of a chain. `code` is the hash of what was shipped, or names one of the job's
+    own functions; `name` is for people; `state` transforms the state of the function before it.
+    """
+
+    code: str
+    name: str
+    inner: Link | None = None
+
+    @property
+    def own(self) -> int | None:
+        """The number of the job's own function; None where the code was shipped."""
+        return int(self.code[len(FIRST) :]) if self.code.startswith(FIRST) else None
+
+    def codes(self) -> Iterator[str]:
+        """Yield the hashes of the code that it needs, its own first."""
+        if self.own is None:
+            yield self.code
+        if self.inner is not None:
+            yield from self.inner.codes()
+
+    def __str__(self) -> str:
+        return self.name if self.inner is None else f"{self.name}({self.inner})"
+
+
+Links = tuple[Link, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A chain as its job declares it. `output` is the Arrow schema that it sends on, serialized and
+    in base64; `stamp` and `follow` are the column into which it writes a row's version, and from
+    which it takes it.
+    """
+
+    name: str
+    functions: tuple[str, ...]
+    codes: tuple[str, ...]
+    output: str
+    python: str
+    pyarrow: str
+    stamp: str | None = None
+    follow: str | None = None
+
+    @property
+    def first(self) -> Links:
+        """The chain that the job begins with."""
+        return tuple(Link(f"{FIRST}{number}", name) for number, name in enumerate(self.functions))
+
+
+@dataclass(frozen=True, slots=True)
+class NewChain:
+    """What one change makes of one chain. `state` is the code that transforms its state."""
+
+    links: Links
+    when: When = "batch"
+    state: Link | None = None
+
+    def codes(self) -> tuple[str, ...]:
+        """Return the hashes of all code that it needs, each once."""
+        found: dict[str, None] = {}
+        for link in self.links if self.state is None else (*self.links, self.state):
+            found.update(dict.fromkeys(link.codes()))
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One reconfiguration as it is proposed: of several chains, or of one. `group` is the group's
+    id, so that a signed proposal holds in no other group.
+    """
+
+    group: str
+    number: Version
+    act: str
+    chains: Mapping[str, NewChain]
+    at: float
+    timeout_seconds: float
+    scheduler: str = "epoch"
+    on_error: OnError = "fail"
+    by: str = ""
+
+    @property
+    def expires(self) -> float:
+        """The time from which everybody may abort it, unless it is decided."""
+        return self.at + self.timeout_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What became of a change; whoever decides first decides."""
+
+    outcome: Outcome
+    at: float
+    by: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reverted:
+    """The first error of a change that takes itself back, and in which run of which batch."""
+
+    chain: str
+    query: str
+    run: str
+    batch: int
+    error: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A change, and what is known of it."""
+
+    change: Change
+    decided: Decided | None = None
+    reverted: Reverted | None = None
+
+    @property
+    def number(self) -> Version:
+        return self.change.number
+
+    @property
+    def holds_nowhere(self) -> bool:
+        """Whether it was taken back, before or after it was applied."""
+        aborted = self.decided is not None and self.decided.outcome == "aborted"
+        return aborted or self.reverted is not None
+
+    @property
+    def applied(self) -> bool:
+        return self.decided is not None and self.decided.outcome == "applied"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Where in a chain's work a row is: the version its batch was sealed with, the newest version
+    that the worker knows, and the one that the row itself carries.
+    """
+
+    sealed: Version
+    known: Version
+    column: Version | None = None
+
+
+def effective(changes: Sequence[Known], chain: str, moment: Moment) -> Version:
+    """Return the newest change that holds for a chain at a moment, whichever chains it changes."""
+    version = 0
+    for known in changes:
+        if known.holds_nowhere:
+            continue
+        if not known.applied or not _holds(known.change, chain, moment):
+            break
+        version = known.number
+    return version
+
+
+def _holds(change: Change, chain: str, moment: Moment) -> bool:
+    new = change.chains.get(chain)
+    when = "batch" if new is None else new.when
+    if when == "message":
+        return change.number <= moment.known
+    if when == "column" and moment.column is not None:
+        return change.number <= moment.column
+    return change.number <= moment.sealed
+
+
+def links_at(changes: Sequence[Known], chain: str, first: Links, version: Version) -> Links:
+    """Return a chain's functions as of a version."""
+    links = first
+    for known in changes:
+        if known.number > version:
+            break
+        if known.applied and not known.holds_nowhere and chain in known.change.chains:
+            links = known.change.chains[chain].links
+    return links
+
+
+def transforms(
+    changes: Sequence[Known], chain: str, after: Version, until: Version
+) -> tuple[Link, ...]:
+    """Return what transforms a chain's state from one version to a later one, in order."""
+    found = []
+    for known in changes:
+        new = known.change.chains.get(chain)
+        is_between = after < known.number <= until
+        if is_between and known.applied and not known.holds_nowhere and new and new.state:
+            found.append(new.state)
+    return tuple(found)
+
+
+def newest(changes: Sequence[Known]) -> Version:
+    """Return the number of the newest change that is applied; 0 if there is none."""
+    return max((known.number for known in changes if known.applied), default=0)
+
+
+# ------------------------------------------------------------------------ what becomes of a chain
+
+
+def replaced(chain: str, links: Links, at: int | None, link: Link) -> Links:
+    """Return the chain with another function at one place, which need not be named where there is
+    only one.
+    """
+    at = _place(chain, links, at)
+    return (*links[:at], link, *links[at + 1 :])
+
+
+def removed(chain: str, links: Links, at: int | None) -> Links:
+    """Return the chain without the function at one place."""
+    at = _place(chain, links, at)
+    return (*links[:at], *links[at + 1 :])
+
+
+def introduced(
+    chain: str, links: Links, where: Literal["before", "after", "around"], at: int, link: Link
+) -> Links:
+    """Return the chain with a function before, after or around the one at a place."""
+    if where == "before" and at == len(links) == 0:
+        return (link,)
+    at = _place(chain, links, at)
+    match where:
+        case "before":
+            return (*links[:at], link, *links[at:])
+        case "after":
+            return (*links[: at + 1], link, *links[at + 1 :])
+        case "around":
+            return (*links[:at], replace(link, inner=links[at]), *links[at + 1 :])
+
+
+def _place(chain: str, links: Links, at: int | None) -> int:
+    """Return the number of a function in a chain, or refuse with those there are."""
+    numbered = ", ".join(f"{number} {link}" for number, link in enumerate(links))
+    if at is None:
+        if len(links) == 1:
+            return 0
+        fact = f"{chain} has {len(links)} functions"
+        raise PlanError(fact, hint=f"say which one by its number: {numbered or 'there is none'}")
+    if not 0 <= at < len(links):
+        raise PlanError(f"{chain} has no function {at}", hint=f"there are: {numbered or 'none'}")
+    return at
+
+
+# ------------------------------------------------------------------------------------ as files
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What a group's folder is, by the file that is written first."""
+
+    id: str
+    format: str = FORMAT
+    version: int = FORMAT_VERSION
+
+
+def encode(value: object) -> bytes:
+    """Return a value as a file of a group's folder holds it."""
+    return json.dumps(to_plain(value), indent=1).encode() + b"\n"
+
+
+def decode(kind: type[T], content: bytes, path: str) -> T:
+    """Return the value that a file holds, or a FormatError that names the file."""
+    try:
+        value: T = from_plain(kind, json.loads(content))
+    except (ValueError, RecursionError) as error:  # Misfit is one, and what is not UTF-8
+        fact = f"not what stateshift writes there: {error or type(error).__name__}"
+        raise FormatError(fact, path) from None
+    return value
+
+
+def check_group(group: Group, path: str) -> None:
+    """Refuse a folder that is no group's, or one that a newer stateshift writes."""
+    if group.format != FORMAT:
+        raise FormatError(f"not a group: the format is {group.format!r}, not {FORMAT!r}", path)
+    if group.version > FORMAT_VERSION:
+        fact = f"written by a newer stateshift: format {group.version}, not {FORMAT_VERSION}"
+        raise UnknownVersion(fact, path, hint="upgrade stateshift where this runs")

@@ -1,0 +1,168 @@
+"""Rows as Spark hands them to a chain, Arrow's or pandas', and the types that a chain promises."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import re
+from typing import TYPE_CHECKING, Any
+
+from stateshift.errors import Incompatible, PlanError
+from stateshift.live.protocol.chains import Version
+
+if TYPE_CHECKING:
+    import pyarrow
+
+# What Spark hands a function: an Arrow batch, a DataFrame of pandas or of Spark; and its schema.
+Rows = Any
+Schema = Any
+
+KIND = b"stateshift.kind"
+
+
+def no_rows(batch: Rows) -> Rows:
+    """Return no rows of a batch."""
+    return batch.slice(0, 0) if is_arrow(batch) else batch.iloc[:0]
+
+
+def is_arrow(batch: Rows) -> bool:
+    """Whether rows are Arrow's."""
+    return hasattr(batch, "schema")
+
+
+def versions_in(batch: Rows, column: str) -> list[Version]:
+    """Return the versions that a batch's rows carry, ascending; a row without one has 0."""
+    if column not in (batch.schema.names if is_arrow(batch) else list(batch.columns)):
+        raise PlanError(
+            f"there is no column {column}, which the chain takes each row's version from",
+            hint="keep the column on its way from the chain that stamps it",
+        )
+    values = batch.column(column).unique().to_pylist() if is_arrow(batch) else batch[column]
+    return sorted({int(value or 0) for value in values})
+
+
+def rows_of(batch: Rows, column: str, version: Version) -> Rows:
+    """Return the rows that carry a version."""
+    if not is_arrow(batch):
+        return batch[batch[column].fillna(0) == version]
+    import pyarrow.compute
+
+    values = pyarrow.compute.fill_null(batch.column(column), 0)
+    return batch.filter(pyarrow.compute.equal(values, version))
+
+
+def with_column(rows: Rows, column: str, value: int, at: int) -> Rows:
+    """Return rows with a number in one column, at its place."""
+    if not is_arrow(rows):
+        rows = rows.drop(columns=[column], errors="ignore")
+        rows.insert(at, column, value)
+        return rows
+    import pyarrow
+
+    if column in rows.schema.names:
+        rows = rows.drop_columns([column])
+    values = pyarrow.array([value] * rows.num_rows, pyarrow.int64())
+    return rows.add_column(at, pyarrow.field(column, pyarrow.int64()), values)
+
+
+# ------------------------------------------------------------------------------------ schemas
+
+
+def arrow_schema(schema: Schema) -> pyarrow.Schema | None:
+    """Return a schema as Arrow's: given as text of DDL, as Spark's, or as Arrow's."""
+    import pyarrow
+
+    if schema is None or isinstance(schema, pyarrow.Schema):
+        return schema
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    if isinstance(schema, str):
+        schema = StructType.fromDDL(schema)
+    if "timezone" in inspect.signature(to_arrow_schema).parameters:  # from Spark 4.2 on
+        return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema)
+
+
+def in_base64(schema: pyarrow.Schema) -> str:
+    """Return a schema as text."""
+    return base64.b64encode(schema.serialize().to_pybytes()).decode()
+
+
+def input_schema(empty: Rows) -> bytes:
+    """Return the schema of what comes into a chain, with its kind, as bytes."""
+    import pyarrow
+
+    kind = b"arrow" if is_arrow(empty) else b"pandas"
+    schema = empty.schema if is_arrow(empty) else pyarrow.Schema.from_pandas(empty)
+    metadata = {**(schema.metadata or {}), KIND: kind}
+    return bytes(schema.with_metadata(metadata).serialize().to_pybytes())
+
+
+def empty_input(content: bytes) -> Rows:
+    """Return no rows of what comes into a chain, by the bytes of its schema."""
+    import pyarrow
+
+    schema = pyarrow.ipc.read_schema(pyarrow.BufferReader(content))
+    empty = pyarrow.RecordBatch.from_pylist([], schema=schema)
+    if (schema.metadata or {}).get(KIND) == b"pandas":
+        return empty.to_pandas()
+    return empty
+
+
+def from_base64(text: str) -> pyarrow.Schema:
+    """Return a schema that was written as text."""
+    import pyarrow
+
+    return pyarrow.ipc.read_schema(pyarrow.BufferReader(base64.b64decode(text)))
+
+
+HINT_TYPES = "every function takes what the one before it returns; the last one returns the schema"
+
+
+def check_types(chain: str, expected: pyarrow.Schema, found: pyarrow.Schema) -> None:
+    """Refuse columns that are not those a chain has promised, by name, order and type."""
+    if found.names != expected.names:
+        raise Incompatible(
+            f"{chain}: the columns are {', '.join(found.names) or 'none'}, expected are "
+            f"{', '.join(expected.names)}",
+            hint=HINT_TYPES,
+        )
+    for name in expected.names:
+        if _as_spark_sees(found.field(name).type) != _as_spark_sees(expected.field(name).type):
+            raise Incompatible(
+                f"{chain}: column {name} is {found.field(name).type}, expected is "
+                f"{expected.field(name).type}",
+                hint=HINT_TYPES,
+            )
+
+
+def _as_spark_sees(kind: pyarrow.DataType) -> str:
+    """Return a type without what Spark does not tell apart: time zones, large offsets, nulls."""
+    text = re.sub(r"tz=[^\]]+", "tz=UTC", str(kind))
+    return text.replace("large_", "").replace(" not null", "")
+
+
+def schema_of(rows: Rows, expected: pyarrow.Schema) -> pyarrow.Schema:
+    """Return the schema of what functions returned; of pandas as Spark would read it."""
+    import pyarrow
+
+    if isinstance(rows, pyarrow.RecordBatch | pyarrow.Table):
+        return rows.schema.remove_metadata()
+    columns = getattr(rows, "columns", None)
+    if columns is None:
+        raise Incompatible(f"the last function returned {type(rows).__name__}", hint=HINT_TYPES)
+    if list(columns) != expected.names:
+        return pyarrow.schema([(str(name), pyarrow.null()) for name in columns])
+    try:
+        pyarrow.RecordBatch.from_pandas(rows, schema=expected, preserve_index=False)
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
+        raise Incompatible(f"the last function's columns do not fit: {error}") from None
+    return expected
+
+
+def without(schema: pyarrow.Schema, column: str | None) -> pyarrow.Schema:
+    """Return a schema without one column."""
+    import pyarrow
+
+    return pyarrow.schema([field for field in schema if field.name != column])
