@@ -41,7 +41,7 @@ ROWS = (
 )
 ROW_OF = {room: number for number, rooms in enumerate(ROWS) for room in rooms}
 
-MAY_OPEN_ADAPTERS = ("migration", "look", "fleet")
+MAY_OPEN_ADAPTERS = ("migration", "look", "fleet", "live")
 # What stands beside the program: nothing of it imports these.
 BESIDE = ("models", "testing")
 NO_ADAPTERS = (

@@ -31,7 +31,7 @@ from stateshift.live.rows import (
     schema_of,
     without,
 )
-from stateshift.live.task import Task, run_batch
+from stateshift.live.task import Task, place, run_batch
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently, open_storage
 
@@ -147,7 +147,7 @@ class Chain:
         of its batch.
         """
         if batch_id is None:
-            return Task(self, _member(self.group)).run(rows)
+            return Task(self, _member(self.group), *place(self.name)).run(rows)
         return run_batch(self, _member(self.group), rows, batch_id)
 
     # ---------------------------------------------------------------- types

@@ -34,10 +34,11 @@ NEWS_SECONDS = 60.0
 class Task:
     """One task's run of a chain."""
 
-    def __init__(self, of: Chain, member: Member) -> None:
+    def __init__(self, of: Chain, member: Member, here: Here, run_id: str) -> None:
         self.chain = of
         self.member = member
-        self.here, self.run_id = _place(of.name)
+        self.here = here
+        self.run_id = run_id
         self.sealed: Version = 0
         self.column: Version | None = None
         self.fitted = False
@@ -197,7 +198,7 @@ def _torn(known: Known) -> PlanError:
     )
 
 
-def _place(chain_name: str) -> tuple[Here, str]:
+def place(chain_name: str) -> tuple[Here, str]:
     """Return which task of which batch this is, and of which run of its query."""
     from pyspark import TaskContext
 

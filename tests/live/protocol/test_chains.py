@@ -1,0 +1,145 @@
+"""Which functions of a chain hold for which rows, and what becomes of a chain when it changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from stateshift.errors import FormatError, PlanError, UnknownVersion
+from stateshift.live.protocol.chains import (
+    Change,
+    Decided,
+    Group,
+    Known,
+    Link,
+    Links,
+    Moment,
+    NewChain,
+    Reverted,
+    When,
+    check_group,
+    decode,
+    effective,
+    encode,
+    introduced,
+    links_at,
+    newest,
+    removed,
+    replaced,
+    transforms,
+)
+
+FIRST = (Link("first:0", "one"),)
+APPLIED = Decided("applied", 1.0, "me")
+ABORTED = Decided("aborted", 1.0, "me", "no")
+
+
+def change(number: int, when: When = "batch", decided: Decided | None = APPLIED) -> Known:
+    links = (Link(f"{number:064d}", f"f{number}"),)
+    return Known(
+        Change("g", number, "replace", {"score": NewChain(links, when)}, 0.0, 60.0), decided
+    )
+
+
+def names(links: Links) -> list[str]:
+    return [str(link) for link in links]
+
+
+def test_a_batch_runs_what_it_was_sealed_with_whatever_is_decided_since() -> None:
+    changes = [change(1), change(2), change(3)]
+    assert effective(changes, "score", Moment(sealed=2, known=3)) == 2
+    assert names(links_at(changes, "score", FIRST, 2)) == ["f2"]
+
+
+def test_a_message_holds_as_soon_as_it_is_known() -> None:
+    changes = [change(1), change(2, "message")]
+    assert effective(changes, "score", Moment(sealed=1, known=2)) == 2
+
+
+def test_a_row_that_carries_its_version_is_run_by_that_one() -> None:
+    changes = [change(1), change(2, "column")]
+    assert effective(changes, "score", Moment(sealed=2, known=2, column=1)) == 1
+    assert effective(changes, "score", Moment(sealed=2, known=2, column=2)) == 2
+
+
+def test_no_change_overtakes_one_before_it() -> None:
+    changes = [change(1, "column"), change(2)]
+    assert effective(changes, "score", Moment(sealed=2, known=2, column=0)) == 0
+
+
+def test_a_change_that_is_aborted_or_taken_back_holds_nowhere_and_holds_nothing_up() -> None:
+    failed = Reverted("score", "q", "r", 4, "ValueError: no", 2.0)
+    changes = [change(1, decided=ABORTED), replace(change(2), reverted=failed), change(3)]
+    assert effective(changes, "score", Moment(sealed=3, known=3)) == 3
+    assert effective(changes[:2], "score", Moment(sealed=2, known=2)) == 0
+    assert names(links_at(changes[:2], "score", FIRST, 2)) == ["one"]
+
+
+def test_a_change_that_nobody_decided_holds_nowhere() -> None:
+    changes = [change(1), change(2, decided=None)]
+    assert effective(changes, "score", Moment(sealed=2, known=2)) == 1
+    assert newest(changes) == 1
+
+
+def test_a_chain_keeps_its_functions_while_another_one_changes() -> None:
+    changes = [change(1)]
+    assert names(links_at(changes, "rules", FIRST, 1)) == ["one"]
+    assert effective(changes, "rules", Moment(sealed=1, known=1)) == 1
+
+
+def test_the_state_is_transformed_by_all_that_lies_between() -> None:
+    grow = Link("a" * 64, "grow")
+    changes = [change(1)]
+    for number in (2, 3):
+        new = NewChain((), state=grow)
+        changes.append(Known(Change("g", number, "replace", {"score": new}, 0.0, 60.0), APPLIED))
+    assert transforms(changes, "score", 0, 3) == (grow, grow)
+    assert transforms(changes, "score", 2, 3) == (grow,)
+    assert transforms(changes, "rules", 0, 3) == ()
+
+
+def test_functions_are_introduced_before_after_and_around_replaced_and_removed() -> None:
+    one, two, new = Link("first:0", "one"), Link("first:1", "two"), Link("b" * 64, "new")
+    links = (one, two)
+    assert introduced("c", links, "before", 1, new) == (one, new, two)
+    assert introduced("c", links, "after", 1, new) == (one, two, new)
+    assert names(introduced("c", links, "around", 0, new)) == ["new(one)", "two"]
+    assert introduced("c", (), "before", 0, new) == (new,)
+    assert replaced("c", links, 0, new) == (new, two)
+    assert replaced("c", (one,), None, new) == (new,)
+    assert removed("c", links, 1) == (one,)
+
+
+@pytest.mark.parametrize("at", [None, 2, -1])
+def test_a_function_that_is_not_there_is_refused_with_those_there_are(at: int | None) -> None:
+    links = (Link("first:0", "one"), Link("first:1", "two"))
+    with pytest.raises(PlanError) as refused:
+        replaced("c", links, at, Link("b" * 64, "new"))
+    assert "0 one, 1 two" in str(refused.value.hint)
+
+
+def test_what_a_wrapped_function_needs_is_shipped_with_it() -> None:
+    inner = Link("a" * 64, "inner")
+    outer = Link("b" * 64, "outer", inner)
+    assert NewChain((outer, inner, FIRST[0])).codes() == ("b" * 64, "a" * 64)
+
+
+def test_a_change_is_read_as_it_was_written() -> None:
+    known = change(7)
+    wrapped = replace(known.change, chains={"c": NewChain((Link("a", "x", FIRST[0]),), "message")})
+    assert decode(Change, encode(wrapped), "p") == wrapped
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'{"number": 1}', b"[" * 9999])
+def test_what_is_no_change_is_refused_with_its_path(content: bytes) -> None:
+    with pytest.raises(FormatError) as refused:
+        decode(Change, content, "changes/000001/proposed.json")
+    assert refused.value.path == "changes/000001/proposed.json"
+
+
+def test_a_group_of_a_newer_stateshift_is_refused_by_name() -> None:
+    with pytest.raises(UnknownVersion, match="newer stateshift"):
+        check_group(Group("id", version=2), "group.json")
+    with pytest.raises(FormatError, match="not a group"):
+        check_group(Group("id", format="other"), "group.json")
