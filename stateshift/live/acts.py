@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from stateshift.dataflow.operators import Dataflow
 from stateshift.errors import PlanError
 from stateshift.live import code, controller, scheduling
 from stateshift.live.controller import Asked, Carried, Patience, Standing
@@ -21,6 +20,7 @@ from stateshift.live.folder import Folder
 from stateshift.live.protocol import chains
 from stateshift.live.protocol.chains import Decided, Link, Links, NewChain, OnError, Version
 from stateshift.live.scheduling import Choice, Scheduler, Target
+from stateshift.specification.dataflow.operators import Dataflow
 from stateshift.storage.opening import open_patiently
 
 Act = Literal["replace", "introduce", "remove", "revert"]

@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from stateshift.dataflow.operators import Dataflow
 from stateshift.dataflow.schedulers import fries
 from stateshift.errors import Complaint, PlanError, SpecError
 from stateshift.live.protocol.chains import Declaration, When
+from stateshift.specification.dataflow.operators import Dataflow
 
 Scheduler = Literal["epoch", "fries", "naive"]
 

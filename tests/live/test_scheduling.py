@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from stateshift.dataflow.operators import Dataflow, Edge, Operator
 
 from stateshift.errors import PlanError, SpecError
 from stateshift.live.protocol.chains import Declaration
 from stateshift.live.scheduling import Target, choose
+from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
 
 
 def target(
