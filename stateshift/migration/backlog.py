@@ -199,7 +199,7 @@ class Backlog:
         waited = f"{self.stop.seconds_max:.0f} s after what writes them was stopped"
         fact = f"{name} still has {left:,} records to read, {waited}"
         if trouble:
-            fact = f"whether {name} has read everything cannot be told, {waited}: {trouble}"
+            fact = f"whether {name} has read everything is not known, {waited}: {trouble}"
         hint = (
             "once it has read them: `stateshift resume WORKDIR`; `stateshift rollback WORKDIR` "
             'lets the others go on where they were. "stop": {"seconds_max": …} in the spec says '

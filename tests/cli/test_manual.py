@@ -41,6 +41,12 @@ def test_the_facts_are_those_that_the_help_says(name: str) -> None:
         assert all(line.strip() in help_text for line in block.lines)
 
 
+@pytest.mark.parametrize("facts", (PROGRAM, *COMMANDS), ids=lambda facts: facts.name or "program")
+def test_no_two_blocks_of_a_command_have_one_heading(facts: CommandFacts) -> None:
+    headings = [block.heading for block in facts.blocks]
+    assert len(set(headings)) == len(headings)
+
+
 def test_the_page_of_all_commands_is_as_they_are() -> None:
     page = (ROOT / "stateshift" / "cli" / "README.md").read_text("utf-8")
     assert said("man", "--markdown").out == page, (

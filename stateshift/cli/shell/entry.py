@@ -48,19 +48,21 @@ Example:
   stateshift apply orders.plan
 
 \b
-Settings come from flags, then the environment, then stateshift.toml in the
-working directory or the user's config directory:
+Settings:
+  From flags, then the environment, then stateshift.toml in the working
+  directory or the user's config directory.
   json      STATESHIFT_JSON      one JSON document on stdout
   parallel  STATESHIFT_PARALLEL  how many steps run at once
   throttle  STATESHIFT_THROTTLE  bytes a second at most: "50MB"
   workdirs  STATESHIFT_WORKDIRS  where workdirs are made (.stateshift)
   fleet     STATESHIFT_FLEET     a Spark master whose executors share the work
   memory    STATESHIFT_MEMORY    memory of one process for reading: "2GiB" (1GiB)
-NO_COLOR turns colours off; CI turns the moving progress bar off.
+  NO_COLOR turns colours off; CI turns the moving progress bar off.
 
 \b
-Exit codes: 0 done, 1 a bug of ours, 2 request, 3 format, 4 plan, 5 verify,
-  6 storage, 7 cluster, 8 journal, 130 interrupted (and resumable)
+Exit codes:
+  0 done, 1 a bug of ours, 2 request, 3 format, 4 plan, 5 verify, 6 storage,
+  7 cluster, 8 journal, 130 interrupted (and resumable)
 """
 
 

@@ -127,6 +127,6 @@ def _epilog(text: str) -> tuple[tuple[Block, ...], tuple[str, ...]]:
 
 
 def _block(lines: list[str]) -> Block:
-    if lines[0].endswith(":"):
-        return Block(lines[0].rstrip(":"), tuple(lines[1:]))
-    return Block("Notes", tuple(lines))
+    heading = lines[0].removesuffix(":")
+    assert heading != lines[0], "the first line of a block is its heading"
+    return Block(heading, tuple(lines[1:]))

@@ -1,7 +1,7 @@
 """What all views of a comparison say, computed once from its differences. Pure.
 
 DiffFacts    two images compared, with
-  outcome      equal, different, or what keeps it from being told
+  outcome      equal, different, or why they cannot be compared
   operators    the counts of each operator: the sums, and each store
   counted      how many entries differ, of all stores
 """
