@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift import migration
+from stateshift import migration, plain
 from stateshift.clusters.protocol import JobState, StopRequest, Submission
 from stateshift.errors import ClusterError, Interrupted, JournalError, PlanError, SpecError
 from stateshift.formats.marks import INDEX, decode_index, fence_owner
@@ -78,6 +78,19 @@ def test_a_saved_proposal_is_applied_as_if_it_had_not_been_saved(ground: Ground)
     saved = json.loads(json.dumps(migration.encode_proposal(proposal)))
     assert migration.decode_proposal(saved) == proposal
     assert ground.apply(migration.decode_proposal(saved)).state == "finished"
+
+
+def test_a_saved_proposal_in_words_of_an_earlier_version_is_read_in_todays() -> None:
+    proposal = migration.Proposal(running_spec(mode="warm", cutover="manual"), ())
+    saved = migration.encode_proposal(proposal)
+    text = json.dumps(saved["spec"])
+    earlier = json.loads(text.replace('"manual"', '"told"'))
+    assert earlier != json.loads(text), "the spec names the word"
+    fingerprint = plain.fingerprint([earlier, []])
+    read = migration.decode_proposal({**saved, "spec": earlier, "fingerprint": fingerprint})
+    assert read == proposal
+    with pytest.raises(PlanError, match="does not match its fingerprint"):
+        migration.decode_proposal({**saved, "spec": earlier})
 
 
 @pytest.mark.row("IS-13")

@@ -587,7 +587,9 @@ def test_a_standby_killed_at_any_change_can_be_started_from_there_and_comes_on(
 
 @pytest.mark.usefixtures("forgetful")
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("keys", [{"rounds": 30}, {"cutover": "told", "until": "remaining < 1ms"}])
+@pytest.mark.parametrize(
+    "keys", [{"rounds": 30}, {"cutover": "manual", "until": "remaining < 1ms"}]
+)
 def test_rounds_that_are_remembered_as_one_count_and_leave_nothing(
     tmp_path: Path, keys: dict[str, Any]
 ) -> None:
@@ -884,7 +886,7 @@ class Timed(Stage):
 
 def test_told_to_wait_it_is_stopped_when_somebody_says_so_and_not_before(tmp_path: Path) -> None:
     stage = Timed(tmp_path, (90.0, lambda steering: steering.ask_cutover(False)))
-    report = stage.apply(cutover="told")
+    report = stage.apply(cutover="manual")
     assert report.state == "finished" and stage.job.epoch >= 90
     (halt,) = [phase for phase in report.jobs[0].phases if phase.name == "halt"]
     assert halt.start >= 90.0
@@ -903,7 +905,7 @@ def test_a_cutover_that_was_told_is_not_asked_for_again(
     stage = Timed(tmp_path, (30.0, lambda steering: steering.ask_cutover(False)))
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(stop, "halt", killed)
-        stage.apply(cutover="told")
+        stage.apply(cutover="manual")
     assert stage.job.running
     assert stage.ground.resume().state == "finished"
     assert not (stage.ground.workdir().path / "steer" / "cutover").exists()
@@ -941,7 +943,9 @@ def test_what_is_left_is_told_at_the_pace_that_the_run_is_held_to(tmp_path: Path
         (120.0, lambda steering: steering.ask_cutover(True)),
     )
     stage.ground.meter.say = lambda line: None  # type: ignore[method-assign]
-    stage.apply(cutover="told", verify={"source": "names"}, spec_throttle={"bytes_per_second": 200})
+    stage.apply(
+        cutover="manual", verify={"source": "names"}, spec_throttle={"bytes_per_second": 200}
+    )
     left = told[0].left["orders"]
     assert left.round == 0 and left.seconds >= 2 * left.bytes / 200
 
@@ -987,7 +991,7 @@ def test_paused_it_brings_nothing_and_goes_on_afterwards(tmp_path: Path) -> None
         (201.0, lambda steering: steering.pause(False)),
         (300.0, lambda steering: steering.ask_cutover(True)),
     )
-    report = stage.apply(cutover="told")
+    report = stage.apply(cutover="manual")
     assert report.state == "finished" and seen[0] == seen[1]
     assert [one.what for one in report.steered] == ["pause", "go on", "cutover"]
 
@@ -1023,7 +1027,7 @@ def test_asked_to_stop_it_ends_as_by_ctrl_c_and_leaves_a_job_that_has_not_notice
     stage = Timed(tmp_path, (20.0, lambda steering: steering.ask_stop()))
     before = set(stage.ground.held(SOURCE))
     with pytest.raises(Interrupted):
-        stage.apply(cutover="told")
+        stage.apply(cutover="manual")
     assert stage.ground.rollback().state == "rolled-back"
     assert stage.job.running and stage.ground.held(TARGET) == {} and not stage.ground.locks()
     assert before <= set(stage.ground.held(SOURCE))
@@ -1037,7 +1041,7 @@ def test_throttled_while_it_is_at_work_it_keeps_to_that(tmp_path: Path) -> None:
         (400.0, lambda steering: steering.throttle(Throttle())),
         (600.0, lambda steering: steering.ask_cutover(False)),
     )
-    report = stage.apply(cutover="told")
+    report = stage.apply(cutover="manual")
     assert [(one.what, one.value) for one in report.steered] == [
         ("throttle", "2 requests a second"),
         ("throttle", "as fast as it goes"),

@@ -46,7 +46,7 @@ _VALUES = {
     "port": "port",
     "connection": "host:port",
     "until": "`remaining < 5s`",
-    "cutover": "`ready`, `told`, `never` or hours",
+    "cutover": "`ready`, `manual`, `never` or hours",
     "strategy": "`fluid`, `all-at-once`, `batched(k)`, `optimised`",
     "version": "`1`",
     "values": "list of values",

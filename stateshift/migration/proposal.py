@@ -8,7 +8,7 @@ refuse           raise the first finding that stops a plan
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -36,8 +36,7 @@ class Proposal:
 
     @property
     def fingerprint(self) -> str:
-        plans = [plan.fingerprint for plan in self.plans]
-        return plain.fingerprint([to_plain_spec(self.spec), plans])
+        return _fingerprint(to_plain_spec(self.spec), self.plans)
 
     @property
     def refusals(self) -> tuple[Finding, ...]:
@@ -60,6 +59,11 @@ class Proposal:
         return replace(self, plans=tuple(plan for plan in self.plans if plan.job in wanted))
 
 
+def _fingerprint(spec: plain.Value, plans: Iterable[Plan]) -> str:
+    """Return a short name for a spec, as it is written, and plans."""
+    return plain.fingerprint([spec, [plan.fingerprint for plan in plans]])
+
+
 def _not_planned(names: Sequence[str]) -> PlanError:
     return PlanError(
         f"nothing was planned for {', '.join(map(repr, names))}",
@@ -79,7 +83,9 @@ def encode_proposal(proposal: Proposal) -> dict[str, object]:
 
 
 def decode_proposal(value: object) -> Proposal:
-    """Return a saved plan. Refuse one that another version made, or that somebody changed."""
+    """Return a saved plan. Refuse one that another version made, or that somebody changed: its spec
+    counts as it is written there, which may be in words of an earlier version.
+    """
     if not isinstance(value, dict) or "stateshift_plan" not in value:
         raise PlanError("not a saved plan", hint="make one: stateshift plan SPEC -o FILE")
     if value["stateshift_plan"] != PLAN_VERSION:
@@ -95,7 +101,7 @@ def decode_proposal(value: object) -> Proposal:
         proposal = Proposal(spec, tuple(decode_plan(plan) for plan in plans))
     except (SpecError, TypeError, RecursionError):
         proposal = None
-    if proposal is None or proposal.fingerprint != value.get("fingerprint"):
+    if proposal is None or _fingerprint(value["spec"], proposal.plans) != value.get("fingerprint"):
         raise PlanError(
             "the saved plan does not match its fingerprint: it was changed by hand or damaged",
             hint=PLAN_AGAIN,

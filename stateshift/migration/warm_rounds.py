@@ -30,7 +30,7 @@ from stateshift.migration.history import round_count, rounds_of
 from stateshift.migration.observation import facts_as_proposed, facts_behind_round, facts_of
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
-from stateshift.specification.warm import NEVER, READY, TOLD, seconds_of, window_of
+from stateshift.specification.warm import MANUAL, NEVER, READY, seconds_of, window_of
 from stateshift.step.evidence import FilesBrought
 from stateshift.survey import Facts, Left
 from stateshift.terms import terms_of
@@ -405,7 +405,7 @@ class WarmRounds:
     def _waits_for(self, seen: list[Seen]) -> str:
         if self.context.control.wishes.cutover is not None:
             return "until so little is left that the job may be stopped"
-        if TOLD in {look.job.cutover for look in seen}:
+        if MANUAL in {look.job.cutover for look in seen}:
             return "for `stateshift cutover`"
         return self._waits_for_commit(seen)
 

@@ -287,9 +287,9 @@ JOB = Keys(
         "cutover",
         "cutover",
         "cutover",
-        "Warm: when the job is stopped, once `until` is reached. ready: at once. told: when you "
-        "run `stateshift cutover`. 22:00-04:30: within these hours of this machine's clock, or of "
-        "UTC with UTC behind them. never: not at all; each round leaves an image to start from "
+        "Warm: when the job is stopped, once `until` is reached. ready: at once. manual: when "
+        "you run `stateshift cutover`. 22:00-04:30: within these hours of this machine's clock, or "
+        "of UTC with UTC behind them. never: not at all; each round leaves an image to start from "
         "if the source is lost.",
         for_all=True,
     ),

@@ -53,9 +53,10 @@ _WHOLE = rf"^\s*-?[0-9]{{1,16}}\s*$|{_PLACEHOLDER}"
 _DECIMAL = rf"^\s*[0-9]{{1,16}}(\.[0-9]{{1,16}})?\s*$|{_PLACEHOLDER}"
 _UNTIL = rf"^\s*[Rr][Ee][Mm][Aa][Ii][Nn][Ii][Nn][Gg]\s*<\s*[0-9.]+\s*[A-Za-z]+\s*$|{_PLACEHOLDER}"
 _HOURS = r"[0-9]+:[0-9]+\s*-\s*[0-9]+:[0-9]+(\s*[Uu][Tt][Cc])?"
-_CUTOVER = (
-    rf"^\s*([Rr][Ee][Aa][Dd][Yy]|[Tt][Oo][Ll][Dd]|[Nn][Ee][Vv][Ee][Rr]|{_HOURS})\s*$|{_PLACEHOLDER}"
+_CUTOVER_WORDS = (
+    "[Rr][Ee][Aa][Dd][Yy]|[Mm][Aa][Nn][Uu][Aa][Ll]|[Nn][Ee][Vv][Ee][Rr]|[Tt][Oo][Ll][Dd]"
 )
+_CUTOVER = rf"^\s*({_CUTOVER_WORDS}|{_HOURS})\s*$|{_PLACEHOLDER}"
 _CONNECTION = rf"^\s*([A-Za-z][A-Za-z0-9+.-]*://\S+|[^\s/@]+:[0-9]{{1,5}})\s*$|{_PLACEHOLDER}"
 
 

@@ -215,7 +215,7 @@ def _cutover(reader: Reader, key: Key, place: Place) -> str | None:
     read = warm.normal_cutover(place.value) if isinstance(place.value, str) else None
     if read is None:
         reader.refuse(
-            place, "ready, told, never, or hours of the day: 22:00-04:30 or 22:00-04:30 UTC"
+            place, "ready, manual, never, or hours of the day: 22:00-04:30 or 22:00-04:30 UTC"
         )
     return read
 

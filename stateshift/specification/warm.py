@@ -2,7 +2,7 @@
 
 until      "remaining < 5s"     stop once what is left to copy would take less than that
 cutover    "ready"              as soon as `until` is reached
-           "told"               not before somebody says so: stateshift cutover WORKDIR
+           "manual"             not before somebody says so: stateshift cutover WORKDIR
            "never"              likewise; and what has been copied can be started from at any time
            "22:00-04:30 UTC"    not outside of these hours; without UTC they are this machine's
 """
@@ -13,7 +13,8 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-READY, TOLD, NEVER = "ready", "told", "never"
+READY, MANUAL, NEVER = "ready", "manual", "never"
+_OLD_WORDS = {"told": MANUAL}  # in specs of earlier versions
 SECONDS = 5.0  # that may remain where the spec does not say
 
 UNTIL = r"\s*remaining\s*<\s*([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*(ms|s|sec|seconds?|min|minutes?)\s*"
@@ -60,7 +61,8 @@ def normal_until(text: str) -> str | None:
 def normal_cutover(text: str) -> str | None:
     """Return the one spelling of a word or a window; None for neither."""
     word = text.strip().lower()
-    if word in (READY, TOLD, NEVER):
+    word = _OLD_WORDS.get(word, word)
+    if word in (READY, MANUAL, NEVER):
         return word
     window = window_of(text)
     if window is None or window.begin == window.end:

@@ -118,7 +118,7 @@ def test_told_to_wait_it_is_watched_paused_throttled_and_then_cut_over(
     running: Shop, tmp_path: Path
 ) -> None:
     fed, workdir = Fed(running, 10), tmp_path / "runs" / "move"
-    with fed.coming(), applying(spec(tmp_path, cutover="told"), workdir, tmp_path) as process:
+    with fed.coming(), applying(spec(tmp_path, cutover="manual"), workdir, tmp_path) as process:
         waiting = seen(tmp_path, workdir, lambda told: (told["live"] or {}).get("waiting"))
         assert (
             waiting["live"]["left"]["demo"]["round"] >= 1
@@ -153,7 +153,7 @@ def test_taken_back_while_it_is_at_work_nothing_is_left_and_the_job_has_not_noti
     running: Shop, tmp_path: Path
 ) -> None:
     fed, workdir = Fed(running, 10), tmp_path / "runs" / "move"
-    with fed.coming(), applying(spec(tmp_path, cutover="told"), workdir, tmp_path) as process:
+    with fed.coming(), applying(spec(tmp_path, cutover="manual"), workdir, tmp_path) as process:
         seen(tmp_path, workdir, lambda told: (told["live"] or {}).get("waiting"))
         assert said(tmp_path, "rollback", workdir, "--yes")["state"] == "rolled-back"
         assert process.wait(30) == 130

@@ -91,7 +91,7 @@ class Wandering:
         workdir, target = self.folder / "runs" / f"trip-{self.trips}", self.at(self.place + 1)
         early = self.dice.random() < 0.5
         path = self.spec(
-            "warm.json", self.at(self.place), target, cutover=self.dice.choice(["told", "ready"])
+            "warm.json", self.at(self.place), target, cutover=self.dice.choice(["manual", "ready"])
         )
         plain = json.loads(path.read_text())
         plain["jobs"][0]["submit"]["prepare"] = early

@@ -23,7 +23,7 @@ LITTLE = "once what is left would take less than"
             {"until": "remaining < 2s", "rounds": 3},
             f"the job is stopped {LITTLE} 2.0 s, within 3 rounds\n",
         ),
-        ({"cutover": "told"}, f"{LITTLE} 5.0 s, once you run: stateshift cutover WORKDIR\n"),
+        ({"cutover": "manual"}, f"{LITTLE} 5.0 s, once you run: stateshift cutover WORKDIR\n"),
         ({"cutover": "22:00-4:30 UTC"}, f"{LITTLE} 5.0 s, between 22:00-04:30 UTC\n"),
         ({"cutover": "never"}, "the job is not stopped: the target holds an image to start from"),
     ],

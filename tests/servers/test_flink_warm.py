@@ -143,7 +143,7 @@ def test_given_up_in_its_rounds_nothing_is_left_and_the_job_has_not_been_touched
     ground: Ground,
 ) -> None:
     id = ground.started("orders", *words(ground))
-    spec = ground.spec(job_of(ground, id, cutover="told"))
+    spec = ground.spec(job_of(ground, id, cutover="manual"))
     run = begun(ground, spec)
     until(lambda: any((ground.folder / "new-orders").glob("*")))
     run.send_signal(signal.SIGINT)

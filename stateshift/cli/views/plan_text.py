@@ -19,7 +19,7 @@ from stateshift.cli.views.text import (
     table_or_nothing,
 )
 from stateshift.cli.views.units import about, dash, many, number, size, span
-from stateshift.specification.warm import NEVER, READY, TOLD, seconds_of
+from stateshift.specification.warm import MANUAL, NEVER, READY, seconds_of
 from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
 
@@ -179,7 +179,7 @@ def _stopped(job: JobSpec) -> str:
             "the job is not stopped: the target holds an image to start from, "
             "until `stateshift cutover`"
         )
-    signals = {READY: "", TOLD: ", once you run: stateshift cutover WORKDIR"}
+    signals = {READY: "", MANUAL: ", once you run: stateshift cutover WORKDIR"}
     signal = signals.get(job.cutover, f", between {job.cutover}")
     return f"the job is stopped {_enough(job)}{signal}"
 

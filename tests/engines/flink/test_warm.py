@@ -410,7 +410,7 @@ def test_what_was_taken_back_is_followed_until_somebody_says_so(tmp_path: Path) 
     stage.flink.fail(1)
     stage.ground.workdir().steering.ask_cutover(True)
     with pytest.raises(ClusterError, match="refused"):
-        stage.apply(on_failure="finish", cutover="told")
+        stage.apply(on_failure="finish", cutover="manual")
     [again] = [one for one in stage.flink.jobs if one.status.state.alive]
     stage.job.running, until = True, stage.ground.clock.time + 100
     with pytest.raises(Waits):
