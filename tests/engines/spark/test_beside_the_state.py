@@ -15,7 +15,7 @@ from stateshift.engines.spark.entries.single_file import decode_file
 from stateshift.engines.spark.plan.move import round_plan, standby_plan
 from stateshift.engines.spark.survey import checkpoint as spark_survey
 from stateshift.engines.spark.survey.own_part import own_part
-from stateshift.errors import SpecError
+from stateshift.errors import FormatError, SpecError
 from stateshift.plan import Plan
 from stateshift.specification import parse_spec
 from stateshift.step import BringFiles, TransformShard
@@ -300,6 +300,13 @@ def test_verify_deep_says_yes_to_real_jobs_over_tables(job: str) -> None:
     judged = look.restartable(where, disk.open, thorough=True)
     assert [one.message for one in judged.findings if one.level == "refuse"] == []
     assert judged.restartable
+
+
+def test_what_an_unknown_source_keeps_need_not_be_json_and_what_iceberg_keeps_has_to() -> None:
+    content = b"{" + bytes(range(256))
+    assert decode_file("/c/sources/0/7", content).format == "source log of a kind we do not know"
+    with pytest.raises(FormatError, match="an initial offset is not UTF-8"):
+        decode_file("/c/sources/0/offsets/0", content)
 
 
 def test_a_single_file_of_a_table_source_is_decoded() -> None:

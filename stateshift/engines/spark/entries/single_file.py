@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 
 from stateshift.engines.spark.entries.rows import RowSchema
@@ -54,7 +55,7 @@ def _reader_of(path: str, content: bytes) -> Reader:
         return _sink_log
     place = classify(inside(path))
     if place.area == "offsets" and _is_of_source(path, content):
-        return _source
+        return _json_source
     kind = place.kind if place.area in ("state", "sidecar") else place.area
     reader = _READERS.get(kind or "")
     if reader is None:
@@ -180,10 +181,18 @@ def _broker_source(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
     return _initial_offset(path, _json(source_log.decode_initial_offset(content)))
 
 
+def _json_source(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+    text = decode_text(content, "an initial offset")
+    return _initial_offset(path, decode_object(text, "an initial offset"))
+
+
 def _other_source(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+    """Return an initial offset where this is a JSON object. Nothing says that it has to be one: a
+    source that we do not know may write whatever it likes.
+    """
     if content[:1] == b"{":
-        text = decode_text(content, "an initial offset")
-        return _initial_offset(path, decode_object(text, "an initial offset"))
+        with suppress(FormatError):
+            return _json_source(path, content, rows)
     text = content.decode("utf-8", "replace")
     return DecodedFile(path, "source log of a kind we do not know", tuple(text.splitlines()), text)
 
