@@ -100,8 +100,52 @@ def test_no_test_names_a_row_that_the_table_does_not_have() -> None:
     assert told()["unknown"] == []
 
 
-def test_open_rows_are_those_without_a_test() -> None:
+def test_open_rows_are_those_that_lack_a_place_they_name() -> None:
     everything, still_open = told()["rows"], told("--open")["rows"]
-    assert [row["id"] for row in still_open] == [
-        row["id"] for row in everything if not row["tests"]
-    ]
+    assert [row["id"] for row in still_open] == [row["id"] for row in everything if row["missing"]]
+
+
+def missing(rows: ModuleType, shown_on: str, *places: str) -> tuple[str, ...]:
+    """What a row of these places lacks, if its tests ran at those."""
+    table = [rows.Row("A-1", "one thing", shown_on, "First paper")]
+    found = [rows.Mention("A-1", "t", (place,)) for place in places]
+    return tuple(rows.shown(table, found)[0].missing)
+
+
+@pytest.mark.parametrize(
+    ("shown_on", "places", "lacks"),
+    [
+        ("model, Spark", ("model",), ("Spark",)),
+        ("model, Spark", ("model", "Spark"), ()),
+        ("Spark", ("Flink",), ("Spark",)),
+        ("benchmark", ("model",), ("benchmark",)),
+        ("spec", ("any",), ()),
+        ("spec, HDFS", ("any",), ("HDFS",)),
+        ("report", (), ("report",)),
+    ],
+)
+def test_a_row_is_shown_once_each_place_that_it_names_has_a_test(
+    rows: ModuleType, shown_on: str, places: tuple[str, ...], lacks: tuple[str, ...]
+) -> None:
+    assert missing(rows, shown_on, *places) == lacks
+
+
+def test_where_a_test_ran_is_said_by_its_marker_its_module_or_its_folder(rows: ModuleType) -> None:
+    marked = 'import pytest\n@pytest.mark.row("A-1", on="Spark, HDFS")\ndef test_it(): ...\n'
+    plain = 'import pytest\n@pytest.mark.row("A-1")\ndef test_it(): ...\n'
+
+    def on(source: str, path: str) -> tuple[str, ...]:
+        (mention,) = rows.mentions_in_test(source, path)
+        return tuple(mention.on)
+
+    assert on(plain, "tests/models/test_x.py") == ("model",)
+    assert on(plain, "tests/servers/test_flink_moves.py") == ("Flink",)
+    assert on(plain, "tests/cli/test_x.py") == ("any",)
+    assert on(f'{plain}SHOWN_ON = "Delta"\n', "tests/models/test_x.py") == ("Delta",)
+    assert on(f'{marked}SHOWN_ON = "Delta"\n', "tests/models/test_x.py") == ("Spark", "HDFS")
+
+
+def test_a_script_s_comment_may_say_on_what_it_ran(rows: ModuleType) -> None:
+    comments = "# rows: A-1, A-2 (on benchmark, HDFS)\n# rows: B-3\n"
+    found = [match.groups() for match in rows.COMMENT.finditer(comments)]
+    assert found == [("A-1, A-2", "benchmark, HDFS"), ("B-3", None)]

@@ -18,6 +18,7 @@ from tests.acceptance.support import JOBS, environment, stateshift, write_spec
 from tests.support.servers import Unavailable, downloads
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
+SHOWN_ON = "Spark, Delta"
 
 SPARK_OF_DELTA = "4.0.5"
 SECONDS_MAX = 420

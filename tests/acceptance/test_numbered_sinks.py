@@ -21,6 +21,7 @@ from tests.acceptance.support import stateshift, write_spec
 from tests.support.servers import Unavailable, downloads
 
 pytestmark = pytest.mark.spark
+SHOWN_ON = "Spark, Delta"
 
 FED = 6  # files before the kill
 FILES = 9  # and in the end

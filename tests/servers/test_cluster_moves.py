@@ -27,6 +27,7 @@ from tests.support.moving import killed_at
 from tests.support.servers import Servers, group
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark]
+SHOWN_ON = "Spark, HDFS"
 SECONDS_MAX = 120.0
 EXAMPLES = ROOT / "configs" / "examples"
 MOVE = EXAMPLES / "cluster-move.json"

@@ -22,6 +22,7 @@ from tests.servers.scenes import Scene
 from tests.support.servers import Servers, Unavailable, downloads, group, in_their_python
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.row("IS-8", "F-9")]
+SHOWN_ON = "Spark, Kafka"
 
 APPLICATION = Path(__file__).with_name("passing_job.py")
 SCENE = Scene(

@@ -23,6 +23,7 @@ from tests.support.examples import example
 from tests.support.servers import Servers, group
 
 pytestmark = pytest.mark.servers
+SHOWN_ON = "Spark, HDFS"
 Said = Callable[..., Any]
 BUCKETS = ("production", "test", "old", "new", "chania")
 

@@ -15,6 +15,7 @@ from tests.servers.drivers import Job
 from tests.support.servers import Servers
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark]
+SHOWN_ON = "HDFS"
 
 
 @pytest.mark.row("IS-19")

@@ -25,6 +25,7 @@ from tests.support.ground import spec_of
 from tests.support.servers import Servers, group, in_their_python
 
 pytestmark = pytest.mark.servers
+SHOWN_ON = "Kafka"
 ASKING = Path(__file__).with_name("asking_kafka.py")
 
 

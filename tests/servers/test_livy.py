@@ -16,6 +16,7 @@ from tests.servers.streams import SECONDS_MAX, Stream
 from tests.support.servers import Servers, group
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark]
+SHOWN_ON = "Spark, Livy"
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from tests.support.moving import CASES, put, said, spec, there_and_back
 from tests.support.servers import Servers, group, hadoop
 
 pytestmark = pytest.mark.servers
+SHOWN_ON = "HDFS"
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from tests.support.moving import CASES, put, said, spec, there_and_back
 from tests.support.servers import Servers, group
 
 pytestmark = pytest.mark.servers
+SHOWN_ON = "S3"
 
 EAST, WEST = "east", "west"  # buckets: one at each of the servers
 PLANTED = "planted-secret-Zm9vYmFy"  # moto takes any
