@@ -39,7 +39,7 @@ def facts_of_source(cluster: Cluster, spec: ClusterSpec, job: JobSpec) -> Cluste
     findings = list(_findings_of_source(spec, job, status))
     if status.state is JobState.UNKNOWN and _is_said_to_be_stopped(spec, job):
         status = replace(status, state=JobState.ABSENT)
-    if job.mode == "warm" and job.takes_savepoints:
+    if job.mode == "warm" and job.image_writers:
         findings += _findings_of_checkpoints(cluster, job)
     return ClusterFacts(
         spec.name,
@@ -54,8 +54,8 @@ def facts_of_source(cluster: Cluster, spec: ClusterSpec, job: JobSpec) -> Cluste
 
 def _stop_request(job: JobSpec) -> StopRequest:
     options = dict(job.stop)
-    if job.flink is not None and job.flink.job_ids:
-        options["job_ids"] = list(job.flink.job_ids)
+    if job.ids_on_cluster:
+        options["job_ids"] = list(job.ids_on_cluster)
     return StopRequest(job.name, job.source, job.stop.get("tag"), options=options)
 
 
@@ -119,9 +119,8 @@ def _unstoppable(cluster: ClusterSpec, status: JobStatus) -> Finding:
 
 def _findings_of_checkpoints(cluster: Cluster, job: JobSpec) -> Iterator[Finding]:
     """Refuse a job that is to end with its last checkpoint, and does not leave it behind."""
-    assert job.flink is not None, "only Flink's jobs are followed by their checkpoints"
     ask: Callable[[str], tuple[RunningJob, ...]] | None = getattr(cluster, "running", None)
-    jobs = ask(job.flink.job_ids[0]) if ask is not None else ()
+    jobs = ask(job.image_writers[0]) if ask is not None else ()
     alive = [running for running in jobs if running.state.alive]
     if any(running.lasting is False for running in alive):
         yield _leaves_no_checkpoint(job)

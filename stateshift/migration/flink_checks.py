@@ -42,9 +42,9 @@ def savable_jobs(cluster: Cluster, job: JobSpec) -> tuple[Savable, ...]:
     """Return the jobs that savepoints are to be taken of: what each is, and why its savepoint would
     not be a canonical one.
     """
-    if job.flink is None or not job.takes_savepoints or not _tells(cluster, "running"):
+    if not _tells(cluster, "running"):
         return ()
-    return tuple(_savable(cluster, id) for id in job.flink.job_ids)
+    return tuple(_savable(cluster, id) for id in job.image_writers)
 
 
 def _savable(cluster: Cluster, id: str) -> Savable:
@@ -140,18 +140,14 @@ def _of_slots(cluster: Cluster, job: JobSpec, source: Cluster | None) -> tuple[F
     return (Finding("refuse", message, SLOTS, hint),)
 
 
-def _ends_with_savepoint(job: JobSpec) -> bool:
-    assert job.flink is not None, "a spec that is checked"
-    return job.moves and job.flink.cancel_job is not False and job.takes_savepoints
-
-
 def _slots_given_back(job: JobSpec, source: Cluster) -> int:
     """Return the slots of the jobs that end with their savepoints."""
     assert job.flink is not None, "a spec that is checked"
-    if not _ends_with_savepoint(job) or not _tells(source, "running"):
+    is_ended = job.moves and job.flink.cancel_job is not False
+    if not is_ended or not _tells(source, "running"):
         return 0
     slots = 0
-    for id in job.flink.job_ids:
+    for id in job.image_writers:
         slots += sum(map(_slots_of, cast(AsksFlink, source).running(id)))
     return slots
 

@@ -179,7 +179,7 @@ def _source(inquiry: Inquiry, job: JobSpec) -> tuple[Storage, Survey]:
     try:
         return source_now(inquiry, job)
     except MissingFile:
-        if not job.takes_savepoints:
+        if not job.image_writers:
             raise
         # Each checkpoint is gone by the time it is read: the next look, or the end.
         return _nothing_yet(job, inquiry.adapters)
@@ -187,7 +187,7 @@ def _source(inquiry: Inquiry, job: JobSpec) -> tuple[Storage, Survey]:
 
 def source_now(inquiry: Inquiry, job: JobSpec) -> tuple[Storage, Survey]:
     """Survey the source once."""
-    if not job.takes_savepoints:
+    if not job.image_writers:
         return _survey_source(inquiry, job, job.source)
     location = _last_checkpoint(inquiry, job) if job.mode == "warm" else None
     if location is None:
@@ -213,17 +213,16 @@ def _nothing_yet(job: JobSpec, adapters: Adapters) -> tuple[Storage, Survey]:
 
 def _last_checkpoint(inquiry: Inquiry, job: JobSpec) -> str | None:
     """Return where the last checkpoint is; None where the cluster cannot say."""
-    assert job.flink is not None and job.source_cluster is not None, "a spec that is checked"
+    assert job.source_cluster is not None, "a spec that is checked"
     spec = inquiry.spec.cluster(job.source_cluster)
     cluster = inquiry.adapters.open_cluster(spec, inquiry.workdir)
     ask: Callable[[str], str | None] | None = getattr(cluster, "latest_checkpoint", None)
-    return ask(job.flink.job_ids[0]) if ask is not None else None
+    return ask(job.image_writers[0]) if ask is not None else None
 
 
 def other_images(job: JobSpec) -> tuple[str, ...]:
     """Return the images whose state is added to the job's."""
-    savepoints = job.flink.existing_savepoints[1:] if job.flink is not None else ()
-    return (*savepoints, *merged_locations(job))
+    return (*job.further_images, *merged_locations(job))
 
 
 def merged_locations(job: JobSpec) -> list[str]:

@@ -71,8 +71,8 @@ def _listed_again(survey: Survey, storage: Storage) -> Survey:
 
 
 def halt_of_restarted_job(context: RunContext, halt: NumberedPlan) -> Plan | None:
-    """Return the halt of a Flink job that was taken back, and so started again under another id:
-    the job goes by that id now. None for any other halt.
+    """Return the halt of a job that was taken back, and so started again under another id: the job
+    goes by that id now. None for any other halt.
     """
     number, plan = halt
     steps = tuple(plan)
@@ -90,10 +90,10 @@ def halt_of_restarted_job(context: RunContext, halt: NumberedPlan) -> Plan | Non
 
 def as_it_runs(context: RunContext, job: JobSpec) -> JobSpec:
     """Return the job by the id that it has now."""
-    if not job.takes_savepoints or job.flink is None:
+    if not job.image_writers:
         return job
     ids = _ids_halted(context, job)
-    return replace(job, flink=replace(job.flink, job_ids=ids)) if ids else job
+    return job.written_by(ids) if ids else job
 
 
 def _ids_halted(context: RunContext, job: JobSpec) -> tuple[str, ...]:

@@ -244,10 +244,10 @@ class WarmRounds:
         return partial(self._follow, followed) if followed else None
 
     def _is_worth_following(self, job: JobSpec) -> bool:
-        """Whether something is copied while the job stops. A disk is not waited for, and what Flink
-        leaves behind is known only when it has stopped.
+        """Whether something is copied while the job stops. A disk is not waited for, and an image
+        that the job writes when it is asked to is known only when it has stopped.
         """
-        if job.takes_savepoints:
+        if job.image_writers:
             return False
         return self.context.adapters.open_storage(job.source).traits.at_once > 1
 

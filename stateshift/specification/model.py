@@ -213,15 +213,39 @@ class JobSpec:
         return self.mode != "fork"
 
     @property
-    def takes_savepoints(self) -> bool:
-        """Whether its images are still to be taken."""
-        if self.flink is None or not self.flink.job_ids:
-            return False
-        return not self.flink.existing_savepoints
+    def ids_on_cluster(self) -> tuple[str, ...]:
+        """Ids by which its cluster knows the jobs that run, as far as the spec names some."""
+        return () if self.flink is None else self.flink.job_ids
+
+    @property
+    def image_writers(self) -> tuple[str, ...]:
+        """Ids of the running jobs that write its images when they are asked to; none where its
+        images are there already.
+        """
+        if self.flink is None or self.flink.existing_savepoints:
+            return ()
+        return self.flink.job_ids
+
+    @property
+    def further_images(self) -> tuple[str, ...]:
+        """Images beside the source whose state the job starts from, too."""
+        return () if self.flink is None else self.flink.existing_savepoints[1:]
+
+    @property
+    def writes_at_source(self) -> bool:
+        """Whether the running job itself writes where its source is, so that no two jobs start from
+        there.
+        """
+        return self.flink is None
+
+    def written_by(self, ids: tuple[str, ...]) -> JobSpec:
+        """The same job, whose images these running jobs write."""
+        assert self.flink is not None, "only images that are written when asked for"
+        return replace(self, flink=replace(self.flink, job_ids=ids))
 
     def started_from(self, images: tuple[str, ...]) -> JobSpec:
-        """The same job, once its savepoints have been taken."""
-        assert self.flink is not None, "only Flink's jobs are asked for savepoints"
+        """The same job, once its images have been written."""
+        assert self.flink is not None, "only images that are written when asked for"
         flink = replace(self.flink, existing_savepoints=images, from_existing_savepoint=True)
         return replace(self, source=images[0], flink=flink)
 

@@ -45,11 +45,11 @@ def stopped_for(spec: Spec, job: JobSpec) -> JobSpec:
 
 
 def share(job: JobSpec, other: JobSpec) -> bool:
-    """Whether both take something out of one source. A savepoint may be started from by any number
-    of jobs; what is still to be taken of a running job, is taken once.
+    """Whether both take something out of one source: a location where a job writes, or a running
+    job that is to write the images of both. Any number of jobs may start from an image at which
+    nobody writes any more.
     """
-    if job.flink is not None and other.flink is not None:
-        taking = job.takes_savepoints and other.takes_savepoints
-        return taking and bool(set(job.flink.job_ids) & set(other.flink.job_ids))
+    if not (job.writes_at_source or other.writes_at_source):
+        return bool(set(job.image_writers) & set(other.image_writers))
     moving = job.moves and other.moves and bool(job.source and other.source)
     return moving and relation(job.source, other.source) == "same"

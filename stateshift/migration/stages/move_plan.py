@@ -67,7 +67,7 @@ def with_halt_images(context: RunContext, job: JobSpec) -> JobSpec:
     """Return the job from where its halt has left its images, if it was asked for some."""
     plans = context.progress.plans_of((job.name,))
     halts = [plan for plan in plans if plan.purpose == "halt"]
-    if not halts or halts[-1].undone or not job.takes_savepoints:
+    if not halts or halts[-1].undone or not job.image_writers:
         return job
     images = _images_of(halts[-1])
     return job.started_from(images) if images else job

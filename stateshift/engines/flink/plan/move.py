@@ -75,11 +75,11 @@ def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     """
     if not spec.restart:
         return (_start_plan(job, facts),)
-    if job.takes_savepoints and job.mode == "warm":
+    if job.image_writers and job.mode == "warm":
         later = replace(_later(spec, job, facts), provisional=True, facts=identity_of(facts))
         return round_plan(spec, job, facts), halt_plan(spec, job, facts), later
     facts = bare(facts)
-    if job.takes_savepoints:
+    if job.image_writers:
         later = _plan(job, facts, phases_of(*_start(job, facts, 0)), tuple(_of_taking(job, facts)))
         later = replace(later, provisional=True, facts=identity_of(facts))
         return halt_plan(spec, job, facts), later
@@ -195,8 +195,7 @@ def _halt_steps(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
 
 
 def _take_checkpoint(spec: Spec, job: JobSpec) -> TakeCheckpoint:
-    assert job.flink is not None, "only who names jobs is asked for their savepoints"
-    (job_id,) = job.flink.job_ids
+    (job_id,) = job.image_writers
     again = _restarting(job)
     return TakeCheckpoint(
         name="halt/checkpoint",
@@ -213,7 +212,7 @@ def _take_savepoints(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[TakeSav
     assert job.flink is not None, "only who names jobs is asked for their savepoints"
     again, cancel = _restarting(job), job.flink.cancel_job
     is_stopped = cancel is None and job.moves
-    for number, job_id in enumerate(job.flink.job_ids):
+    for number, job_id in enumerate(job.image_writers):
         yield TakeSavepoint(
             name=f"halt/savepoint-{number}",
             cluster=job.source_cluster or "",
@@ -234,8 +233,7 @@ def _restarting(job: JobSpec) -> SubmitSpec | None:
     """Return how a rollback starts the old job again. Of several jobs it is not known which of them
     `source_submit` starts: a person tells them apart.
     """
-    assert job.flink is not None, "only who names jobs is asked for their savepoints"
-    return job.source_submit if len(job.flink.job_ids) == 1 else None
+    return job.source_submit if len(job.image_writers) == 1 else None
 
 
 def _patience(spec: Spec, job: JobSpec) -> float:
