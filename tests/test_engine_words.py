@@ -209,7 +209,6 @@ OWN = {
     },  # `idle` is Spark's alone
     "step/starting.py": {", but a query of it has ended before it committed a batch"},
     "step/preparing.py": {"it has to call stateshift.job.wait() before its first query; "},
-    "migration/flink_checks.py": {" free slots of ", ", or more TaskManagers; "},
     "cli/views/plan_text.py": {' (nobody can ask: name the brokers of Spark jobs, "kafka")'},
     "step/images.py": {"key group", "key groups"},  # only the comparison of Flink counts them
 }

@@ -7,6 +7,7 @@
                                      read with the second
     judge, way_out, first_entries,   an image, for whoever looks at it without a run
     diff, export, decode_file
+    ask_source, ask_target           what clusters are asked of this engine's jobs alone
     fence_of, read_sink, taken_along questions that a run asks beside
 
 An engine knows nothing of another one. Each method imports what it needs when it is called: who
@@ -21,9 +22,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Facts, FileInfo, Finding, Image, SinkFacts, Survey
+from stateshift.survey import ClusterFacts, Facts, FileInfo, Finding, Image, SinkFacts, Survey
 
 if TYPE_CHECKING:
+    from stateshift.clusters.protocol import Cluster
     from stateshift.engines.views import (
         DecodedFile,
         Differences,
@@ -121,6 +123,35 @@ class Engine(Protocol):
         Args:
             storage: the directory that `data` of a job names.
             files: everything in it.
+        """
+        ...
+
+    def ask_source(self, cluster: Cluster, job: JobSpec, known: ClusterFacts) -> ClusterFacts:
+        """Ask the cluster that a job runs on what only jobs of this engine are asked.
+
+        Args:
+            cluster: where the job runs. It need not know the words of this engine.
+            job: the one that moves.
+            known: what every cluster is asked.
+        Returns:
+            The same facts, and the answers.
+        Raises:
+            ClusterError: the cluster cannot be asked.
+        """
+        ...
+
+    def ask_target(
+        self, cluster: Cluster, job: JobSpec, known: ClusterFacts, source: Cluster | None
+    ) -> ClusterFacts:
+        """Ask the cluster that a job is to go to, likewise.
+
+        Args:
+            cluster: where the job is to run.
+            job: the one that moves.
+            known: what every cluster is asked.
+            source: the cluster that the job runs on, which may be the same one.
+        Returns:
+            The same facts, and the answers; what cannot be asked shows when the job is submitted.
         """
         ...
 

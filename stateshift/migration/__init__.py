@@ -9,7 +9,6 @@ before a run
   proposal            what `plan` prints and `apply` executes: a value, to JSON and back
   wave_order          which jobs move together, and in which order
   preflight           what only questions tell: space, permissions, topics
-  flink_checks        what clusters are asked of Flink's jobs
   source_check        what is moved is read to its end before a job is stopped for it
   submit_corrections  a resume with another `submit`
   fleet_session       a fleet, where one is asked for

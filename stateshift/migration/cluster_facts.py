@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
-from stateshift.clusters.protocol import Cluster, JobState, JobStatus, RunningJob, StopRequest
-from stateshift.migration import flink_checks
+from stateshift.clusters.protocol import Cluster, JobState, JobStatus, StopRequest
+from stateshift.engines.protocol import Engine
 from stateshift.specification import ClusterSpec, JobSpec
 from stateshift.survey import ClusterFacts, Finding
 
@@ -15,41 +15,33 @@ NO_TAG = "stateshift.nobody-has-submitted-this"
 
 
 def facts_of_target(
-    cluster: Cluster, name: str, job: JobSpec, source: Cluster | None
+    engine: Engine, cluster: Cluster, name: str, job: JobSpec, source: Cluster | None
 ) -> ClusterFacts:
     """Return what the cluster says that the job is to go to."""
-    findings = (
-        *_findings_of_target(cluster),
-        *flink_checks.findings_of_target(cluster, job, source),
-    )
-    return ClusterFacts(
+    known = ClusterFacts(
         name,
         cluster.kind,
         cluster.version(),
         "unknown",
-        findings=findings,
+        findings=tuple(_findings_of_target(cluster)),
         host=cluster.host(job.connection),
         reaches=cluster.reaches(job.destination),
     )
+    return engine.ask_target(cluster, job, known, source)
 
 
-def facts_of_source(cluster: Cluster, spec: ClusterSpec, job: JobSpec) -> ClusterFacts:
+def facts_of_source(
+    engine: Engine, cluster: Cluster, spec: ClusterSpec, job: JobSpec
+) -> ClusterFacts:
     """Return what the cluster says that the job runs on."""
     status = cluster.find_source(_stop_request(job))
-    findings = list(_findings_of_source(spec, job, status))
+    findings = tuple(_findings_of_source(spec, job, status))
     if status.state is JobState.UNKNOWN and _is_said_to_be_stopped(spec, job):
         status = replace(status, state=JobState.ABSENT)
-    if job.mode == "warm" and job.image_writers:
-        findings += _findings_of_checkpoints(cluster, job)
-    return ClusterFacts(
-        spec.name,
-        cluster.kind,
-        cluster.version(),
-        str(status.state),
-        status.id,
-        tuple(findings),
-        savable=flink_checks.savable_jobs(cluster, job),
+    known = ClusterFacts(
+        spec.name, cluster.kind, cluster.version(), str(status.state), status.id, findings
     )
+    return engine.ask_source(cluster, job, known)
 
 
 def _stop_request(job: JobSpec) -> StopRequest:
@@ -114,24 +106,4 @@ def _unseen(cluster: ClusterSpec, job: JobSpec, status: JobStatus) -> Finding:
 def _unstoppable(cluster: ClusterSpec, status: JobStatus) -> Finding:
     message = f"{cluster.name} has no command to stop the job with, and the job is {status.state}"
     hint = 'give the cluster a "stop" command, or stop the job first'
-    return Finding("refuse", message, hint=hint)
-
-
-def _findings_of_checkpoints(cluster: Cluster, job: JobSpec) -> Iterator[Finding]:
-    """Refuse a job that is to end with its last checkpoint, and does not leave it behind."""
-    ask: Callable[[str], tuple[RunningJob, ...]] | None = getattr(cluster, "running", None)
-    jobs = ask(job.image_writers[0]) if ask is not None else ()
-    alive = [running for running in jobs if running.state.alive]
-    if any(running.lasting is False for running in alive):
-        yield _leaves_no_checkpoint(job)
-
-
-def _leaves_no_checkpoint(job: JobSpec) -> Finding:
-    message = (
-        f"the checkpoints of {job.name} are deleted when it is cancelled, and it is to end with one"
-    )
-    hint = (
-        'start it with "execution.checkpointing.externalized-checkpoint-retention": '
-        '"RETAIN_ON_CANCELLATION"; or "mode": "move"'
-    )
     return Finding("refuse", message, hint=hint)

@@ -273,7 +273,8 @@ def _source_cluster(inquiry: Inquiry, job: JobSpec, before: Facts | None) -> Clu
     if job.source_cluster is None:
         return None
     spec = inquiry.spec.cluster(job.source_cluster)
-    return facts_of_source(inquiry.adapters.open_cluster(spec, inquiry.workdir), spec, job)
+    cluster = inquiry.adapters.open_cluster(spec, inquiry.workdir)
+    return facts_of_source(inquiry.engine, cluster, spec, job)
 
 
 def _target_cluster(inquiry: Inquiry, job: JobSpec, before: Facts | None) -> ClusterFacts | None:
@@ -287,7 +288,7 @@ def _target_cluster(inquiry: Inquiry, job: JobSpec, before: Facts | None) -> Clu
     source = None
     if job.source_cluster:
         source = open_cluster(spec.cluster(job.source_cluster), inquiry.workdir)
-    return facts_of_target(cluster, job.target_cluster, job, source)
+    return facts_of_target(inquiry.engine, cluster, job.target_cluster, job, source)
 
 
 # ------------------------------------------------------------------------------------ plans

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from stateshift.engines.flink.layout import METADATA
 from stateshift.errors import PlanError
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Facts, FileInfo, Finding, Image, Survey
+from stateshift.survey import ClusterFacts, Facts, FileInfo, Finding, Image, Survey
 
 if TYPE_CHECKING:
+    from stateshift.clusters.protocol import Cluster
     from stateshift.engines.flink.changes import Change
     from stateshift.engines.protocol import Engine
     from stateshift.engines.views import (
@@ -57,6 +58,18 @@ class FlinkEngine:
 
     def misplaced(self, storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Finding, ...]:
         return ()
+
+    def ask_source(self, cluster: Cluster, job: JobSpec, known: ClusterFacts) -> ClusterFacts:
+        from stateshift.engines.flink.survey.cluster import ask_source
+
+        return ask_source(cluster, job, known)
+
+    def ask_target(
+        self, cluster: Cluster, job: JobSpec, known: ClusterFacts, source: Cluster | None
+    ) -> ClusterFacts:
+        from stateshift.engines.flink.survey.cluster import ask_target
+
+        return ask_target(cluster, job, known, source)
 
     def identity(self, facts: Facts) -> str:
         from stateshift.engines.flink.plan.move import identity_of

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from stateshift.engines.spark.layout import METADATA
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Facts, FileInfo, Finding, Image, SinkFacts, Survey
+from stateshift.survey import ClusterFacts, Facts, FileInfo, Finding, Image, SinkFacts, Survey
 
 if TYPE_CHECKING:
+    from stateshift.clusters.protocol import Cluster
     from stateshift.engines.protocol import Engine
     from stateshift.engines.views import (
         DecodedFile,
@@ -58,6 +59,14 @@ class SparkEngine:
         from stateshift.engines.spark.survey.endpoints import misplaced
 
         return misplaced(storage, files)
+
+    def ask_source(self, cluster: Cluster, job: JobSpec, known: ClusterFacts) -> ClusterFacts:
+        return known
+
+    def ask_target(
+        self, cluster: Cluster, job: JobSpec, known: ClusterFacts, source: Cluster | None
+    ) -> ClusterFacts:
+        return known
 
     def identity(self, facts: Facts) -> str:
         from stateshift.engines.spark.plan.move import identity_of

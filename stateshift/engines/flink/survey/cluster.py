@@ -1,9 +1,10 @@
 """What clusters are asked of Flink's jobs before a plan is made: what keeps a run from succeeding,
 once it has begun.
 
-    the source  which jobs run there, whether each can write the savepoint that is asked for, and
-                how many slots it will give back
-    the target  is the jar there, and are there slots for the parallelism?
+    ask_source  which jobs run there, whether each can write the savepoint that is asked for, or
+                leaves its last checkpoint behind
+    ask_target  is the jar there, and are there slots for the parallelism, with those that the
+                source will give back?
 
 A cluster that is asked through other words than Flink's has none of these questions, and is not
 asked.
@@ -12,12 +13,13 @@ asked.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Protocol, cast
 
 from stateshift.clusters.protocol import Cluster, JobState, RunningJob, Slots
 from stateshift.errors import ClusterError
 from stateshift.specification import JobSpec
-from stateshift.survey import Finding, Savable
+from stateshift.survey import ClusterFacts, Finding, Savable
 
 SLOTS = "free-slots"
 
@@ -38,28 +40,53 @@ class AsksFlink(Protocol):
     def jars(self) -> dict[str, str] | None: ...
 
 
-def savable_jobs(cluster: Cluster, job: JobSpec) -> tuple[Savable, ...]:
-    """Return the jobs that savepoints are to be taken of: what each is, and why its savepoint would
-    not be a canonical one.
+def ask_source(cluster: Cluster, job: JobSpec, known: ClusterFacts) -> ClusterFacts:
+    """Return what is known of a job's cluster, with the jobs that savepoints are to be taken of:
+    what each is, and why its savepoint would not be a canonical one.
     """
-    if not _tells(cluster, "running"):
-        return ()
-    return tuple(_savable(cluster, id) for id in job.image_writers)
+    if not job.image_writers or not _tells(cluster, "running"):
+        return known
+    findings = _of_checkpoints(cluster, job) if job.mode == "warm" else ()
+    return replace(
+        known,
+        findings=(*known.findings, *findings),
+        savable=tuple(_savable(cluster, id) for id in job.image_writers),
+    )
+
+
+def _of_checkpoints(cluster: Cluster, job: JobSpec) -> tuple[Finding, ...]:
+    """Refuse a job that is to end with its last checkpoint, and does not leave it behind."""
+    alive = _alive(cluster, job.image_writers[0])
+    if any(running.lasting is False for running in alive):
+        return (_leaves_no_checkpoint(job),)
+    return ()
+
+
+def _leaves_no_checkpoint(job: JobSpec) -> Finding:
+    message = (
+        f"the checkpoints of {job.name} are deleted when it is cancelled, and it is to end with one"
+    )
+    hint = (
+        'start it with "execution.checkpointing.externalized-checkpoint-retention": '
+        '"RETAIN_ON_CANCELLATION"; or "mode": "move"'
+    )
+    return Finding("refuse", message, hint=hint)
 
 
 def _savable(cluster: Cluster, id: str) -> Savable:
-    job = _first_alive(cluster, id)
-    if job is None:
+    alive = _alive(cluster, id)
+    if not alive:
         return Savable(id, listed=_listed(cluster))
+    job = alive[0]
     backend = str(job.settings.get("state_backend") or "") or None
     why = _why_no_canonical(cluster, job.id)
     widths = {name: (parallelism, most) for name, parallelism, most in job.vertices.values()}
     return Savable(id, job.name, backend, why, widths)
 
 
-def _first_alive(cluster: Cluster, id: str) -> RunningJob | None:
-    jobs = cast(AsksFlink, cluster).running(id)
-    return next((job for job in jobs if job.state.alive), None)
+def _alive(cluster: Cluster, id: str) -> list[RunningJob]:
+    """Return the jobs of this id, or of this name, that have not ended."""
+    return [job for job in cast(AsksFlink, cluster).running(id) if job.state.alive]
 
 
 def _why_no_canonical(cluster: Cluster, job_id: str) -> str | None:
@@ -77,18 +104,19 @@ def _listed(cluster: Cluster) -> tuple[str, ...]:
     return tuple(f"{job.id} ({job.name})" for job in jobs)
 
 
-def findings_of_target(
-    cluster: Cluster, job: JobSpec, source: Cluster | None
-) -> tuple[Finding, ...]:
-    """Return what keeps the job from being submitted there now. Whatever cannot be asked shows when
-    it is submitted.
+def ask_target(
+    cluster: Cluster, job: JobSpec, known: ClusterFacts, source: Cluster | None
+) -> ClusterFacts:
+    """Return what is known of a cluster, with what keeps the job from being submitted there now.
+    Whatever cannot be asked shows when it is submitted.
     """
     if job.submit is None or job.flink is None:
-        return ()
+        return known
     try:
-        return (*_of_jar(cluster, job), *_of_slots(cluster, job, source))
+        findings = (*_of_jar(cluster, job), *_of_slots(cluster, job, source))
     except ClusterError:
-        return ()
+        return known
+    return replace(known, findings=(*known.findings, *findings))
 
 
 def _of_jar(cluster: Cluster, job: JobSpec) -> tuple[Finding, ...]:
