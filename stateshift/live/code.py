@@ -93,7 +93,8 @@ def package(given: Function | str) -> Package:
 
 
 def name_of(function: Function) -> str:
-    """Return a function's name for people."""
+    """Return a function's name for people; a decorated one's is that of what was decorated."""
+    function = inspect.unwrap(function)
     module = getattr(function, "__module__", None) or type(function).__module__
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     return f"{module}:{name}"
@@ -163,7 +164,7 @@ def _pickled(function: Function, name: str) -> Package:
 
     if not callable(function):
         raise _refused(name, f"is not a function: {type(function).__name__}")
-    module = inspect.getmodule(function)
+    module = inspect.getmodule(inspect.unwrap(function))
     by_value = module is not None and module.__name__ not in sys.builtin_module_names
     try:
         if by_value and module is not None and _is_local(module):
@@ -178,11 +179,19 @@ def _pickled(function: Function, name: str) -> Package:
 
 
 def _is_local(module: types.ModuleType) -> bool:
-    """Whether a module is the user's own, which workers need not have: no installed package's."""
+    """Whether a module is the user's own, which workers need not have: no installed package's, and
+    none of this one, whose classes have to be the same on both sides.
+    """
     file = getattr(module, "__file__", None)
-    if module.__name__ == "__main__" or file is None:
+    if module.__name__ == "__main__" or file is None or _is_ours(module):
         return False
     return "site-packages" not in Path(file).parts and not file.startswith(sys.prefix)
+
+
+def _is_ours(module: types.ModuleType) -> bool:
+    """Whether a module belongs to this package."""
+    ours = __name__.partition(".")[0]
+    return module.__name__.partition(".")[0] == ours
 
 
 def _forget(module: types.ModuleType) -> None:

@@ -35,6 +35,11 @@ class Stateful:
     slot: str
     initial: State
 
+    @property
+    def __wrapped__(self) -> Function:
+        """The user's function, as Python's own tools ask for what was decorated."""
+        return self.function
+
     def __call__(self, batch: object, state: State) -> tuple[object, State]:
         after = self.function(batch, state)
         if not isinstance(after, tuple) or len(after) != 2:

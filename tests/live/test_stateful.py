@@ -1,0 +1,33 @@
+"""Functions with a state, as they are shipped to a running job."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from stateshift import live
+from stateshift.live import code
+
+UNPACKED = """
+import sys
+from stateshift.live.code import unpack
+from stateshift.live.state import Stateful
+function = unpack(sys.stdin.buffer.read(), sys.argv[1])
+print(isinstance(function, Stateful), function.slot, function([4], [1, 2]))
+"""
+
+
+@live.stateful("last", initial=[])
+def keep(batch: list[int], state: list[int]) -> tuple[list[int], list[int]]:
+    return batch, state + batch
+
+
+def test_a_stateful_function_is_one_in_the_process_that_it_is_shipped_to() -> None:
+    package = code.package(keep)
+    command = [sys.executable, "-c", UNPACKED, package.digest]
+    ran = subprocess.run(command, input=package.content, capture_output=True, check=False)
+    assert ran.stdout.decode().strip() == "True last ([4], [1, 2, 4])", ran.stderr.decode()
+
+
+def test_a_stateful_function_has_the_name_of_what_was_decorated() -> None:
+    assert code.name_of(keep).endswith("test_stateful:keep")
