@@ -64,6 +64,7 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 0.01
 POLL_SECONDS_MAX = 0.5
 COUNT_SECONDS = 0.3
+SETTLED_EVERY = 10  # changes; as many are read one by one by a worker that begins
 # A query that has begun no batch for so long is not waited for: it reads what is decided when it
 # begins one.
 ALIVE_SECONDS = 600.0
@@ -234,6 +235,7 @@ def _check_attended(now: Standing, asked: Asked) -> None:
 def propose(folder: Folder, now: Standing, asked: Asked) -> Change:
     """Ship the code, then propose the change; one at a time."""
     close_overdue(folder, now)
+    _settle(folder, now)
     for package in asked.packages:
         folder.write_code(package.digest, package.content)
     change = Change(
@@ -256,6 +258,13 @@ def propose(folder: Folder, now: Standing, asked: Asked) -> Change:
             hint=f"stateshift live status {folder.location}",
         ) from None
     return change
+
+
+def _settle(folder: Folder, now: Standing) -> None:
+    """Write the changes that nobody can alter any more into one file, now and then."""
+    settled = [known for known in now.changes if known.number < now.version]
+    if len(settled) % SETTLED_EVERY == 0 and settled:
+        folder.settle(settled)
 
 
 def close_overdue(folder: Folder, now: Standing) -> None:

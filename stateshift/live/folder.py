@@ -5,6 +5,7 @@
     chains/CHAIN/chain.json                    what the job declares of a chain
     chains/CHAIN/input.arrow                   the Arrow schema of what comes in, and its kind
     chains/CHAIN/workers/QUERY/PARTITION.json  who has run it
+    changes/settled.json                       the changes that nobody can alter any more, in one
     changes/N/proposed.json                    change N, as it is asked for
     changes/N/signature                        whose proposal that is, where somebody signed it
     changes/N/words/WORKER.WORD.json           what a worker says of it
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import quote, unquote
@@ -96,6 +97,13 @@ class Said:
     @property
     def worker(self) -> Worker:
         return Worker(self.chain, self.query, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The first changes of a group, all of them decided, and none that could take itself back."""
+
+    changes: tuple[Known, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,30 +227,42 @@ class Folder:
 
     # ---------------------------------------------------------------- changes
 
-    def changes(self, after: Version = 0) -> Iterator[Known]:
-        """Yield every change after one, in their order, with what is known of it."""
-        number = after + 1
+    def settled(self) -> tuple[Known, ...]:
+        """Return the changes that nobody can alter any more, read in one."""
+        settled = self._read(Settled, "changes/settled.json")
+        return () if settled is None else settled.changes
+
+    def settle(self, changes: Sequence[Known]) -> None:
+        """Write down changes in one file, so that a new worker need not read each of them."""
+        self._write("changes/settled.json", encode(Settled(tuple(changes))))
+
+    def changes(self) -> Iterator[Known]:
+        """Yield every change, in their order, with what is known of it."""
+        settled = self.settled()
+        yield from settled
+        number = len(settled) + 1
         while (known := self.change(number)) is not None:
             yield known
             number += 1
 
     def change(self, number: Version) -> Known | None:
         """Return one change with what is known of it; None if it is not proposed."""
-        change = self._read(Change, f"{_change(number)}/proposed.json")
+        change = self._read(Change, _proposed(number))
         if change is None:
             return None
         return Known(change, self.decided(number), self.reverted(number))
 
     def is_proposed(self, number: Version) -> bool:
         """Whether there is a change of this number: the cheapest question."""
-        return self.storage.stat(f"{_change(number)}/proposed.json") is not None
+        return self.storage.stat(_proposed(number)) is not None
 
-    def proposed(self, number: Version) -> bytes:
+    def proposal(self, number: Version) -> bytes:
         """Return a proposal's bytes, which are what is signed."""
-        content = self._bytes(f"{_change(number)}/proposed.json", SMALL)
-        if content is None:
-            raise MissingFile(f"{_change(number)}/proposed.json is not there")
-        return content
+        return self.storage.read(_proposed(number), SMALL)
+
+    def read_proposal(self, number: Version, content: bytes) -> Change:
+        """Return the change that a proposal's bytes say."""
+        return decode(Change, content, f"{self.location}/{_proposed(number)}")
 
     def propose(self, change: Change, signature: bytes | None) -> None:
         """Propose a change; AlreadyThere if somebody else has proposed one of this number. The
@@ -250,7 +270,7 @@ class Folder:
         """
         if signature is not None:
             self._write(f"{_change(change.number)}/signature", signature)
-        self.storage.create(f"{_change(change.number)}/proposed.json", encode(change))
+        self.storage.create(_proposed(change.number), encode(change))
 
     def signature(self, number: Version) -> bytes | None:
         """Return a proposal's signature; None if nobody signed it."""
@@ -366,7 +386,7 @@ class Folder:
         return value
 
     def _read(self, kind: type[T], path: str) -> T | None:
-        content = self._bytes(path, SMALL)
+        content = self._bytes(path, CODE_MAX if kind is Settled else SMALL)
         return None if content is None else decode(kind, content, f"{self.location}/{path}")
 
     def _bytes(self, path: str, size_max: int) -> bytes | None:
@@ -386,6 +406,10 @@ def _name(text: str) -> str:
 
 def _change(number: Version) -> str:
     return f"changes/{number:06d}"
+
+
+def _proposed(number: Version) -> str:
+    return f"{_change(number)}/proposed.json"
 
 
 def _batch(query: str, batch: int) -> str:

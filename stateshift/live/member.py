@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from stateshift.errors import StateshiftError
+from stateshift.errors import Incompatible, StateshiftError
 from stateshift.live import code, signing
 from stateshift.live.folder import KEPT_BATCHES, Folder, Said, Seal, Worker
 from stateshift.live.protocol.chains import (
@@ -84,6 +84,7 @@ class Member:
     _loaded: dict[str, code.Function] = field(default_factory=dict)
     _mine: dict[str, _Mine] = field(default_factory=dict)
     _guarded: bool = False
+    _distrusted: dict[Version, StateshiftError] = field(default_factory=dict)
 
     def bring(self, chain: str, own: Sequence[code.Function]) -> None:
         """Take the job's own functions of a chain along, which came with the job."""
@@ -112,24 +113,60 @@ class Member:
 
     def _read_changes(self) -> None:
         """Take over what is decided, up to a proposal that is not, or to the last."""
+        if not self.changes and self.trust.key is None:  # signatures are checked one by one
+            self.changes = list(self.folder.settled())
         while (known := self._next()) is not None:
             if known.decided is None:
                 known = self._aborted_if_late(known)
             if known.decided is None:
                 self.pending = known.change
                 return
+            known = self._as_trusted(known)
             self.changes.append(known)
             self.pending = None
-            logger.info("change %d is %s", known.number, known.decided.outcome)
+            logger.info("change %d %s", known.number, "is applied" if known.applied else "is not")
 
     def _next(self) -> Known | None:
         """Return the first change that is not taken over yet; None if there is none."""
         number = len(self.changes) + 1
-        if self.pending is not None:
-            return Known(self.pending, self.folder.decided(number), self.folder.reverted(number))
+        change = self.pending if self.pending is not None else self._proposed(number)
+        if change is None:
+            return None
+        return Known(change, self.folder.decided(number), self.folder.reverted(number))
+
+    def _proposed(self, number: Version) -> Change | None:
+        """Return a proposal, and note where it is none that this job would take."""
         if not self.folder.is_proposed(number):
             return None
-        return self.folder.change(number)
+        content = self.folder.proposal(number)
+        change = self.folder.read_proposal(number, content)
+        try:
+            self._check_signed(change, number, content)
+        except StateshiftError as error:
+            self._distrusted[number] = error
+        return replace(change, number=number)
+
+    def _check_signed(self, change: Change, number: Version, content: bytes) -> None:
+        """Refuse a proposal that nobody has signed for this group and this place, where the job
+        insists on it.
+        """
+        if self.trust.key is None:
+            return
+        signing.check(content, self.folder.signature(number), self.trust.key)
+        if (change.number, change.group) != (number, self.folder.check()):
+            raise Incompatible(
+                "the change was signed for another group or another place in it",
+                hint="propose it again, here",
+            )
+
+    def _as_trusted(self, known: Known) -> Known:
+        """Return a change as this job takes it: as if it were aborted where it may not be run."""
+        error = self._distrusted.get(known.number)
+        if error is None or not known.applied:
+            return known
+        logger.error("change %d is ignored here: %s", known.number, error.fact)
+        ignored = Decided("aborted", time.time(), process_name(), error.fact)
+        return replace(known, decided=ignored)
 
     def _aborted_if_late(self, known: Known) -> Known:
         if time.time() < known.change.expires:
@@ -173,10 +210,8 @@ class Member:
     def _prepare(self, change: Change, chain: str) -> None:
         """Load what a change needs of this chain and try it on no rows. Others ignore it."""
         new = change.chains.get(chain)
-        if self.trust.key is not None:
-            number = change.number
-            content = self.folder.proposed(number)
-            signing.check(content, self.folder.signature(number), self.trust.key)
+        if change.number in self._distrusted:
+            raise self._distrusted[change.number]
         if new is None:
             return
         functions = self.functions(chain, new.links)
