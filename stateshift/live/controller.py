@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -344,13 +345,13 @@ class _Carrier:
         self.folder = folder
         self.change = change
         self.unattended = unattended
-        self.workers = frozenset(said.worker for said in now.living)
+        self.tasks = _tasks(said.worker for said in now.living)
         self.heard: dict[str, Said] = {}
         self.decided: Decided | None = None
         self.before = self._last_batches()
         self.begun = self.before
         self.counted = 0.0
-        flow = Flow(_counts(self.workers), ())
+        flow = Flow(Counter(task.operator for task in self.tasks.values()), ())
         places = Deployment(flow, dict.fromkeys(flow.tasks, change.group), {})
         asked = Replacement(f"change {change.number}", tuple(flow.operators))
         self.state, _, _ = table.begin(places, asked, change.number, change.at)
@@ -360,7 +361,7 @@ class _Carrier:
         for path in self.folder.words(self.change.number):
             if path not in self.heard:
                 self.heard[path] = said = self.folder.word(path)
-                if said.worker in self.workers:
+                if said.worker in self.tasks:
                     self._take(said.worker, said.word, said.reason)
         self._count_absent()
         self._heed_others()
@@ -370,7 +371,7 @@ class _Carrier:
         """Give a word to the table. What it then orders is decided first: if somebody else has
         decided otherwise, the word is not taken.
         """
-        task = Task(worker.operator, worker.partition)
+        task = self.tasks[worker]
         after, _, orders = table.advance(self.state, _word(task, word, reason), time.time())
         completes = any(isinstance(order, Complete) for _, order in orders)
         if completes and self._decide("applied").outcome == "aborted":
@@ -393,7 +394,7 @@ class _Carrier:
         if now - self.counted >= COUNT_SECONDS and not self.unattended:
             self.counted = now
             self.begun = self._last_batches()
-        for worker in self.workers:
+        for worker in self.tasks:
             begun = self.begun.get(worker.query, -1) - self.before.get(worker.query, -1)
             if self.unattended or begun >= 2:
                 self._take(worker, ACKNOWLEDGED if self.decided is None else RUNNING)
@@ -420,7 +421,7 @@ class _Carrier:
     def _silent(self) -> str:
         """Return the workers that have not answered, for people."""
         answered = {said.worker for said in self.heard.values()}
-        silent = sorted(f"{one.chain}-{one.partition}" for one in self.workers - answered)
+        silent = sorted(f"{one.chain}-{one.partition}" for one in self.tasks.keys() - answered)
         more = f" and {len(silent) - 3} more" if len(silent) > 3 else ""
         return f"{', '.join(silent[:3])}{more}" if silent else "nobody"
 
@@ -429,7 +430,7 @@ class _Carrier:
         return Carried(
             change=self.change,
             state=self.state,
-            workers=len(self.workers),
+            workers=len(self.tasks),
             acknowledged=len(self.state.acknowledged),
             running=len(self.state.resumed),
             decided=self.decided,
@@ -438,12 +439,16 @@ class _Carrier:
         )
 
 
-def _counts(workers: Iterable[Worker]) -> Mapping[str, int]:
-    """Return how many tasks each operator has, by the highest number of its workers."""
-    counts: dict[str, int] = {}
-    for worker in workers:
-        counts[worker.operator] = max(counts.get(worker.operator, 0), worker.partition + 1)
-    return counts
+def _tasks(workers: Iterable[Worker]) -> Mapping[Worker, Task]:
+    """Return each worker's task in the coordinator's table, numbered within its operator: of a
+    union's second branch the partitions do not begin at 0.
+    """
+    tasks: dict[Worker, Task] = {}
+    counts: Counter[str] = Counter()
+    for worker in sorted(set(workers), key=lambda worker: (worker.operator, worker.partition)):
+        tasks[worker] = Task(worker.operator, counts[worker.operator])
+        counts[worker.operator] += 1
+    return tasks
 
 
 def _word(task: Task, word: str, reason: str) -> Word:
