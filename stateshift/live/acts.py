@@ -9,16 +9,18 @@ back says how far it came while it was waited for.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from stateshift.errors import PlanError
 from stateshift.live import code, controller, scheduling
 from stateshift.live.controller import Asked, Carried, Patience, Standing
 from stateshift.live.folder import Folder
+from stateshift.live.member import process_name
 from stateshift.live.protocol import chains
-from stateshift.live.protocol.chains import Decided, Link, Links, NewChain, OnError, Version
+from stateshift.live.protocol.chains import Decided, Known, Link, Links, NewChain, OnError, Version
 from stateshift.live.scheduling import Choice, Scheduler, Target
 from stateshift.specification.dataflow.operators import Dataflow
 from stateshift.storage.opening import open_patiently
@@ -87,6 +89,18 @@ class Changed:
     carried: Carried | None
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A change that could be made: nothing stands against it, and nobody knows of it."""
+
+    folder: Folder
+    before: Standing
+    asked: Asked
+    choice: Choice
+    # the chains whose types were checked, by running them on no rows
+    typed: frozenset[str]
+
+
 def change(
     location: str,
     edits: Sequence[Edit],
@@ -94,6 +108,13 @@ def change(
     progress: Callable[[Carried], None] = lambda carried: None,
 ) -> Changed:
     """Change chains of a group together, or raise what stands against it."""
+    checked = check(location, edits, manner)
+    carried = None if manner.check_only else carry(checked, manner.wait_seconds, progress)
+    return Changed(checked.before, checked.asked, checked.choice, carried)
+
+
+def check(location: str, edits: Sequence[Edit], manner: Manner) -> Checked:
+    """Return a change that could be made, or raise what stands against it. Nobody is told."""
     folder = opened(location)
     now = controller.standing(folder)
     shipped = _Shipped()
@@ -110,16 +131,36 @@ def change(
         unattended=manner.unattended,
     )
     _refuse_torn_reversal(asked, now)
-    controller.check(folder, now, asked)
-    if manner.check_only:
-        return Changed(now, asked, choice, None)
+    typed = controller.check(folder, now, asked)
+    return Checked(folder, now, asked, choice, typed)
+
+
+def carry(
+    checked: Checked,
+    wait_seconds: float = 60.0,
+    progress: Callable[[Carried], None] = lambda carried: None,
+) -> Carried:
+    """Propose a change that was checked, and follow it to its end, or as long as somebody waits."""
+    folder, now, asked = checked.folder, checked.before, checked.asked
     proposed = controller.propose(folder, now, asked)
-    patience = Patience(manner.wait_seconds, manner.unattended)
-    return Changed(now, asked, choice, controller.carry(folder, now, proposed, patience, progress))
+    patience = Patience(wait_seconds, asked.unattended)
+    return controller.carry(folder, now, proposed, patience, progress)
 
 
-def abort(location: str) -> tuple[Version, Decided]:
-    """Abort the change that is under way."""
+def withdraw(checked: Checked, reason: str) -> Known | None:
+    """Abort what this process has proposed, unless it is decided; return what became of it. None:
+    nothing was proposed.
+    """
+    folder = checked.folder
+    known = folder.change(len(checked.before.changes) + 1)
+    if known is None or known.change.by != process_name():
+        return None
+    decided = Decided("aborted", time.time(), process_name(), reason)
+    return replace(known, decided=folder.decide(known.number, decided))
+
+
+def abort(location: str) -> Known:
+    """Abort the change that is under way; return it."""
     folder = opened(location)
     return controller.abort(folder, controller.standing(folder))
 

@@ -40,6 +40,8 @@ Function = Callable[..., Any]
 
 FORMAT = "stateshift-function"
 FORMAT_VERSION = 1
+LOADED = "stateshift_live_"  # what the module of shipped text is called here, with its hash
+SHIPPED_AS = "__stateshift_shipped_as__"
 OTHERS_MAY_WRITE = 0o022
 ROOT = ("root",)
 
@@ -96,6 +98,8 @@ def name_of(function: Function) -> str:
     """Return a function's name for people; a decorated one's is that of what was decorated."""
     function = inspect.unwrap(function)
     module = getattr(function, "__module__", None) or type(function).__module__
+    if module.startswith(LOADED):
+        module = getattr(sys.modules.get(module), SHIPPED_AS, module)
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     return f"{module}:{name}"
 
@@ -288,11 +292,12 @@ def _from_pickle(payload: bytes) -> object:
 def _from_source(payload: bytes, name: str, digest: str) -> object:
     """Run a module's text as a module of its own, and return what it defines."""
     module_name, _, attribute = name.partition(":")
-    loaded = f"stateshift_live_{module_name.replace('.', '_')}_{digest[:16]}"
+    loaded = f"{LOADED}{module_name.replace('.', '_')}_{digest[:16]}"
     if loaded not in sys.modules:
         text = str(payload, "utf-8")
         file = f"<{module_name} {digest[:12]}>"
         module = types.ModuleType(loaded)
+        setattr(module, SHIPPED_AS, module_name)
         # Dataclasses look their module up, and stack traces their lines.
         sys.modules[loaded] = module
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)

@@ -16,10 +16,11 @@ second batch since.
 from __future__ import annotations
 
 import logging
+import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stateshift.errors import AlreadyThere, Incompatible, PlanError
 from stateshift.live import code, signing
@@ -94,8 +95,10 @@ class Standing:
     declarations: Mapping[str, Declaration]
     changes: tuple[Known, ...]
     workers: tuple[Said, ...]
-    # when each query last began a batch
+    # when each query last began a batch, which, and with which version
     last_begun: Mapping[str, float]
+    last_batches: Mapping[str, int]
+    last_versions: Mapping[str, Version]
 
     @property
     def living(self) -> tuple[Said, ...]:
@@ -133,25 +136,40 @@ def standing(folder: Folder) -> Standing:
         declaration = folder.declaration(name)
         if declaration is not None:
             declarations[name] = declaration
-    last_begun = {}
-    for query, numbers in folder.batches().items():
-        seal = folder.sealed(query, numbers[-1])
+    last_begun, last_versions = {}, {}
+    last_batches = {query: numbers[-1] for query, numbers in folder.batches().items()}
+    for query, number in last_batches.items():
+        seal = folder.sealed(query, number)
         last_begun[query] = 0.0 if seal is None else seal.at
-    return Standing(group, declarations, tuple(folder.changes()), folder.workers(), last_begun)
+        last_versions[query] = 0 if seal is None else seal.version
+    return Standing(
+        group=group,
+        declarations=declarations,
+        changes=tuple(folder.changes()),
+        workers=folder.workers(),
+        last_begun=last_begun,
+        last_batches=last_batches,
+        last_versions=last_versions,
+    )
 
 
 # ------------------------------------------------------------------------------------ checks
 
 
-def check(folder: Folder, now: Standing, asked: Asked) -> None:
-    """Refuse what cannot be changed as asked, before anybody is told."""
+def check(folder: Folder, now: Standing, asked: Asked) -> frozenset[str]:
+    """Refuse what cannot be changed as asked, before anybody is told; return the chains whose types
+    are known to fit.
+    """
     shipped = {package.digest: package.content for package in asked.packages}
+    typed = set()
     for name, new in asked.chains.items():
         declaration = now.declaration(name)
         _check_environment(declaration, asked.packages)
         functions = _functions(folder, declaration, new.links, shipped)
-        _check_types(folder, declaration, functions, asked.unattended)
+        if _check_types(folder, declaration, functions, asked.unattended):
+            typed.add(name)
     _check_attended(now, asked)
+    return frozenset(typed)
 
 
 def _check_environment(declaration: Declaration, packages: Sequence[code.Package]) -> None:
@@ -193,16 +211,16 @@ def _check_types(
     declaration: Declaration,
     functions: Sequence[code.Function],
     unattended: bool,
-) -> None:
-    """Run the chain on no rows of what comes in, and hold what comes out against what is
-    promised.
+) -> bool:
+    """Run the chain on no rows of what comes in, and hold what comes out against what is promised;
+    return whether that could be done.
     """
     if not declaration.output:  # of foreachBatch: what its functions return is theirs alone
-        return
+        return False
     content = folder.input_of(declaration.name)
     if content is None:
         if unattended:
-            return
+            return False
         raise PlanError(
             f"no worker of {declaration.name} has had rows yet: what comes in is not known",
             hint="wait until its job has run a batch, or add --unattended: types are not checked",
@@ -217,6 +235,7 @@ def _check_types(
     expected = from_base64(declaration.output)
     promised = without(expected, declaration.stamp)
     check_types(declaration.name, promised, schema_of(rows, promised))
+    return True
 
 
 def _check_attended(now: Standing, asked: Asked) -> None:
@@ -256,7 +275,7 @@ def propose(folder: Folder, now: Standing, asked: Asked) -> Change:
     except AlreadyThere:
         raise PlanError(
             f"somebody else has proposed change {change.number} in this moment",
-            hint=f"stateshift live status {folder.location}",
+            hint=shlex.join(("stateshift", "live", "status", folder.location)),
         ) from None
     return change
 
@@ -276,21 +295,35 @@ def close_overdue(folder: Folder, now: Standing) -> None:
     if time.time() < change.expires:
         raise PlanError(
             f"change {change.number} is under way since {time.time() - change.at:.0f} s",
-            hint=f"wait for it, or: stateshift live abort {folder.location}",
+            hint=f"wait for it, or: stateshift live abort {shlex.quote(folder.location)}",
         )
     reason = f"nobody decided on it within {change.timeout_seconds:g} s"
     folder.decide(change.number, Decided("aborted", time.time(), process_name(), reason))
 
 
-def abort(folder: Folder, now: Standing) -> tuple[Version, Decided]:
+def abort(folder: Folder, now: Standing) -> Known:
     """Abort what is under way; return what it was, and what became of it."""
     if not now.changes or now.changes[-1].decided is not None:
-        number = now.version
-        hint = f"take change {number} back: stateshift live revert {folder.location} CHAIN"
-        raise PlanError("nothing is under way", hint=hint if number else None)
-    number = now.changes[-1].number
+        raise PlanError("nothing is under way", hint=_way_back(folder, now.changes))
+    known = now.changes[-1]
     decided = Decided("aborted", time.time(), process_name(), "stateshift live abort")
-    return number, folder.decide(number, decided)
+    known = replace(known, decided=folder.decide(known.number, decided))
+    if known.applied:
+        raise PlanError(
+            f"change {known.number} was applied in this moment",
+            hint=_way_back(folder, (known,)),
+        )
+    return known
+
+
+def _way_back(folder: Folder, changes: Sequence[Known]) -> str:
+    """Return the command that takes the newest change back; where there is none, the one that
+    shows what runs.
+    """
+    held = [known for known in changes if known.applied and not known.holds_nowhere]
+    if not held:
+        return shlex.join(("stateshift", "live", "status", folder.location))
+    return shlex.join(("stateshift", "live", "revert", folder.location, *held[-1].change.chains))
 
 
 # ------------------------------------------------------------------------------------ carrying
@@ -312,7 +345,9 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait until every worker runs a change, and whether for anybody at all."""
+    """How long to wait for the workers to run a change once it is decided, and whether for anybody
+    at all. The decision itself has the change's own time.
+    """
 
     seconds: float
     unattended: bool = False
@@ -325,14 +360,19 @@ def carry(
     patience: Patience,
     progress: Callable[[Carried], None] = lambda carried: None,
 ) -> Carried:
-    """Follow a change until every worker runs it, it is aborted, or the time to wait is over."""
+    """Follow a change until every worker runs it, it is aborted, or the time to wait is over. It is
+    never left undecided.
+    """
     carrier = _Carrier(folder, now, change, patience.unattended)
-    ends = time.time() + patience.seconds
     pause = POLL_SECONDS
     while True:
         carried = carrier.step()
         progress(carried)
-        if carried.state.state not in ("running", "rolling-back") or time.time() >= ends:
+        if carried.state.state not in ("running", "rolling-back"):
+            return carried
+        if carried.decided and not carried.workers:
+            return carried
+        if carried.decided and time.time() >= carried.decided.at + patience.seconds:
             return carried
         time.sleep(pause)
         pause = min(pause * 1.1, POLL_SECONDS_MAX)
@@ -390,6 +430,8 @@ class _Carrier:
         """Count the workers that have no task as having answered: those whose query has begun two
         batches without a word of theirs. A task that begins reads what is decided first.
         """
+        if self.unattended and not self.tasks and self.decided is None:
+            self._decide("applied")
         now = time.time()
         if now - self.counted >= COUNT_SECONDS and not self.unattended:
             self.counted = now

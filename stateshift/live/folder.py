@@ -294,9 +294,12 @@ class Folder:
         return self._read(Reverted, f"{_change(number)}/reverted.json")
 
     def say(self, number: Version, said: Said) -> None:
-        """Write a worker's word about a change."""
+        """Write a worker's word about a change, unless it has said it: the first time counts, also
+        where its process has been started again since.
+        """
         path = f"{_change(number)}/words/{said.worker.file_name}.{said.word}.json"
-        self._write(path, encode(said))
+        with contextlib.suppress(AlreadyThere):
+            self.storage.create(path, encode(said))
 
     def words(self, number: Version) -> tuple[str, ...]:
         """Return the files of all words about a change."""
@@ -336,14 +339,20 @@ class Folder:
         place = f"measured/{_name(measured.query)}/{measured.batch}"
         self._write(f"{place}/{_name(measured.chain)}.{measured.partition}.json", encode(measured))
 
-    def measures(self) -> tuple[Measured, ...]:
-        """Return what tasks did, as far as it is kept."""
-        found = []
+    def measures(self, last: int = KEPT_BATCHES) -> tuple[Measured, ...]:
+        """Return what tasks did in the last batches of every query that were measured, as far as it
+        is kept.
+        """
+        paths: dict[str, dict[int, list[str]]] = {}
         for file in self.storage.list("measured"):
-            measured = self._read(Measured, file.path)
-            if measured is not None:
-                found.append(measured)
-        return tuple(sorted(found, key=lambda one: (one.began, one.chain, one.partition)))
+            _, query, batch, _ = file.path.split("/")
+            paths.setdefault(query, {}).setdefault(int(batch), []).append(file.path)
+        found = []
+        for by_batch in paths.values():
+            for number in sorted(by_batch)[-last:]:
+                found += [self._read(Measured, path) for path in by_batch[number]]
+        kept = [measured for measured in found if measured is not None]
+        return tuple(sorted(kept, key=lambda one: (one.began, one.chain, one.partition)))
 
     def forget_before(self, query: str, batch: int) -> None:
         """Remove the seals and measures of a query's batches before one."""

@@ -118,11 +118,15 @@ def _to_agree_with(
     """Return the targets in other queries that have to change at one cut with a target: without a
     dataflow all of them.
     """
-    others = [other for other in targets if not other.queries & target.queries]
+    others = [other for other in targets if _runs_elsewhere(other, target)]
     if dataflow is None:
         return tuple(others)
     together = _component_of(target, targets, dataflow)
     return tuple(other for other in others if other.name in together)
+
+
+def _runs_elsewhere(other: Target, target: Target) -> bool:
+    return other.name != target.name and not other.queries & target.queries
 
 
 def _component_of(target: Target, targets: Sequence[Target], dataflow: Dataflow) -> frozenset[str]:

@@ -167,21 +167,25 @@ class Task:
 
     def _end(self, began: float) -> None:
         """Write down what ran, if it is time to or a change is near."""
-        member, here = self.member, self.here
-        if here.batch < 0 or not member.is_time_to_measure(MEASURE_SECONDS, NEWS_SECONDS):
-            return
-        measured = Measured(
-            chain=self.chain.name,
-            query=here.worker.query,
-            batch=here.batch,
-            partition=here.worker.partition,
-            began=began,
-            ended=time.time(),
-            rows_in=sum(ran.rows for ran in self.ran),
-            rows_out=self.rows_out,
-            ran=tuple(self.ran),
-        )
-        member.folder.measure(measured)
+        _measure(self.member, self.here, began, tuple(self.ran), self.rows_out)
+
+
+def _measure(member: Member, here: Here, began: float, ran: tuple[Ran, ...], rows_out: int) -> None:
+    """Write down what a task ran, if it is time to or a change is near."""
+    if here.batch < 0 or not member.is_time_to_measure(MEASURE_SECONDS, NEWS_SECONDS):
+        return
+    measured = Measured(
+        chain=here.worker.chain,
+        query=here.worker.query,
+        batch=here.batch,
+        partition=here.worker.partition,
+        began=began,
+        ended=time.time(),
+        rows_in=sum(part.rows for part in ran),
+        rows_out=rows_out,
+        ran=ran,
+    )
+    member.folder.measure(measured)
 
 
 def _takes_itself_back(known: Known, chain_name: str, newest: Version) -> bool:
@@ -216,7 +220,10 @@ def place(chain_name: str) -> tuple[Here, str]:
 
 
 def run_batch(of: Chain, member: Member, frame: Rows, batch: int) -> None:
-    """Run a chain over a batch of Spark's, in the job's own process."""
+    """Run a chain over a batch of Spark's, in the job's own process. How many rows it has would
+    cost a job of its own to know: they are not counted.
+    """
+    began = time.time()
     context = frame.sparkSession.sparkContext
     query = context.getLocalProperty("sql.streaming.queryId") or "-"
     here = Here(Worker(of.name, query, 0), batch)
@@ -237,3 +244,4 @@ def run_batch(of: Chain, member: Member, frame: Rows, batch: int) -> None:
     if slots:
         after = state.Kept(version, slots)
         state.store(member.folder, query, of.name, batch, after)
+    _measure(member, here, began, (Ran(version, 0),), 0)

@@ -12,7 +12,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from stateshift.cli.commands import NAMES
+from stateshift.cli.commands import whole_names
 from stateshift.cli.views.documents import DOCUMENTS, name_of, schema_of, schema_text
 from tests.cli.support import SOURCE, said, with_checkpoint
 from tests.look.golden_images import NEWEST
@@ -42,7 +42,7 @@ def test_every_key_of_a_schema_is_described(name: str) -> None:
         assert schema["description"], shape
 
 
-@pytest.mark.parametrize("command", NAMES)
+@pytest.mark.parametrize("command", list(whole_names()))
 def test_every_command_has_a_schema(command: str) -> None:
     assert name_of(command) in DOCUMENTS
     assert said("schema", "--of", command).code == 0

@@ -7,10 +7,11 @@ import sys
 
 import pytest
 
-from stateshift.cli.commands import NAMES
+from stateshift.cli.commands import NAMES, whole_names
 from tests.cli.support import said
 
 COMMANDS = list(NAMES)
+WHOLE_NAMES = list(whole_names())
 HEAVY = {
     "pyspark",
     "py4j",
@@ -37,7 +38,18 @@ def imported_by(*argv: str) -> set[str]:
     return set(done.stdout.rpartition("MODULES")[2].split())
 
 
-@pytest.mark.parametrize("argv", [("--help",), ("apply", "--help"), ("--version",), ()])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--help",),
+        ("apply", "--help"),
+        ("--version",),
+        (),
+        ("live", "--help"),
+        ("live",),
+        ("live", "replace", "--help"),
+    ],
+)
 def test_words_are_printed_without_anything_heavy(argv: tuple[str, ...]) -> None:
     modules = imported_by(*argv)
     assert not {module.split(".")[0] for module in modules} & HEAVY
@@ -55,11 +67,11 @@ def test_importing_the_command_line_imports_nothing() -> None:
     assert set(done.stdout.split()) == {"stateshift", "stateshift.cli"}
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", WHOLE_NAMES)
 def test_every_command_takes_json_and_verbose_and_ends_with_an_example_and_exit_codes(
     command: str,
 ) -> None:
-    help = said(command, "--help")
+    help = said(*command.split(), "--help")
     assert help.code == 0
     assert "--json" in help.out and "-v, --verbose" in help.out
     example, codes = help.out.split("Example:")[1].split("Exit codes:")
@@ -98,6 +110,7 @@ def test_the_commands_of_later_issues_are_not_announced() -> None:
         "gather",
         "repair",
         "dataflow",
+        "live",
         "uid",
         "schema",
         "man",
@@ -106,8 +119,9 @@ def test_the_commands_of_later_issues_are_not_announced() -> None:
 
 
 def test_no_command_shortens_what_the_overview_says_of_it() -> None:
-    overview = said("--help").out.split("Commands:")[1].split("Example:")[0]
-    assert "..." not in overview
+    for argv in (("--help",), ("live", "--help")):
+        overview = said(*argv).out.split("Commands:")[1].split("Example:")[0]
+        assert "..." not in overview
 
 
 def test_the_module_is_the_command() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.cli.commands import NAMES
+from stateshift.cli.commands import GROUPS, NAMES, whole_names
 from stateshift.cli.shell.reference import program_and_commands
 from stateshift.cli.views.command_facts import CommandFacts, Parameter
 from stateshift.cli.views.completion import SHELLS, script
@@ -27,13 +27,15 @@ def options_of(facts: CommandFacts) -> set[str]:
 
 
 def test_every_command_is_known_and_in_the_order_of_the_help() -> None:
-    assert list(BY_NAME) == list(NAMES)
+    groups_first = [name for name in BY_NAME if name not in GROUPS]
+    assert groups_first == list(whole_names())
+    assert [name for name in BY_NAME if " " not in name] == list(NAMES)
 
 
 @pytest.mark.parametrize("name", list(BY_NAME))
 def test_the_facts_are_those_that_the_help_says(name: str) -> None:
-    help_text = said(name, "--help").out
-    options = help_text.split("Options:")[1].split("Example:")[0]
+    help_text = said(*name.split(), "--help").out
+    options = help_text.split("Options:")[1].split("Example:")[0].split("Commands:")[0]
     spelt = re.findall(r"^  (-[^\s,]+(?:, -\S+)*)", options, re.MULTILINE)
     assert options_of(BY_NAME[name]) == {word for words in spelt for word in words.split(", ")}
     for block in BY_NAME[name].blocks:
@@ -66,7 +68,7 @@ def test_a_page_is_written_for_the_program_and_each_command(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="no groff")
-@pytest.mark.parametrize("name", ["", "inspect", "rewind"])
+@pytest.mark.parametrize("name", ["", "inspect", "rewind", "live", "live replace"])
 def test_a_man_page_is_roff_without_a_warning(name: str) -> None:
     facts = BY_NAME.get(name, PROGRAM)
     page = man_page(facts, (PROGRAM,), "1.0")
@@ -119,6 +121,9 @@ def completed(*words: str) -> list[str]:
         (["inspect", "/some/where", "--fi"], {"--files"}),
         (["inspect", "/some/wh"], set()),
         (["no-such-command", "--"], set()),
+        (["live", "re"], {"replace", "remove", "revert"}),
+        (["live", "abort", "/some/where", "--he"], {"--help"}),
+        (["status", "--wa"], {"--watch"}),
     ],
 )
 def test_bash_completes_commands_and_their_options(words: list[str], expected: set[str]) -> None:
@@ -128,14 +133,14 @@ def test_bash_completes_commands_and_their_options(words: list[str], expected: s
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 @pytest.mark.parametrize("name", list(BY_NAME))
 def test_bash_knows_every_option(name: str) -> None:
-    assert set(completed(name, "-")) == options_of(BY_NAME[name])
+    assert set(completed(*name.split(), "-")) == options_of(BY_NAME[name])
 
 
 @pytest.mark.parametrize("shell", list(SHELLS))
 def test_a_script_names_every_command_and_option(shell: str) -> None:
     made = said("completion", shell).out
     for facts in COMMANDS:
-        assert facts.name in made
+        assert facts.name.rpartition(" ")[2] in made
         for option in facts.options:
             longest = max(option.names, key=len)
             assert (f"-l {longest[2:]}" if shell == "fish" else longest) in made

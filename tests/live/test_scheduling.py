@@ -28,6 +28,11 @@ def test_without_a_dataflow_a_change_is_by_batch() -> None:
     assert (choice.scheduler, choice.when) == ("epoch", {"score": "batch"})
 
 
+def test_a_target_that_no_query_runs_has_to_agree_with_nobody() -> None:
+    alone = Target(target("score").declaration, frozenset())
+    assert choose([alone], None, None).when == {"score": "batch"}
+
+
 def test_one_target_behind_one_to_one_operators_may_change_at_once() -> None:
     dataflow = flow(Operator("read"), Operator("score"), Operator("write"))
     choice = choose([target("score")], dataflow, None)

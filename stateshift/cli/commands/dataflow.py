@@ -5,10 +5,11 @@ that takes.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stateshift.cli.shell.choice import choice
 from stateshift.cli.shell.options import epilog
 from stateshift.cli.shell.terminal import Terminal
 
@@ -80,7 +81,6 @@ Rules (--rule) by which fries leaves one-to-many operators out:
     e2="the dataflow is not valid, or does not have such a target",
 )
 
-T = TypeVar("T", bound=str)
 _SEED = 1
 STDIN = "standard input"
 HINT = "name a file (- is standard input): a dataflow of JSON, or the plan of a running job"
@@ -132,8 +132,8 @@ def command(
     from stateshift.dataflow.schedulers import SCHEDULERS, schedule
 
     _refuse_both(terminal.json, dot, mermaid)
-    chosen = _choice("--scheduler", scheduler, SCHEDULERS)
-    by = _choice("--rule", rule, RULES)
+    chosen = choice("--scheduler", scheduler, SCHEDULERS)
+    by = choice("--rule", rule, RULES)
     flow, wanted = _read(dataflow, targets)
     change = schedule(flow, wanted, chosen, by)
     if dot or mermaid:
@@ -193,14 +193,3 @@ def _refuse_both(*documents: bool) -> None:
             (Complaint("--json, --dot, --mermaid", "more than one document at once"),),
             hint="leave all but one of them out",
         )
-
-
-def _choice(flag: str, text: str, choices: tuple[T, ...]) -> T:
-    from stateshift.errors import Complaint, SpecError
-
-    for choice in choices:
-        if text.strip().lower() == choice:
-            return choice
-    names = ", ".join(choices)
-    complaint = Complaint(flag, f"{text!r} is not one of {names}", text, f"one of {names}")
-    raise SpecError((complaint,), hint=f"{flag} {choices[0]}")

@@ -8,7 +8,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from types import ModuleType
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol, cast
 import typer
 
 from stateshift import __version__, leave_logging_to_the_program
-from stateshift.cli.commands import NAMES, module_of
+from stateshift.cli.commands import GROUPS, NAMES, module_of
 from stateshift.cli.shell import settings
 from stateshift.cli.shell.signature import Parsed, with_shared_options
 from stateshift.cli.shell.terminal import Terminal
@@ -40,6 +40,9 @@ class UsageError(Protocol):
 
     def format_message(self) -> str: ...
 
+
+# What asks for a list of the commands; so does nothing at all.
+HELP = ("--help", "-h")
 
 EPILOG = """\b
 Example:
@@ -77,7 +80,7 @@ def enter(argv: Sequence[str] | None, adapters: Adapters | None) -> int | None:
     terminal = Terminal(adapters, json="--json" in arguments, arguments=tuple(arguments))
     try:
         with _sigterm_is_ctrl_c():
-            answer = _app(arguments)(
+            answer = _app(arguments or HELP)(
                 args=arguments,
                 prog_name="stateshift",
                 standalone_mode=False,
@@ -105,38 +108,60 @@ def parser() -> typer.Typer:
 
 
 def _app(arguments: Sequence[str]) -> typer.Typer:
+    app = _empty_parser()
+    app.callback(epilog=EPILOG, invoke_without_command=True)(_top)
+    name = arguments[0] if arguments else ""
+    if name in OLD_NAMES:
+        _add_command(app, name, module_of(OLD_NAMES[name]), hidden=True)
+    _add_commands(app, "", NAMES, arguments)
+    return app
+
+
+def _empty_parser() -> typer.Typer:
     # Help is plain text, the same at a terminal and in a pipe: it is printed before a coloured one
     # is imported.
-    app = typer.Typer(
+    return typer.Typer(
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         no_args_is_help=True,
         context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
     )
-    app.callback(epilog=EPILOG, invoke_without_command=True)(_top)
-    # Each process builds its parsers again. Where the command is clear, only its own is needed.
-    name = arguments[0] if arguments else ""
-    if name in OLD_NAMES:
-        _add_command(app, name, module_of(OLD_NAMES[name]), hidden=True)
-    if name in ("--help", "-h"):
-        _list_commands(app)
-        return app
-    needed = (name,) if name in NAMES else NAMES
-    for known in needed:
-        _add_command(app, known, module_of(known))
-    return app
 
 
-def _list_commands(app: typer.Typer) -> None:
-    """Add the commands without their options: building those takes half of the time, and the list
-    of commands shows none of them.
+def _add_commands(
+    app: typer.Typer, group: str, names: Sequence[str], arguments: Sequence[str]
+) -> None:
+    """Add the commands of the program, or of a group. Each process builds its parsers again: where
+    the command is clear, only its own is needed.
     """
-    for name in NAMES:
+    first = arguments[0] if arguments else ""
+    lists_only = first in HELP
+    for name in (first,) if first in names else names:
+        whole_name = f"{group} {name}".strip()
+        if lists_only:
+            _list_command(app, name, module_of(whole_name))
+        elif whole_name in GROUPS:
+            _add_group(app, name, arguments and (arguments[1:] or HELP))
+        else:
+            _add_command(app, name, module_of(whole_name))
 
-        def listed() -> None: ...
 
-        listed.__doc__ = module_of(name).command.__doc__
-        app.command(name)(listed)
+def _list_command(app: typer.Typer, name: str, module: ModuleType) -> None:
+    """Add a command without its options: building those takes half of the time, and the list of
+    commands shows none of them.
+    """
+
+    def listed() -> None: ...
+
+    listed.__doc__ = module.command.__doc__
+    app.command(name)(listed)
+
+
+def _add_group(app: typer.Typer, name: str, arguments: Sequence[str]) -> None:
+    module, group = module_of(name), _empty_parser()
+    group.callback(epilog=module.EPILOG)(module.command)
+    _add_commands(group, name, GROUPS[name], arguments)
+    app.add_typer(group, name=name)
 
 
 def _add_command(app: typer.Typer, name: str, module: ModuleType, hidden: bool = False) -> None:
@@ -198,15 +223,18 @@ def _logging(verbosity: int) -> AbstractContextManager[None]:
     return on_stderr(verbosity)
 
 
-def _defaults(arguments: list[str]) -> dict[str, settings.Settings]:
+def _defaults(arguments: list[str]) -> Mapping[str, object]:
     """Return the settings files as every command's defaults. Asking for help reads none of them."""
-    asks_for_help = not {"--help", "-h", "--version"}.isdisjoint(arguments)
-    if asks_for_help or not arguments:
+    asks_for_help = not {*HELP, "--version"}.isdisjoint(arguments)
+    lists_commands = not arguments or (len(arguments) == 1 and arguments[0] in GROUPS)
+    if asks_for_help or lists_commands:
         return {}
     values = settings.read((os.getcwd(), typer.get_app_dir("stateshift")))
     memory = values.pop("memory", None)
     _bound_memory(os.environ.get("STATESHIFT_MEMORY") or memory)
-    return dict.fromkeys((*NAMES, *OLD_NAMES), values) if values else {}
+    by_command = dict.fromkeys((*NAMES, *OLD_NAMES), values)
+    by_group = {group: dict.fromkeys(members, values) for group, members in GROUPS.items()}
+    return {**by_command, **by_group}
 
 
 def _bound_memory(value: object) -> None:

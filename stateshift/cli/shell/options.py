@@ -120,6 +120,82 @@ FleetOf = Annotated[
     ),
 ]
 
+GroupOf = Annotated[
+    str, typer.Argument(metavar="GROUP", help="The group's folder: a URL or a local path.")
+]
+ChainOf = Annotated[str, typer.Argument(metavar="CHAIN", help="The name of a chain.")]
+FunctionOf = Annotated[
+    str,
+    typer.Argument(
+        metavar="FUNCTION", help="MODULE:FUNCTION, found from the working directory on."
+    ),
+]
+At = Annotated[
+    int | None,
+    typer.Option(
+        "--at",
+        metavar="N",
+        min=0,
+        help="The number of the function in the chain, from 0 on. Not needed where there is one.",
+    ),
+]
+SchedulerOf = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        metavar="S",
+        help="epoch (by batch) or fries (at once). Otherwise fries where the dataflow allows it.",
+    ),
+]
+DataflowOf = Annotated[
+    str | None,
+    typer.Option(
+        "--dataflow",
+        metavar="FILE",
+        help="What lies between the chains (see: stateshift dataflow). Operators have their names.",
+    ),
+]
+OnErrorOf = Annotated[
+    str,
+    typer.Option(
+        "--on-error",
+        metavar="WAY",
+        help="When a new function raises: fail (the batch), or revert (take the change back).",
+    ),
+]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0.1,
+        help="Abort the change if not all workers have acknowledged it by then.",
+    ),
+]
+Wait = Annotated[
+    float,
+    typer.Option(
+        "--wait",
+        metavar="SECONDS",
+        min=0.0,
+        help="How long to wait until every worker runs an applied change.",
+    ),
+]
+Key = Annotated[
+    str | None,
+    typer.Option("--key", metavar="FILE", help="Sign the change with this private key (Ed25519)."),
+]
+Unattended = Annotated[
+    bool,
+    typer.Option(
+        "--unattended",
+        help="Decide without the workers' word, also where no job runs.",
+    ),
+]
+CheckOnly = Annotated[
+    bool, typer.Option("--check", help="Check only. Nobody is told, and nothing changes.")
+]
+
 WORKDIRS = ".stateshift"
 
 
@@ -140,6 +216,20 @@ class LocalRunOptions(RunOptions):
     """The same without --fleet, for runs of which no fleet can share the work."""
 
     fleet: None = field(default=None, init=False)
+
+
+@dataclass(frozen=True)
+class ChangeOptions:
+    """How a change of a group's chains is brought in."""
+
+    scheduler: SchedulerOf = None
+    dataflow: DataflowOf = None
+    on_error: OnErrorOf = "fail"
+    timeout: Timeout = 60.0
+    wait: Wait = 60.0
+    key: Key = None
+    unattended: Unattended = False
+    check: CheckOnly = False
 
 
 EXITS = {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol, cast
 
 import typer
 
+from stateshift.cli.commands import GROUPS, NAMES
 from stateshift.cli.views.command_facts import PROGRAM, Block, CommandFacts, Parameter
 
 HELP = Parameter(("--help", "-h"), "", "Show this message and exit.")
@@ -40,12 +42,21 @@ class DeclaredGroup(DeclaredCommand, Protocol):
 
 
 def program_and_commands() -> tuple[CommandFacts, tuple[CommandFacts, ...]]:
-    """Return the facts of the program, and of every command in the order of its help."""
+    """Return the facts of the program, and of every command in the order of its help; a group
+    stands before its commands.
+    """
     from stateshift.cli.shell.entry import parser
 
     group = cast(DeclaredGroup, typer.main.get_command(parser()))
-    commands = tuple(command_facts(name, command) for name, command in group.commands.items())
-    return command_facts("", group), commands
+    return command_facts("", group), tuple(_facts_of_all(group))
+
+
+def _facts_of_all(program: DeclaredGroup) -> Iterator[CommandFacts]:
+    for name in NAMES:
+        yield command_facts(name, program.commands[name])
+        for member in GROUPS.get(name, ()):
+            group = cast(DeclaredGroup, program.commands[name])
+            yield command_facts(f"{name} {member}", group.commands[member])
 
 
 def command_facts(name: str, command: DeclaredCommand) -> CommandFacts:
@@ -98,8 +109,8 @@ def _shows_default(declared: DeclaredParameter) -> bool:
 
 
 def _usage(name: str, declared: list[DeclaredParameter]) -> str:
-    if not name:
-        return f"{PROGRAM} [OPTIONS] COMMAND [ARGS]..."
+    if not name or name in GROUPS:
+        return f"{PROGRAM} {name} [OPTIONS] COMMAND [ARGS]...".replace("  ", " ")
     words = [PROGRAM, name, "[OPTIONS]"]
     for argument in declared:
         if not _is_option(argument):

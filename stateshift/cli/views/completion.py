@@ -6,7 +6,7 @@ completes files. Nothing of stateshift runs when a key is pressed, so a completi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, TypedDict
 
 from stateshift.cli.views.command_facts import PROGRAM, CommandFacts, Parameter
@@ -26,6 +26,27 @@ def script(shell: str, program: CommandFacts, commands: Commands) -> str:
     return "\n".join(SHELLS[shell](program, commands)) + "\n"
 
 
+def _top_level(commands: Commands) -> list[CommandFacts]:
+    return [facts for facts in commands if " " not in facts.name]
+
+
+def _members(group: CommandFacts, commands: Commands) -> list[CommandFacts]:
+    """Return the commands of a group; none of a command that is no group."""
+    return [facts for facts in commands if facts.name.startswith(f"{group.name} ")]
+
+
+def _groups(commands: Commands) -> list[CommandFacts]:
+    return [facts for facts in commands if _members(facts, commands)]
+
+
+def _last_word(facts: CommandFacts) -> str:
+    return facts.name.rpartition(" ")[2]
+
+
+def _words(facts: Iterable[CommandFacts]) -> str:
+    return " ".join(_last_word(each) for each in facts)
+
+
 def _spellings(facts: CommandFacts) -> str:
     names: list[str] = []
     for option in facts.options:
@@ -37,21 +58,24 @@ def _spellings(facts: CommandFacts) -> str:
 
 
 def _bash(program: CommandFacts, commands: Commands) -> Iterator[str]:
-    names = " ".join(facts.name for facts in commands)
+    names, groups = _words(_top_level(commands)), _words(_groups(commands))
     yield f'# bash completion of {PROGRAM}: eval "$({PROGRAM} completion bash)"'
     yield f"_{PROGRAM}() {{"
     yield '  local current="${COMP_WORDS[COMP_CWORD]}" command="" word words'
     yield '  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do'
-    yield '    case "$word" in -*) ;; *) command="$word"; break ;; esac'
+    yield '    case "$word" in -*) continue ;; esac'
+    yield '    command="${command:+$command }$word"'
+    yield f'    [[ " {groups} " == *" $command "* ]] || break'
     yield "  done"
     yield '  case "$command" in'
     yield f'    "") words="{names} {_spellings(program)}" ;;'
     for facts in commands:
-        yield f'    {facts.name}) words="{_spellings(facts)}" ;;'
+        words = f"{_words(_members(facts, commands))} {_spellings(facts)}".strip()
+        yield f'    "{facts.name}") words="{words}" ;;'
     yield '    *) words="" ;;'
     yield "  esac"
     yield "  COMPREPLY=()"
-    yield '  if [[ "$current" == -* || -z "$command" ]]; then'
+    yield f'  if [[ "$current" == -* || " {groups} " == *" $command "* || -z "$command" ]]; then'
     yield '    COMPREPLY=($(compgen -W "$words" -- "$current"))'
     yield "  fi"
     yield "}"
@@ -64,15 +88,30 @@ def _bash(program: CommandFacts, commands: Commands) -> Iterator[str]:
 def _zsh(program: CommandFacts, commands: Commands) -> Iterator[str]:
     yield f"#compdef {PROGRAM}"
     yield f"# zsh completion of {PROGRAM}: source <({PROGRAM} completion zsh)"
-    yield f"_{PROGRAM}() {{"
+    for group in _groups(commands):
+        yield from _zsh_level(_zsh_function(group), group, _members(group, commands), ())
+    groups = [facts.name for facts in _groups(commands)]
+    yield from _zsh_level(f"_{PROGRAM}", program, _top_level(commands), groups)
+    yield f"compdef _{PROGRAM} {PROGRAM}"
+
+
+def _zsh_function(group: CommandFacts) -> str:
+    return f"_{PROGRAM}_{group.name}"
+
+
+def _zsh_level(
+    function: str, whole: CommandFacts, commands: Commands, groups: Collection[str]
+) -> Iterator[str]:
+    """Yield the function that completes the commands of the program, or of a group."""
+    yield f"{function}() {{"
     yield "  local -a commands"
     yield "  commands=("
     for facts in commands:
-        yield f"    {_quoted(facts.name + ':' + facts.summary)}"
+        yield f"    {_quoted(_last_word(facts) + ':' + facts.summary)}"
     yield "  )"
     yield "  if (( CURRENT == 2 )); then"
     yield "    _describe -t commands command commands"
-    yield f"    _arguments {_zsh_options(program)}"
+    yield f"    _arguments {_zsh_options(whole)}"
     yield "    return"
     yield "  fi"
     yield "  local command=$words[2]"
@@ -80,10 +119,13 @@ def _zsh(program: CommandFacts, commands: Commands) -> Iterator[str]:
     yield "  (( CURRENT-- ))"
     yield "  case $command in"
     for facts in commands:
-        yield f"    {facts.name}) _arguments {_zsh_options(facts)} '*:location:_files' ;;"
+        if facts.name in groups:
+            yield f"    {facts.name}) {_zsh_function(facts)} ;;"
+        else:
+            options = _zsh_options(facts)
+            yield f"    {_last_word(facts)}) _arguments {options} '*:location:_files' ;;"
     yield "  esac"
     yield "}"
-    yield f"compdef _{PROGRAM} {PROGRAM}"
 
 
 def _zsh_options(facts: CommandFacts) -> str:
@@ -112,11 +154,34 @@ def _fish(program: CommandFacts, commands: Commands) -> Iterator[str]:
     yield f"# fish completion of {PROGRAM}: {PROGRAM} completion fish | source"
     for option in program.options:
         yield _fish_option("__fish_use_subcommand", option)
-    for facts in commands:
+    for facts in _top_level(commands):
         name, about = facts.name, _fish_quoted(facts.summary)
         yield f"complete -c {PROGRAM} -n __fish_use_subcommand -f -a {name} -d {about}"
         for option in facts.options:
-            yield _fish_option(f"__fish_seen_subcommand_from {name}", option)
+            yield _fish_option(_fish_seen(facts, commands), option)
+        for member in _members(facts, commands):
+            yield from _fish_member(facts, member, commands)
+
+
+def _fish_member(group: CommandFacts, facts: CommandFacts, commands: Commands) -> Iterator[str]:
+    name, about = _last_word(facts), _fish_quoted(facts.summary)
+    condition = f"__fish_seen_subcommand_from {group.name}"
+    others = _words(_members(group, commands))
+    no_other = f"{condition}; and not __fish_seen_subcommand_from {others}"
+    yield f"complete -c {PROGRAM} -n '{no_other}' -f -a {name} -d {about}"
+    for option in facts.options:
+        yield _fish_option(f"{condition}; and __fish_seen_subcommand_from {name}", option)
+
+
+def _fish_seen(facts: CommandFacts, commands: Commands) -> str:
+    """Return the condition of a command that stands alone: `live status` is not `status`."""
+    condition = f"__fish_seen_subcommand_from {facts.name}"
+    groups = [
+        group.name for group in _groups(commands) if facts.name in _words(_members(group, commands))
+    ]
+    for group in groups:
+        condition += f"; and not __fish_seen_subcommand_from {group}"
+    return condition
 
 
 def _fish_option(condition: str, option: Parameter) -> str:

@@ -22,6 +22,7 @@ from stateshift.cli.views import (
     completion,
     dataflow_json,
     diff_json,
+    live_json,
     manual,
     plan_json,
     problems_json,
@@ -113,6 +114,23 @@ DOCUMENTS: Mapping[str, Document] = {
         "Which operators of a dataflow have to change together",
         ("dataflow",),
         (dataflow_json.DataflowDocument,),
+    ),
+    "live-change": Document(
+        "A change of functions that run, and how far it has come",
+        tuple(f"live {act}" for act in ("replace", "introduce", "remove", "revert", "abort")),
+        (
+            live_json.AbortedLiveChangeDocument,
+            live_json.LiveChangeDocument,
+            live_json.LiveAbortDocument,
+        ),
+    ),
+    "live-status": Document(
+        "What runs in a group, and what is under way",
+        ("live status",),
+        (live_json.LiveStatusDocument,),
+    ),
+    "live-history": Document(
+        "All changes of a group", ("live history",), (live_json.LiveHistoryDocument,)
     ),
     "schema": Document("A JSON Schema", ("schema",), ()),
     "man": Document("Which man pages were written", ("man",), (manual.ManPageDocument,), many=True),

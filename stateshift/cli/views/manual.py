@@ -97,7 +97,8 @@ def _overview(commands: Sequence[CommandFacts]) -> Iterator[str]:
     yield "| command | does |"
     yield "|---|---|"
     for facts in commands:
-        yield f"| [`{facts.name}`](#{facts.name}) | {_cell(facts.summary)} |"
+        anchor = facts.name.replace(" ", "-")
+        yield f"| [`{facts.name}`](#{anchor}) | {_cell(facts.summary)} |"
     yield ""
 
 

@@ -1,0 +1,30 @@
+"""`stateshift live`: functions of running jobs, changed without a restart. One command a file."""
+
+from __future__ import annotations
+
+from stateshift.cli.shell.options import epilog
+
+EPILOG = """\b
+In a job, functions stand in a chain, which names its group's folder:
+  from stateshift import live
+  score = live.chain("score", "s3://live/orders", "id long, k long", add_score)
+  orders.mapInArrow(score, "id long, k long")
+
+""" + epilog(
+    "stateshift live status s3://live/orders\n"
+    "stateshift live replace s3://live/orders score model_v2:score --check\n"
+    "stateshift live replace s3://live/orders score model_v2:score\n"
+    "stateshift live revert s3://live/orders score",
+    2,
+    3,
+    4,
+    6,
+    7,
+    130,
+    e7="the workers did not take the change: it was aborted",
+    e130="interrupted; the message says whether the change is applied",
+)
+
+
+def command() -> None:
+    """Change functions of running jobs, and see what runs."""

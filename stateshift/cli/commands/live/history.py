@@ -1,0 +1,47 @@
+"""`stateshift live history`: every change of a group."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.shell.options import GroupOf, epilog
+from stateshift.cli.shell.terminal import Terminal
+
+EPILOG = epilog(
+    "stateshift live history s3://live/orders\nstateshift live history s3://live/orders score",
+    2,
+    3,
+    4,
+    6,
+    e0="shown",
+    e4="there is no group at this location, or no such chain",
+)
+
+
+def command(
+    terminal: Terminal,
+    group: GroupOf,
+    chain: Annotated[
+        str | None, typer.Argument(metavar="CHAIN", help="Only changes of this chain.")
+    ] = None,
+) -> int | None:
+    """Show every change, and what became of it.
+
+    The number of a change is the version of its chains: `stateshift live revert --to` takes it.
+    Seconds are counted from the proposal until the first and until the last worker ran the change.
+    Only reads.
+    """
+    from stateshift.cli.views import live_json, live_text
+    from stateshift.cli.views.live_facts import PastFacts
+    from stateshift.live import survey
+
+    found = survey.history(group, chain)
+    changes = [PastFacts(told) for told in found.told]
+    terminal.answer(
+        "live-history",
+        lambda: live_json.history(found.location, changes),
+        lambda: live_text.history(found.location, changes),
+    )
+    return None

@@ -1,0 +1,68 @@
+"""`stateshift live replace`: another function in the place of one that runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.shell.change import change_epilog
+from stateshift.cli.shell.options import At, ChangeOptions, GroupOf
+from stateshift.cli.shell.terminal import Terminal
+
+EPILOG = change_epilog(
+    "stateshift live replace s3://live/orders score model_v2:score --check\n"
+    "stateshift live replace s3://live/orders score model_v2:score --on-error revert\n"
+    "stateshift live replace s3://live/orders clean rules:clean --at 1\n"
+    "stateshift live replace s3://live/orders clean rules:clean score model_v2:score\n"
+    "stateshift live replace s3://live/orders sum model_v2:sum --state model_v2:grow"
+)
+
+
+def command(
+    terminal: Terminal,
+    options: ChangeOptions,
+    group: GroupOf,
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CHAIN FUNCTION…",
+            help="A chain, and the MODULE:FUNCTION that it gets; of several chains each in turn.",
+        ),
+    ],
+    at: At = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state",
+            metavar="MODULE:FUNCTION",
+            help="What makes the new function's state of the old one's.",
+        ),
+    ] = None,
+) -> int | None:
+    """Replace functions of running jobs.
+
+    Several chains change together: no record meets an old function in one and a new one in
+    another. FUNCTION is found from the working directory on. Its code is shipped, and tried on no
+    rows before anybody is told. All workers acknowledge it, or the change is aborted and the jobs
+    run on as before.
+    """
+    from stateshift.cli.shell.change import carry_out, refuse_for_several
+    from stateshift.live.acts import Edit
+
+    named = _pairs(targets)
+    refuse_for_several(len(named), {"--at": at, "--state": state})
+    edits = [Edit(chain, "replace", function, at, state=state) for chain, function in named]
+    return carry_out(terminal, group, edits, options)
+
+
+def _pairs(words: list[str]) -> list[tuple[str, str]]:
+    """Return chains and functions as they were typed, in turn."""
+    from stateshift.errors import Complaint, SpecError
+
+    if len(words) % 2:
+        complaint = Complaint("CHAIN FUNCTION", f"{words[-1]!r} has no function behind it")
+        raise SpecError(
+            (complaint,), hint="stateshift live replace GROUP CHAIN FUNCTION [CHAIN FUNCTION …]"
+        )
+    return list(zip(words[::2], words[1::2], strict=True))

@@ -1,0 +1,225 @@
+"""How the commands that change a group's chains go: check, say what was checked, propose, wait, say
+what came of it. `stateshift live` alone needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from stateshift.cli.shell.options import ChangeOptions, epilog
+
+if TYPE_CHECKING:
+    from stateshift.cli.shell.terminal import Terminal
+    from stateshift.cli.views.live_facts import ChangeFacts
+    from stateshift.errors import ClusterError, Interrupted
+    from stateshift.live.acts import Checked, Edit, Manner
+    from stateshift.live.controller import Carried
+    from stateshift.live.protocol.chains import OnError
+    from stateshift.live.scheduling import Scheduler
+    from stateshift.specification.dataflow.operators import Dataflow
+
+SCHEDULERS: tuple[Scheduler, ...] = ("epoch", "fries")
+ON_ERROR: tuple[OnError, ...] = ("fail", "revert")
+SECONDS_BETWEEN_LINES = 1.0
+HINT_DATAFLOW = "name a dataflow of JSON, or the plan of a running job (stateshift dataflow --help)"
+
+
+def change_epilog(example: str) -> str:
+    """Return the end of the help of a command that changes chains."""
+    return epilog(
+        example,
+        2,
+        3,
+        4,
+        6,
+        7,
+        130,
+        e0="applied; the output says whether every worker runs it already (--check: it could be)",
+        e2="the request, the function, the dataflow or the key is not valid",
+        e3="a file of the group is not what its format says",
+        e4="the function does not fit the chain, or another change is under way",
+        e7="aborted: a worker refused it, or did not acknowledge it in time. All run on as before",
+        e130="interrupted; the message says whether the change is applied",
+    )
+
+
+def refuse_for_several(chains: int, given: Mapping[str, object]) -> None:
+    """Refuse options that are about one chain where there are several."""
+    from stateshift.errors import Complaint, SpecError
+
+    wrong = [flag for flag, value in given.items() if value is not None]
+    if chains > 1 and wrong:
+        complaints = tuple(Complaint(flag, "is about one chain", chains) for flag in wrong)
+        raise SpecError(complaints, hint="change one chain after the other")
+
+
+def carry_out(
+    terminal: Terminal, group: str, edits: Sequence[Edit], options: ChangeOptions
+) -> int | None:
+    """Change chains, and say what came of it; return the exit code."""
+    from stateshift.cli.views import live_json, live_text
+    from stateshift.cli.views.live_facts import ChangeFacts
+    from stateshift.live import acts
+
+    _refuse_doubles(edits)
+    manner = _manner(options)
+    with _found_from_here():
+        checked = acts.check(group, edits, manner)
+    facts = ChangeFacts(checked)
+    if not terminal.json:
+        terminal.show(live_text.checked(facts))
+    if not options.check:
+        facts = ChangeFacts(checked, _carried(terminal, checked, options.wait))
+    if facts.state == "aborted":
+        return _tell_aborted(terminal, facts)
+    terminal.answer("live-change", lambda: live_json.change(facts), lambda: live_text.came(facts))
+    return None
+
+
+def _refuse_doubles(edits: Sequence[Edit]) -> None:
+    from stateshift.errors import Complaint, SpecError
+
+    names = [edit.chain for edit in edits]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        complaints = tuple(Complaint("CHAIN", f"{name!r} stands twice", name) for name in twice)
+        raise SpecError(complaints, hint="name each chain once")
+
+
+@contextmanager
+def _found_from_here() -> Iterator[None]:
+    """Look for modules in the working directory as well, as `python -m` does."""
+    here = os.getcwd()
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
+
+
+# ------------------------------------------------------------------------------------ options
+
+
+def _manner(options: ChangeOptions) -> Manner:
+    from stateshift.cli.shell.choice import choice
+    from stateshift.live.acts import Manner
+
+    asked = options.scheduler
+    return Manner(
+        scheduler=None if asked is None else choice("--scheduler", asked, SCHEDULERS),
+        dataflow=None if options.dataflow is None else _dataflow(options.dataflow),
+        on_error=choice("--on-error", options.on_error, ON_ERROR),
+        timeout_seconds=options.timeout,
+        wait_seconds=options.wait,
+        key=options.key,
+        unattended=options.unattended,
+        check_only=options.check,
+    )
+
+
+def _dataflow(path: str) -> Dataflow:
+    from stateshift.api.local_files import beside, text_of
+    from stateshift.errors import SpecError
+    from stateshift.specification.dataflow.parse import parse_dataflow
+
+    text = text_of(path, HINT_DATAFLOW, path)
+    try:
+        return parse_dataflow(text, beside(path))
+    except SpecError as error:
+        error.where["path"] = path
+        raise
+
+
+# ------------------------------------------------------------------------------------ waiting
+
+
+def _carried(terminal: Terminal, checked: Checked, wait_seconds: float) -> Carried:
+    from stateshift.live import acts
+
+    try:
+        with _progress(terminal) as progress:
+            return acts.carry(checked, wait_seconds, progress)
+    except KeyboardInterrupt:
+        raise _interrupted(checked) from None
+
+
+@contextmanager
+def _progress(terminal: Terminal) -> Iterator[Callable[[Carried], None]]:
+    """Show how far a change is: at a terminal over the last line; elsewhere now and then."""
+    from stateshift.cli.shell.progress import drawn
+    from stateshift.cli.views.live_text import progress
+
+    if not drawn(terminal):
+        yield _Lines(terminal.say, progress)
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    with console.status("") as status:
+        yield lambda carried: status.update(progress(carried))
+
+
+class _Lines:
+    """A line where something has changed, not more often than a log can bear."""
+
+    def __init__(self, say: Callable[[str], None], words: Callable[[Carried], str]) -> None:
+        self._say, self._words = say, words
+        self._last, self._said_at = "", 0.0
+        self._was_decided: bool | None = None
+
+    def __call__(self, carried: Carried) -> None:
+        line, now = self._words(carried), time.monotonic()
+        is_decided = carried.decided is not None
+        is_soon = now - self._said_at < SECONDS_BETWEEN_LINES
+        if line == self._last or (is_soon and is_decided == self._was_decided):
+            return
+        self._last, self._said_at, self._was_decided = line, now, is_decided
+        self._say(line)
+
+
+def _interrupted(checked: Checked) -> Interrupted:
+    """Return the error of somebody who does not wait any more. What is not decided is aborted."""
+    from stateshift.cli.views.live_facts import ChangeFacts
+    from stateshift.errors import Interrupted
+    from stateshift.live import acts
+
+    known = acts.withdraw(checked, "interrupted")
+    if known is None:
+        return Interrupted("interrupted; nothing was changed")
+    if not known.applied:
+        return Interrupted(f"interrupted; change {known.number} is aborted, all run on as before")
+    facts = ChangeFacts(checked)
+    return Interrupted(
+        f"interrupted; change {known.number} is applied, and workers take it with their next batch",
+        hint=f"look: {facts.status_command}; take it back: {facts.revert_command}",
+    )
+
+
+# ------------------------------------------------------------------------------------ the end
+
+
+def _tell_aborted(terminal: Terminal, facts: ChangeFacts) -> int:
+    from stateshift.cli.shell.failing import described
+    from stateshift.cli.views import live_json
+
+    error = _aborted(facts)
+    if terminal.json:
+        terminal.document("live-change", live_json.failed_change(facts, error))
+    terminal.talk(described(error))
+    return error.exit_code
+
+
+def _aborted(facts: ChangeFacts) -> ClusterError:
+    from stateshift.cli.views.live_facts import live_command
+    from stateshift.errors import ClusterError
+
+    assert facts.decided is not None, "what is aborted was decided"
+    return ClusterError(
+        f"change {facts.number} is aborted, all run on as before: {facts.decided.reason}",
+        hint=f"every answer: {live_command('history', facts.location)}",
+    )

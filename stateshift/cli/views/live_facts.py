@@ -1,0 +1,302 @@
+"""What is known of a group whose functions change while its jobs run, computed once for all views.
+Pure.
+
+    ChangeFacts    one change that somebody asks for: what was checked, and how far it has come
+    PastFacts      one change of the past: what became of it, and when workers ran it
+    StatusFacts    the group: its chains, the queries that run them, what is under way
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from stateshift.cli.views.live_rates import Sample, samples, version_of
+
+if TYPE_CHECKING:
+    from stateshift.live.acts import Checked
+    from stateshift.live.controller import Carried
+    from stateshift.live.folder import Said, Worker
+    from stateshift.live.protocol.chains import Decided, Declaration, Known, Links, Version, When
+    from stateshift.live.survey import GroupSurvey, Told
+
+Became = Literal["under-way", "applied", "aborted", "reverted"]
+Came = Literal["checked", "finished", "applied", "aborted"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChainFacts:
+    """What a change makes of one chain; `typed` says whether its types are known to fit."""
+
+    name: str
+    before: Links
+    after: Links
+    when: When
+    typed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFacts:
+    """A change that was checked; `carried` says how far it has come, unless it was checked only."""
+
+    checked: Checked
+    carried: Carried | None = None
+
+    @property
+    def location(self) -> str:
+        """Where the group is."""
+        return self.checked.folder.location
+
+    @property
+    def number(self) -> Version | None:
+        """Its number, which is the version of its chains; None if it was checked only."""
+        return None if self.carried is None else self.carried.change.number
+
+    @property
+    def decided(self) -> Decided | None:
+        """What was decided, and by whom."""
+        return None if self.carried is None else self.carried.decided
+
+    @property
+    def state(self) -> Came:
+        """How far it came: checked only, aborted, applied, or run by every worker."""
+        if self.carried is None or self.decided is None:
+            return "checked"
+        if self.decided.outcome == "aborted":
+            return "aborted"
+        return "finished" if self.carried.state.state == "finished" else "applied"
+
+    @property
+    def chains(self) -> tuple[ChainFacts, ...]:
+        """What it makes of each chain."""
+        before = self.checked.before
+        return tuple(
+            ChainFacts(
+                name=name,
+                before=before.links(name),
+                after=new.links,
+                when=new.when,
+                typed=name in self.checked.typed,
+            )
+            for name, new in self.checked.asked.chains.items()
+        )
+
+    @property
+    def workers(self) -> int:
+        """How many workers have to acknowledge it."""
+        return len(self.checked.before.living)
+
+    @property
+    def queries(self) -> int:
+        """How many queries these workers are of."""
+        return len({said.query for said in self.checked.before.living})
+
+    @property
+    def versions(self) -> Mapping[str, Version]:
+        """The version of each of its chains, as things are now."""
+        if self.state in ("finished", "applied") and self.number is not None:
+            return dict.fromkeys(self.checked.asked.chains, self.number)
+        before = self.checked.before
+        changes = before.changes
+        return {
+            name: version_of(changes, name, before.version) for name in self.checked.asked.chains
+        }
+
+    @property
+    def status_command(self) -> str:
+        """The command that shows how far it is."""
+        return live_command("status", self.location)
+
+    @property
+    def revert_command(self) -> str:
+        """The command that takes it back."""
+        return live_command("revert", self.location, *self.checked.asked.chains)
+
+
+# ------------------------------------------------------------------------------------ the past
+
+
+@dataclass(frozen=True, slots=True)
+class PastFacts:
+    """A change of the past, and what workers have said of it."""
+
+    told: Told
+
+    @property
+    def known(self) -> Known:
+        """The change, and what was decided."""
+        return self.told.known
+
+    @property
+    def became(self) -> Became:
+        """What became of it."""
+        if self.known.decided is None:
+            return "under-way"
+        if self.known.decided.outcome == "aborted":
+            return "aborted"
+        return "applied" if self.known.reverted is None else "reverted"
+
+    @property
+    def reason(self) -> str:
+        """Why it was aborted, or taken back; empty where it holds."""
+        if self.known.reverted is not None:
+            return self.known.reverted.error
+        return "" if self.known.decided is None else self.known.decided.reason
+
+    def of(self, word: str) -> tuple[Said, ...]:
+        """Return all of one word that workers have said."""
+        return tuple(said for said in self.told.said if said.word == word)
+
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        """The workers that have refused it, and why."""
+        return {worker_name(said): said.reason for said in self.of("refused")}
+
+    @property
+    def first_seconds(self) -> float | None:
+        """From the proposal until the first worker ran it."""
+        return min(self._seconds_until_running(), default=None)
+
+    @property
+    def last_seconds(self) -> float | None:
+        """From the proposal until the last worker ran it, of those that had acknowledged it."""
+        return max(self._seconds_until_running(), default=None)
+
+    def _seconds_until_running(self) -> list[float]:
+        running, asked = self.of("running"), {said.worker for said in self.of("acknowledged")}
+        took_part = [said for said in running if said.worker in asked] or running
+        return [said.at - self.known.change.at for said in took_part]
+
+
+# ------------------------------------------------------------------------------------ the group
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFacts:
+    """A query that runs a chain. Its version is the newest change of the chain that its last batch
+    began with; `sample` is the last batch that was measured, the rows a second are those of the
+    last one of which they are known.
+    """
+
+    chain: str
+    query: str
+    workers: int
+    batch: int | None
+    seconds_since: float | None
+    is_living: bool
+    version: Version
+    sample: Sample | None
+    rows_in_per_second: float | None
+    rows_out_per_second: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWayFacts:
+    """A change that is not decided: who has answered, and who has not."""
+
+    past: PastFacts
+    workers: int
+    silent: tuple[str, ...]
+    seconds: float
+    seconds_left: float
+
+
+@dataclass(frozen=True)
+class StatusFacts:
+    """A group: its chains, the queries that run them, what is under way."""
+
+    survey: GroupSurvey
+
+    @property
+    def location(self) -> str:
+        """Where it is."""
+        return self.survey.location
+
+    @property
+    def declarations(self) -> tuple[Declaration, ...]:
+        """The chains, by name."""
+        by_name = self.survey.standing.declarations
+        return tuple(by_name[name] for name in sorted(by_name))
+
+    def version(self, chain: str) -> Version:
+        """Return the newest change that holds for a chain."""
+        now = self.survey.standing
+        return version_of(now.changes, chain, now.version)
+
+    def links(self, chain: str) -> Links:
+        """Return the functions of a chain as they are now."""
+        return self.survey.standing.links(chain)
+
+    @cached_property
+    def samples(self) -> tuple[Sample, ...]:
+        """What was measured, a batch of a chain each, in the order of their times."""
+        return samples(self.survey)
+
+    @cached_property
+    def queries(self) -> tuple[QueryFacts, ...]:
+        """The queries that have ever run a chain, those of late first."""
+        counts: dict[tuple[str, str], int] = {}
+        for said in self.survey.standing.workers:
+            counts[said.chain, said.query] = counts.get((said.chain, said.query), 0) + 1
+        found = [self._query(chain, query, count) for (chain, query), count in counts.items()]
+        return tuple(sorted(found, key=lambda each: (not each.is_living, each.chain, each.query)))
+
+    def _query(self, chain: str, query: str, workers: int) -> QueryFacts:
+        now = self.survey.standing
+        begun = now.last_begun.get(query)
+        of_it = [each for each in self.samples if (each.chain, each.query) == (chain, query)]
+        counted = [each for each in of_it if each.rows_in_per_second is not None]
+        return QueryFacts(
+            chain=chain,
+            query=query,
+            workers=workers,
+            batch=now.last_batches.get(query),
+            seconds_since=None if begun is None else max(0.0, self.survey.at - begun),
+            is_living=chain in now.declarations and query in now.queries(chain),
+            version=version_of(now.changes, chain, now.last_versions.get(query, 0)),
+            sample=of_it[-1] if of_it else None,
+            rows_in_per_second=counted[-1].rows_in_per_second if counted else None,
+            rows_out_per_second=counted[-1].rows_out_per_second if counted else None,
+        )
+
+    @property
+    def under_way(self) -> UnderWayFacts | None:
+        """The change that is not decided; None if everything is."""
+        told = self.survey.told[-1:]
+        if not told or told[0].known.decided is not None:
+            return None
+        past = PastFacts(told[0])
+        change = past.known.change
+        workers = {said.worker for said in self.survey.standing.living}
+        silent = workers - {said.worker for said in past.told.said}
+        return UnderWayFacts(
+            past=past,
+            workers=len(workers),
+            silent=tuple(sorted(map(worker_name, silent))),
+            seconds=self.survey.at - change.at,
+            seconds_left=max(0.0, change.expires - self.survey.at),
+        )
+
+    @property
+    def last(self) -> PastFacts | None:
+        """The newest change that is decided and among those looked at."""
+        decided = [told for told in self.survey.told if told.known.decided is not None]
+        return PastFacts(decided[-1]) if decided else None
+
+
+def worker_name(worker: Worker | Said) -> str:
+    """Return a worker's name for people."""
+    return f"{worker.chain}-{worker.partition}"
+
+
+def live_command(*words: str) -> str:
+    """Return a command about a group, to be pasted."""
+    return shlex.join(("stateshift", "live", *words))
+
+
+def names_of(links: Links) -> tuple[str, ...]:
+    """Return the names of a chain's functions."""
+    return tuple(str(link) for link in links)

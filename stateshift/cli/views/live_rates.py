@@ -1,0 +1,176 @@
+"""How fast the queries of a group were, and which version of each chain ran when: computed from
+what tasks have written down. Pure.
+
+    Sample    one batch of a chain in a query: rows a second, seconds a task, versions
+    Stretch   a stretch of time in which a query ran one version of a chain
+
+A task writes down what it did now and then, and always near a change. Of a batch of which only some
+tasks have, the rest is taken to be like them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stateshift.live.folder import Measured
+    from stateshift.live.protocol.chains import Known, Version
+    from stateshift.live.survey import GroupSurvey
+
+GAP_SECONDS = 60.0  # a query of which nothing is known for longer is drawn as one that did not run
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One batch of a chain in a query. `at` is when its first task began. Rows a second are None
+    where they are not known: the batch after it has not begun, or rows were not counted.
+    """
+
+    chain: str
+    query: str
+    batch: int
+    at: float
+    rows_in_per_second: float | None
+    rows_out_per_second: float | None
+    seconds_mean: float
+    seconds_max: float
+    versions: tuple[Version, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A stretch of time in which a query ran one version of a chain."""
+
+    version: Version
+    start: float
+    end: float
+
+
+def version_of(changes: Sequence[Known], chain: str, version: Version) -> Version:
+    """Return the newest change up to a version that has changed a chain; 0 if none has. A version
+    itself counts although it was taken back: it ran.
+    """
+    for known in reversed(changes[:version]):
+        is_held = known.number == version or (known.applied and not known.holds_nowhere)
+        if is_held and chain in known.change.chains:
+            return known.number
+    return 0
+
+
+def samples(survey: GroupSurvey) -> tuple[Sample, ...]:
+    """Return what was measured, a batch of a chain each, in the order of their times."""
+    by_batch: dict[tuple[str, str, int], list[Measured]] = {}
+    for measured in survey.measures:
+        key = (measured.chain, measured.query, measured.batch)
+        by_batch.setdefault(key, []).append(measured)
+    found = [_sample(survey, tasks) for tasks in by_batch.values()]
+    return tuple(sorted(found, key=lambda each: (each.at, each.chain, each.query)))
+
+
+def _sample(survey: GroupSurvey, tasks: Sequence[Measured]) -> Sample:
+    first = tasks[0]
+    seconds = [task.ended - task.began for task in tasks]
+    scale = _scale(survey, tasks)
+    versions: set[Version] = set()
+    for task in tasks:
+        versions.update(part.version for part in _parts_of(survey, task))
+    return Sample(
+        chain=first.chain,
+        query=first.query,
+        batch=first.batch,
+        at=min(task.began for task in tasks),
+        rows_in_per_second=_times(scale, sum(task.rows_in for task in tasks)),
+        rows_out_per_second=_times(scale, sum(task.rows_out for task in tasks)),
+        seconds_mean=sum(seconds) / len(seconds),
+        seconds_max=max(seconds),
+        versions=tuple(sorted(versions)),
+    )
+
+
+def _times(scale: float | None, rows: int) -> float | None:
+    return None if scale is None else scale * rows
+
+
+def _scale(survey: GroupSurvey, tasks: Sequence[Measured]) -> float | None:
+    """Return by what the rows of the tasks that were measured are to be multiplied, to be those of
+    all tasks in a second; None where that is not known.
+    """
+    first = tasks[0]
+    seals = survey.seals.get(first.query, {})
+    began, following = seals.get(first.batch), seals.get(first.batch + 1)
+    if began is None or following is None or not _is_counted(survey, first.chain):
+        return None
+    workers = [
+        said
+        for said in survey.standing.workers
+        if (said.chain, said.query) == (first.chain, first.query)
+    ]
+    share = max(1.0, len(workers) / len(tasks))
+    return share / max(following.at - began.at, 1e-3)
+
+
+def _is_counted(survey: GroupSurvey, chain: str) -> bool:
+    """Whether a chain's rows are counted: those of foreachBatch, which promise nothing, are not."""
+    declaration = survey.standing.declarations.get(chain)
+    return declaration is not None and bool(declaration.output)
+
+
+# ------------------------------------------------------------------------------------ timeline
+
+
+def stretches(survey: GroupSurvey, chain: str, query: str) -> tuple[Stretch, ...]:
+    """Return when a query ran which version of a chain, in the order of their times. Two of them
+    overlap where some of its tasks ran one and some the other.
+    """
+    parts: list[Stretch] = []
+    for task in survey.measures:
+        if (task.chain, task.query) == (chain, query):
+            parts.extend(_parts_of(survey, task))
+    done: list[Stretch] = []
+    last: dict[Version, Stretch] = {}
+    for part in sorted(parts, key=lambda part: part.start):
+        before = last.get(part.version)
+        if before is not None and _joins(before, part, last.values()):
+            end = max(before.end, part.end)
+            last[part.version] = Stretch(part.version, before.start, end)
+            continue
+        if before is not None:
+            done.append(before)
+        last[part.version] = part
+    return tuple(sorted((*done, *last.values()), key=lambda each: (each.start, each.version)))
+
+
+def _joins(before: Stretch, part: Stretch, others: Iterable[Stretch]) -> bool:
+    """Whether a part goes on with a stretch: soon after it, and nothing else ran between."""
+    if part.start - before.end > GAP_SECONDS:
+        return False
+    return not any(_is_between(before, other, part) for other in others)
+
+
+def _is_between(before: Stretch, other: Stretch, part: Stretch) -> bool:
+    return before.end <= other.start and other.end <= part.start
+
+
+def _parts_of(survey: GroupSurvey, task: Measured) -> Iterator[Stretch]:
+    """Yield what a task ran when: of several versions, each as long as its rows; without a row, the
+    version that its batch began with.
+    """
+    changes = survey.standing.changes
+    rows = sum(ran.rows for ran in task.ran)
+    if not rows:
+        yield Stretch(_version_without_rows(survey, task), task.began, task.ended)
+        return
+    start = task.began
+    for ran in task.ran:
+        end = start + ran.rows / rows * (task.ended - task.began)
+        yield Stretch(version_of(changes, task.chain, ran.version), start, end)
+        start = end
+
+
+def _version_without_rows(survey: GroupSurvey, task: Measured) -> Version:
+    seal = survey.seals.get(task.query, {}).get(task.batch)
+    sealed = 0 if seal is None else seal.version
+    version = task.ran[-1].version if task.ran else sealed
+    return version_of(survey.standing.changes, task.chain, version)

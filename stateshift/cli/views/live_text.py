@@ -1,0 +1,296 @@
+"""The text of `stateshift live`: values in, lines and tables out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from stateshift.cli.views.live_facts import live_command, names_of
+from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, pairs
+from stateshift.cli.views.units import many, span
+
+if TYPE_CHECKING:
+    from stateshift.cli.views.live_facts import (
+        ChainFacts,
+        ChangeFacts,
+        PastFacts,
+        QueryFacts,
+        StatusFacts,
+        UnderWayFacts,
+    )
+    from stateshift.live.controller import Carried
+    from stateshift.live.protocol.chains import Known, Links
+
+WHEN = {"batch": "at a batch", "message": "at once", "column": "by its rows' version"}
+SILENT_MAX = 5
+NO_FUNCTION = "(none: rows as they are)"
+
+
+# ------------------------------------------------------------------------------------ a change
+
+
+def checked(facts: ChangeFacts) -> Iterator[Block]:
+    """Show what was checked, and how the change comes in."""
+    asked = facts.checked.asked
+    rows = [_chain_row(chain) for chain in facts.chains]
+    yield Line(f"{asked.act} in {facts.location}", "strong")
+    yield Table(("chain", "functions now", "functions then", "changes"), tuple(rows))
+    yield Gap()
+    yield pairs(
+        ("checked", "; ".join(_checks(facts))),
+        ("scheduler", f"{asked.scheduler}: {facts.checked.choice.reason}"),
+        ("workers", _workers(facts)),
+        ("on error", "the change is taken back") if asked.on_error == "revert" else None,
+    )
+
+
+def _chain_row(chain: ChainFacts) -> Row:
+    return chain.name, _functions(chain.before), _functions(chain.after), WHEN[chain.when]
+
+
+def _functions(links: Links) -> str:
+    return ", ".join(names_of(links)) or NO_FUNCTION
+
+
+def _checks(facts: ChangeFacts) -> Iterator[str]:
+    packages = facts.checked.asked.packages
+    if packages:
+        yield "code loads, by the Python and pyarrow of the jobs"
+    typed = [chain.name for chain in facts.chains if chain.typed]
+    untyped = [chain.name for chain in facts.chains if not chain.typed]
+    if typed:
+        yield f"types of {', '.join(typed)} fit"
+    if untyped:
+        yield f"types of {', '.join(untyped)} are not checked"
+
+
+def _workers(facts: ChangeFacts) -> str:
+    if facts.checked.asked.unattended:
+        return f"{facts.workers}, none of them is asked"
+    if not facts.workers:
+        return "none"
+    queries = many(facts.queries, "query", "queries")
+    return f"{many(facts.workers, 'worker')} of {queries} to acknowledge it"
+
+
+def progress(carried: Carried) -> str:
+    """Return how far a change is, in one line."""
+    number, workers = carried.change.number, carried.workers
+    if carried.decided is None:
+        return f"change {number}: acknowledged {carried.acknowledged} of {workers}"
+    if carried.decided.outcome == "aborted":
+        return f"change {number}: aborted"
+    return f"change {number}: applied, running {carried.running} of {workers}"
+
+
+def came(facts: ChangeFacts) -> Iterator[Block]:
+    """Show how far a change came."""
+    carried = facts.carried
+    if carried is None:
+        yield Line("checked only: nobody was told, and nothing has changed")
+        return
+    match facts.state:
+        case "finished":
+            yield Line(f"change {facts.number} is applied{_everywhere(carried)}", "good")
+        case "applied":
+            yield Line(f"change {facts.number} is applied", "good")
+            yield Line(f"{_seen(carried)}. Look again: {facts.status_command}")
+
+
+def _seen(carried: Carried) -> str:
+    if not carried.workers:
+        return "nobody runs the chain now: a job begins with it once it is started"
+    workers = many(carried.workers, "worker")
+    return (
+        f"{carried.running} of {workers} were seen to run it so far; the others do with their "
+        "next batch"
+    )
+
+
+def _everywhere(carried: Carried) -> str:
+    first, last = carried.first_seconds, carried.last_seconds
+    if first is None or last is None:
+        return ""
+    return f", and runs everywhere after {span(last)} (first worker {span(first)})"
+
+
+def aborted(known: Known) -> Iterator[Block]:
+    """Show what `stateshift live abort` has aborted."""
+    chains = ", ".join(known.change.chains)
+    yield Line(f"change {known.number} is aborted ({known.change.act} {chains}); all run on")
+
+
+# ------------------------------------------------------------------------------------ the past
+
+PAST_HEADS = (">change", "when (UTC)", "act", "chains", "scheduler", "outcome", "first, last", "by")
+WHY = {
+    "under-way": "is under way",
+    "applied": "is applied",
+    "aborted": "was aborted",
+    "reverted": "was taken back by an error",
+}
+TONES: dict[str, Tone] = {
+    "applied": "good",
+    "under-way": "warn",
+    "aborted": "bad",
+    "reverted": "bad",
+}
+
+
+def history(location: str, changes: Sequence[PastFacts]) -> Iterator[Block]:
+    """Show the changes of the past, and why some of them do not hold."""
+    if not changes:
+        yield Line(f"nothing was changed yet in {location}")
+        return
+    yield Table(PAST_HEADS, tuple(past_row(each) for each in changes), indent=0)
+    for each in changes:
+        yield from _why(each)
+
+
+def past_row(facts: PastFacts) -> Row:
+    """Return a change of the past as a row of a table."""
+    change = facts.known.change
+    return (
+        str(change.number),
+        clock(change.at),
+        change.act,
+        chains_of(facts),
+        change.scheduler,
+        Cell(facts.became, TONES[facts.became]),
+        _first_and_last(facts),
+        change.by,
+    )
+
+
+def chains_of(facts: PastFacts) -> str:
+    """Return the chains of a change, with their functions."""
+    chains = facts.known.change.chains
+    return "; ".join(f"{name}: {_functions(new.links)}" for name, new in chains.items())
+
+
+def clock(at: float) -> str:
+    """Return a moment in universal time: whoever reads this may sit elsewhere."""
+    try:
+        return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}"
+    except (OverflowError, ValueError, OSError):
+        return "-"
+
+
+def _first_and_last(facts: PastFacts) -> str:
+    first, last = facts.first_seconds, facts.last_seconds
+    if first is None or last is None:
+        return "-"
+    return f"{span(first)}, {span(last)}"
+
+
+def _why(facts: PastFacts) -> Iterator[Block]:
+    """Show why a change does not hold, and who has refused it."""
+    if facts.reason:
+        yield Line(f"change {facts.known.number} {WHY[facts.became]}: {facts.reason}")
+    for worker, reason in facts.refusals.items():
+        yield Line(f"{worker} refused it: {reason}", indent=2)
+
+
+# ------------------------------------------------------------------------------------ the group
+
+QUERY_HEADS = (
+    "query",
+    "chain",
+    ">workers",
+    ">version",
+    ">batch",
+    "begun",
+    ">rows in/s",
+    ">rows out/s",
+    ">a task took",
+)
+
+
+def status(facts: StatusFacts, page: str | None = None) -> Iterator[Block]:
+    """Show a group as it is now."""
+    yield Line(facts.location, "strong")
+    yield Gap()
+    rows: list[Row] = []
+    for declaration in facts.declarations:
+        rows.extend(_chain_rows(facts, declaration.name))
+    yield Table(("chain", ">version", ">", "function"), tuple(rows))
+    if facts.queries:
+        yield Gap()
+        yield Table(QUERY_HEADS, tuple(query_row(each) for each in facts.queries))
+    else:
+        yield Line("no job has run a chain yet", "warn", indent=2)
+    yield Gap()
+    yield from _under_way(facts)
+    if page is not None:
+        yield Line(f"page: {page}")
+
+
+def _chain_rows(facts: StatusFacts, chain: str) -> Iterator[Row]:
+    functions = names_of(facts.links(chain))
+    version = str(facts.version(chain))
+    if not functions:
+        yield chain, version, "", NO_FUNCTION
+    for number, function in enumerate(functions):
+        yield (chain, version, "0", function) if number == 0 else ("", "", str(number), function)
+
+
+def query_row(facts: QueryFacts) -> Row:
+    """Return a query as a row of a table."""
+    sample = facts.sample
+    return (
+        facts.query,
+        facts.chain,
+        str(facts.workers),
+        str(facts.version),
+        "-" if facts.batch is None else str(facts.batch),
+        _begun(facts),
+        rate(facts.rows_in_per_second),
+        rate(facts.rows_out_per_second),
+        "-" if sample is None else span(sample.seconds_mean),
+    )
+
+
+def _begun(facts: QueryFacts) -> str | Cell:
+    if facts.seconds_since is None:
+        return "-"
+    words = f"{span(facts.seconds_since)} ago"
+    return words if facts.is_living else Cell(f"{words}: not waited for", "dim")
+
+
+def rate(rows: float | None) -> str:
+    """Return rows a second, as three digits say them."""
+    if rows is None:
+        return "-"
+    return f"{rows:,.0f}" if rows >= 99.5 or rows == 0 else f"{rows:.3g}"
+
+
+def _under_way(facts: StatusFacts) -> Iterator[Block]:
+    under_way = facts.under_way
+    if under_way is not None:
+        yield from _pending(facts, under_way)
+    elif facts.last is None:
+        yield Line("nothing was changed yet")
+    else:
+        known = facts.last.known
+        yield Line(f"nothing is under way; change {known.number} {WHY[facts.last.became]}")
+        yield from _why(facts.last)
+
+
+def _pending(facts: StatusFacts, under_way: UnderWayFacts) -> Iterator[Block]:
+    past, change = under_way.past, under_way.past.known.change
+    acknowledged = len(past.of("acknowledged"))
+    yield Line(
+        f"change {change.number} is under way since {span(under_way.seconds)}: {change.act} "
+        f"{chains_of(past)}",
+        "warn",
+    )
+    silent = ", ".join(under_way.silent[:SILENT_MAX])
+    more = len(under_way.silent) - SILENT_MAX
+    yield pairs(
+        ("acknowledged", f"{acknowledged} of {under_way.workers}"),
+        ("silent", f"{silent} and {more} more" if more > 0 else silent) if silent else None,
+        ("aborted in", span(under_way.seconds_left)),
+        ("by", change.by),
+        ("abort it", live_command("abort", facts.location)),
+    )

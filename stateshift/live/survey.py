@@ -1,0 +1,89 @@
+"""What is there of a group, for whoever looks at it: its chains and changes, what workers have said
+of each change, and what their tasks did of late. Nothing is changed by looking.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from stateshift.live import acts, controller
+from stateshift.live.controller import Standing
+from stateshift.live.folder import KEPT_BATCHES, Folder, Measured, Said, Seal
+from stateshift.live.protocol.chains import Known
+
+LATE_BATCHES = 12  # measured ones, of which it is said how fast a query is of late
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A change, what workers have said of it, and whether it is signed."""
+
+    known: Known
+    said: tuple[Said, ...]
+    is_signed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSurvey:
+    """A group at a moment. `told` are the changes asked for, `seals` those of the batches that were
+    measured and of the ones after them, by query.
+    """
+
+    location: str
+    at: float
+    standing: Standing
+    told: tuple[Told, ...]
+    measures: tuple[Measured, ...] = ()
+    seals: Mapping[str, Mapping[int, Seal]] = field(default_factory=dict)
+
+
+def look(location: str, is_whole: bool = False) -> GroupSurvey:
+    """Return what runs now: with the last changes and measures, or with all that are kept."""
+    folder = acts.opened(location)
+    now = controller.standing(folder)
+    told = _told(folder, now.changes if is_whole else now.changes[-_last_of_interest(now) :])
+    measures = folder.measures(KEPT_BATCHES if is_whole else LATE_BATCHES)
+    return GroupSurvey(folder.location, time.time(), now, told, measures, _seals(folder, measures))
+
+
+def history(location: str, chain: str | None = None) -> GroupSurvey:
+    """Return all changes, or those of one chain, with what workers have said of them."""
+    folder = acts.opened(location)
+    now = controller.standing(folder)
+    changes = now.changes
+    if chain is not None:
+        now.declaration(chain)
+        changes = tuple(known for known in changes if chain in known.change.chains)
+    return GroupSurvey(folder.location, time.time(), now, _told(folder, changes))
+
+
+def _told(folder: Folder, changes: tuple[Known, ...]) -> tuple[Told, ...]:
+    return tuple(_told_of(folder, known) for known in changes)
+
+
+def _told_of(folder: Folder, known: Known) -> Told:
+    is_signed = folder.signature(known.number) is not None
+    return Told(known, folder.said(known.number), is_signed)
+
+
+def _last_of_interest(now: Standing) -> int:
+    """Return how many of the last changes say what runs: from the newest that holds on."""
+    for count, known in enumerate(reversed(now.changes), start=1):
+        if known.applied and not known.holds_nowhere:
+            return count
+    return len(now.changes)
+
+
+def _seals(folder: Folder, measures: tuple[Measured, ...]) -> Mapping[str, Mapping[int, Seal]]:
+    """Return when the batches that were measured began, and the ones after them."""
+    wanted: dict[str, set[int]] = {}
+    for measured in measures:
+        wanted.setdefault(measured.query, set()).update((measured.batch, measured.batch + 1))
+    return {query: _sealed(folder, query, batches) for query, batches in wanted.items()}
+
+
+def _sealed(folder: Folder, query: str, batches: set[int]) -> Mapping[int, Seal]:
+    found = {batch: folder.sealed(query, batch) for batch in sorted(batches)}
+    return {batch: seal for batch, seal in found.items() if seal is not None}
