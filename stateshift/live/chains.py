@@ -15,9 +15,10 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from stateshift.errors import Complaint, Incompatible, PlanError, SpecError
-from stateshift.live import code
+from stateshift.live import code, signing
 from stateshift.live.folder import Folder
 from stateshift.live.member import Member, Trust
 from stateshift.live.protocol.chains import Declaration, Links
@@ -31,12 +32,15 @@ from stateshift.live.rows import (
     schema_of,
     without,
 )
+from stateshift.live.state import Stateful
 from stateshift.live.task import Task, place, run_batch
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently, open_storage
 
 if TYPE_CHECKING:
     import pyarrow
+
+NAME_BYTES_MAX = 100  # it is a part of files' names, beside a query's
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +69,11 @@ def group(location: str, key: str | None = None, owners: Sequence[str] = ()) -> 
         try:
             with open(key, encoding="utf-8") as file:
                 key = file.read()
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, UnicodeDecodeError, ValueError) as error:
             complaint = Complaint("key", f"{key} cannot be read: {error}")
             raise SpecError((complaint,), hint="name a public key of PEM") from None
+    if key is not None:
+        signing.check_key(key)
     return Group(locations.normal(location, os.getcwd()), key, tuple(owners))
 
 
@@ -92,12 +98,15 @@ def chain(
     Raises:
         PlanError: the group cannot be used, or has another chain of this name.
     """
-    if not name or "/" in name:
+    if not name or "/" in name or len(quote(name)) > NAME_BYTES_MAX:
         raise SpecError((Complaint("name", f"{name!r} is no name of a chain", name),))
+    if schema is not None and any(isinstance(function, Stateful) for function in functions):
+        complaint = Complaint("functions", f"{name}: only a chain of foreachBatch keeps a state")
+        raise SpecError((complaint,), hint="leave out the schema, and hand it to foreachBatch")
     if isinstance(group_of, str):
         group_of = group(group_of)
     made = Chain(name, group_of, arrow_schema(schema), tuple(functions), stamp, follow)
-    made.declare()
+    made.declare(Folder(open_patiently(group_of.location)))
     return made
 
 
@@ -118,9 +127,8 @@ class Chain:
     def __post_init__(self) -> None:
         self.first = self._declaration((), "").first
 
-    def declare(self) -> None:
+    def declare(self, folder: Folder) -> None:
         """Write down what the chain is, for those who change it; refuse another one of its name."""
-        folder = Folder(open_patiently(self.group.location))
         folder.ensure()
         packages = [code.package(function) for function in self.own]
         for package in packages:

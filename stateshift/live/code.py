@@ -18,13 +18,14 @@ refuses one that others than the job's own user can write, where the storage can
 from __future__ import annotations
 
 import ast
-import getpass
 import hashlib
 import importlib
 import importlib.util
 import inspect
 import json
 import linecache
+import os
+import pwd
 import sys
 import types
 from collections.abc import Callable, Iterable
@@ -33,6 +34,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stateshift.errors import Complaint, FormatError, Incompatible, SpecError, UnknownVersion
+from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 
 # A user's function: what it takes and returns depends on what its job hands the chain to.
@@ -44,6 +46,7 @@ LOADED = "stateshift_live_"  # what the module of shipped text is called here, w
 SHIPPED_AS = "__stateshift_shipped_as__"
 OTHERS_MAY_WRITE = 0o022
 ROOT = ("root",)
+USER_NAMES = ("HADOOP_USER_NAME", "USER", "LOGNAME")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +125,16 @@ def _source_of(module: str) -> str | None:
     """Return the text of a module that is one file of Python; None if it is not, or not found."""
     try:
         spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError):
+    except Exception:  # of a package that is imported on the way: importing the module says more
         return None
     if spec is None or not spec.origin or not spec.origin.endswith(".py"):
         return None
     if spec.submodule_search_locations is not None:  # a package imports its own parts
         return None
-    return Path(spec.origin).read_text("utf-8")
+    try:
+        return Path(spec.origin).read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def _is_defined(text: str, name: str) -> bool:
@@ -155,7 +161,7 @@ def _names_defined(statement: ast.stmt) -> Iterable[str]:
 def _imported(given: str, module: str, attribute: str) -> Function:
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _refused(given, f"cannot be imported: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise _refused(given, f"is not a function: {type(found).__name__}")
@@ -240,14 +246,13 @@ def header_of(content: bytes, digest: str) -> Header:
         if values["format"] != FORMAT:
             raise ValueError(f"the format is {values['format']!r}")
         version = int(values["version"])
-        kind, name = values["kind"], str(values["name"])
-        python, pyarrow = str(values["python"]), str(values["pyarrow"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise FormatError(f"not a file of code: {error}", f"code/{digest}") from None
-    if version > FORMAT_VERSION or kind not in ("source", "pickle"):
-        fact = f"code of a newer stateshift: format {version}, kind {kind!r}"
-        raise UnknownVersion(fact, f"code/{digest}", hint="upgrade stateshift where this runs")
-    return Header(kind, name, python, pyarrow)
+        kind = values.get("kind")
+        if version > FORMAT_VERSION or kind not in ("source", "pickle"):
+            fact = f"code of a newer stateshift: format {version}, kind {kind!r}"
+            raise UnknownVersion(fact, f"code/{digest}", hint="upgrade stateshift where this runs")
+        return Header(kind, str(values["name"]), str(values["python"]), str(values["pyarrow"]))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise FormatError(f"not a file of code: {error!r}", f"code/{digest}") from None
 
 
 def check_versions(name: str, made_by: tuple[str, str], run_by: tuple[str, str], at: str) -> None:
@@ -272,7 +277,7 @@ def unpack(content: bytes, digest: str) -> Function:
             if header.kind == "source"
             else _from_pickle(payload)
         )
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         fact = f"{header.name} cannot be loaded: {type(error).__name__}: {error}"
         hint = "ship it with what it imports, or install that where the workers run"
         raise FormatError(fact, f"code/{digest}", hint=hint) from error
@@ -309,19 +314,33 @@ def _from_source(payload: bytes, name: str, digest: str) -> object:
     return getattr(sys.modules[loaded], attribute)
 
 
+def _users(code: Storage) -> list[str]:
+    """Return the names of this process's user, as a storage names the owners of files."""
+    number = os.geteuid()
+    try:
+        users = [pwd.getpwuid(number).pw_name]
+    except KeyError:  # a container's, which nobody has given a name
+        users = [str(number)]
+    if locations.scheme(code.location) != "file":
+        # A cluster's storage goes by the name that the job has there.
+        users = [os.environ[name] for name in USER_NAMES if os.environ.get(name)] + users
+    return users
+
+
 def guard(code: Storage, allowed: Iterable[str] = ()) -> None:
     """Refuse a folder of code that others than this process's user, root or those allowed own, or
     may write to. Storages without owners are taken as they are.
     """
     if not code.traits.owners:
         return
-    trusted = {getpass.getuser(), *ROOT, *allowed}
+    users = _users(code)
+    trusted = {*users, *ROOT, *allowed}
     for owned in code.owners():
         place = f"{code.location}/{owned.path}".rstrip("/")
         if owned.owner is not None and owned.owner not in trusted:
             raise Incompatible(
                 f"{place} belongs to {owned.owner}, and its code would run here",
-                hint=f"let {getpass.getuser()} own it, or name who may: live.chain(…, owners=…)",
+                hint=f"let {users[0]} own it, or name who may: live.chain(…, owners=…)",
             )
         if owned.mode is not None and owned.mode & OTHERS_MAY_WRITE:
             raise Incompatible(

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from stateshift.errors import AlreadyThere, Incompatible, PlanError
 from stateshift.live import code, signing
 from stateshift.live.folder import Folder, Said, Worker
-from stateshift.live.member import ACKNOWLEDGED, RUNNING, Around, process_name
+from stateshift.live.member import ACKNOWLEDGED, RUNNING, process_name
 from stateshift.live.protocol import coordinator as table
 from stateshift.live.protocol.chains import (
     Change,
@@ -60,6 +60,7 @@ from stateshift.live.rows import (
     schema_of,
     without,
 )
+from stateshift.live.state import around
 
 logger = logging.getLogger(__name__)
 
@@ -194,7 +195,7 @@ def _function(
     function = code.unpack(content, digest)
     if link.inner is None:
         return function
-    return Around(function, _function(folder, declaration, link.inner, shipped))
+    return around(function, _function(folder, declaration, link.inner, shipped))
 
 
 def _own_code(declaration: Declaration, number: int) -> str:

@@ -7,30 +7,38 @@
     chains/CHAIN/workers/QUERY/PARTITION.json  who has run it
     changes/settled.json                       the changes that nobody can alter any more, in one
     changes/N/proposed.json                    change N, as it is asked for
-    changes/N/signature                        whose proposal that is, where somebody signed it
+    changes/N/signature-HASH                   who signed it, by the hash of what is signed
     changes/N/words/WORKER.WORD.json           what a worker says of it
     changes/N/decided.json                     what became of it
-    changes/N/reverted.json                    its first error, where it takes itself back
+    changes/N/reverted.json                    its first error, where it takes itself back; no error
+                                               once a later change is applied: it holds for good
     batches/QUERY/BATCH.json                   the version that a batch began with: its seal
     measured/QUERY/BATCH/CHAIN.PARTITION.json  what a task ran, how many rows, how long
     states/QUERY/CHAIN/BATCH                   the state of a chain's stateful functions
 
-Proposals, decisions, reversals, seals and states are created if absent: of several that try, the
-first one holds, and the others read it. Nothing is ever read by its order in a listing. The folder
-is shared by all workers and by whoever changes them: a directory that all machines see, HDFS, an
-object store that can create a file exclusively.
+Proposals, decisions, reversals and seals are created if absent: of several that try, the first one
+holds, and the others read it. Everything else is written whole, by its last writer. Nothing is ever
+read by its order in a listing. The folder is shared by all workers and by whoever changes them: a
+directory that all machines see, HDFS, an object store that can create a file exclusively.
+
+A file that cannot be read is a FormatError with its path; but a proposal that cannot be read, and
+was not applied, is a change of nothing, which whoever meets it aborts.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import logging
+import os
+import socket
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import quote, unquote
 
-from stateshift.errors import AlreadyThere, MissingFile, PlanError
+from stateshift.errors import AlreadyThere, FormatError, MissingFile, PlanError
 from stateshift.live.protocol.chains import (
     Change,
     Decided,
@@ -39,17 +47,24 @@ from stateshift.live.protocol.chains import (
     Known,
     Reverted,
     Version,
-    check_group,
+    damaged,
     decode,
+    decode_group,
     encode,
 )
 from stateshift.storage.protocol import Storage
+from stateshift.storage.temporaries import apart
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 SMALL = 1 << 20  # bytes; no file but code, schemas and states is larger
 CODE_MAX = 1 << 28
 KEPT_BATCHES = 500  # seals and measures older than that are removed
+
+
+FOR_GOOD = Reverted(chain="", query="", run="", batch=-1, error="", at=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +144,17 @@ class Measured:
     ran: tuple[Ran, ...]
 
 
+_WAYS_OUT: dict[type, str] = {
+    Seal: "measured/QUERY/BATCH says which version its tasks ran: put the file back with that one, "
+    "or remove it if nothing is there",
+    Decided: "put the file back; or stop the group's jobs, remove it, and start them again",
+    Reverted: "put the file back; or stop the group's jobs, remove it, and start them again",
+    Declaration: "remove the file, and start the chain's job again: it declares the chain",
+    Said: "remove the file: workers go on without it",
+    Measured: "remove the file: only what was measured is lost",
+}
+
+
 class Folder:
     """A group's folder, on whatever storage it is."""
 
@@ -146,26 +172,30 @@ class Folder:
         """Make the folder a group's, or check that it is one that we know; return the group's
         id.
         """
-        if not self.storage.traits.exclusive:
-            raise PlanError(
-                f"{self.location} cannot create a file exclusively",
-                hint="put the group on a local disk that all workers see, on HDFS, or on an object "
-                "store with conditional writes",
-            )
+        self._refuse_shared_creates()
         with contextlib.suppress(AlreadyThere):
             self.storage.create("group.json", encode(Group(uuid.uuid4().hex)))
         return self.check()
 
     def check(self) -> str:
         """Refuse what is no group's folder, or a newer stateshift's; return the group's id."""
-        group = self._read(Group, "group.json")
-        if group is None:
+        self._refuse_shared_creates()
+        content = self._bytes("group.json", SMALL)
+        if content is None:
             raise PlanError(
                 f"{self.location} is no group: there is no group.json",
                 hint="a job makes it, when it declares its first chain: live.chain(NAME, GROUP, …)",
             )
-        check_group(group, f"{self.location}/group.json")
-        return group.id
+        return decode_group(content, f"{self.location}/group.json").id
+
+    def _refuse_shared_creates(self) -> None:
+        """Refuse a storage on which two could create one file: two decisions would hold."""
+        if not self.storage.traits.exclusive:
+            raise PlanError(
+                f"{self.location} cannot create a file exclusively",
+                hint="put the group on a local disk that all workers see, on HDFS, or on an object "
+                "store with conditional writes",
+            )
 
     # ---------------------------------------------------------------- chains
 
@@ -202,7 +232,7 @@ class Folder:
         """Return all workers that have ever run a chain, as they were when they began."""
         found = []
         for file in self.storage.list("chains"):
-            if "/workers/" in file.path:
+            if "/workers/" in file.path and file.path.endswith(".json"):
                 said = self._read(Said, file.path)
                 if said is not None:
                     found.append(said)
@@ -221,15 +251,24 @@ class Folder:
         return content
 
     def write_code(self, digest: str, content: bytes) -> None:
-        """Ship a file of code, unless it is there."""
-        with contextlib.suppress(AlreadyThere):
+        """Ship a file of code, unless it is there whole."""
+        try:
             self.storage.create(f"code/{digest}", content)
+        except AlreadyThere:
+            if self._bytes(f"code/{digest}", CODE_MAX) != content:
+                self._write(f"code/{digest}", content)
 
     # ---------------------------------------------------------------- changes
 
     def settled(self) -> tuple[Known, ...]:
-        """Return the changes that nobody can alter any more, read in one."""
-        settled = self._read(Settled, "changes/settled.json")
+        """Return the changes that nobody can alter any more, read in one; none if that cannot be
+        read, as each of them can be read by itself.
+        """
+        try:
+            settled = self._read(Settled, "changes/settled.json")
+        except FormatError as error:
+            logger.warning("%s is passed over: %s", error.path, error.fact)
+            return ()
         return () if settled is None else settled.changes
 
     def settle(self, changes: Sequence[Known]) -> None:
@@ -247,10 +286,19 @@ class Folder:
 
     def change(self, number: Version) -> Known | None:
         """Return one change with what is known of it; None if it is not proposed."""
-        change = self._read(Change, _proposed(number))
-        if change is None:
-            return None
-        return Known(change, self.decided(number), self.reverted(number))
+        content = self._bytes(_proposed(number), SMALL)
+        return None if content is None else self.known(number, content)
+
+    def known(self, number: Version, content: bytes) -> Known:
+        """Return a change with what is known of it, by the bytes of its proposal."""
+        decided = self.decided(number)
+        try:
+            change = self.read_proposal(number, content)
+        except FormatError:
+            if decided is not None and decided.outcome == "applied":
+                raise
+            change = damaged(number)
+        return Known(change, decided, None if decided is None else self.reverted(number))
 
     def is_proposed(self, number: Version) -> bool:
         """Whether there is a change of this number: the cheapest question."""
@@ -261,20 +309,30 @@ class Folder:
         return self.storage.read(_proposed(number), SMALL)
 
     def read_proposal(self, number: Version, content: bytes) -> Change:
-        """Return the change that a proposal's bytes say."""
-        return decode(Change, content, f"{self.location}/{_proposed(number)}")
+        """Return the change that a proposal's bytes say, which has to be the one of that number."""
+        path = f"{self.location}/{_proposed(number)}"
+        change = decode(Change, content, path)
+        if change.number != number:
+            raise FormatError(f"the proposal of change {change.number}", path)
+        return change
 
     def propose(self, change: Change, signature: bytes | None) -> None:
         """Propose a change; AlreadyThere if somebody else has proposed one of this number. The
         signature is there before what it signs.
         """
+        content = encode(change)
         if signature is not None:
-            self._write(f"{_change(change.number)}/signature", signature)
-        self.storage.create(_proposed(change.number), encode(change))
+            self._write(_signature(change.number, content), signature)
+        self.storage.create(_proposed(change.number), content)
 
-    def signature(self, number: Version) -> bytes | None:
-        """Return a proposal's signature; None if nobody signed it."""
-        return self._bytes(f"{_change(number)}/signature", SMALL)
+    def signature(self, number: Version, content: bytes) -> bytes | None:
+        """Return the signature of a proposal by its bytes; None if nobody signed it."""
+        return self._bytes(_signature(number, content), SMALL)
+
+    def is_signed(self, number: Version) -> bool:
+        """Whether somebody has signed a proposal; who, is for each job to check."""
+        content = self._bytes(_proposed(number), SMALL)
+        return content is not None and self.signature(number, content) is not None
 
     def decide(self, number: Version, decided: Decided) -> Decided:
         """Decide on a change, and return what holds: the first decision."""
@@ -285,13 +343,19 @@ class Folder:
         """Return what became of a change; None if nobody has decided."""
         return self._read(Decided, f"{_change(number)}/decided.json")
 
-    def revert(self, number: Version, reverted: Reverted) -> Reverted:
-        """Take a change back, and return the first error that did."""
-        return self._first(Reverted, f"{_change(number)}/reverted.json", reverted)
+    def revert(self, number: Version, reverted: Reverted) -> Reverted | None:
+        """Take a change back, and return the first error that did; None if it holds for good."""
+        held = self._first(Reverted, _reversal(number), reverted)
+        return None if held == FOR_GOOD else held
+
+    def keep(self, number: Version) -> Reverted | None:
+        """Let a change hold for good; return the error that took it back before."""
+        return self.revert(number, FOR_GOOD)
 
     def reverted(self, number: Version) -> Reverted | None:
         """Return the error that took a change back; None if it holds."""
-        return self._read(Reverted, f"{_change(number)}/reverted.json")
+        held = self._read(Reverted, _reversal(number))
+        return None if held == FOR_GOOD else held
 
     def say(self, number: Version, said: Said) -> None:
         """Write a worker's word about a change, unless it has said it: the first time counts, also
@@ -303,7 +367,9 @@ class Folder:
 
     def words(self, number: Version) -> tuple[str, ...]:
         """Return the files of all words about a change."""
-        return tuple(file.path for file in self.storage.list(f"{_change(number)}/words"))
+        under = f"{_change(number)}/words"
+        files = (file.path for file in self.storage.list(under))
+        return tuple(path for path in files if path.endswith(".json"))
 
     def word(self, path: str) -> Said:
         """Return the word in a file."""
@@ -330,8 +396,10 @@ class Folder:
         """Return the batches of every query whose seals are kept, ascending."""
         numbers: dict[str, list[int]] = {}
         for file in self.storage.list("batches"):
-            _, query, name = file.path.split("/")
-            numbers.setdefault(unquote(query), []).append(int(name.removesuffix(".json")))
+            _, *query, name = file.path.split("/")
+            number = _number(name)
+            if number is not None and len(query) == 1:
+                numbers.setdefault(unquote(query[0]), []).append(number)
         return {query: tuple(sorted(found)) for query, found in numbers.items()}
 
     def measure(self, measured: Measured) -> None:
@@ -345,8 +413,10 @@ class Folder:
         """
         paths: dict[str, dict[int, list[str]]] = {}
         for file in self.storage.list("measured"):
-            _, query, batch, _ = file.path.split("/")
-            paths.setdefault(query, {}).setdefault(int(batch), []).append(file.path)
+            _, query, *middle, _ = file.path.split("/")
+            batch = _number("/".join(middle))
+            if batch is not None and file.path.endswith(".json"):
+                paths.setdefault(query, {}).setdefault(batch, []).append(file.path)
         found = []
         for by_batch in paths.values():
             for number in sorted(by_batch)[-last:]:
@@ -358,8 +428,8 @@ class Folder:
         """Remove the seals and measures of a query's batches before one."""
         for under in (f"batches/{_name(query)}", f"measured/{_name(query)}"):
             for file in list(self.storage.list(under)):
-                number = int(file.path.split("/")[2].removesuffix(".json"))
-                if number < batch:
+                number = _number(file.path.split("/")[2])
+                if number is not None and number < batch:
                     self.storage.remove(file.path)
 
     # ---------------------------------------------------------------- states
@@ -369,14 +439,16 @@ class Folder:
         return self._bytes(_state(query, chain, batch), CODE_MAX)
 
     def write_state(self, query: str, chain: str, batch: int, content: bytes) -> None:
-        """Write the state of a chain after a batch, unless it is there."""
-        with contextlib.suppress(AlreadyThere):
-            self.storage.create(_state(query, chain, batch), content)
+        """Write the state of a chain after a batch. A batch that is run again writes it again: the
+        state goes with what was written last.
+        """
+        self._write(_state(query, chain, batch), content)
 
     def state_batches(self, query: str, chain: str) -> tuple[int, ...]:
         """Return the batches after which a state is kept, ascending."""
         under = f"states/{_name(query)}/{_name(chain)}"
-        return tuple(sorted(int(file.path.split("/")[3]) for file in self.storage.list(under)))
+        numbers = [_number(file.path.split("/")[3]) for file in self.storage.list(under)]
+        return tuple(sorted(number for number in numbers if number is not None))
 
     def remove_state(self, query: str, chain: str, batch: int) -> None:
         """Remove the state after a batch."""
@@ -396,7 +468,12 @@ class Folder:
 
     def _read(self, kind: type[T], path: str) -> T | None:
         content = self._bytes(path, CODE_MAX if kind is Settled else SMALL)
-        return None if content is None else decode(kind, content, f"{self.location}/{path}")
+        if content is None:
+            return None
+        try:
+            return decode(kind, content, f"{self.location}/{path}")
+        except FormatError as error:
+            raise error.with_hint(_WAYS_OUT.get(kind)) from None
 
     def _bytes(self, path: str, size_max: int) -> bytes | None:
         try:
@@ -405,7 +482,9 @@ class Folder:
             return None
 
     def _write(self, path: str, content: bytes) -> None:
-        self.storage.write(path, lambda: iter((content,)))
+        # Several processes may write one file at once, each whole.
+        with apart(f"{socket.gethostname()}:{os.getpid()}:{id(self.storage)}"):
+            self.storage.write(path, lambda: iter((content,)))
 
 
 def _name(text: str) -> str:
@@ -419,6 +498,23 @@ def _change(number: Version) -> str:
 
 def _proposed(number: Version) -> str:
     return f"{_change(number)}/proposed.json"
+
+
+def _reversal(number: Version) -> str:
+    return f"{_change(number)}/reverted.json"
+
+
+def _signature(number: Version, content: bytes) -> str:
+    """Return where the signature of these bytes is. Of two that propose one change, neither writes
+    over the other's.
+    """
+    return f"{_change(number)}/signature-{hashlib.sha256(content).hexdigest()}"
+
+
+def _number(name: str) -> int | None:
+    """Return the number that names a file or a directory; None where somebody else put it."""
+    text = name.removesuffix(".json")
+    return int(text) if text.isdecimal() and text.isascii() else None
 
 
 def _batch(query: str, batch: int) -> str:

@@ -6,7 +6,13 @@
 
 A member never waits. It acknowledges a proposal once its code is here, has the hash that is its
 name, and has run on no rows; else it refuses, with the reason. A proposal that nobody has decided
-in time is aborted by whichever member sees that first: whoever asked for it may be dead.
+in time is aborted by whichever member sees that first: whoever asked for it may be dead. So is one
+that cannot be read.
+
+What a batch runs has to be certain: a seal or a decision that cannot be read or written fails it.
+What a member says and measures has not: where it cannot be written, the batch goes on, and whoever
+waits for the word aborts the change. A job that takes signed changes only ignores every other one:
+also what was decided without it, or changed after it was signed.
 """
 
 from __future__ import annotations
@@ -14,13 +20,15 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from stateshift.errors import Incompatible, StateshiftError
+from stateshift.errors import FormatError, Incompatible, StateshiftError, StorageError
 from stateshift.live import code, signing
-from stateshift.live.folder import KEPT_BATCHES, Folder, Said, Seal, Worker
+from stateshift.live.folder import KEPT_BATCHES, Folder, Measured, Said, Seal, Worker
 from stateshift.live.protocol.chains import (
     Change,
     Decided,
@@ -30,9 +38,13 @@ from stateshift.live.protocol.chains import (
     NewChain,
     Reverted,
     Version,
+    damaged,
+    decode,
     links_at,
     newest,
+    transforms,
 )
+from stateshift.live.state import around
 from stateshift.storage.protocol import Storage
 
 logger = logging.getLogger(__name__)
@@ -41,6 +53,7 @@ ACKNOWLEDGED, REFUSED, RUNNING = "acknowledged", "refused", "running"
 # Between two looks at a storage that is asked over a network, where one would cost a record its
 # latency. A local one is asked before every Arrow batch: a few microseconds.
 LOOK_SECONDS = 0.25
+REGISTER_SECONDS = 60.0  # between two words of a worker that it is there
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +83,9 @@ class _Mine:
 
 @dataclass
 class Member:
-    """A process's knowledge of one group. Not shared between processes; cheap to make again."""
+    """A process's knowledge of one group. Not shared between processes; cheap to make again. The
+    queries of one driver share it among their threads.
+    """
 
     folder: Folder
     code_storage: Storage
@@ -80,11 +95,13 @@ class Member:
     is_near: bool = True
     _looked: float = 0.0
     _measured: float = 0.0
+    _registered: dict[Worker, float] = field(default_factory=dict)
     _answered: set[tuple[Version, str]] = field(default_factory=set)
     _loaded: dict[str, code.Function] = field(default_factory=dict)
     _mine: dict[str, _Mine] = field(default_factory=dict)
     _guarded: bool = False
     _distrusted: dict[Version, StateshiftError] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def bring(self, chain: str, own: Sequence[code.Function]) -> None:
         """Take the job's own functions of a chain along, which came with the job."""
@@ -102,57 +119,77 @@ class Member:
     # ---------------------------------------------------------------- what is new
 
     def look(self, here: Here, at_once: bool = False) -> None:
-        """Read what is new in the group, if it is time to, and answer a proposal."""
+        """Read what is new in the group, if it is time to, and answer a proposal. In the middle of
+        a batch, a storage that does not answer is asked again later.
+        """
         now = time.monotonic()
         if not at_once and not self.is_near and now - self._looked < LOOK_SECONDS:
             return
         self._looked = now
-        self._read_changes()
+        try:
+            self._read_changes()
+        except StorageError as error:
+            if at_once:
+                raise
+            logger.warning("%s cannot be looked at: %s", self.folder.location, error.fact)
         if self.pending is not None:
             self._answer(self.pending, here)
 
     def _read_changes(self) -> None:
         """Take over what is decided, up to a proposal that is not, or to the last."""
-        if not self.changes and self.trust.key is None:  # signatures are checked one by one
-            self.changes = list(self.folder.settled())
-        while (known := self._next()) is not None:
-            if known.decided is None:
-                known = self._aborted_if_late(known)
-            if known.decided is None:
-                self.pending = known.change
-                return
-            known = self._as_trusted(known)
-            self.changes.append(known)
-            self.pending = None
-            logger.info("change %d %s", known.number, "is applied" if known.applied else "is not")
+        with self._lock:
+            if not self.changes and self.trust.key is None:  # signatures are checked one by one
+                self.changes = list(self.folder.settled())
+            while (known := self._next()) is not None:
+                if known.decided is None:
+                    known = self._aborted_if_late(known)
+                if known.decided is None:
+                    self.pending = known.change
+                    return
+                self._take_over(self._as_trusted(known))
+
+    def _take_over(self, known: Known) -> None:
+        # What came before could take itself back until this one was decided.
+        self.look_for_reversal()
+        self.changes.append(known)
+        self.pending = None
+        logger.info("change %d %s", known.number, "is applied" if known.applied else "is not")
 
     def _next(self) -> Known | None:
         """Return the first change that is not taken over yet; None if there is none."""
         number = len(self.changes) + 1
-        change = self.pending if self.pending is not None else self._proposed(number)
-        if change is None:
-            return None
-        return Known(change, self.folder.decided(number), self.folder.reverted(number))
-
-    def _proposed(self, number: Version) -> Change | None:
-        """Return a proposal, and note where it is none that this job would take."""
+        if self.pending is not None:
+            decided = self.folder.decided(number)
+            reverted = None if decided is None else self.folder.reverted(number)
+            return Known(self.pending, decided, reverted)
         if not self.folder.is_proposed(number):
             return None
+        return self._read(number)
+
+    def _read(self, number: Version) -> Known:
+        """Return a change that is proposed, and note where it is none that this job would take."""
         content = self.folder.proposal(number)
-        change = self.folder.read_proposal(number, content)
         try:
-            self._check_signed(change, number, content)
+            self._check_signed(number, content)
+        except StorageError:
+            raise
         except StateshiftError as error:
             self._distrusted[number] = error
-        return replace(change, number=number)
+        try:
+            return self.folder.known(number, content)
+        except FormatError:
+            if number not in self._distrusted:
+                raise
+            return Known(damaged(number), self.folder.decided(number))
 
-    def _check_signed(self, change: Change, number: Version, content: bytes) -> None:
+    def _check_signed(self, number: Version, content: bytes) -> None:
         """Refuse a proposal that nobody has signed for this group and this place, where the job
         insists on it.
         """
         if self.trust.key is None:
             return
-        signing.check(content, self.folder.signature(number), self.trust.key)
+        signing.check(content, self.folder.signature(number, content), self.trust.key)
+        change = decode(Change, content, self.folder.location)
         if (change.number, change.group) != (number, self.folder.check()):
             raise Incompatible(
                 "the change was signed for another group or another place in it",
@@ -171,19 +208,24 @@ class Member:
     def _aborted_if_late(self, known: Known) -> Known:
         if time.time() < known.change.expires:
             return known
-        seconds = known.change.timeout_seconds
-        reason = f"nobody decided on it within {seconds:g} s"
-        decided = Decided("aborted", time.time(), process_name(), reason)
-        return replace(known, decided=self.folder.decide(known.number, decided))
+        logger.warning("change %d is aborted: %s", known.number, known.change.overdue)
+        decided = Decided("aborted", time.time(), process_name(), known.change.overdue)
+        held = self.folder.decide(known.number, decided)
+        if held.outcome == "aborted":
+            return replace(known, decided=held)
+        return self._read(known.number)  # of one that cannot be read, an error
 
     def look_for_reversal(self) -> None:
         """Read whether the newest change has taken itself back: older ones do so no more."""
         number = self.known
-        if number and self.changes[number - 1].change.on_error == "revert":
+        if number == 0:
+            return
+        known = self.changes[number - 1]
+        if known.change.on_error == "revert" and known.reverted is None:
             self._reread(number)
 
     def revert(self, number: Version, reverted: Reverted) -> Known:
-        """Take a change back, at its first error."""
+        """Take a change back, at its first error; unless a later one was applied before that."""
         self.folder.revert(number, reverted)
         return self._reread(number)
 
@@ -198,14 +240,18 @@ class Member:
         """Acknowledge a proposal for this task, or refuse it."""
         if (change.number, here.worker.file_name) in self._answered:
             return
-        self._answered.add((change.number, here.worker.file_name))
+        word, reason = ACKNOWLEDGED, ""
         try:
             self._prepare(change, here.worker.chain)
+        except StorageError as error:
+            logger.warning("change %d cannot be answered: %s", change.number, error.fact)
+            return  # at the next look perhaps
         except StateshiftError as error:
             logger.warning("change %d is refused: %s", change.number, error.fact)
-            self._say(change.number, here, REFUSED, error.fact)
-            return
-        self._say(change.number, here, ACKNOWLEDGED)
+            word, reason = REFUSED, error.fact
+        with self._as_far_as_possible(f"the answer to change {change.number}"):
+            self._say(change.number, here, word, reason)
+            self._answered.add((change.number, here.worker.file_name))
 
     def _prepare(self, change: Change, chain: str) -> None:
         """Load what a change needs of this chain and try it on no rows. Others ignore it."""
@@ -228,14 +274,37 @@ class Member:
         """Say, once, that this task runs a version."""
         if version == 0 or (-version, here.worker.file_name) in self._answered:
             return
-        self._answered.add((-version, here.worker.file_name))
-        self._say(version, here, RUNNING)
+        with self._as_far_as_possible(f"that it runs change {version}"):
+            self._say(version, here, RUNNING)
+            self._answered.add((-version, here.worker.file_name))
 
     def register(self, here: Here) -> None:
-        """Say, once, that this task runs its chain."""
-        if (0, here.worker.file_name) not in self._answered:
-            self._answered.add((0, here.worker.file_name))
+        """Say, now and then, that this task runs its chain."""
+        now = time.monotonic()
+        if now < self._registered.get(here.worker, 0.0):
+            return
+        with self._as_far_as_possible("that it runs"):
             self.folder.register(said_by(here, "registered"))
+            self._registered[here.worker] = now + REGISTER_SECONDS
+
+    def write_input(self, chain: str, schema: bytes) -> None:
+        """Write the schema of what comes into a chain, where it is another one than before."""
+        with self._as_far_as_possible("the schema of what comes in"):
+            if self.folder.input_of(chain) != schema:
+                self.folder.write_input(chain, schema)
+
+    def measure(self, measured: Measured) -> None:
+        """Write down what a task did."""
+        with self._as_far_as_possible("what was measured"):
+            self.folder.measure(measured)
+
+    @contextmanager
+    def _as_far_as_possible(self, what: str) -> Iterator[None]:
+        """Let a batch go on that cannot say something: its rows do not depend on that."""
+        try:
+            yield
+        except StorageError as error:
+            logger.warning("%s is not written down: %s", what, error.fact)
 
     def _say(self, number: Version, here: Here, word: str, reason: str = "") -> None:
         self.folder.say(number, said_by(here, word, reason))
@@ -250,9 +319,17 @@ class Member:
         if seal is None:
             seal = self.folder.seal(query, batch, Seal(self.known, time.time()))
             if batch % (KEPT_BATCHES // 10) == 0:
-                self.folder.forget_before(query, batch - KEPT_BATCHES)
+                with self._as_far_as_possible("that old batches are forgotten"):
+                    self.folder.forget_before(query, batch - KEPT_BATCHES)
         if self.known < seal.version:
             self._read_changes()  # another worker has sealed it with a newer one
+        if self.known < seal.version:
+            raise FormatError(
+                f"batch {batch} of {query} was sealed with change {seal.version}, which is not "
+                "applied here",
+                f"{self.folder.location}/changes",
+                hint="put the folder back as it was, or give the group a new one",
+            )
         return seal.version
 
     def catch_up(self, version: Version) -> None:
@@ -276,6 +353,10 @@ class Member:
         """Return a chain's functions as of a version."""
         return self.functions(chain, links_at(self.changes, chain, first, version))
 
+    def transforms(self, chain: str, after: Version, until: Version) -> tuple[code.Function, ...]:
+        """Return what transforms a chain's state from one version to a later one, in order."""
+        return self.functions(chain, transforms(self.changes, chain, after, until))
+
     def functions(self, chain: str, links: Iterable[Link]) -> tuple[code.Function, ...]:
         """Return the functions of links, fetched and loaded unless they are here."""
         own = self._mine[chain].own
@@ -285,7 +366,7 @@ class Member:
         outer = own[link.own] if link.own is not None else self._load(link.code)
         if link.inner is None:
             return outer
-        return Around(outer, self._function(link.inner, own))
+        return around(outer, self._function(link.inner, own))
 
     def _load(self, digest: str) -> code.Function:
         if digest not in self._loaded:
@@ -297,17 +378,6 @@ class Member:
         if not self._guarded:
             code.guard(self.code_storage, self.trust.owners)
             self._guarded = True
-
-
-@dataclass(frozen=True, slots=True)
-class Around:
-    """A function that was put around another one: it is given the rows and the inner function."""
-
-    outer: code.Function
-    inner: code.Function
-
-    def __call__(self, rows: object) -> object:
-        return self.outer(rows, self.inner)
 
 
 def said_by(here: Here, word: str, reason: str = "") -> Said:

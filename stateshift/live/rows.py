@@ -27,7 +27,7 @@ def no_rows(batch: Rows) -> Rows:
 
 def is_arrow(batch: Rows) -> bool:
     """Whether rows are Arrow's."""
-    return hasattr(batch, "schema")
+    return not hasattr(batch, "iloc")  # a DataFrame may have a column of any name
 
 
 def versions_in(batch: Rows, column: str) -> list[Version]:
@@ -37,8 +37,10 @@ def versions_in(batch: Rows, column: str) -> list[Version]:
             f"there is no column {column}, which the chain takes each row's version from",
             hint="keep the column on its way from the chain that stamps it",
         )
-    values = batch.column(column).unique().to_pylist() if is_arrow(batch) else batch[column]
-    return sorted({int(value or 0) for value in values})
+    if is_arrow(batch):
+        values = batch.column(column).unique().to_pylist()
+        return sorted({int(value or 0) for value in values})
+    return sorted({int(value) for value in batch[column].fillna(0).unique()})
 
 
 def rows_of(batch: Rows, column: str, version: Version) -> Rows:

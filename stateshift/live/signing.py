@@ -18,7 +18,10 @@ from typing import TYPE_CHECKING
 from stateshift.errors import Complaint, Incompatible, PlanError, SpecError
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
 
 INSTALL = "pip install 'stateshift[signed]'"
 
@@ -59,20 +62,38 @@ def check(content: bytes, signature: bytes | None, trusted: str) -> None:
             "the change is not signed, and this job takes signed ones only",
             hint="propose it again with --key FILE",
         )
-    try:
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-        from cryptography.hazmat.primitives.serialization import load_pem_public_key
-    except ImportError:
-        fact = "the job takes signed changes only, and this worker has no library cryptography"
-        raise Incompatible(fact, hint=INSTALL) from None
-    key = load_pem_public_key(trusted.encode())
-    if not isinstance(key, Ed25519PublicKey):
-        raise Incompatible("the key that the job trusts is not one of Ed25519")
+    key = check_key(trusted)
+    from cryptography.exceptions import InvalidSignature
+
     try:
         key.verify(signature, content)
     except InvalidSignature:
         raise Incompatible(
-            "the change is signed by another key than the one this job trusts",
+            "the change is not signed with the key that this job trusts",
             hint="propose it again with the key that belongs to it",
         ) from None
+
+
+def check_key(trusted: str) -> Ed25519PublicKey:
+    """Return the public key that a job trusts, given as text; refuse what is none."""
+    try:
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+        from cryptography.hazmat.primitives.serialization import load_pem_public_key
+    except ImportError:
+        fact = "the job takes signed changes only, and the library cryptography is not here"
+        raise Incompatible(fact, hint=INSTALL) from None
+    try:
+        key = load_pem_public_key(trusted.encode())
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise _no_public_key(str(error).splitlines()[0]) from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise _no_public_key("not a key of Ed25519")
+    return key
+
+
+def _no_public_key(why: str) -> SpecError:
+    return SpecError(
+        (Complaint("key", f"no public key that can be used: {why}"),),
+        hint="openssl pkey -in live.key -pubout -out live.pub",
+    )

@@ -64,8 +64,7 @@ def _told(folder: Folder, changes: tuple[Known, ...]) -> tuple[Told, ...]:
 
 
 def _told_of(folder: Folder, known: Known) -> Told:
-    is_signed = folder.signature(known.number) is not None
-    return Told(known, folder.said(known.number), is_signed)
+    return Told(known, folder.said(known.number), folder.is_signed(known.number))
 
 
 def _last_of_interest(now: Standing) -> int:

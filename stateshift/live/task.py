@@ -18,7 +18,6 @@ from stateshift.live.protocol.chains import (
     Reverted,
     Version,
     effective,
-    transforms,
 )
 from stateshift.live.rows import Rows, input_schema, no_rows, rows_of, versions_in, with_column
 
@@ -49,6 +48,7 @@ class Task:
         """Yield what the chain makes of the rows."""
         began = time.time()
         self._begin()
+        self.member.runs(self.here, self.version)
         for batch in rows:
             if not self.fitted:
                 self._fit(batch)
@@ -59,6 +59,28 @@ class Task:
                 yield out
         self._end(began)
 
+    def run_whole(self, frame: Rows) -> None:
+        """Run the chain over a whole batch, and keep its state."""
+        began = time.time()
+        self._begin()
+        place = (self.here.worker.query, self.chain.name, self.here.batch)
+        kept = state.load(self.member.folder, *place)
+        while True:
+            version = effective(
+                self.member.changes, self.chain.name, Moment(self.sealed, self.sealed)
+            )
+            self.member.runs(self.here, version)
+            try:
+                slots = self._slots_after(frame, kept, version)
+                break
+            except Exception as error:
+                self._take_back(version, error)
+        if slots:
+            after = state.Kept(version, slots, kept.since)
+            state.store(self.member.folder, *place, after)
+        self._count(version, 0)
+        self._end(began)
+
     def _begin(self) -> None:
         member = self.member
         member.bring(self.chain.name, self.chain.own)
@@ -67,7 +89,14 @@ class Task:
         member.look_for_reversal()
         self._refuse_torn_batch()
         member.register(self.here)
-        member.runs(self.here, self.version)
+
+    def _slots_after(self, frame: Rows, kept: state.Kept, version: Version) -> dict[str, object]:
+        """Return the states after a batch that is run with a version."""
+        member, chain = self.member, self.chain
+        transforms = member.transforms(chain.name, kept.version, version)
+        slots = state.transformed(transforms, kept.slots)
+        functions = member.functions_at(chain.name, chain.first, version)
+        return state.run(functions, frame, slots)[1]
 
     def _seal(self) -> Version:
         """Return the version of the batch; outside of a stream the newest one."""
@@ -85,7 +114,7 @@ class Task:
         """Refuse to go on with a batch in which a change of several chains has failed: parts of it
         have run with the change. It is run again as a whole.
         """
-        for known in self.member.changes[-1:]:
+        for known in self.member.changes:
             torn = known.reverted
             if torn is None or len(known.change.chains) == 1:
                 continue
@@ -102,9 +131,7 @@ class Task:
         self.member.fit(
             self.chain.name, lambda functions: self.chain.try_on_no_rows(functions, empty)
         )
-        folder, schema = self.member.folder, input_schema(empty)
-        if folder.input_of(self.chain.name) != schema:
-            folder.write_input(self.chain.name, schema)
+        self.member.write_input(self.chain.name, input_schema(empty))
 
     def _parts(self, batch: Rows) -> Iterator[Rows]:
         """Yield the rows of a batch by the version that they carry; the whole of it elsewhere."""
@@ -150,6 +177,8 @@ class Task:
             at=time.time(),
         )
         known = self.member.revert(version, reverted)
+        if known.reverted is None:  # a later change was applied in this moment
+            raise error
         if len(known.change.chains) > 1:
             raise _torn(known) from error
 
@@ -160,32 +189,32 @@ class Task:
             self.ran.append(Ran(version, rows))
 
     def _stamped(self, out: Rows, version: Version) -> Rows:
-        """Return the rows with their version in the column that the chain stamps."""
+        """Return the rows with their version in the column that the chain stamps. A column that it
+        follows as well it hands on: a chain downstream goes by what the rows have met first.
+        """
         assert self.chain.stamp is not None and self.chain.output is not None
         column = self.chain.stamp
+        if column == self.chain.follow and self.column is not None:
+            version = self.column
         return with_column(out, column, version, self.chain.output.names.index(column))
 
     def _end(self, began: float) -> None:
         """Write down what ran, if it is time to or a change is near."""
-        _measure(self.member, self.here, began, tuple(self.ran), self.rows_out)
-
-
-def _measure(member: Member, here: Here, began: float, ran: tuple[Ran, ...], rows_out: int) -> None:
-    """Write down what a task ran, if it is time to or a change is near."""
-    if here.batch < 0 or not member.is_time_to_measure(MEASURE_SECONDS, NEWS_SECONDS):
-        return
-    measured = Measured(
-        chain=here.worker.chain,
-        query=here.worker.query,
-        batch=here.batch,
-        partition=here.worker.partition,
-        began=began,
-        ended=time.time(),
-        rows_in=sum(part.rows for part in ran),
-        rows_out=rows_out,
-        ran=ran,
-    )
-    member.folder.measure(measured)
+        member, here = self.member, self.here
+        if here.batch < 0 or not member.is_time_to_measure(MEASURE_SECONDS, NEWS_SECONDS):
+            return
+        measured = Measured(
+            chain=self.chain.name,
+            query=here.worker.query,
+            batch=here.batch,
+            partition=here.worker.partition,
+            began=began,
+            ended=time.time(),
+            rows_in=sum(ran.rows for ran in self.ran),
+            rows_out=self.rows_out,
+            ran=tuple(self.ran),
+        )
+        member.measure(measured)
 
 
 def _takes_itself_back(known: Known, chain_name: str, newest: Version) -> bool:
@@ -223,25 +252,7 @@ def run_batch(of: Chain, member: Member, frame: Rows, batch: int) -> None:
     """Run a chain over a batch of Spark's, in the job's own process. How many rows it has would
     cost a job of its own to know: they are not counted.
     """
-    began = time.time()
     context = frame.sparkSession.sparkContext
     query = context.getLocalProperty("sql.streaming.queryId") or "-"
-    here = Here(Worker(of.name, query, 0), batch)
-    member.bring(of.name, of.own)
-    member.look(here, at_once=True)
-    sealed = member.seal(query, batch)
-    member.look_for_reversal()
-    member.register(here)
-    version = effective(member.changes, of.name, Moment(sealed, sealed))
-    member.runs(here, version)
-    kept = state.load(member.folder, query, of.name, batch)
-    slots = dict(kept.slots)
-    for link in transforms(member.changes, of.name, kept.version, version):
-        transform = member.functions(of.name, (link,))[0]
-        slots = {slot: transform(slot, kept_state) for slot, kept_state in slots.items()}
-    functions = member.functions_at(of.name, of.first, version)
-    _, slots = state.run(functions, frame, slots)
-    if slots:
-        after = state.Kept(version, slots)
-        state.store(member.folder, query, of.name, batch, after)
-    _measure(member, here, began, (Ran(version, 0),), 0)
+    run_id = context.getLocalProperty("spark.jobGroup.id") or "-"
+    Task(of, member, Here(Worker(of.name, query, 0), batch), run_id).run_whole(frame)

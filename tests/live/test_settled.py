@@ -92,10 +92,9 @@ def test_a_signed_change_holds_at_its_own_place_alone(
     signature = signing.sign(encode(change(folder, 1)), private)
     applied(folder, 1, signature)
     # The same bytes and the same signature, put at the next place.
-    moved = folder.storage.read("changes/000001/proposed.json")
-    folder.storage.create("changes/000002/proposed.json", moved)
-    folder.storage.create("changes/000002/signature", signature)
-    folder.decide(2, Decided("applied", 1.0, "somebody"))
+    for file in list(folder.storage.list("changes/000001")):
+        content = folder.storage.read(file.path)
+        folder.storage.create(file.path.replace("000001", "000002"), content)
     member = member_of(folder, public)
     member.look(HERE, at_once=True)
     assert member.known == 1
@@ -111,3 +110,16 @@ def test_a_change_of_another_group_is_not_taken(tmp_path: Path, keys: tuple[str,
     member = member_of(folder, public)
     member.look(HERE, at_once=True)
     assert member.known == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"changes": [{}]}'])
+def test_settled_changes_that_cannot_be_read_are_read_one_by_one(
+    tmp_path: Path, content: bytes
+) -> None:
+    folder = folder_of(tmp_path)
+    applied(folder, 1)
+    folder.storage.create("changes/settled.json", content)
+    member = member_of(folder)
+    member.look(HERE, at_once=True)
+    assert member.known == 1
+    assert [known.number for known in folder.changes()] == [1]

@@ -45,6 +45,7 @@ Outcome = Literal["applied", "aborted"]
 Version = int
 
 FIRST = "first:"  # a link to one of the job's own functions, by its number
+DAMAGED = "damaged"  # the act of a proposal that cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,20 @@ class Change:
         """The time from which everybody may abort it, unless it is decided."""
         return self.at + self.timeout_seconds
 
+    @property
+    def overdue(self) -> str:
+        """Why somebody may abort it who did not ask for it."""
+        if self.act == DAMAGED:
+            return "its proposal cannot be read"
+        return f"nobody decided on it within {self.timeout_seconds:g} s"
+
+
+def damaged(number: Version) -> Change:
+    """Return what stands for a proposal that cannot be read: it changes nothing, and its time is
+    over.
+    """
+    return Change("", number, DAMAGED, {}, 0.0, 0.0, "")
+
 
 @dataclass(frozen=True, slots=True)
 class Decided:
@@ -216,13 +231,10 @@ def _holds(change: Change, chain: str, moment: Moment) -> bool:
 
 def links_at(changes: Sequence[Known], chain: str, first: Links, version: Version) -> Links:
     """Return a chain's functions as of a version."""
-    links = first
-    for known in changes:
-        if known.number > version:
-            break
+    for known in reversed(changes[:version]):
         if known.applied and not known.holds_nowhere and chain in known.change.chains:
-            links = known.change.chains[chain].links
-    return links
+            return known.change.chains[chain].links
+    return first
 
 
 def transforms(
@@ -316,10 +328,19 @@ def decode(kind: type[T], content: bytes, path: str) -> T:
     return value
 
 
-def check_group(group: Group, path: str) -> None:
-    """Refuse a folder that is no group's, or one that a newer stateshift writes."""
+def decode_group(content: bytes, path: str) -> Group:
+    """Return what a folder is, or refuse one that is no group's, or that a newer stateshift
+    writes: that may say more than is known here.
+    """
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        found = None
+    version = found.get("version") if isinstance(found, dict) else None
+    if isinstance(version, int) and found.get("format") == FORMAT and version > FORMAT_VERSION:
+        fact = f"written by a newer stateshift: format {version}, not {FORMAT_VERSION}"
+        raise UnknownVersion(fact, path, hint="upgrade stateshift where this runs")
+    group = decode(Group, content, path)
     if group.format != FORMAT:
         raise FormatError(f"not a group: the format is {group.format!r}, not {FORMAT!r}", path)
-    if group.version > FORMAT_VERSION:
-        fact = f"written by a newer stateshift: format {group.version}, not {FORMAT_VERSION}"
-        raise UnknownVersion(fact, path, hint="upgrade stateshift where this runs")
+    return group

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -18,8 +19,8 @@ from stateshift.live.protocol.chains import (
     NewChain,
     Reverted,
     When,
-    check_group,
     decode,
+    decode_group,
     effective,
     encode,
     introduced,
@@ -138,8 +139,15 @@ def test_what_is_no_change_is_refused_with_its_path(content: bytes) -> None:
     assert refused.value.path == "changes/000001/proposed.json"
 
 
-def test_a_group_of_a_newer_stateshift_is_refused_by_name() -> None:
+def test_a_group_of_a_newer_stateshift_is_refused_by_name_whatever_it_says_beside() -> None:
+    newer = json.dumps({"id": "g", "format": "stateshift-live", "version": 2, "bins": []})
     with pytest.raises(UnknownVersion, match="newer stateshift"):
-        check_group(Group("id", version=2), "group.json")
-    with pytest.raises(FormatError, match="not a group"):
-        check_group(Group("id", format="other"), "group.json")
+        decode_group(newer.encode(), "group.json")
+
+
+@pytest.mark.parametrize("content", [encode(Group("id", format="other")), b"[]", b"{", b"7"])
+def test_what_is_no_group_is_refused(content: bytes) -> None:
+    with pytest.raises(FormatError) as refused:
+        decode_group(content, "group.json")
+    assert refused.value.path == "group.json"
+    assert not isinstance(refused.value, UnknownVersion)
