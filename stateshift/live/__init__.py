@@ -17,13 +17,16 @@ import importlib
 
 _WHERE = {
     "Chain": "stateshift.live.chains",
+    "Edit": "stateshift.live.acts",
     "Group": "stateshift.live.chains",
+    "Manner": "stateshift.live.acts",
     "chain": "stateshift.live.chains",
+    "change": "stateshift.live.acts",
     "group": "stateshift.live.chains",
     "stateful": "stateshift.live.state",
 }
 
-__all__ = ["Chain", "Group", "chain", "group", "stateful"]
+__all__ = ["Chain", "Edit", "Group", "Manner", "chain", "change", "group", "stateful"]
 
 
 def __getattr__(name: str) -> object:

@@ -37,6 +37,7 @@ from stateshift.live.protocol.chains import (
     NewChain,
     OnError,
     Outcome,
+    Reverted,
     Version,
     encode,
     links_at,
@@ -342,6 +343,8 @@ class Carried:
     decided: Decided | None
     first_seconds: float | None
     last_seconds: float | None
+    # the error that has taken it back, if one has while it was waited for
+    reverted: Reverted | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,7 +482,14 @@ class _Carrier:
             decided=self.decided,
             first_seconds=min(running) - self.change.at if running else None,
             last_seconds=max(running) - self.change.at if running else None,
+            reverted=self._reverted(),
         )
+
+    def _reverted(self) -> Reverted | None:
+        """Return the error that has taken the change back, where it is one that does so."""
+        if self.change.on_error != "revert" or self.decided is None:
+            return None
+        return self.folder.reverted(self.change.number)
 
 
 def _tasks(workers: Iterable[Worker]) -> Mapping[Worker, Task]:

@@ -69,9 +69,9 @@ class Task:
             version = effective(
                 self.member.changes, self.chain.name, Moment(self.sealed, self.sealed)
             )
-            self.member.runs(self.here, version)
             try:
                 slots = self._slots_after(frame, kept, version)
+                self.member.runs(self.here, version)
                 break
             except Exception as error:
                 self._take_back(version, error)
@@ -146,7 +146,6 @@ class Task:
 
     def _apply(self, rows: Rows) -> Rows:
         version = self.version
-        self.member.runs(self.here, version)
         try:
             functions = self.member.functions_at(self.chain.name, self.chain.first, version)
             out = rows
@@ -155,6 +154,7 @@ class Task:
         except Exception as error:
             self._take_back(version, error)
             return self._apply(rows)
+        self.member.runs(self.here, version)
         self._count(version, len(rows))
         return out if self.chain.stamp is None else self._stamped(out, version)
 
@@ -199,7 +199,11 @@ class Task:
         return with_column(out, column, version, self.chain.output.names.index(column))
 
     def _end(self, began: float) -> None:
-        """Write down what ran, if it is time to or a change is near."""
+        """Write down what ran, if it is time to or a change is near. A task without rows has run
+        its version, too.
+        """
+        if not self.ran:
+            self.member.runs(self.here, self.version)
         member, here = self.member, self.here
         if here.batch < 0 or not member.is_time_to_measure(MEASURE_SECONDS, NEWS_SECONDS):
             return

@@ -92,6 +92,18 @@ def test_a_chain_is_taken_back_to_what_it_was(played: Played) -> None:
     assert played.run_batch() == [1] * 8
 
 
+def test_a_change_that_fails_at_once_says_that_it_was_taken_back(played: Played) -> None:
+    with played.running():
+        ran = live("replace", played, "score", "rules:raises", "--on-error", "revert", *LONG)
+    assert ran.code == 7
+    assert "change 1 was taken back by its first error" in ran.err and REVERTED in ran.err
+    assert "running 2 of 2" not in ran.err
+    assert "is applied" not in ran.out
+    status = live("status", played, "--json").document
+    (chain,) = status["chains"]
+    assert chain["version"] == 0
+
+
 def test_a_check_tells_nobody(played: Played) -> None:
     before = sorted(file.path for file in played.folder.storage.list())
     ran = live("replace", played, "score", "rules:two", "--check")

@@ -16,7 +16,7 @@ from stateshift.cli.shell.options import ChangeOptions, epilog
 if TYPE_CHECKING:
     from stateshift.cli.shell.terminal import Terminal
     from stateshift.cli.views.live_facts import ChangeFacts
-    from stateshift.errors import ClusterError, Interrupted
+    from stateshift.errors import Interrupted
     from stateshift.live.acts import Checked, Edit, Manner
     from stateshift.live.controller import Carried
     from stateshift.live.protocol.chains import OnError
@@ -43,7 +43,7 @@ def change_epilog(example: str) -> str:
         e2="the request, the function, the dataflow or the key is not valid",
         e3="a file of the group is not what its format says",
         e4="the function does not fit the chain, or another change is under way",
-        e7="aborted: a worker refused it, or did not acknowledge it in time. All run on as before",
+        e7="aborted (a worker refused it, or did not answer in time) or taken back by its error",
         e130="interrupted; the message says whether the change is applied",
     )
 
@@ -75,8 +75,8 @@ def carry_out(
         terminal.show(live_text.checked(facts))
     if not options.check:
         facts = ChangeFacts(checked, _carried(terminal, checked, options.wait))
-    if facts.state == "aborted":
-        return _tell_aborted(terminal, facts)
+    if facts.state in ("aborted", "reverted"):
+        return _tell_failed(terminal, facts)
     terminal.answer("live-change", lambda: live_json.change(facts), lambda: live_text.came(facts))
     return None
 
@@ -203,23 +203,18 @@ def _interrupted(checked: Checked) -> Interrupted:
 # ------------------------------------------------------------------------------------ the end
 
 
-def _tell_aborted(terminal: Terminal, facts: ChangeFacts) -> int:
+def _tell_failed(terminal: Terminal, facts: ChangeFacts) -> int:
     from stateshift.cli.shell.failing import described
     from stateshift.cli.views import live_json
+    from stateshift.cli.views.live_facts import live_command
+    from stateshift.errors import ClusterError
 
-    error = _aborted(facts)
+    became = "is aborted" if facts.state == "aborted" else "was taken back by its first error"
+    error = ClusterError(
+        f"change {facts.number} {became}, all run on as before: {facts.reason}",
+        hint=f"every answer: {live_command('history', facts.location)}",
+    )
     if terminal.json:
         terminal.document("live-change", live_json.failed_change(facts, error))
     terminal.talk(described(error))
     return error.exit_code
-
-
-def _aborted(facts: ChangeFacts) -> ClusterError:
-    from stateshift.cli.views.live_facts import live_command
-    from stateshift.errors import ClusterError
-
-    assert facts.decided is not None, "what is aborted was decided"
-    return ClusterError(
-        f"change {facts.number} is aborted, all run on as before: {facts.decided.reason}",
-        hint=f"every answer: {live_command('history', facts.location)}",
-    )

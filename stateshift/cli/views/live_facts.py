@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stateshift.live.survey import GroupSurvey, Told
 
 Became = Literal["under-way", "applied", "aborted", "reverted"]
-Came = Literal["checked", "finished", "applied", "aborted"]
+Came = Literal["checked", "finished", "applied", "aborted", "reverted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,25 @@ class ChangeFacts:
 
     @property
     def state(self) -> Came:
-        """How far it came: checked only, aborted, applied, or run by every worker."""
+        """How far it came: checked only, aborted, applied, run by every worker, or taken back by
+        its first error.
+        """
         if self.carried is None or self.decided is None:
             return "checked"
         if self.decided.outcome == "aborted":
             return "aborted"
+        if self.carried.reverted is not None:
+            return "reverted"
         return "finished" if self.carried.state.state == "finished" else "applied"
+
+    @property
+    def reason(self) -> str | None:
+        """Why it was aborted, or taken back; None where it holds."""
+        if self.carried is not None and self.carried.reverted is not None:
+            return self.carried.reverted.error
+        if self.decided is not None and self.decided.outcome == "aborted":
+            return self.decided.reason
+        return None
 
     @property
     def chains(self) -> tuple[ChainFacts, ...]:
@@ -223,8 +236,13 @@ class StatusFacts:
 
     def version(self, chain: str) -> Version:
         """Return the newest change that holds for a chain."""
-        now = self.survey.standing
-        return version_of(now.changes, chain, now.version)
+        holding = [known for known in self.survey.standing.changes if known.applied]
+        numbers = [
+            known.number
+            for known in holding
+            if chain in known.change.chains and not known.holds_nowhere
+        ]
+        return numbers[-1] if numbers else 0
 
     def links(self, chain: str) -> Links:
         """Return the functions of a chain as they are now."""

@@ -48,8 +48,9 @@ class LiveChangeDocument(TypedDict):
     """A change of chains that run: what was checked, and how far it has come."""
 
     state: Annotated[
-        Literal["checked", "finished", "applied", "aborted"],
-        "finished: every worker runs it. applied: it is decided, and not yet seen everywhere",
+        Literal["checked", "finished", "applied", "aborted", "reverted"],
+        "finished: every worker runs it. applied: it is decided, and not yet seen everywhere. "
+        "reverted: its first error has taken it back",
     ]
     group: Annotated[str, "the group's folder"]
     change: Annotated[int | None, "its number; null if it was checked only"]
@@ -63,13 +64,15 @@ class LiveChangeDocument(TypedDict):
     workers: Annotated[int, "workers of the group that have to acknowledge it"]
     acknowledged: Annotated[int, "those that have"]
     running: Annotated[int, "those that run it"]
-    reason: Annotated[str | None, "why it was aborted"]
+    reason: Annotated[str | None, "why it was aborted or taken back"]
     first_seconds: Annotated[float | None, "from the proposal until the first worker ran it"]
     delay_seconds: Annotated[float | None, "from the proposal until the last worker ran it"]
 
 
 class AbortedLiveChangeDocument(LiveChangeDocument, ErrorDocument):
-    """A change that was aborted: all workers run on as before. It holds the error's keys, too."""
+    """A change that was aborted or taken back: all workers run on as before. It holds the error's
+    keys, too.
+    """
 
 
 class LiveAbortDocument(TypedDict):
@@ -186,14 +189,14 @@ def change(facts: ChangeFacts) -> LiveChangeDocument:
         "workers": facts.workers,
         "acknowledged": 0 if carried is None else carried.acknowledged,
         "running": 0 if carried is None else carried.running,
-        "reason": facts.decided.reason if facts.decided and facts.state == "aborted" else None,
+        "reason": facts.reason,
         "first_seconds": None if carried is None else carried.first_seconds,
         "delay_seconds": carried.last_seconds if carried and is_everywhere else None,
     }
 
 
 def failed_change(facts: ChangeFacts, error: StateshiftError) -> AbortedLiveChangeDocument:
-    """Return a change that was aborted, and the error that says so."""
+    """Return a change that was aborted or taken back, and the error that says so."""
     return cast("AbortedLiveChangeDocument", {**change(facts), **problems_json.error(error)})
 
 

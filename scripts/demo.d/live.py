@@ -1,0 +1,180 @@
+"""The demo of functions that change while their job runs.
+
+    1  a job scores orders, 500 a second
+    2  `stateshift live introduce`  a filter, into the running job
+    3  `stateshift live replace`    the model
+    4  a model with a fault takes itself back
+    5  `stateshift live history`, a picture of throughput and latency, and the page of it
+
+Every row carries the version that scored it; at the end each batch is held against the history.
+Ends with 0 if all rows were scored by what the history says, with 1 if not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from run import ROOT, say, tail, title
+
+HERE = Path(__file__).resolve().parent
+SECONDS_MAX = 120.0
+SECONDS_BETWEEN = 6.0
+BAR = 40
+TAKEN_BACK = 7
+
+# What a version's scores are, as a multiple of the amount. The faulty model is version 3, and
+# scores nothing.
+FACTORS = {"0": 2.0, "1": 2.0, "2": 3.0}
+
+Batch = dict[str, Any]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--live", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--keep", action="store_true", help="leave the folder for a look")
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="stateshift-demo-"))
+    began = time.monotonic()
+    try:
+        with running_job(folder) as job:
+            right = demo(folder, job)
+        if options.keep:
+            say(f"everything is still in {folder}")
+    finally:
+        if not options.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    word = "Every row was scored by the version of its time" if right else "WRONG SCORES"
+    print(f"\n{word}, after {time.monotonic() - began:.0f} seconds.")
+    return 0 if right else 1
+
+
+@contextmanager
+def running_job(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The job in a process of its own, as long as the block lasts."""
+    submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
+    command = [*submit, str(HERE / "live_job.py"), group(folder), str(folder)]
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    with (folder / "job.log").open("wb") as log:
+        job = subprocess.Popen(
+            command, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        yield job
+    finally:
+        (folder / "stop").touch()
+        try:
+            job.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(job.pid, 9)
+            job.wait()
+
+
+def group(folder: Path) -> str:
+    return str(folder / "group")
+
+
+def demo(folder: Path, job: subprocess.Popen[bytes]) -> bool:
+    print("Functions of a running Spark job are introduced and replaced; it is never stopped.")
+    place = group(folder)
+
+    title("1", "A job scores orders: a chain of one function, twice the amount.")
+    wait_until(lambda: len(batches(folder)) >= 3, folder, job)
+    time.sleep(SECONDS_BETWEEN)
+    stateshift("live", "status", place)
+
+    title("2", "Introduce a filter before it: only orders that are paid.")
+    stateshift("live", "introduce", place, "score", "rules:only_paid", "--before", "0")
+    time.sleep(SECONDS_BETWEEN)
+
+    title("3", "Replace the model: three times the amount.")
+    stateshift("live", "replace", place, "score", "model_v2:score", "--at", "1")
+    time.sleep(SECONDS_BETWEEN)
+
+    title("4", "A model with a fault. It passes the checks on no rows, fails, and is taken back.")
+    faulty = ("live", "replace", place, "score", "model_v3:score", "--at", "1")
+    stateshift(*faulty, "--on-error", "revert", exit_code=TAKEN_BACK)
+    time.sleep(SECONDS_BETWEEN)
+    if job.poll() is not None:
+        raise SystemExit(f"the job has ended:\n{tail(folder / 'job.log')}")
+
+    title("5", "What happened.")
+    stateshift("live", "history", place)
+    stateshift("live", "status", place)
+    picture(folder)
+    return all(map(is_right, batches(folder)))
+
+
+def batches(folder: Path) -> list[Batch]:
+    """What the job has written of its batches."""
+    read = []
+    for path in sorted((folder / "out").glob("*.json")):
+        text = path.read_text()
+        if text:
+            read.append(json.loads(text))
+    return read
+
+
+def is_right(batch: Batch) -> bool:
+    """Whether every row's score is that of the version it carries."""
+    factors = batch["factors"]
+    return all(factors[version] == [FACTORS.get(version)] for version in factors)
+
+
+def picture(folder: Path) -> None:
+    """Print a batch a line: rows a second as a bar, and the version that ran."""
+    measured = batches(folder)
+    rates = []
+    for before, batch in pairwise(measured):
+        seconds = batch["at"] - before["at"]
+        rates.append((batch, sum(batch["rows"].values()) / seconds, seconds))
+    most = max(rate for _, rate, _ in rates)
+    print(f"\n    {'batch':>7} {'version':>8} {'rows/s':>7} {'seconds':>8}")
+    for batch, rate, seconds in rates[1:]:
+        versions = "+".join(sorted(batch["rows"]))
+        bar = "#" * round(BAR * rate / most)
+        print(f"    {batch['batch']:>7} {versions:>8} {rate:>7.0f} {seconds:>8.1f}  {bar}")
+
+
+def wait_until(done: Callable[[], bool], folder: Path, job: subprocess.Popen[bytes]) -> None:
+    began = time.monotonic()
+    while not done():
+        if job.poll() is not None or time.monotonic() - began > SECONDS_MAX:
+            raise SystemExit(f"the job has not begun:\n{tail(folder / 'job.log')}")
+        time.sleep(0.2)
+
+
+def stateshift(*arguments: str, exit_code: int = 0) -> None:
+    """The command line, as a user types it where the functions are; what it says is shown."""
+    print(f"\n    $ stateshift {' '.join(arguments)}", flush=True)
+    command = [sys.executable, "-m", "stateshift", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        command,
+        cwd=HERE / "functions",
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    for line in ended.stdout.splitlines():
+        print(f"    {line.rstrip()}", flush=True)
+    if ended.returncode != exit_code:
+        raise SystemExit(f"stateshift {' '.join(arguments[:2])} ended with {ended.returncode}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
