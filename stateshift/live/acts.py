@@ -117,6 +117,7 @@ def check(location: str, edits: Sequence[Edit], manner: Manner) -> Checked:
     """Return a change that could be made, or raise what stands against it. Nobody is told."""
     folder = opened(location)
     now = controller.standing(folder)
+    _refuse_doubled(edits)
     shipped = _Shipped()
     links = {edit.chain: _links_after(edit, now, shipped) for edit in edits}
     choice = _choice(now, edits, manner)
@@ -170,6 +171,14 @@ def opened(location: str) -> Folder:
     return Folder(open_patiently(location))
 
 
+def _refuse_doubled(edits: Sequence[Edit]) -> None:
+    names = [edit.chain for edit in edits]
+    for name in names:
+        if names.count(name) > 1:
+            hint = "change it twice, one after the other"
+            raise PlanError(f"{name} is named twice in one change", hint=hint)
+
+
 class _Shipped:
     """The functions that a change ships."""
 
@@ -205,9 +214,8 @@ def _link(edit: Edit, shipped: _Shipped) -> Link:
 
 def _reverted(edit: Edit, now: Standing) -> Links:
     """Return a chain as it was at a version, or before its last change."""
-    changed = [
-        known.number for known in now.changes if known.applied and edit.chain in known.change.chains
-    ]
+    held = [known for known in now.changes if known.applied and not known.holds_nowhere]
+    changed = [known.number for known in held if edit.chain in known.change.chains]
     if edit.to is not None:
         if not 0 <= edit.to <= now.version:
             hint = f"versions are 0 to {now.version}: stateshift live history GROUP {edit.chain}"
@@ -231,10 +239,15 @@ def _choice(now: Standing, edits: Sequence[Edit], manner: Manner) -> Choice:
 
 def _refuse_torn_reversal(asked: Asked, now: Standing) -> None:
     """Refuse that a change of several queries takes itself back: what has passed the first of them
-    would meet the old function in the next.
+    would meet the old function in the next. Nor can one that transforms a state.
     """
     if asked.on_error != "revert":
         return
+    if any(new.state is not None for new in asked.chains.values()):
+        raise PlanError(
+            "a change that transforms a state cannot take itself back: nothing turns that back",
+            hint="leave --on-error out, and revert it yourself with a --state that turns it back",
+        )
     if any(new.when == "column" for new in asked.chains.values()):
         raise PlanError(
             "a change of several jobs cannot take itself back at an error",

@@ -22,8 +22,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stateshift.errors import AlreadyThere, Incompatible, PlanError
-from stateshift.live import code, signing
+from stateshift.errors import (
+    AlreadyThere,
+    FormatError,
+    Incompatible,
+    PlanError,
+    StalePlan,
+    StorageError,
+    TransientStorageError,
+)
+from stateshift.live import code, signing, state
 from stateshift.live.folder import Folder, Said, Worker
 from stateshift.live.member import ACKNOWLEDGED, RUNNING, process_name
 from stateshift.live.protocol import coordinator as table
@@ -42,6 +50,7 @@ from stateshift.live.protocol.chains import (
     encode,
     links_at,
     newest,
+    transforms,
 )
 from stateshift.live.protocol.coordinator import Coordinator
 from stateshift.live.protocol.coordinator_messages import (
@@ -104,9 +113,14 @@ class Standing:
 
     @property
     def living(self) -> tuple[Said, ...]:
-        """The workers of queries that have begun a batch of late."""
+        """The workers of queries that have begun a batch of late, or one that they had begun before
+        they went back to an older checkpoint.
+        """
+        last_seen = dict(self.last_begun)
+        for said in self.workers:
+            last_seen[said.query] = max(said.at, last_seen.get(said.query, 0.0))
         since = time.time() - ALIVE_SECONDS
-        return tuple(said for said in self.workers if self.last_begun.get(said.query, 0) > since)
+        return tuple(said for said in self.workers if last_seen[said.query] > since)
 
     @property
     def version(self) -> Version:
@@ -147,12 +161,24 @@ def standing(folder: Folder) -> Standing:
     return Standing(
         group=group,
         declarations=declarations,
-        changes=tuple(folder.changes()),
+        changes=_changes(folder),
         workers=folder.workers(),
         last_begun=last_begun,
         last_batches=last_batches,
         last_versions=last_versions,
     )
+
+
+def _changes(folder: Folder) -> tuple[Known, ...]:
+    """Return all changes. One may have taken itself back after it was read: none can any more once
+    a later one is applied.
+    """
+    changes = list(folder.changes())
+    last = newest(changes)
+    for place, known in enumerate(changes):
+        if known.number < last and _takes_itself_back(known):
+            changes[place] = replace(known, reverted=folder.reverted(known.number))
+    return tuple(changes)
 
 
 # ------------------------------------------------------------------------------------ checks
@@ -170,6 +196,8 @@ def check(folder: Folder, now: Standing, asked: Asked) -> frozenset[str]:
         functions = _functions(folder, declaration, new.links, shipped)
         if _check_types(folder, declaration, functions, asked.unattended):
             typed.add(name)
+        if new.state is not None:
+            _check_state(folder, now, declaration, new.state, shipped)
     _check_attended(now, asked)
     return frozenset(typed)
 
@@ -240,6 +268,36 @@ def _check_types(
     return True
 
 
+def _check_state(
+    folder: Folder,
+    now: Standing,
+    declaration: Declaration,
+    link: Link,
+    shipped: Mapping[str, bytes],
+) -> None:
+    """Transform the states that there are as the change will, and keep nothing of it."""
+    name = declaration.name
+    if declaration.output:
+        raise PlanError(
+            f"{name} keeps no state", hint="leave --state out: only a chain of foreachBatch does"
+        )
+    for query in sorted(now.queries(name)):
+        kept = state.newest(folder, query, name)
+        if kept is None:
+            continue
+        links = (*transforms(now.changes, name, kept.version, now.version), link)
+        functions = _functions(folder, declaration, links, shipped)
+        try:
+            slots = state.transformed(functions, kept.slots)
+        except Exception as error:
+            raise Incompatible(
+                f"{name}: {link.name} cannot transform the state of query {query}: "
+                f"{type(error).__name__}: {error}",
+                hint="it is called with the slot's name and the state, and returns the state",
+            ) from error
+        state.encode(name, replace(kept, slots=slots))
+
+
 def _check_attended(now: Standing, asked: Asked) -> None:
     """Refuse targets that nobody runs: nobody could acknowledge."""
     for name in asked.chains:
@@ -257,9 +315,6 @@ def _check_attended(now: Standing, asked: Asked) -> None:
 def propose(folder: Folder, now: Standing, asked: Asked) -> Change:
     """Ship the code, then propose the change; one at a time."""
     close_overdue(folder, now)
-    _settle(folder, now)
-    for package in asked.packages:
-        folder.write_code(package.digest, package.content)
     change = Change(
         group=now.group,
         number=len(now.changes) + 1,
@@ -273,12 +328,20 @@ def propose(folder: Folder, now: Standing, asked: Asked) -> Change:
     )
     signature = None if asked.key is None else signing.sign(encode(change), asked.key)
     try:
+        _settle(folder, now)
+        for package in asked.packages:
+            folder.write_code(package.digest, package.content)
         folder.propose(change, signature)
     except AlreadyThere:
         raise PlanError(
             f"somebody else has proposed change {change.number} in this moment",
             hint=shlex.join(("stateshift", "live", "status", folder.location)),
         ) from None
+    except TransientStorageError:
+        raise
+    except StorageError as error:
+        hint = "nothing has changed: when that is mended, run this command again"
+        raise error.with_hint(hint) from None
     return change
 
 
@@ -299,8 +362,12 @@ def close_overdue(folder: Folder, now: Standing) -> None:
             f"change {change.number} is under way since {time.time() - change.at:.0f} s",
             hint=f"wait for it, or: stateshift live abort {shlex.quote(folder.location)}",
         )
-    reason = f"nobody decided on it within {change.timeout_seconds:g} s"
-    folder.decide(change.number, Decided("aborted", time.time(), process_name(), reason))
+    decided = Decided("aborted", time.time(), process_name(), change.overdue)
+    if folder.decide(change.number, decided).outcome == "applied":
+        raise StalePlan(
+            f"change {change.number} was applied in this moment",
+            hint="run this command again: it goes by what runs now",
+        )
 
 
 def abort(folder: Folder, now: Standing) -> Known:
@@ -389,6 +456,9 @@ class _Carrier:
         self.folder = folder
         self.change = change
         self.unattended = unattended
+        self.previous = now.version
+        last = now.changes[now.version - 1] if now.version else None
+        self._may_be_taken_back = last is not None and _takes_itself_back(last)
         self.tasks = _tasks(said.worker for said in now.living)
         self.heard: dict[str, Said] = {}
         self.decided: Decided | None = None
@@ -403,13 +473,21 @@ class _Carrier:
     def step(self) -> Carried:
         """Hear what is new, and decide as the table says."""
         for path in self.folder.words(self.change.number):
-            if path not in self.heard:
-                self.heard[path] = said = self.folder.word(path)
-                if said.worker in self.tasks:
-                    self._take(said.worker, said.word, said.reason)
+            said = None if path in self.heard else self._heard(path)
+            if said is not None and said.worker in self.tasks:
+                self._take(said.worker, said.word, said.reason)
         self._count_absent()
         self._heed_others()
         return self._carried()
+
+    def _heard(self, path: str) -> Said | None:
+        """Return a word that is new; None if it cannot be read, as if it had not been said."""
+        try:
+            self.heard[path] = self.folder.word(path)
+        except FormatError as error:
+            logger.warning("%s: %s", error.path, error.fact)
+            return None
+        return self.heard[path]
 
     def _take(self, worker: Worker, word: str, reason: str = "") -> None:
         """Give a word to the table. What it then orders is decided first: if somebody else has
@@ -418,11 +496,23 @@ class _Carrier:
         task = self.tasks[worker]
         after, _, orders = table.advance(self.state, _word(task, word, reason), time.time())
         completes = any(isinstance(order, Complete) for _, order in orders)
-        if completes and self._decide("applied").outcome == "aborted":
+        if completes and self._apply().outcome == "aborted":
             return  # `_heed_others` takes that over
         if after.state == "rolling-back" and self.decided is None:
-            self._decide("aborted", f"{worker.chain}-{worker.partition}: {reason}")
+            refusal = f"{worker.chain}-{worker.partition}: {reason}"
+            if self._decide("aborted", refusal).outcome == "applied":
+                return  # somebody else has; who refuses it cannot hinder that any more
         self.state = after
+
+    def _apply(self) -> Decided:
+        """Decide that the change holds, unless the one before it has taken itself back since: then
+        it was made for a chain that is another one now. From here on that one holds for good.
+        """
+        reverted = self.folder.keep(self.previous) if self._may_be_taken_back else None
+        if reverted is not None:
+            reason = f"change {self.previous} was taken back in this moment: {reverted.error}"
+            return self._decide("aborted", reason)
+        return self._decide("applied")
 
     def _decide(self, outcome: Outcome, reason: str = "") -> Decided:
         decided = Decided(outcome, time.time(), process_name(), reason)
@@ -435,7 +525,7 @@ class _Carrier:
         batches without a word of theirs. A task that begins reads what is decided first.
         """
         if self.unattended and not self.tasks and self.decided is None:
-            self._decide("applied")
+            self._apply()
         now = time.time()
         if now - self.counted >= COUNT_SECONDS and not self.unattended:
             self.counted = now
@@ -490,6 +580,11 @@ class _Carrier:
         if self.change.on_error != "revert" or self.decided is None:
             return None
         return self.folder.reverted(self.change.number)
+
+
+def _takes_itself_back(known: Known) -> bool:
+    """Whether a change may still take itself back at an error."""
+    return known.change.on_error == "revert" and known.applied and known.reverted is None
 
 
 def _tasks(workers: Iterable[Worker]) -> Mapping[Worker, Task]:

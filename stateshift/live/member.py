@@ -53,7 +53,7 @@ ACKNOWLEDGED, REFUSED, RUNNING = "acknowledged", "refused", "running"
 # Between two looks at a storage that is asked over a network, where one would cost a record its
 # latency. A local one is asked before every Arrow batch: a few microseconds.
 LOOK_SECONDS = 0.25
-REGISTER_SECONDS = 60.0  # between two words of a worker that it is there
+REGISTER_SECONDS = 60.0  # between two words of a process that it is there
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Member:
     is_near: bool = True
     _looked: float = 0.0
     _measured: float = 0.0
-    _registered: dict[Worker, float] = field(default_factory=dict)
+    _registered: float = 0.0
     _answered: set[tuple[Version, str]] = field(default_factory=set)
     _loaded: dict[str, code.Function] = field(default_factory=dict)
     _mine: dict[str, _Mine] = field(default_factory=dict)
@@ -279,13 +279,15 @@ class Member:
             self._answered.add((-version, here.worker.file_name))
 
     def register(self, here: Here) -> None:
-        """Say, now and then, that this task runs its chain."""
+        """Say that this task runs its chain: at first, and one of this process's now and then."""
         now = time.monotonic()
-        if now < self._registered.get(here.worker, 0.0):
+        is_known = (0, here.worker.file_name) in self._answered
+        if is_known and now - self._registered < REGISTER_SECONDS:
             return
         with self._as_far_as_possible("that it runs"):
             self.folder.register(said_by(here, "registered"))
-            self._registered[here.worker] = now + REGISTER_SECONDS
+            self._answered.add((0, here.worker.file_name))
+            self._registered = now
 
     def write_input(self, chain: str, schema: bytes) -> None:
         """Write the schema of what comes into a chain, where it is another one than before."""
@@ -336,6 +338,13 @@ class Member:
         """Read changes until a version is known that a row carries: it was decided before."""
         if version > self.known:
             self._read_changes()
+        if version > self.known:
+            raise FormatError(
+                f"rows carry change {version}, which is not applied here",
+                f"{self.folder.location}/changes",
+                hint="put the folder back as it was; or empty the column of rows that were written "
+                "with another folder",
+            )
 
     def is_time_to_measure(self, every: float, news: float) -> bool:
         """Whether to write down what ran: now and then, and always near a change."""
