@@ -159,8 +159,34 @@ def schema_of(rows: Rows, expected: pyarrow.Schema) -> pyarrow.Schema:
     try:
         pyarrow.RecordBatch.from_pandas(rows, schema=expected, preserve_index=False)
     except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
-        raise Incompatible(f"the last function's columns do not fit: {error}") from None
+        fact = f"the last function's columns do not fit: {error}"
+        raise Incompatible(fact, hint=HINT_TYPES) from None
+    found = pyarrow.Schema.from_pandas(rows, preserve_index=False)
+    for field in expected:
+        _refuse_kind(field, found.field(field.name).type)
     return expected
+
+
+def _refuse_kind(expected: pyarrow.Field, found: pyarrow.DataType) -> None:
+    """Refuse numbers for texts, and so on: no rows of pandas can be made into anything."""
+    kinds = (_kind(expected.type), _kind(found))
+    if None not in kinds and kinds[0] != kinds[1]:
+        raise Incompatible(
+            f"the last function's columns do not fit: {expected.name} is {found}, expected is "
+            f"{expected.type}",
+            hint=HINT_TYPES,
+        )
+
+
+def _kind(kind: pyarrow.DataType) -> str | None:
+    """Return of which kind values are; None where pandas cannot say it without rows."""
+    import pyarrow.types as types
+
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+        return "number"
+    if types.is_string(kind) or types.is_large_string(kind):
+        return "text"
+    return "time" if types.is_temporal(kind) else None
 
 
 def without(schema: pyarrow.Schema, column: str | None) -> pyarrow.Schema:
