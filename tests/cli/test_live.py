@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -60,7 +62,7 @@ def test_a_function_is_replaced_while_the_job_runs(played: Played) -> None:
     assert "types of score fit" in ran.out
     assert "epoch: no dataflow is given" in ran.out
     assert "change 1 is applied, and runs everywhere after" in ran.out
-    assert "change 1: acknowledged 0 of 2\n" in ran.err
+    assert "change 1: acknowledged" in ran.err and "change 1: applied, running" in ran.err
     assert played.run_batch() == [2] * 8
 
 
@@ -102,6 +104,16 @@ def test_a_change_that_fails_at_once_says_that_it_was_taken_back(played: Played)
     status = live("status", played, "--json").document
     (chain,) = status["chains"]
     assert chain["version"] == 0
+
+
+def test_what_took_itself_back_is_not_what_is_taken_back(played: Played) -> None:
+    changed(played, "replace", "score", "rules:two")
+    with played.running():
+        live("replace", played, "score", "rules:raises", "--on-error", "revert", *LONG)
+        while played.folder.reverted(2) is None:
+            time.sleep(0.01)
+    changed(played, "revert", "score")
+    assert played.run_batch() == [1] * 8
 
 
 def test_a_check_tells_nobody(played: Played) -> None:
@@ -295,6 +307,7 @@ def test_the_history_says_of_every_change_what_became_of_it(played: Played) -> N
     told = live("history", played, "--json").document["changes"]
     assert [change["outcome"] for change in told] == ["applied", "aborted", "reverted"]
     assert told[2]["reason"] == REVERTED
+    assert live("status", played, "--json").document["versions"] == {"score": 1}
     assert told[0]["chains"] == {"score": ["rules:two"]} and told[0]["delay_seconds"] > 0
     shown = live("history", played, "score").out
     assert "change 2 was aborted: score-0, score-1 did not answer within 0.2 s" in shown
@@ -331,3 +344,29 @@ def test_the_first_time_that_a_worker_ran_a_change_counts(played: Played) -> Non
     played.run_batch()
     (after,) = live("history", played, "--json").document["changes"]
     assert after["delay_seconds"] == before["delay_seconds"]
+
+
+def test_the_page_shows_which_version_ran_when_and_how_fast(played: Played, tmp_path: Path) -> None:
+    changed(played, "replace", "score", "rules:two")
+    with played.running():
+        live("replace", played, "score", "rules:raises", "--on-error", "revert", *LONG)
+        while played.folder.reverted(2) is None:
+            time.sleep(0.01)
+    path = tmp_path / "page.html"
+    ran = live("status", played, "--html", str(path))
+    assert f"page: {path}" in ran.out
+    page = path.read_text("utf-8")
+    for words in ("score, in query q", "rows in, a second", "1 taken back by an error", REVERTED):
+        assert words in page
+    root = ElementTree.fromstring(re.sub("<(meta [^>]*)>", r"<\1/>", page.partition("\n")[2]))
+    titles = [title.text or "" for title in root.iter("title")]
+    for version in ("version 0: ", "version 1: ", "replace score reverted"):
+        assert any(version in title for title in titles), titles
+    assert not re.search(r"https?:|url\(|javascript:|<(script|link|img)\b", page)
+
+
+def test_a_page_of_a_group_without_a_batch_says_so(tmp_path: Path) -> None:
+    played = Played(tmp_path)
+    assert not live("status", played, "--html", str(tmp_path / "page.html")).code
+    assert "No task was measured yet." in (tmp_path / "page.html").read_text("utf-8")
+    assert live("status", played, "--html", str(tmp_path / "no" / "page.html")).code == 6

@@ -11,7 +11,7 @@ tasks have, the rest is taken to be like them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,22 +41,29 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A stretch of time in which a query ran one version of a chain."""
+    """A stretch of time in which a query ran one version of a chain, up to a batch."""
 
     version: Version
     start: float
     end: float
+    batch: int
 
 
 def version_of(changes: Sequence[Known], chain: str, version: Version) -> Version:
-    """Return the newest change up to a version that has changed a chain; 0 if none has. A version
-    itself counts although it was taken back: it ran.
-    """
+    """Return the newest change up to a version that holds and has changed a chain; 0 if none."""
     for known in reversed(changes[:version]):
-        is_held = known.number == version or (known.applied and not known.holds_nowhere)
-        if is_held and chain in known.change.chains:
+        if known.applied and not known.holds_nowhere and chain in known.change.chains:
             return known.number
     return 0
+
+
+def version_that_ran(changes: Sequence[Known], chain: str, version: Version) -> Version:
+    """Return what a task of a chain ran that says it ran a version, which may have been taken back
+    since.
+    """
+    if version and chain in changes[version - 1].change.chains:
+        return version
+    return version_of(changes, chain, version)
 
 
 def samples(survey: GroupSurvey) -> tuple[Sample, ...]:
@@ -134,7 +141,7 @@ def stretches(survey: GroupSurvey, chain: str, query: str) -> tuple[Stretch, ...
         before = last.get(part.version)
         if before is not None and _joins(before, part, last.values()):
             end = max(before.end, part.end)
-            last[part.version] = Stretch(part.version, before.start, end)
+            last[part.version] = replace(part, start=before.start, end=end)
             continue
         if before is not None:
             done.append(before)
@@ -142,15 +149,15 @@ def stretches(survey: GroupSurvey, chain: str, query: str) -> tuple[Stretch, ...
     return tuple(sorted((*done, *last.values()), key=lambda each: (each.start, each.version)))
 
 
-def _joins(before: Stretch, part: Stretch, others: Iterable[Stretch]) -> bool:
-    """Whether a part goes on with a stretch: soon after it, and nothing else ran between."""
-    if part.start - before.end > GAP_SECONDS:
-        return False
-    return not any(_is_between(before, other, part) for other in others)
-
-
-def _is_between(before: Stretch, other: Stretch, part: Stretch) -> bool:
-    return before.end <= other.start and other.end <= part.start
+def _joins(before: Stretch, part: Stretch, all_versions: Iterable[Stretch]) -> bool:
+    """Whether a part goes on with a stretch: in the same batch, or soon after it, and nothing else
+    has run since.
+    """
+    if part.batch == before.batch:
+        return True
+    others = [each for each in all_versions if each.version != part.version]
+    has_other_since = any(each.end > before.end for each in others)
+    return part.start - before.end <= GAP_SECONDS and not has_other_since
 
 
 def _parts_of(survey: GroupSurvey, task: Measured) -> Iterator[Stretch]:
@@ -160,12 +167,14 @@ def _parts_of(survey: GroupSurvey, task: Measured) -> Iterator[Stretch]:
     changes = survey.standing.changes
     rows = sum(ran.rows for ran in task.ran)
     if not rows:
-        yield Stretch(_version_without_rows(survey, task), task.began, task.ended)
+        version = _version_without_rows(survey, task)
+        yield Stretch(version, task.began, task.ended, task.batch)
         return
     start = task.began
     for ran in task.ran:
         end = start + ran.rows / rows * (task.ended - task.began)
-        yield Stretch(version_of(changes, task.chain, ran.version), start, end)
+        version = version_that_ran(changes, task.chain, ran.version)
+        yield Stretch(version, start, end, task.batch)
         start = end
 
 
@@ -173,4 +182,4 @@ def _version_without_rows(survey: GroupSurvey, task: Measured) -> Version:
     seal = survey.seals.get(task.query, {}).get(task.batch)
     sealed = 0 if seal is None else seal.version
     version = task.ran[-1].version if task.ran else sealed
-    return version_of(survey.standing.changes, task.chain, version)
+    return version_that_ran(survey.standing.changes, task.chain, version)

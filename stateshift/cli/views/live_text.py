@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stateshift.cli.views.live_facts import live_command, names_of
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, pairs
-from stateshift.cli.views.units import many, span
+from stateshift.cli.views.units import many, per_second, span
 
 if TYPE_CHECKING:
     from stateshift.cli.views.live_facts import (
@@ -145,7 +145,7 @@ def history(location: str, changes: Sequence[PastFacts]) -> Iterator[Block]:
         return
     yield Table(PAST_HEADS, tuple(past_row(each) for each in changes), indent=0)
     for each in changes:
-        yield from _why(each)
+        yield from whys(each)
 
 
 def past_row(facts: PastFacts) -> Row:
@@ -184,7 +184,7 @@ def _first_and_last(facts: PastFacts) -> str:
     return f"{span(first)}, {span(last)}"
 
 
-def _why(facts: PastFacts) -> Iterator[Block]:
+def whys(facts: PastFacts) -> Iterator[Line]:
     """Show why a change does not hold, and who has refused it."""
     if facts.reason:
         yield Line(f"change {facts.known.number} {WHY[facts.became]}: {facts.reason}")
@@ -194,6 +194,7 @@ def _why(facts: PastFacts) -> Iterator[Block]:
 
 # ------------------------------------------------------------------------------------ the group
 
+CHAIN_HEADS = ("chain", ">version", ">", "function")
 QUERY_HEADS = (
     "query",
     "chain",
@@ -213,8 +214,8 @@ def status(facts: StatusFacts, page: str | None = None) -> Iterator[Block]:
     yield Gap()
     rows: list[Row] = []
     for declaration in facts.declarations:
-        rows.extend(_chain_rows(facts, declaration.name))
-    yield Table(("chain", ">version", ">", "function"), tuple(rows))
+        rows.extend(chain_rows(facts, declaration.name))
+    yield Table(CHAIN_HEADS, tuple(rows))
     if facts.queries:
         yield Gap()
         yield Table(QUERY_HEADS, tuple(query_row(each) for each in facts.queries))
@@ -226,7 +227,8 @@ def status(facts: StatusFacts, page: str | None = None) -> Iterator[Block]:
         yield Line(f"page: {page}")
 
 
-def _chain_rows(facts: StatusFacts, chain: str) -> Iterator[Row]:
+def chain_rows(facts: StatusFacts, chain: str) -> Iterator[Row]:
+    """Yield the functions of a chain as rows of a table, the first with the chain's name."""
     functions = names_of(facts.links(chain))
     version = str(facts.version(chain))
     if not functions:
@@ -245,8 +247,8 @@ def query_row(facts: QueryFacts) -> Row:
         str(facts.version),
         "-" if facts.batch is None else str(facts.batch),
         _begun(facts),
-        rate(facts.rows_in_per_second),
-        rate(facts.rows_out_per_second),
+        per_second(facts.rows_in_per_second),
+        per_second(facts.rows_out_per_second),
         "-" if sample is None else span(sample.seconds_mean),
     )
 
@@ -258,13 +260,6 @@ def _begun(facts: QueryFacts) -> str | Cell:
     return words if facts.is_living else Cell(f"{words}: not waited for", "dim")
 
 
-def rate(rows: float | None) -> str:
-    """Return rows a second, as three digits say them."""
-    if rows is None:
-        return "-"
-    return f"{rows:,.0f}" if rows >= 99.5 or rows == 0 else f"{rows:.3g}"
-
-
 def _under_way(facts: StatusFacts) -> Iterator[Block]:
     under_way = facts.under_way
     if under_way is not None:
@@ -274,7 +269,7 @@ def _under_way(facts: StatusFacts) -> Iterator[Block]:
     else:
         known = facts.last.known
         yield Line(f"nothing is under way; change {known.number} {WHY[facts.last.became]}")
-        yield from _why(facts.last)
+        yield from whys(facts.last)
 
 
 def _pending(facts: StatusFacts, under_way: UnderWayFacts) -> Iterator[Block]:

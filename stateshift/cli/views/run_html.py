@@ -18,10 +18,17 @@ from typing import assert_never
 
 from stateshift import __version__
 from stateshift.cli.views.markup import said, tag
+from stateshift.cli.views.page import (
+    bullets,
+    chip,
+    table,
+    table_of_pictures,
+    tile,
+    whole_page,
+)
 from stateshift.cli.views.run_facts import Known, RunFacts, is_down
 from stateshift.cli.views.run_html_axis import axis_of
 from stateshift.cli.views.run_html_drawing import closer, picture, strip
-from stateshift.cli.views.run_html_style import STYLE
 from stateshift.cli.views.run_text import (
     PHASE_HEADS,
     TONES,
@@ -36,8 +43,6 @@ from stateshift.cli.views.units import dash, many, number, size, span
 from stateshift.report import FailureReport, JobReport, Report, RoundReport
 from stateshift.terms import terms_of
 
-FIRST, LAST = 1, 10  # rows of a long table
-LINES_MAX = 100
 NAMES_MAX = 4
 ROUND_HEADS = (
     ">round",
@@ -54,20 +59,14 @@ ROUND_HEADS = (
 def page(facts: RunFacts) -> str:
     """Return the page of a run that no process works on."""
     report = facts.report
-    head = (
-        '<meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        tag("title", said(f"{_names(report)}: {facts.state}")),
-        tag("style", STYLE),
-    )
-    body = (
+    return whole_page(
+        f"{_names(report)}: {facts.state}",
         *_head(facts),
         *_jobs(report),
         *_steered(report),
         *_left(report.left),
         _foot(),
     )
-    return f"<!DOCTYPE html>\n{tag('html', tag('head', *head), tag('body', *body), lang='en')}\n"
 
 
 # ---- the run -------------------------------------------------------------------------------------
@@ -76,18 +75,18 @@ def page(facts: RunFacts) -> str:
 def _head(facts: RunFacts) -> Iterator[str]:
     report = facts.report
     yield tag("p", said(f"stateshift, run {report.run}"), class_="dim")
-    yield tag("h1", said(_names(report)), _chip(facts.state))
+    yield tag("h1", said(_names(report)), _state(facts.state))
     yield tag("dl", *_tiles(facts), class_="tiles")
     yield from _failure(report.failure)
 
 
 def _tiles(facts: RunFacts) -> Iterator[str]:
     report = facts.report
-    yield _tile("Downtime", *_downtime(facts))
-    yield _tile("Took", span(report.seconds), *_from_to(report))
+    yield tile("Downtime", *_downtime(facts))
+    yield tile("Took", span(report.seconds), *_from_to(report))
     files = sum(job.files for job in report.jobs)
     bytes_moved = sum(job.bytes for job in report.jobs)
-    yield _tile("Moved", size(bytes_moved), many(files, "file"), *_same_and_rounds(report))
+    yield tile("Moved", size(bytes_moved), many(files, "file"), *_same_and_rounds(report))
 
 
 def _same_and_rounds(report: Report) -> Iterator[str]:
@@ -103,11 +102,6 @@ def _same_and_rounds(report: Report) -> Iterator[str]:
     if all_rounds:
         copied = size(sum(each.bytes for each in all_rounds))
         yield f"{copied} copied in {many(len(all_rounds), 'round')} while running"
-
-
-def _tile(label: str, value: str, *lines: str) -> str:
-    below = (tag("dd", said(line)) for line in lines)
-    return tag("div", tag("dt", said(label)), tag("dd", said(value), class_="value"), *below)
 
 
 def _downtime(facts: RunFacts) -> tuple[str, ...]:
@@ -204,7 +198,7 @@ def _steered(report: Report) -> Iterator[str]:
 def _left(lines: Sequence[str]) -> Iterator[str]:
     if lines:
         yield tag("h3", "Left by the rollback")
-        yield _list(lines)
+        yield bullets(lines)
 
 
 def _foot() -> str:
@@ -232,7 +226,9 @@ def _overview(report: Report) -> str:
     axis = axis_of(report)
     heads = ("job", "state", ">files", ">size", ">down for")
     rows = [_overview_row(job) for job in report.jobs]
-    return _table(heads, rows, drawn=[strip(job, axis) for job in report.jobs])
+    return table_of_pictures(
+        heads, rows, "when it was moved", [strip(job, axis) for job in report.jobs]
+    )
 
 
 def _overview_row(job: JobReport) -> Row:
@@ -248,7 +244,7 @@ def _down_for(job: JobReport) -> str | Cell:
 
 def _job(report: Report, job: JobReport) -> Iterator[str]:
     if len(report.jobs) > 1:
-        yield tag("h2", said(job.job), _chip(job.state))
+        yield tag("h2", said(job.job), _state(job.state))
         yield from (tag("p", said(line)) for line in _job_lines(job))
     yield from _failure(job.failure)
     if job.phases:
@@ -260,7 +256,7 @@ def _job(report: Report, job: JobReport) -> Iterator[str]:
         yield from _rounds(job)
     if job.notes:
         yield tag("h3", "Notes")
-        yield _list(job.notes)
+        yield bullets(job.notes)
     yield from _left(job.left)
 
 
@@ -318,52 +314,9 @@ def _names(report: Report) -> str:
     return f"{', '.join(first)} and {len(names) - len(first)} more"
 
 
-def _chip(state: str) -> str:
-    return tag("span", said(state), class_=f"state {TONES.get(state, 'warn')}")
+def _state(state: str) -> str:
+    return chip(state, TONES.get(state, "warn"))
 
 
-def _table(heads: Sequence[str], rows: Sequence[Row], drawn: Sequence[str] = ()) -> str:
-    """Return a table: numbers to the right, below heads that begin with `>`. `drawn` is a picture
-    for each row.
-    """
-    titles = [tag("th", said(head.removeprefix(">")), class_=_kind(head)) for head in heads]
-    lines = [_row(heads, row) for row in rows]
-    if drawn:
-        titles.append(tag("th", "when it was moved"))
-        pictures = [tag("td", picture, class_="drawn") for picture in drawn]
-        lines = [_row(heads, row, cell) for row, cell in zip(rows, pictures, strict=True)]
-    else:
-        lines = _shortened(lines, len(heads))
-    inner = tag("thead", tag("tr", *titles)) + tag("tbody", *lines)
-    return tag("div", tag("table", inner), class_="wide")
-
-
-def _row(heads: Sequence[str], row: Row, *more: str) -> str:
-    cells = [_cell(cell, head) for head, cell in zip(heads, row, strict=True)]
-    return tag("tr", *cells, *more)
-
-
-def _shortened(lines: list[str], columns: int) -> list[str]:
-    """Return the lines of a table: of a long one the first and the last ones."""
-    between = len(lines) - FIRST - LAST
-    if between <= 1:
-        return lines
-    words = f"{number(between)} more between, in report.json"
-    gap = tag("tr", tag("td", words, class_="between", colspan=columns))
-    return [*lines[:FIRST], gap, *lines[-LAST:]]
-
-
-def _cell(cell: str | Cell, head: str) -> str:
-    text, tone = (cell.text, cell.tone) if isinstance(cell, Cell) else (cell, "")
-    return tag("td", said(text), class_=f"{_kind(head)} {tone}".strip())
-
-
-def _kind(head: str) -> str:
-    return "number" if head.startswith(">") else "text"
-
-
-def _list(lines: Sequence[str]) -> str:
-    shown = [tag("li", said(line)) for line in lines[:LINES_MAX]]
-    if len(lines) > LINES_MAX:
-        shown.append(tag("li", f"{number(len(lines) - LINES_MAX)} more, in report.json"))
-    return tag("ul", *shown)
+def _table(heads: Sequence[str], rows: Sequence[Row]) -> str:
+    return table(heads, rows, kept_in="report.json")

@@ -43,7 +43,7 @@ def curves(job: JobReport, axis: Axis) -> Iterator[Curve]:
     """Yield the curves of a job; those that would show nothing are left out."""
     copied = _added_up(job)
     if copied and copied[-1][1]:
-        points = _placed([*copied, (axis.end, copied[-1][1])], axis)
+        points = placed([*copied, (axis.end, copied[-1][1])], axis)
         yield Curve("bytes copied, added up", "copied", points, size)
     bytes_left = _steps(job, lambda round_: round_.left_bytes, axis)
     if bytes_left:
@@ -83,7 +83,7 @@ def _steps(job: JobReport, left_of: LeftOf, axis: Axis) -> tuple[Point, ...]:
     points = known[:1]
     for at, left in known[1:]:
         points += [(at, points[-1][1]), (at, left)]
-    return _placed(points, axis)
+    return placed(points, axis)
 
 
 def _known(rounds: Iterable[RoundReport], left_of: LeftOf) -> Iterator[Point]:
@@ -100,7 +100,7 @@ def _nothing_left(job: JobReport) -> Point | None:
     return (max(ends), 0.0) if ends else None
 
 
-def _placed(points: Iterable[Point], axis: Axis) -> tuple[Point, ...]:
+def placed(points: Iterable[Point], axis: Axis) -> tuple[Point, ...]:
     """Return the points on the axis, and of those that nobody could tell apart the first, the
     lowest, the highest and the last.
     """

@@ -57,10 +57,10 @@ def strip(job: JobReport, axis: Axis) -> str:
     start = min(phase.start for phase in job.phases)
     end = max(phase.start + phase.seconds for phase in job.phases)
     at_work = Stretch(start, end)
-    bars = [_bar(axis, at_work, 2, "bar", f"at work for {span(end - start)}")]
+    bars = [bar(axis, at_work, 2, "bar", f"at work for {span(end - start)}")]
     down = _down(job, axis)
     if down is not None:
-        bars.append(_bar(axis, down, 2, "bar down", _down_words(job)))
+        bars.append(bar(axis, down, 2, "bar down", _down_words(job)))
     label = f"when {job.job} was moved"
     return tag("svg", *bars, class_="strip", height=BAR + 4, role="img", aria_label=label)
 
@@ -100,11 +100,11 @@ def _drawn(
     lanes_end = top + LANE * len(lanes)
     bottom = lanes_end + (TITLE + PANEL) * len(below)
     parts = (
-        *_grid(axis, top, bottom),
+        *grid(axis, top, bottom),
         *_band(job, axis, bottom),
         *lanes,
-        *_panels(below, lanes_end),
-        *_marks(marks, axis, top, bottom),
+        *panels(below, lanes_end),
+        *marks_drawn(marks, axis, top, bottom),
     )
     label = (
         f"{job.job}: when its phases were at work, what they copied, and when it was down, "
@@ -113,12 +113,14 @@ def _drawn(
     return tag("svg", *parts, class_="picture", height=bottom + BELOW, role="img", aria_label=label)
 
 
-def _panels(below: Sequence[Curve], top: float) -> Iterator[str]:
+def panels(below: Sequence[Curve], top: float) -> Iterator[str]:
+    """Draw curves below each other."""
     for place, curve in enumerate(below):
         yield panel(curve, top + TITLE + place * (TITLE + PANEL))
 
 
-def _grid(axis: Axis, top: float, bottom: float) -> Iterator[str]:
+def grid(axis: Axis, top: float, bottom: float) -> Iterator[str]:
+    """Draw the axis of time, and a line up from each of its ticks."""
     for at, words in axis.ticks():
         yield tag("line", x1=percent(at), x2=percent(at), y1=top, y2=bottom + 4, class_="grid")
         yield tag("text", words, x=percent(at), y=bottom + 18, class_="tick")
@@ -157,13 +159,13 @@ def _down_words(job: JobReport) -> str:
     return f"down for {span(job.downtime_seconds)}"
 
 
-def _marks(marks: Sequence[Mark], axis: Axis, top: float, bottom: float) -> Iterator[str]:
+def marks_drawn(marks: Sequence[Mark], axis: Axis, top: float, bottom: float) -> Iterator[str]:
     """Draw a line where somebody steered, with its number in the table."""
-    for group in _neighbours(marks, axis, _moment_of, FINEST):
+    for group in neighbours(marks, axis, _moment_of, FINEST):
         at = percent(axis.at(group[0][1].start))
         words = said("; ".join(_mark_words(mark) for _, mark in group[:MARKS_TOLD]))
         yield tag("line", tag("title", words), x1=at, x2=at, y1=top - 4, y2=bottom, class_="mark")
-    for group in _neighbours(marks, axis, _moment_of, SPACE_FOR_MARK):
+    for group in neighbours(marks, axis, _moment_of, SPACE_FOR_MARK):
         (first, mark), (last, _) = group[0], group[-1]
         numbers = str(first) if first == last else f"{first}–{last}"
         yield tag("text", numbers, x=percent(axis.at(mark.start)), y=top - 8, class_="mid steer")
@@ -184,10 +186,10 @@ def _lanes(job: JobReport, axis: Axis, top: float) -> Iterator[str]:
     inset = (LANE - BAR) / 2
     rounds = [round_ for round_ in job.rounds if _is_on(axis, round_)]
     if rounds:
-        yield _lane("rounds", top, _round_bars(rounds, undone, axis, top + inset))
+        yield lane("rounds", top, _round_bars(rounds, undone, axis, top + inset))
         top += LANE
     for phase in _phases_on(axis, job):
-        yield _lane(phase.name, top, _phase_bar(phase, undone, axis, top + inset))
+        yield lane(phase.name, top, _phase_bar(phase, undone, axis, top + inset))
         top += LANE
 
 
@@ -201,14 +203,15 @@ def _is_on(axis: Axis, part: PhaseReport | RoundReport) -> bool:
     return axis.shows(part.start, part.start + part.seconds)
 
 
-def _lane(name: str, top: float, bars: Iterable[str]) -> str:
+def lane(name: str, top: float, bars: Iterable[str]) -> str:
+    """Draw a lane: its name beside its bars."""
     return tag("g", tag("text", said(name), x=-8, y=top + 16, class_="end"), *bars)
 
 
 def _round_bars(rounds: Sequence[RoundReport], undone: bool, axis: Axis, y: float) -> Iterator[str]:
-    for group in _neighbours(rounds, axis, _stretch_of, FINEST):
+    for group in neighbours(rounds, axis, _stretch_of, FINEST):
         whole = Stretch(group[0].start, _stretch_of(group[-1]).end)
-        yield _bar(axis, whole, y, _round_kind(group[0], undone), _round_words(group, whole))
+        yield bar(axis, whole, y, _round_kind(group[0], undone), _round_words(group, whole))
         left, right = axis.at(whole.start), axis.at(whole.end)
         if len(group) == 1 and right - left >= SPACE_FOR_NUMBER:
             number, middle = str(group[0].number), percent((right + left) / 2)
@@ -232,7 +235,7 @@ def _phase_bar(phase: PhaseReport, undone: bool, axis: Axis, y: float) -> Iterat
     when = _stretch_of(phase)
     kind = _phase_kind(phase, undone)
     words = f"{phase.name}: {_when(when)}, {phase.done} of {phase.steps} steps"
-    yield _bar(axis, when, y, kind, words)
+    yield bar(axis, when, y, kind, words)
     place, side = _beside(axis, when, kind)
     yield tag("text", _phase_words(phase, undone), x=percent(place), y=y + 11, class_=side)
 
@@ -263,7 +266,8 @@ def _when(when: Stretch) -> str:
     return f"begun at {span(when.start)}, took {span(when.end - when.start)}"
 
 
-def _bar(axis: Axis, when: Stretch, y: float, kind: str, words: str) -> str:
+def bar(axis: Axis, when: Stretch, y: float, kind: str, words: str) -> str:
+    """Draw a stretch of time; `words` are shown where somebody points at it."""
     left, right = axis.at(when.start), axis.at(when.end)
     width = max(THINNEST, right - left)
     x = percent(min(left, 100 - width))
@@ -279,7 +283,7 @@ def _moment_of(mark: Mark) -> Stretch:
     return Stretch(mark[1].start, mark[1].start)
 
 
-def _neighbours(
+def neighbours(
     parts: Iterable[T], axis: Axis, when: Callable[[T], Stretch], narrower: float
 ) -> Iterator[list[T]]:
     """Yield those together that lie within a part of the axis that is `narrower`."""

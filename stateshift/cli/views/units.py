@@ -44,6 +44,13 @@ def about(seconds: float) -> str:
     return "less than 1 s" if seconds < 1 else span(seconds)
 
 
+def per_second(rows: float | None) -> str:
+    """Return rows a second, as three digits say them; a dash where they are not known."""
+    if rows is None:
+        return "-"
+    return f"{rows:,.0f}" if rows >= 99.5 or rows == 0 else f"{rows:.3g}"
+
+
 def many(count: int, singular: str, plural: str | None = None) -> str:
     """Return `1 file` or `2 files`."""
     if count == 1:
