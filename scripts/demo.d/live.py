@@ -52,7 +52,7 @@ def main() -> int:
         with running_job(folder) as job:
             right = demo(folder, job)
         if options.keep:
-            say(f"everything is still in {folder}")
+            say(f"everything is still in {folder}: open {folder / 'live.html'}")
     finally:
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
@@ -112,7 +112,7 @@ def demo(folder: Path, job: subprocess.Popen[bytes]) -> bool:
 
     title("5", "What happened.")
     stateshift("live", "history", place)
-    stateshift("live", "status", place)
+    stateshift("live", "status", place, "--html", str(folder / "live.html"))
     picture(folder)
     return all(map(is_right, batches(folder)))
 

@@ -59,8 +59,10 @@ def one(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
 class Played:
     """A query with one chain: `partitions` workers, each a process of its own."""
 
-    def __init__(self, root: Path, chain: str = "score", query: str = "q", partitions: int = 2):
-        self.location = str(root / "group")
+    def __init__(
+        self, root: Path | str, chain: str = "score", query: str = "q", partitions: int = 2
+    ):
+        self.location = root if isinstance(root, str) else str(root / "group")
         self.chain = live.chain(chain, self.location, SCHEMA, one)
         self.query, self.partitions = query, partitions
         self.batch = -1
