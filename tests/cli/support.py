@@ -7,12 +7,13 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from stateshift.cli import main
+from stateshift.cli.commands import NAMES, members_of
 from stateshift.migration import Adapters
 from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_cluster import MemoryCluster
@@ -76,6 +77,13 @@ class Outside:
 
     def run(self, *argv: str) -> Said:
         return said(*argv, adapters=self.adapters)
+
+
+def whole_names() -> Iterator[str]:
+    """Yield the names of all commands that do something, those of a group with its name before."""
+    for name in NAMES:
+        members = [f"{name} {member}" for member in members_of(name)]
+        yield from members or (name,)
 
 
 def said(*argv: str, adapters: Adapters | None = None) -> Said:

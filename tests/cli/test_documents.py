@@ -12,9 +12,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from stateshift.cli.commands import whole_names
 from stateshift.cli.views.documents import DOCUMENTS, name_of, schema_of, schema_text
-from tests.cli.support import SOURCE, said, with_checkpoint
+from tests.cli.support import SOURCE, said, whole_names, with_checkpoint
 from tests.look.golden_images import NEWEST
 from tests.support.documents import Documents, misfits
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from stateshift.cli.commands import NAMES, whole_names
-from tests.cli.support import said
+from stateshift.cli.commands import NAMES
+from tests.cli.support import said, whole_names
 
 COMMANDS = list(NAMES)
 WHOLE_NAMES = list(whole_names())

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.cli.commands import GROUPS, NAMES, whole_names
+from stateshift.cli.commands import GROUPS, NAMES
 from stateshift.cli.shell.reference import program_and_commands
 from stateshift.cli.views.command_facts import CommandFacts, Parameter
 from stateshift.cli.views.completion import SHELLS, script
 from stateshift.cli.views.manual import man_page, page_name
-from tests.cli.support import said
+from tests.cli.support import said, whole_names
 from tests.cli.test_help import HEAVY, imported_by
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from importlib import import_module
 from types import ModuleType
 
@@ -41,19 +40,16 @@ NAMES = (
     "completion",
 )
 
-# The commands of a group: `stateshift live replace`.
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "live": ("replace", "introduce", "remove", "revert", "history", "status", "abort"),
-}
+# Those that are groups of commands, whose packages name their members: `stateshift live replace`.
+GROUPS = ("live",)
 
 
-def whole_names() -> Iterator[str]:
-    """Yield the names of all commands that do something, those of a group with its name before."""
-    for name in NAMES:
-        if name in GROUPS:
-            yield from (f"{name} {member}" for member in GROUPS[name])
-        else:
-            yield name
+def members_of(name: str) -> tuple[str, ...]:
+    """Return the commands of a group, in the order of its help; none of what is no group."""
+    if name not in GROUPS:
+        return ()
+    members: tuple[str, ...] = module_of(name).NAMES
+    return members
 
 
 def module_of(name: str) -> ModuleType:

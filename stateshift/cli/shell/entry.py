@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol, cast
 import typer
 
 from stateshift import __version__, leave_logging_to_the_program
-from stateshift.cli.commands import GROUPS, NAMES, module_of
+from stateshift.cli.commands import GROUPS, NAMES, members_of, module_of
 from stateshift.cli.shell import settings
 from stateshift.cli.shell.signature import Parsed, with_shared_options
 from stateshift.cli.shell.terminal import Terminal
@@ -160,7 +160,7 @@ def _list_command(app: typer.Typer, name: str, module: ModuleType) -> None:
 def _add_group(app: typer.Typer, name: str, arguments: Sequence[str]) -> None:
     module, group = module_of(name), _empty_parser()
     group.callback(epilog=module.EPILOG)(module.command)
-    _add_commands(group, name, GROUPS[name], arguments)
+    _add_commands(group, name, members_of(name), arguments)
     app.add_typer(group, name=name)
 
 
@@ -233,7 +233,7 @@ def _defaults(arguments: list[str]) -> Mapping[str, object]:
     memory = values.pop("memory", None)
     _bound_memory(os.environ.get("STATESHIFT_MEMORY") or memory)
     by_command = dict.fromkeys((*NAMES, *OLD_NAMES), values)
-    by_group = {group: dict.fromkeys(members, values) for group, members in GROUPS.items()}
+    by_group = {group: dict.fromkeys(members_of(group), values) for group in GROUPS}
     return {**by_command, **by_group}
 
 

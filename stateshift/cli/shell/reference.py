@@ -7,7 +7,7 @@ from typing import Protocol, cast
 
 import typer
 
-from stateshift.cli.commands import GROUPS, NAMES
+from stateshift.cli.commands import GROUPS, NAMES, members_of
 from stateshift.cli.views.command_facts import PROGRAM, Block, CommandFacts, Parameter
 
 HELP = Parameter(("--help", "-h"), "", "Show this message and exit.")
@@ -54,7 +54,7 @@ def program_and_commands() -> tuple[CommandFacts, tuple[CommandFacts, ...]]:
 def _facts_of_all(program: DeclaredGroup) -> Iterator[CommandFacts]:
     for name in NAMES:
         yield command_facts(name, program.commands[name])
-        for member in GROUPS.get(name, ()):
+        for member in members_of(name):
             group = cast(DeclaredGroup, program.commands[name])
             yield command_facts(f"{name} {member}", group.commands[member])
 

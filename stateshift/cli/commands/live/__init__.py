@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from stateshift.cli.shell.options import epilog
 
+# In the order of the help.
+NAMES = ("replace", "introduce", "remove", "revert", "history", "status", "abort")
+
 EPILOG = """\b
 In a job, functions stand in a chain, which names its group's folder:
   from stateshift import live
