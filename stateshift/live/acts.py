@@ -214,7 +214,7 @@ def _link(edit: Edit, shipped: _Shipped) -> Link:
 
 def _reverted(edit: Edit, now: Standing) -> Links:
     """Return a chain as it was at a version, or before its last change."""
-    held = [known for known in now.changes if known.applied and not known.holds_nowhere]
+    held = [known for known in now.changes if known.holds]
     changed = [known.number for known in held if edit.chain in known.change.chains]
     if edit.to is not None:
         if not 0 <= edit.to <= now.version:

@@ -389,7 +389,7 @@ def _way_back(folder: Folder, changes: Sequence[Known]) -> str:
     """Return the command that takes the newest change back; where there is none, the one that
     shows what runs.
     """
-    held = [known for known in changes if known.applied and not known.holds_nowhere]
+    held = [known for known in changes if known.holds]
     if not held:
         return shlex.join(("stateshift", "live", "status", folder.location))
     return shlex.join(("stateshift", "live", "revert", folder.location, *held[-1].change.chains))

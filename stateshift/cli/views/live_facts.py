@@ -170,12 +170,12 @@ class PastFacts:
 
     @property
     def first_seconds(self) -> float | None:
-        """From the proposal until the first worker ran it."""
+        """The seconds from the proposal until the first worker ran it."""
         return min(self._seconds_until_running(), default=None)
 
     @property
     def last_seconds(self) -> float | None:
-        """From the proposal until the last worker ran it, of those that had acknowledged it."""
+        """The seconds from the proposal until the last worker that had acknowledged it ran it."""
         return max(self._seconds_until_running(), default=None)
 
     def _seconds_until_running(self) -> list[float]:
@@ -236,12 +236,8 @@ class StatusFacts:
 
     def version(self, chain: str) -> Version:
         """Return the newest change that holds for a chain."""
-        holding = [known for known in self.survey.standing.changes if known.applied]
-        numbers = [
-            known.number
-            for known in holding
-            if chain in known.change.chains and not known.holds_nowhere
-        ]
+        holding = [known for known in self.survey.standing.changes if known.holds]
+        numbers = [known.number for known in holding if chain in known.change.chains]
         return numbers[-1] if numbers else 0
 
     def links(self, chain: str) -> Links:

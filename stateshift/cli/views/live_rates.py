@@ -52,7 +52,7 @@ class Stretch:
 def version_of(changes: Sequence[Known], chain: str, version: Version) -> Version:
     """Return the newest change up to a version that holds and has changed a chain; 0 if none."""
     for known in reversed(changes[:version]):
-        if known.applied and not known.holds_nowhere and chain in known.change.chains:
+        if known.holds and chain in known.change.chains:
             return known.number
     return 0
 

@@ -193,7 +193,13 @@ class Known:
 
     @property
     def applied(self) -> bool:
+        """Whether it was decided that it holds; it may have been taken back since."""
         return self.decided is not None and self.decided.outcome == "applied"
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is applied, and was not taken back."""
+        return self.applied and self.reverted is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +238,7 @@ def _holds(change: Change, chain: str, moment: Moment) -> bool:
 def links_at(changes: Sequence[Known], chain: str, first: Links, version: Version) -> Links:
     """Return a chain's functions as of a version."""
     for known in reversed(changes[:version]):
-        if known.applied and not known.holds_nowhere and chain in known.change.chains:
+        if known.holds and chain in known.change.chains:
             return known.change.chains[chain].links
     return first
 
@@ -245,7 +251,7 @@ def transforms(
     for known in changes:
         new = known.change.chains.get(chain)
         is_between = after < known.number <= until
-        if is_between and known.applied and not known.holds_nowhere and new and new.state:
+        if is_between and known.holds and new and new.state:
             found.append(new.state)
     return tuple(found)
 
