@@ -324,7 +324,7 @@ def test_the_status_says_what_runs_and_how_fast(played: Played) -> None:
     assert (query["query"], query["workers"], query["version"]) == ("q", 2, 1)
     assert query["living"] and query["rows_in_per_second"] > 0 and query["task_seconds"] > 0
     shown = live("status", played).out
-    assert "rules:two" in shown and "nothing is under way; change 1 is applied" in shown
+    assert "rules:two" in shown and "nothing is under way\nchange 1 is applied" in shown
 
 
 def test_the_status_says_who_has_not_answered(played: Played) -> None:

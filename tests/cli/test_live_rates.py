@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
+from stateshift.cli.views import live_html, live_json, live_text
+from stateshift.cli.views.live_facts import StatusFacts
 from stateshift.cli.views.live_rates import (
     samples,
     stretches,
     version_of,
     version_that_ran,
 )
+from stateshift.cli.views.text import plain_text
 from stateshift.live.controller import Standing
 from stateshift.live.folder import Measured, Ran, Said, Seal
 from stateshift.live.protocol.chains import (
@@ -97,3 +101,12 @@ def test_rows_a_second_are_those_of_all_tasks_from_a_batch_to_the_next() -> None
 def test_a_batch_without_rows_ran_the_version_that_it_began_with() -> None:
     (sample,) = samples(survey([task(0, 0.0)], (), {0: 0.0, 1: 2.0}))
     assert (sample.rows_in_per_second, sample.versions) == (0, (0,))
+
+
+def test_a_location_is_shown_without_its_credentials() -> None:
+    found = replace(survey([]), location="hdfs://me:secret@there/live")
+    shown = plain_text(live_text.status(StatusFacts(found)))
+    page = live_html.page(StatusFacts(found), ())
+    history = plain_text(live_text.history(found.location, ()))
+    for text in (shown, page, history, str(live_json.status(StatusFacts(found)))):
+        assert "secret" not in text and "there/live" in text

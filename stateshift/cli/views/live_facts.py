@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from stateshift.cli.views.live_rates import Sample, samples, version_of
+from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
     from stateshift.live.acts import Checked
@@ -47,8 +48,8 @@ class ChangeFacts:
 
     @property
     def location(self) -> str:
-        """Where the group is."""
-        return self.checked.folder.location
+        """Where the group is, without credentials."""
+        return redact(self.checked.folder.location)
 
     @property
     def number(self) -> Version | None:
@@ -225,8 +226,8 @@ class StatusFacts:
 
     @property
     def location(self) -> str:
-        """Where it is."""
-        return self.survey.location
+        """Where it is, without credentials."""
+        return redact(self.survey.location)
 
     @property
     def declarations(self) -> tuple[Declaration, ...]:

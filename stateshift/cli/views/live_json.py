@@ -177,7 +177,7 @@ def change(facts: ChangeFacts) -> LiveChangeDocument:
     is_everywhere = facts.state == "finished"
     return {
         "state": facts.state,
-        "group": redact(facts.location),
+        "group": facts.location,
         "change": facts.number,
         "act": asked.act,
         "chains": [_chain(chain) for chain in facts.chains],
@@ -257,7 +257,7 @@ def status(facts: StatusFacts, page: str | None = None) -> LiveStatusDocument:
     last, under_way = facts.last, facts.under_way
     return {
         "state": "idle" if under_way is None else "under-way",
-        "group": redact(facts.location),
+        "group": facts.location,
         "versions": {each.name: facts.version(each.name) for each in facts.declarations},
         "delay_seconds": None if last is None else last.last_seconds,
         "chains": [_chain_now(facts, each) for each in facts.declarations],

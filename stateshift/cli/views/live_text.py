@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from stateshift.cli.views.live_facts import live_command, names_of
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, pairs
 from stateshift.cli.views.units import many, per_second, span
+from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
     from stateshift.cli.views.live_facts import (
@@ -141,7 +142,7 @@ TONES: dict[str, Tone] = {
 def history(location: str, changes: Sequence[PastFacts]) -> Iterator[Block]:
     """Show the changes of the past, and why some of them do not hold."""
     if not changes:
-        yield Line(f"nothing was changed yet in {location}")
+        yield Line(f"nothing was changed yet in {redact(location)}")
         return
     yield Table(PAST_HEADS, tuple(past_row(each) for each in changes), indent=0)
     for each in changes:
@@ -267,9 +268,9 @@ def _under_way(facts: StatusFacts) -> Iterator[Block]:
     elif facts.last is None:
         yield Line("nothing was changed yet")
     else:
-        known = facts.last.known
-        yield Line(f"nothing is under way; change {known.number} {WHY[facts.last.became]}")
-        yield from whys(facts.last)
+        known, reasons = facts.last.known, list(whys(facts.last))
+        yield Line("nothing is under way")
+        yield from reasons or [Line(f"change {known.number} {WHY[facts.last.became]}")]
 
 
 def _pending(facts: StatusFacts, under_way: UnderWayFacts) -> Iterator[Block]:
