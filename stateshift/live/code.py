@@ -18,6 +18,7 @@ refuses one that others than the job's own user can write, where the storage can
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import importlib
 import importlib.util
@@ -28,7 +29,7 @@ import os
 import pwd
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -175,17 +176,29 @@ def _pickled(function: Function, name: str) -> Package:
     if not callable(function):
         raise _refused(name, f"is not a function: {type(function).__name__}")
     module = inspect.getmodule(inspect.unwrap(function))
-    by_value = module is not None and module.__name__ not in sys.builtin_module_names
     try:
-        if by_value and module is not None and _is_local(module):
-            cloudpickle.register_pickle_by_value(module)
-        content = cloudpickle.dumps(function)
+        with _by_value(module):
+            content = cloudpickle.dumps(function)
     except Exception as error:
         raise _refused(name, f"cannot be pickled: {type(error).__name__}: {error}") from error
-    finally:
-        if by_value and module is not None and _is_local(module):
-            _forget(module)
     return _packed("pickle", name, content)
+
+
+@contextlib.contextmanager
+def _by_value(module: types.ModuleType | None) -> Iterator[None]:
+    """Have functions of a module go along with what refers to them, if workers need not have it."""
+    cloudpickle = _cloudpickle()
+    is_registered = module is not None and (
+        module.__name__ in cloudpickle.list_registry_pickle_by_value()
+    )
+    if module is None or is_registered or not _is_local(module):
+        yield
+        return
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
 
 
 def _is_local(module: types.ModuleType) -> bool:
@@ -202,13 +215,6 @@ def _is_ours(module: types.ModuleType) -> bool:
     """Whether a module belongs to this package."""
     ours = __name__.partition(".")[0]
     return module.__name__.partition(".")[0] == ours
-
-
-def _forget(module: types.ModuleType) -> None:
-    cloudpickle = _cloudpickle()
-
-    if module.__name__ in cloudpickle.list_registry_pickle_by_value():
-        cloudpickle.unregister_pickle_by_value(module)
 
 
 def _packed(kind: Literal["source", "pickle"], name: str, payload: bytes) -> Package:
