@@ -27,10 +27,8 @@ from stateshift.live.rows import (
     Rows,
     Schema,
     arrow_schema,
-    check_types,
+    check_returned,
     in_base64,
-    schema_of,
-    without,
 )
 from stateshift.live.state import Stateful
 from stateshift.live.task import Task, place, run_batch
@@ -170,8 +168,7 @@ class Chain:
             fact = f"{self.name}: {names} fails on no rows: {type(error).__name__}: {error}"
             raise Incompatible(fact, hint=HINT_TYPES) from error
         if self.output is not None:
-            promised = without(self.output, self.stamp)
-            check_types(self.name, promised, schema_of(rows, promised))
+            check_returned(self.name, rows, self.output, self.stamp)
 
 
 def _refuse_another(before: Declaration | None, now: Declaration, folder: Folder) -> None:

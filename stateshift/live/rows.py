@@ -122,6 +122,16 @@ def from_base64(text: str) -> pyarrow.Schema:
 HINT_TYPES = "every function takes what the one before it returns; the last one returns the schema"
 
 
+def check_returned(chain: str, rows: Rows, output: pyarrow.Schema, stamp: str | None) -> None:
+    """Refuse what functions returned for no rows if it is not what their chain has promised, but
+    for the column that the chain stamps: that it writes itself, over one that came in.
+    """
+    promised = without(output, stamp)
+    if stamp is not None and not is_arrow(rows):
+        rows = rows.drop(columns=[stamp], errors="ignore")
+    check_types(chain, promised, without(schema_of(rows, promised), stamp))
+
+
 def check_types(chain: str, expected: pyarrow.Schema, found: pyarrow.Schema) -> None:
     """Refuse columns that are not those a chain has promised, by name, order and type."""
     if found.names != expected.names:

@@ -179,6 +179,19 @@ def test_no_rows_have_no_version(ground: Ground) -> None:
     assert run(chain, member, 0, empty) == []
 
 
+@pytest.mark.parametrize("kind", ["arrow", "pandas"])
+def test_functions_of_a_chain_in_the_middle_may_leave_its_column(ground: Ground, kind: str) -> None:
+    is_pandas = kind == "pandas"
+    chain = ground.chain("m", schema=STAMPED, functions=(), stamp="at", follow="at")
+    member = ground.member()
+    batch = pyarrow.RecordBatch.from_pydict({"v": [1], "at": [0], "k": [0]}, schema=STAMPED)
+    batch = batch.to_pandas() if is_pandas else batch
+    run(chain, member, 0, batch)
+    propose(ground.folder, asked({"m": _pandas_giving(1) if is_pandas else giving(1)}))
+    run(chain, member, 1, batch)
+    assert [said.word for said in ground.folder.said(1)] == ["acknowledged"]
+
+
 def test_rows_without_the_column_are_refused_with_what_to_keep(ground: Ground) -> None:
     chain = _following(ground)
     with pytest.raises(PlanError, match="no column at") as refused:
