@@ -48,7 +48,6 @@ class Task:
         """Yield what the chain makes of the rows."""
         began = time.time()
         self._begin()
-        self.member.runs(self.here, self.version)
         for batch in rows:
             if not self.fitted:
                 self._fit(batch)
@@ -154,7 +153,8 @@ class Task:
         except Exception as error:
             self._take_back(version, error)
             return self._apply(rows)
-        self.member.runs(self.here, version)
+        if len(rows):  # on no rows a function may pass that fails on the first
+            self.member.runs(self.here, version)
         self._count(version, len(rows))
         return out if self.chain.stamp is None else self._stamped(out, version)
 
@@ -202,7 +202,7 @@ class Task:
         """Write down what ran, if it is time to or a change is near. A task without rows has run
         its version, too.
         """
-        if not self.ran:
+        if not any(ran.rows for ran in self.ran):
             self.member.runs(self.here, self.version)
         member, here = self.member, self.here
         if here.batch < 0 or not member.is_time_to_measure(MEASURE_SECONDS, NEWS_SECONDS):

@@ -61,6 +61,22 @@ def test_functions_of_a_chain_run_one_after_the_other(ground: Ground) -> None:
     assert out.to_pydict() == {"v": [1, 3], "k": [5, 5]}
 
 
+def test_a_worker_says_that_it_runs_a_function_once_it_has_run_it_on_rows(ground: Ground) -> None:
+    chain, member = ground.chain(), ground.member()
+    apply(ground, {"score": NewChain(links(ground, raising()))}, "revert")
+    out = run(chain, member, 0, rows(), rows(1, 2))
+    assert numbers(out) == [0, 0]
+    assert ground.folder.reverted(1) is not None
+    assert ground.folder.said(1) == ()
+
+
+def test_a_worker_without_rows_says_so_at_its_end(ground: Ground) -> None:
+    chain, member = ground.chain(), ground.member()
+    apply(ground, {"score": NewChain(links(ground, giving(5)))})
+    run(chain, member, 0, rows())
+    assert [said.word for said in ground.folder.said(1)] == ["running"]
+
+
 def test_outside_of_a_stream_the_newest_functions_run(ground: Ground) -> None:
     chain, member = ground.chain(), ground.member()
     apply(ground, {"score": NewChain(links(ground, giving(1)))})
