@@ -52,6 +52,7 @@ from stateshift.live.protocol.chains import (
     decode_group,
     encode,
 )
+from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.storage.temporaries import apart
 
@@ -303,6 +304,11 @@ class Folder:
     def is_proposed(self, number: Version) -> bool:
         """Whether there is a change of this number: the cheapest question."""
         return self.storage.stat(_proposed(number)) is not None
+
+    def file_of(self, number: Version) -> str | None:
+        """Return the file of this machine that a proposal will be; None where it will be none."""
+        root = locations.local_path(self.location)
+        return None if root is None else f"{root}/{_proposed(number)}"
 
     def proposal(self, number: Version) -> bytes:
         """Return a proposal's bytes, which are what is signed."""

@@ -93,7 +93,11 @@ class Member:
     changes: list[Known] = field(default_factory=list)
     pending: Change | None = None
     is_near: bool = True
+    # grows whenever more is known of the changes
+    revision: int = 0
     _looked: float = 0.0
+    # the file that the next proposal will be, where nothing else is awaited
+    _awaited: str | None = None
     _measured: float = 0.0
     _registered: float = 0.0
     _answered: set[tuple[Version, str]] = field(default_factory=set)
@@ -122,10 +126,9 @@ class Member:
         """Read what is new in the group, if it is time to, and answer a proposal. In the middle of
         a batch, a storage that does not answer is asked again later.
         """
-        now = time.monotonic()
-        if not at_once and not self.is_near and now - self._looked < LOOK_SECONDS:
+        if not at_once and not self._may_be_news():
             return
-        self._looked = now
+        self._looked = time.monotonic()
         try:
             self._read_changes()
         except StorageError as error:
@@ -135,23 +138,40 @@ class Member:
         if self.pending is not None:
             self._answer(self.pending, here)
 
+    def _may_be_news(self) -> bool:
+        """Whether it is time to look; before each Arrow batch, so a file is asked for as directly
+        as can be.
+        """
+        if self._awaited is not None:
+            return os.access(self._awaited, os.F_OK)
+        return self.is_near or time.monotonic() - self._looked >= LOOK_SECONDS
+
     def _read_changes(self) -> None:
         """Take over what is decided, up to a proposal that is not, or to the last."""
         with self._lock:
-            if not self.changes and self.trust.key is None:  # signatures are checked one by one
-                self.changes = list(self.folder.settled())
+            if self.revision == 0:
+                self._begin()
             while (known := self._next()) is not None:
                 if known.decided is None:
                     known = self._aborted_if_late(known)
                 if known.decided is None:
                     self.pending = known.change
+                    self._awaited = None
                     return
                 self._take_over(self._as_trusted(known))
+            self._awaited = self.folder.file_of(len(self.changes) + 1)
+
+    def _begin(self) -> None:
+        """Take over in one what nobody can alter any more. Signatures are checked one by one."""
+        if self.trust.key is None:
+            self.changes = list(self.folder.settled())
+        self.revision = 1
 
     def _take_over(self, known: Known) -> None:
         # What came before could take itself back until this one was decided.
         self.look_for_reversal()
         self.changes.append(known)
+        self.revision += 1
         self.pending = None
         logger.info("change %d %s", known.number, "is applied" if known.applied else "is not")
 
@@ -232,6 +252,7 @@ class Member:
     def _reread(self, number: Version) -> Known:
         known = replace(self.changes[number - 1], reverted=self.folder.reverted(number))
         self.changes[number - 1] = known
+        self.revision += 1
         return known
 
     # ---------------------------------------------------------------- answers

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stateshift.errors import PlanError
-from stateshift.live import state
+from stateshift.live import code, state
 from stateshift.live.folder import Measured, Ran, Worker
 from stateshift.live.member import Here, Member
 from stateshift.live.protocol.chains import (
@@ -30,6 +30,14 @@ MEASURE_SECONDS = 5.0  # a process writes down what it ran so often, and always 
 NEWS_SECONDS = 60.0
 
 
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The functions of a version, loaded."""
+
+    version: Version
+    functions: tuple[code.Function, ...]
+
+
 class Task:
     """One task's run of a chain."""
 
@@ -41,7 +49,10 @@ class Task:
         self.sealed: Version = 0
         self.column: Version | None = None
         self.fitted = False
-        self.ran: list[Ran] = []
+        # what holds for rows of a column's version, as far as the member knows
+        self.known_at = 0
+        self.ready: dict[Version | None, Ready] = {}
+        self.ran: list[list[int]] = []  # versions, one after the other, and how many rows each
         self.rows_out = 0
 
     def run(self, rows: Iterator[Rows]) -> Iterator[Rows]:
@@ -52,10 +63,11 @@ class Task:
             if not self.fitted:
                 self._fit(batch)
             self.member.look(self.here)
-            for part in self._parts(batch):
-                out = self._apply(part)
-                self.rows_out += len(out)
-                yield out
+            if self.chain.follow is None:
+                yield self._apply(batch)
+                continue
+            for part in self._parts(batch, self.chain.follow):
+                yield self._apply(part)
         self._end(began)
 
     def run_whole(self, frame: Rows) -> None:
@@ -94,8 +106,7 @@ class Task:
         member, chain = self.member, self.chain
         transforms = member.transforms(chain.name, kept.version, version)
         slots = state.transformed(transforms, kept.slots)
-        functions = member.functions_at(chain.name, chain.first, version)
-        return state.run(functions, frame, slots)[1]
+        return state.run(self._functions_at(version), frame, slots)[1]
 
     def _seal(self) -> Version:
         """Return the version of the batch; outside of a stream the newest one."""
@@ -132,31 +143,40 @@ class Task:
         )
         self.member.write_input(self.chain.name, input_schema(empty))
 
-    def _parts(self, batch: Rows) -> Iterator[Rows]:
-        """Yield the rows of a batch by the version that they carry; the whole of it elsewhere."""
-        column = self.chain.follow
-        if column is None:
-            yield batch
-            return
+    def _parts(self, batch: Rows, column: str) -> Iterator[Rows]:
+        """Yield the rows of a batch by the version that they carry in a column."""
         for version in versions_in(batch, column):
             self.column = version
             self.member.catch_up(version)
             yield rows_of(batch, column, version)
 
     def _apply(self, rows: Rows) -> Rows:
-        version = self.version
+        ready = self._ready_now()
+        version = self.version if ready is None else ready.version
         try:
-            functions = self.member.functions_at(self.chain.name, self.chain.first, version)
+            functions = self._functions_at(version) if ready is None else ready.functions
             out = rows
             for function in functions:
                 out = function(out)
         except Exception as error:
             self._take_back(version, error)
             return self._apply(rows)
-        if len(rows):  # on no rows a function may pass that fails on the first
+        if ready is None and len(rows):  # on no rows a function may pass that fails on the first
+            self.ready[self.column] = Ready(version, functions)
             self.member.runs(self.here, version)
         self._count(version, len(rows))
+        self.rows_out += len(out)
         return out if self.chain.stamp is None else self._stamped(out, version)
+
+    def _ready_now(self) -> Ready | None:
+        """Return what has been found for rows like these, unless more is known since."""
+        if self.known_at != self.member.revision:
+            self.known_at = self.member.revision
+            self.ready.clear()
+        return self.ready.get(self.column)
+
+    def _functions_at(self, version: Version) -> tuple[code.Function, ...]:
+        return self.member.functions_at(self.chain.name, self.chain.first, version)
 
     def _take_back(self, version: Version, error: Exception) -> None:
         """Take the change back that brought the function, if it wants that; else raise the error as
@@ -183,10 +203,10 @@ class Task:
             raise _torn(known) from error
 
     def _count(self, version: Version, rows: int) -> None:
-        if self.ran and self.ran[-1].version == version:
-            self.ran[-1] = replace(self.ran[-1], rows=self.ran[-1].rows + rows)
+        if self.ran and self.ran[-1][0] == version:
+            self.ran[-1][1] += rows
         else:
-            self.ran.append(Ran(version, rows))
+            self.ran.append([version, rows])
 
     def _stamped(self, out: Rows, version: Version) -> Rows:
         """Return the rows with their version in the column that the chain stamps. A column that it
@@ -202,7 +222,7 @@ class Task:
         """Write down what ran, if it is time to or a change is near. A task without rows has run
         its version, too.
         """
-        if not any(ran.rows for ran in self.ran):
+        if not any(rows for _, rows in self.ran):
             self.member.runs(self.here, self.version)
         member, here = self.member, self.here
         if here.batch < 0 or not member.is_time_to_measure(MEASURE_SECONDS, NEWS_SECONDS):
@@ -214,9 +234,9 @@ class Task:
             partition=here.worker.partition,
             began=began,
             ended=time.time(),
-            rows_in=sum(ran.rows for ran in self.ran),
+            rows_in=sum(rows for _, rows in self.ran),
             rows_out=self.rows_out,
-            ran=tuple(self.ran),
+            ran=tuple(Ran(version, rows) for version, rows in self.ran),
         )
         member.measure(measured)
 
