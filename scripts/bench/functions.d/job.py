@@ -131,6 +131,8 @@ def pair(spark: SparkSession, options: argparse.Namespace, k: int) -> list[Any]:
     writer = between.select(f.to_json(f.struct("i", "k", "v")).alias("value")).writeStream
     writer = writer.format("kafka").options(**servers).option("topic", TOPIC)
     first = writer.option("checkpointLocation", str(options.folder / "checkpoint-1")).start()
+    while not (options.folder / "checkpoint-1" / "commits" / "1").exists() and first.isActive:
+        time.sleep(0.1)  # the topic is there once something was handed on
     reader = spark.readStream.format("kafka").options(**servers)
     arrived = reader.option("subscribe", TOPIC).option("startingOffsets", "earliest").load()
     value = f.from_json(f.col("value").cast("string"), BETWEEN_SCHEMA).alias("r")

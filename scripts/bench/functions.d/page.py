@@ -13,7 +13,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from curves import Axis, plotted
+from curves import COLOURS, Axis, Curves, plotted
 from pages import drawing, reached, told, wrapped
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -166,7 +166,7 @@ def filters(every: Every) -> Iterator[str]:
         found = [one for one in every if one["act"] == act]
         ratio = statistics.median(one["in_after"] / one["in_before"] for one in found)
         rates = [f"{middle(found, what):,.0f}" for what in ("in_before", "in_over_it", "in_after")]
-        cells = [act, spread(found, "last"), f"{most(found, 'batches')} at most", *rates]
+        cells = [act, spread(found, "last"), f"at most {most(found, 'batches')}", *rates]
         yield f"| {' | '.join([*cells, f'{ratio:.2f}'])} |"
     yield ""
     ratios = [one["in_after"] / one["in_before"] for one in every]
@@ -179,7 +179,8 @@ def filters(every: Every) -> Iterator[str]:
     )
     batches = most(every, "batches")
     goal = f"goal: at most {BATCHES_MAX}, {reached(batches <= BATCHES_MAX)}"
-    yield f"* everywhere within {batches} batches ({goal})"
+    of_batches = "1 batch" if batches == 1 else f"{batches} batches"
+    yield f"* everywhere within {of_batches} ({goal})"
 
 
 def restart(every: Every) -> Iterator[str]:
@@ -203,10 +204,8 @@ def restart(every: Every) -> Iterator[str]:
     live = middle([one for one in every if one["way"] == "live"], "gap")
     for way in ("application", "query"):
         ratio = middle([one for one in every if one["way"] == way], "gap") / live
-        is_goal = way == "application"
-        goal = f" (goal: at least {RESTART_OF_LIVE_MIN:g}, " if is_goal else ""
-        goal += f"{reached(ratio >= RESTART_OF_LIVE_MIN)})" if is_goal else ""
-        yield f"* gap, {WAYS[way]} ÷ live = {ratio:.1f}{goal}"
+        goal = f"goal: at least {RESTART_OF_LIVE_MIN:g}, {reached(ratio >= RESTART_OF_LIVE_MIN)}"
+        yield f"* gap, {WAYS[way]} ÷ live = {ratio:.1f} ({goal})"
 
 
 def overhead(every: Every) -> Iterator[str]:
@@ -214,19 +213,29 @@ def overhead(every: Every) -> Iterator[str]:
     yield ""
     yield from wrapped(
         "One query with the bare function and with a chain of it, in turn, 200,000 rows a batch in "
-        "20 Arrow batches and two tasks; a batch's time in ms, the median of each query's batches. "
-        "A chain's cost is one of each task and each Arrow batch, not of each row."
+        "20 Arrow batches and two tasks; a batch's time in ms, the median of each query's batches."
     )
     yield ""
     yield "| bare, ms | chain, ms | chain ÷ bare, of each pair | pairs | load |"
     yield "|---|---|---|---|---|"
-    ratios = [one["chain"] / one["bare"] for one in every]
-    cells = [told([one["bare"] for one in every]), told([one["chain"] for one in every])]
-    yield f"| {' | '.join([*cells, told(ratios), str(len(every)), loads(every)])} |"
+    pairs = [one for one in every if "bare" in one]
+    ratios = [one["chain"] / one["bare"] for one in pairs]
+    bare, chain = [one["bare"] for one in pairs], [one["chain"] for one in pairs]
+    cells = [rounded(bare), rounded(chain), told(ratios), str(len(pairs)), loads(pairs)]
+    yield f"| {' | '.join(cells)} |"
     yield ""
     ratio = statistics.median(ratios)
     goal = f"goal: at most {OVERHEAD_MAX}, {reached(ratio <= OVERHEAD_MAX)}"
-    yield f"* chain ÷ bare = {ratio:.3f} ({goal})"
+    yield f"* chain ÷ bare = {ratio:.3f}, the median of the pairs ({goal})"
+    if max(ratios) - min(ratios) > OVERHEAD_MAX - 1:
+        yield "* single pairs differ by more than the goal: the machine's other work is in them"
+    for one in every:
+        if "task" in one:
+            part = one["task"] / statistics.median(bare)
+            yield (
+                f"* without Spark, a task of ten Arrow batches takes {one['task']:.1f} ms more by a "
+                f"chain (the seal of its batch is most of it), {100 * part:.1f} % of such a batch"
+            )
 
 
 def pair(every: Every) -> Iterator[str]:
@@ -289,6 +298,11 @@ def middle(found: Every, what: str) -> float:
     return float(statistics.median(one[what] for one in found))
 
 
+def rounded(values: Sequence[float]) -> str:
+    """Their median, the least and the most, without decimals."""
+    return f"{statistics.median(values):.0f} ({min(values):.0f} / {max(values):.0f})"
+
+
 def most(found: Every, what: str) -> int:
     return int(max(one[what] for one in found))
 
@@ -332,9 +346,18 @@ def latency_panel(panel: Any, surges: Every) -> None:
             curves[scheduler] = [(at, late) for at, late in one["latencies"] if at > -20]
             panel.axvline(one["doubled"], color="grey", linestyle=":", linewidth=1)
     x = Axis("when a record was due, from the request on", "s", log=False)
-    plotted(panel, curves, x, Axis("latency", "s", log=False), "a surge, one target")
+    title = "a surge, one target (each tooth is a batch)"
+    lines(panel, curves, x, Axis("latency", "s", log=False), title)
     panel.axvline(0, color="black", linewidth=1)
     panel.legend()
+
+
+def lines(panel: Any, curves: Curves, x: Axis, y: Axis, title: str) -> None:
+    """Thin lines: curves of time cross, and none hides another one."""
+    for (name, points), colour in zip(curves.items(), COLOURS, strict=False):
+        across, up = [a for a, _ in points], [b for _, b in points]
+        panel.plot(across, up, label=name, color=colour, linewidth=1.5, marker=".")
+    panel.set(title=title, xlabel=str(x), ylabel=str(y))
 
 
 def delay_panel(panel: Any, surges: Every) -> None:
@@ -362,7 +385,7 @@ def rate_panel(panel: Any, found: Every) -> None:
         curves["put out"] = [(at, out) for at, _, out in one["rates"]]
     x = Axis("from the request on", "s", log=False)
     y = Axis("records", "1/s", log=False)
-    plotted(panel, curves, x, y, "a filter is introduced: every fifth record")
+    lines(panel, curves, x, y, "a filter is introduced: every fifth record")
     panel.axvline(0, color="black", linewidth=1)
     panel.set_ylim(bottom=0)
     panel.legend()

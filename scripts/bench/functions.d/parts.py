@@ -247,7 +247,9 @@ def _ask_for_restart(job: Job) -> None:
 
 
 def _start_again(job: Job) -> None:
+    began = time.time()
     job.end()
+    print(f"the application has stopped after {time.time() - began:.1f} s", file=sys.stderr)
     job.start("--k", str(job.next_k()))
 
 
