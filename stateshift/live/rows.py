@@ -7,7 +7,7 @@ import inspect
 import re
 from typing import TYPE_CHECKING, Any
 
-from stateshift.errors import Incompatible, PlanError
+from stateshift.errors import Complaint, Incompatible, PlanError, SpecError
 from stateshift.live.protocol.chains import Version
 
 if TYPE_CHECKING:
@@ -80,7 +80,12 @@ def arrow_schema(schema: Schema) -> pyarrow.Schema | None:
     from pyspark.sql.types import StructType
 
     if isinstance(schema, str):
-        schema = StructType.fromDDL(schema)
+        try:
+            schema = StructType.fromDDL(schema)
+        except Exception as error:  # it asks a session, and has an error of its own for each case
+            fact = f"{schema!r} cannot be read as DDL: {type(error).__name__}: {error}"
+            hint = "make the session before the chain and check the text, or give a pyarrow.Schema"
+            raise SpecError((Complaint("schema", fact, schema),), hint=hint) from error
     if "timezone" in inspect.signature(to_arrow_schema).parameters:  # from Spark 4.2 on
         return to_arrow_schema(schema, timezone="UTC")
     return to_arrow_schema(schema)
@@ -120,6 +125,7 @@ def from_base64(text: str) -> pyarrow.Schema:
 
 
 HINT_TYPES = "every function takes what the one before it returns; the last one returns the schema"
+HINT_NULL = "on no rows Arrow cannot tell the type: say it, pyarrow.array(values, pyarrow.int64())"
 
 
 def check_returned(chain: str, rows: Rows, output: pyarrow.Schema, stamp: str | None) -> None:
@@ -141,12 +147,10 @@ def check_types(chain: str, expected: pyarrow.Schema, found: pyarrow.Schema) -> 
             hint=HINT_TYPES,
         )
     for name in expected.names:
-        if _as_spark_sees(found.field(name).type) != _as_spark_sees(expected.field(name).type):
-            raise Incompatible(
-                f"{chain}: column {name} is {found.field(name).type}, expected is "
-                f"{expected.field(name).type}",
-                hint=HINT_TYPES,
-            )
+        is_type, wanted = found.field(name).type, expected.field(name).type
+        if _as_spark_sees(is_type) != _as_spark_sees(wanted):
+            fact = f"{chain}: column {name} is {is_type}, expected is {wanted}"
+            raise Incompatible(fact, hint=HINT_NULL if str(is_type) == "null" else HINT_TYPES)
 
 
 def _as_spark_sees(kind: pyarrow.DataType) -> str:

@@ -11,11 +11,17 @@ import pyarrow.compute
 import pytest
 
 from stateshift import live
-from stateshift.errors import FormatError, Incompatible, PlanError
+from stateshift.errors import FormatError, Incompatible, PlanError, SpecError
 from stateshift.live import code, state
 from stateshift.live.chains import Chain
 from stateshift.live.protocol.chains import Change, Decided, Link, NewChain
-from stateshift.live.rows import rows_of, versions_in, with_column
+from stateshift.live.rows import (
+    arrow_schema,
+    check_types,
+    rows_of,
+    versions_in,
+    with_column,
+)
 from stateshift.live.task import run_batch
 from tests.live.ground import Ground, asked, giving, numbers, propose, raising, rows, run
 
@@ -429,3 +435,20 @@ def test_a_chain_of_whole_batches_says_that_it_runs(ground: Ground) -> None:
     query.run(1)
     assert [said.chain for said in ground.folder.workers()] == ["rules"]
     assert [measured.batch for measured in ground.folder.measures()] == [1]
+
+
+# ------------------------------------------------------------------------------------ schemas
+
+
+def test_a_schema_that_cannot_be_read_is_refused_with_the_way_out() -> None:
+    with pytest.raises(SpecError) as refused:
+        arrow_schema("id longer")
+    assert refused.value.complaints[0].pointer == "schema"
+    assert "pyarrow.Schema" in str(refused.value.hint)
+
+
+def test_a_column_whose_type_no_rows_tell_is_refused_with_how_to_say_it() -> None:
+    found = pyarrow.schema([("k", pyarrow.null())])
+    with pytest.raises(Incompatible, match="column k is null, expected is int64") as refused:
+        check_types("score", pyarrow.schema([("k", pyarrow.int64())]), found)
+    assert "pyarrow.int64()" in str(refused.value.hint)

@@ -150,7 +150,7 @@ def pair(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         pair.end()
 
 
-@pytest.mark.row("F-17", "F-1", on="Spark")
+@pytest.mark.row("F-17", on="Spark")
 def test_no_record_meets_an_old_and_a_new_function_though_a_job_is_killed(pair: Pair) -> None:
     for number in range(1, RUNS + 1):
         victim, moment = JOBS[number % 2], random.uniform(0.0, MOMENT_SECONDS_MAX)
