@@ -255,7 +255,7 @@ def header_of(content: bytes, digest: str) -> Header:
         kind = values.get("kind")
         if version > FORMAT_VERSION or kind not in ("source", "pickle"):
             fact = f"code of a newer stateshift: format {version}, kind {kind!r}"
-            raise UnknownVersion(fact, f"code/{digest}", hint="upgrade stateshift where this runs")
+            raise UnknownVersion(fact, f"code/{digest}", hint="upgrade the program where this runs")
         return Header(kind, str(values["name"]), str(values["python"]), str(values["pyarrow"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FormatError(f"not a file of code: {error!r}", f"code/{digest}") from None

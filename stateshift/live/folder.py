@@ -372,10 +372,10 @@ class Folder:
             self.storage.create(path, encode(said))
 
     def words(self, number: Version) -> tuple[str, ...]:
-        """Return the files of all words about a change."""
+        """Return the files of all words about a change, by name."""
         under = f"{_change(number)}/words"
         files = (file.path for file in self.storage.list(under))
-        return tuple(path for path in files if path.endswith(".json"))
+        return tuple(sorted(path for path in files if path.endswith(".json")))
 
     def word(self, path: str) -> Said:
         """Return the word in a file."""

@@ -8,7 +8,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -266,6 +266,15 @@ def interrupting_once(is_time: Callable[[], bool]) -> threading.Thread:
     return thread
 
 
+@pytest.fixture
+def heard_interrupts() -> Iterator[None]:
+    """Ctrl-C is heard, also where whoever started the tests had it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard_interrupts")
 def test_who_interrupts_before_the_decision_aborts(played: Played) -> None:
     thread = interrupting_once(lambda: played.folder.change(1) is not None)
     ran = live("replace", played, "score", "rules:two", *LONG)
@@ -275,6 +284,7 @@ def test_who_interrupts_before_the_decision_aborts(played: Played) -> None:
     assert played.run_batch() == [1] * 8
 
 
+@pytest.mark.usefixtures("heard_interrupts")
 def test_who_interrupts_after_the_decision_learns_how_to_look_and_how_to_go_back(
     played: Played,
 ) -> None:

@@ -157,7 +157,7 @@ def test_a_newer_group_is_refused_before_anything_is_written() -> None:
     before = ground.disk.snapshot()
     with pytest.raises(UnknownVersion) as refused:
         ground.chain()
-    assert "upgrade stateshift" in str(refused.value.hint)
+    assert "upgrade the program" in str(refused.value.hint)
     assert ground.disk.snapshot() == before
 
 

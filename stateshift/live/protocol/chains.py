@@ -345,7 +345,7 @@ def decode_group(content: bytes, path: str) -> Group:
     version = found.get("version") if isinstance(found, dict) else None
     if isinstance(version, int) and found.get("format") == FORMAT and version > FORMAT_VERSION:
         fact = f"written by a newer stateshift: format {version}, not {FORMAT_VERSION}"
-        raise UnknownVersion(fact, path, hint="upgrade stateshift where this runs")
+        raise UnknownVersion(fact, path, hint="upgrade the program where this runs")
     group = decode(Group, content, path)
     if group.format != FORMAT:
         raise FormatError(f"not a group: the format is {group.format!r}, not {FORMAT!r}", path)
