@@ -9,7 +9,6 @@ back says how far it came while it was waited for.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -18,9 +17,9 @@ from stateshift.errors import PlanError
 from stateshift.live import code, controller, scheduling
 from stateshift.live.controller import Asked, Carried, Patience, Standing
 from stateshift.live.folder import Folder
-from stateshift.live.member import process_name
+from stateshift.live.member import decided_here, process_name
 from stateshift.live.protocol import chains
-from stateshift.live.protocol.chains import Decided, Known, Link, Links, NewChain, OnError, Version
+from stateshift.live.protocol.chains import Known, Link, Links, NewChain, OnError, Version
 from stateshift.live.scheduling import Choice, Scheduler, Target
 from stateshift.specification.dataflow.operators import Dataflow
 from stateshift.storage.opening import open_patiently
@@ -131,7 +130,7 @@ def check(location: str, edits: Sequence[Edit], manner: Manner) -> Checked:
         key=manner.key,
         unattended=manner.unattended,
     )
-    _refuse_torn_reversal(asked, now)
+    _refuse_torn_reversal(asked)
     typed = controller.check(folder, now, asked)
     return Checked(folder, now, asked, choice, typed)
 
@@ -156,8 +155,8 @@ def withdraw(checked: Checked, reason: str) -> Known | None:
     known = folder.change(len(checked.before.changes) + 1)
     if known is None or known.change.by != process_name():
         return None
-    decided = Decided("aborted", time.time(), process_name(), reason)
-    return replace(known, decided=folder.decide(known.number, decided))
+    held = folder.decide(known.number, decided_here("aborted", reason))
+    return replace(known, decided=held)
 
 
 def abort(location: str) -> Known:
@@ -237,7 +236,7 @@ def _choice(now: Standing, edits: Sequence[Edit], manner: Manner) -> Choice:
     return scheduling.choose(targets, manner.dataflow, manner.scheduler)
 
 
-def _refuse_torn_reversal(asked: Asked, now: Standing) -> None:
+def _refuse_torn_reversal(asked: Asked) -> None:
     """Refuse that a change of several queries takes itself back: what has passed the first of them
     would meet the old function in the next. Nor can one that transforms a state.
     """

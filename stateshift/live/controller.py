@@ -33,7 +33,7 @@ from stateshift.errors import (
 )
 from stateshift.live import code, signing, state
 from stateshift.live.folder import Folder, Said, Worker
-from stateshift.live.member import ACKNOWLEDGED, RUNNING, process_name
+from stateshift.live.member import ACKNOWLEDGED, RUNNING, decided_here, process_name
 from stateshift.live.protocol import coordinator as table
 from stateshift.live.protocol.chains import (
     Change,
@@ -68,7 +68,7 @@ from stateshift.live.rows import (
     empty_input,
     from_base64,
 )
-from stateshift.live.state import around
+from stateshift.live.state import function_of
 
 logger = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ def standing(folder: Folder) -> Standing:
         if declaration is not None:
             declarations[name] = declaration
     last_begun, last_versions = {}, {}
-    last_batches = {query: numbers[-1] for query, numbers in folder.batches().items()}
+    last_batches = folder.last_batches()
     for query, number in last_batches.items():
         seal = folder.sealed(query, number)
         last_begun[query] = 0.0 if seal is None else seal.at
@@ -211,18 +211,13 @@ def _functions(
     folder: Folder, declaration: Declaration, links: Links, shipped: Mapping[str, bytes]
 ) -> tuple[code.Function, ...]:
     """Return a chain's functions as they will run: loaded here, from the bytes that are shipped."""
-    return tuple(_function(folder, declaration, link, shipped) for link in links)
 
+    def load(link: Link) -> code.Function:
+        digest = link.code if link.own is None else _own_code(declaration, link.own)
+        content = shipped[digest] if digest in shipped else folder.code(digest)
+        return code.unpack(content, digest)
 
-def _function(
-    folder: Folder, declaration: Declaration, link: Link, shipped: Mapping[str, bytes]
-) -> code.Function:
-    digest = link.code if link.own is None else _own_code(declaration, link.own)
-    content = shipped[digest] if digest in shipped else folder.code(digest)
-    function = code.unpack(content, digest)
-    if link.inner is None:
-        return function
-    return around(function, _function(folder, declaration, link.inner, shipped))
+    return tuple(function_of(link, load) for link in links)
 
 
 def _own_code(declaration: Declaration, number: int) -> str:
@@ -332,7 +327,7 @@ def propose(folder: Folder, now: Standing, asked: Asked) -> Change:
     except AlreadyThere:
         raise PlanError(
             f"somebody else has proposed change {change.number} in this moment",
-            hint=shlex.join(("stateshift", "live", "status", folder.location)),
+            hint=_command("status", folder),
         ) from None
     except TransientStorageError:
         raise
@@ -357,10 +352,9 @@ def close_overdue(folder: Folder, now: Standing) -> None:
     if time.time() < change.expires:
         raise PlanError(
             f"change {change.number} is under way since {time.time() - change.at:.0f} s",
-            hint=f"wait for it, or: stateshift live abort {shlex.quote(folder.location)}",
+            hint=f"wait for it, or: {_command('abort', folder)}",
         )
-    decided = Decided("aborted", time.time(), process_name(), change.overdue)
-    if folder.decide(change.number, decided).outcome == "applied":
+    if folder.decide(change.number, decided_here("aborted", change.overdue)).outcome == "applied":
         raise StalePlan(
             f"change {change.number} was applied in this moment",
             hint="run this command again: it goes by what runs now",
@@ -372,8 +366,8 @@ def abort(folder: Folder, now: Standing) -> Known:
     if not now.changes or now.changes[-1].decided is not None:
         raise PlanError("nothing is under way", hint=_way_back(folder, now.changes))
     known = now.changes[-1]
-    decided = Decided("aborted", time.time(), process_name(), "stateshift live abort")
-    known = replace(known, decided=folder.decide(known.number, decided))
+    held = folder.decide(known.number, decided_here("aborted", "stateshift live abort"))
+    known = replace(known, decided=held)
     if known.applied:
         raise PlanError(
             f"change {known.number} was applied in this moment",
@@ -388,8 +382,13 @@ def _way_back(folder: Folder, changes: Sequence[Known]) -> str:
     """
     held = [known for known in changes if known.holds]
     if not held:
-        return shlex.join(("stateshift", "live", "status", folder.location))
-    return shlex.join(("stateshift", "live", "revert", folder.location, *held[-1].change.chains))
+        return _command("status", folder)
+    return _command("revert", folder, *held[-1].change.chains)
+
+
+def _command(name: str, folder: Folder, *chains: str) -> str:
+    """Return a command about the group, to be pasted."""
+    return shlex.join(("stateshift", "live", name, folder.location, *chains))
 
 
 # ------------------------------------------------------------------------------------ carrying
@@ -459,7 +458,7 @@ class _Carrier:
         self.tasks = _tasks(said.worker for said in now.living)
         self.heard: dict[str, Said] = {}
         self.decided: Decided | None = None
-        self.before = self._last_batches()
+        self.before = self.folder.last_batches()
         self.begun = self.before
         self.counted = 0.0
         flow = Flow(Counter(task.operator for task in self.tasks.values()), ())
@@ -512,9 +511,8 @@ class _Carrier:
         return self._decide("applied")
 
     def _decide(self, outcome: Outcome, reason: str = "") -> Decided:
-        decided = Decided(outcome, time.time(), process_name(), reason)
-        self.decided = self.folder.decide(self.change.number, decided)
-        self.before = self.begun = self._last_batches()
+        self.decided = self.folder.decide(self.change.number, decided_here(outcome, reason))
+        self.before = self.begun = self.folder.last_batches()
         return self.decided
 
     def _count_absent(self) -> None:
@@ -526,14 +524,11 @@ class _Carrier:
         now = time.time()
         if now - self.counted >= COUNT_SECONDS and not self.unattended:
             self.counted = now
-            self.begun = self._last_batches()
+            self.begun = self.folder.last_batches()
         for worker in self.tasks:
             begun = self.begun.get(worker.query, -1) - self.before.get(worker.query, -1)
             if self.unattended or begun >= 2:
                 self._take(worker, ACKNOWLEDGED if self.decided is None else RUNNING)
-
-    def _last_batches(self) -> Mapping[str, int]:
-        return {query: numbers[-1] for query, numbers in self.folder.batches().items()}
 
     def _heed_others(self) -> None:
         """Take over what somebody else has decided, and abort what is overdue."""

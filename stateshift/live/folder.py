@@ -164,7 +164,7 @@ class Folder:
 
     @property
     def location(self) -> str:
-        """Where it is."""
+        """The location of the folder."""
         return self.storage.location
 
     # ---------------------------------------------------------------- the group
@@ -407,6 +407,10 @@ class Folder:
             if number is not None and len(query) == 1:
                 numbers.setdefault(unquote(query[0]), []).append(number)
         return {query: tuple(sorted(found)) for query, found in numbers.items()}
+
+    def last_batches(self) -> dict[str, int]:
+        """Return the last batch of every query that has begun one."""
+        return {query: numbers[-1] for query, numbers in self.batches().items()}
 
     def measure(self, measured: Measured) -> None:
         """Write what a task did."""

@@ -36,6 +36,7 @@ from stateshift.live.protocol.chains import (
     Link,
     Links,
     NewChain,
+    Outcome,
     Reverted,
     Version,
     damaged,
@@ -44,7 +45,7 @@ from stateshift.live.protocol.chains import (
     newest,
     transforms,
 )
-from stateshift.live.state import around
+from stateshift.live.state import function_of
 from stateshift.storage.protocol import Storage
 
 logger = logging.getLogger(__name__)
@@ -222,15 +223,13 @@ class Member:
         if error is None or not known.applied:
             return known
         logger.error("change %d is ignored here: %s", known.number, error.fact)
-        ignored = Decided("aborted", time.time(), process_name(), error.fact)
-        return replace(known, decided=ignored)
+        return replace(known, decided=decided_here("aborted", error.fact))
 
     def _aborted_if_late(self, known: Known) -> Known:
         if time.time() < known.change.expires:
             return known
         logger.warning("change %d is aborted: %s", known.number, known.change.overdue)
-        decided = Decided("aborted", time.time(), process_name(), known.change.overdue)
-        held = self.folder.decide(known.number, decided)
+        held = self.folder.decide(known.number, decided_here("aborted", known.change.overdue))
         if held.outcome == "aborted":
             return replace(known, decided=held)
         return self._read(known.number)  # of one that cannot be read, an error
@@ -390,13 +389,11 @@ class Member:
     def functions(self, chain: str, links: Iterable[Link]) -> tuple[code.Function, ...]:
         """Return the functions of links, fetched and loaded unless they are here."""
         own = self._mine[chain].own
-        return tuple(self._function(link, own) for link in links)
 
-    def _function(self, link: Link, own: Sequence[code.Function]) -> code.Function:
-        outer = own[link.own] if link.own is not None else self._load(link.code)
-        if link.inner is None:
-            return outer
-        return around(outer, self._function(link.inner, own))
+        def load(link: Link) -> code.Function:
+            return self._load(link.code) if link.own is None else own[link.own]
+
+        return tuple(function_of(link, load) for link in links)
 
     def _load(self, digest: str) -> code.Function:
         if digest not in self._loaded:
@@ -426,6 +423,11 @@ def said_by(here: Here, word: str, reason: str = "") -> Said:
         python=code.python_version(),
         pyarrow=code.pyarrow_version(),
     )
+
+
+def decided_here(outcome: Outcome, reason: str = "") -> Decided:
+    """Return a decision of this process, now."""
+    return Decided(outcome, time.time(), process_name(), reason)
 
 
 def process_name() -> str:

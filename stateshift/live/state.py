@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from stateshift.errors import FormatError, Incompatible, PlanError
 from stateshift.live.code import Function
 from stateshift.live.folder import Folder
-from stateshift.live.protocol.chains import Version
+from stateshift.live.protocol.chains import Link, Version
 
 KEPT_STATES = 10  # batches; Spark runs the last one again, a rewind perhaps an older one
 
@@ -79,6 +79,15 @@ def around(outer: Function, inner: Function) -> Around:
             hint="introduce it before or after",
         )
     return Around(outer, inner)
+
+
+def function_of(link: Link, load: Callable[[Link], Function]) -> Function:
+    """Return the function of a link, around those that it was put around. `load` returns the one
+    that a link names itself.
+    """
+    if link.inner is None:
+        return load(link)
+    return around(load(link), function_of(link.inner, load))
 
 
 @dataclass(frozen=True, slots=True)

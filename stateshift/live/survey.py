@@ -70,7 +70,7 @@ def _told_of(folder: Folder, known: Known) -> Told:
 def _last_of_interest(now: Standing) -> int:
     """Return how many of the last changes say what runs: from the newest that holds on."""
     for count, known in enumerate(reversed(now.changes), start=1):
-        if known.applied and not known.holds_nowhere:
+        if known.holds:
             return count
     return len(now.changes)
 

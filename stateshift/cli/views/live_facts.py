@@ -48,7 +48,7 @@ class ChangeFacts:
 
     @property
     def location(self) -> str:
-        """Where the group is, without credentials."""
+        """The location of the group's folder, without credentials."""
         return redact(self.checked.folder.location)
 
     @property
@@ -226,7 +226,7 @@ class StatusFacts:
 
     @property
     def location(self) -> str:
-        """Where it is, without credentials."""
+        """The location of the group's folder, without credentials."""
         return redact(self.survey.location)
 
     @property
