@@ -17,18 +17,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from stateshift.errors import Complaint, Incompatible, PlanError, SpecError
+from stateshift.errors import Complaint, PlanError, SpecError
 from stateshift.live import code, signing
 from stateshift.live.folder import Folder
 from stateshift.live.member import Member, Trust
 from stateshift.live.protocol.chains import Declaration, Links
 from stateshift.live.rows import (
-    HINT_TYPES,
     Rows,
     Schema,
     arrow_schema,
     check_returned,
     in_base64,
+    run_on_no_rows,
 )
 from stateshift.live.state import Stateful
 from stateshift.live.task import Task, place, run_batch
@@ -160,13 +160,7 @@ class Chain:
 
     def try_on_no_rows(self, functions: Sequence[code.Function], rows: Rows) -> None:
         """Refuse functions that do not return what the chain returns, run on no rows."""
-        names = ", ".join(code.name_of(function) for function in functions) or "no function"
-        try:
-            for function in functions:
-                rows = function(rows)
-        except Exception as error:
-            fact = f"{self.name}: {names} fails on no rows: {type(error).__name__}: {error}"
-            raise Incompatible(fact, hint=HINT_TYPES) from error
+        rows = run_on_no_rows(self.name, functions, rows)
         if self.output is not None:
             check_returned(self.name, rows, self.output, self.stamp)
 

@@ -62,12 +62,7 @@ from stateshift.live.protocol.coordinator_messages import (
     Word,
 )
 from stateshift.live.protocol.task_flow import Deployment, Flow, Replacement, Task
-from stateshift.live.rows import (
-    HINT_TYPES,
-    check_returned,
-    empty_input,
-    from_base64,
-)
+from stateshift.live.rows import check_returned, empty_input, from_base64, run_on_no_rows
 from stateshift.live.state import function_of
 
 logger = logging.getLogger(__name__)
@@ -248,13 +243,7 @@ def _check_types(
             f"no worker of {declaration.name} has had rows yet: what comes in is not known",
             hint="wait until its job has run a batch, or add --unattended: types are not checked",
         )
-    rows = empty_input(content)
-    for function in functions:
-        try:
-            rows = function(rows)
-        except Exception as error:
-            fact = f"{declaration.name}: {code.name_of(function)} fails on no rows: "
-            raise Incompatible(f"{fact}{type(error).__name__}: {error}", hint=HINT_TYPES) from error
+    rows = run_on_no_rows(declaration.name, functions, empty_input(content))
     output = from_base64(declaration.output)
     check_returned(declaration.name, rows, output, declaration.stamp)
     return True

@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import inspect
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from stateshift.errors import Complaint, Incompatible, PlanError, SpecError
+from stateshift.live import code
 from stateshift.live.protocol.chains import Version
 
 if TYPE_CHECKING:
@@ -126,6 +128,17 @@ def from_base64(text: str) -> pyarrow.Schema:
 
 HINT_TYPES = "every function takes what the one before it returns; the last one returns the schema"
 HINT_NULL = "on no rows Arrow cannot tell the type: say it, pyarrow.array(values, pyarrow.int64())"
+
+
+def run_on_no_rows(chain: str, functions: Iterable[code.Function], rows: Rows) -> Rows:
+    """Return what functions make of no rows, one after the other; refuse the one that fails."""
+    for function in functions:
+        try:
+            rows = function(rows)
+        except Exception as error:
+            fact = f"{chain}: {code.name_of(function)} fails on no rows: "
+            raise Incompatible(f"{fact}{type(error).__name__}: {error}", hint=HINT_TYPES) from error
+    return rows
 
 
 def check_returned(chain: str, rows: Rows, output: pyarrow.Schema, stamp: str | None) -> None:
