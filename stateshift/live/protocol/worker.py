@@ -36,9 +36,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from heapq import heapify, heappop, heappush
 
 from stateshift.errors import Complaint, SpecError
+from stateshift.live.protocol.applying import Pending, turns
 from stateshift.live.protocol.configuration import (
     Configuration,
     Time,
@@ -54,6 +54,7 @@ from stateshift.live.protocol.messages import (
     Control,
     Data,
     Event,
+    Folded,
     Key,
     Logic,
     Moved,
@@ -192,27 +193,22 @@ def apply(s: S, number: int, logic: Logic) -> tuple[S, tuple[Applied, ...]]:
     """Return S with all that lies before its frontier applied, time by time: what that asks for may
     lie before it as well.
     """
-    frontier, states, applied = s.frontier, dict(s.states), []
+    frontier, states = s.frontier, dict(s.states)
     ready, waiting = _split(s.waiting, frontier)
-    heapify(ready)
-    while ready:
-        time, key, _ = ready[0]
-        values = _popped(ready, time, key)
-        states[key], outputs, later = logic.fold(time, key, states.get(key), values)
-        applied.append(Applied(number, time, key, values, outputs))
-        for later_time, value in later:
-            assert later_time > time, "what is asked for lies ahead"
-            record = Record(later_time, key, value)
-            if later_time < frontier:
-                heappush(ready, record)
-            else:
-                waiting.append(record)
-    return replace(s, states=_kept(states), waiting=tuple(waiting)), tuple(applied)
+    pending = Pending()
 
+    def sorted_fold(time: Time, key: Key, state: State, values: tuple[Value, ...]) -> Folded:
+        folded = logic.fold(time, key, state, tuple(sorted(values)))
+        assert all(later > time for later, _ in folded.later), "what is asked for lies ahead"
+        return folded
 
-def _kept(states: Mapping[Key, State | None]) -> dict[Key, State]:
-    """Return the states of the keys that still have one."""
-    return {key: state for key, state in states.items() if state is not None}
+    applied = [
+        Applied(number, turn.time, turn.key, tuple(sorted(turn.values)), turn.folded.outputs)
+        for turn in turns(sorted(ready), pending, frontier, states, sorted_fold)
+    ]
+    waiting += [Record(asked.time, asked.key, asked.value) for asked in pending.heap]
+    applied.sort(key=lambda one: (one.time, one.key))
+    return replace(s, states=states, waiting=tuple(waiting)), tuple(applied)
 
 
 def _split(records: Iterable[Record], frontier: Time) -> tuple[list[Record], list[Record]]:
@@ -223,14 +219,6 @@ def _split(records: Iterable[Record], frontier: Time) -> tuple[list[Record], lis
         side = ready if record.time < frontier else waiting
         side.append(record)
     return ready, waiting
-
-
-def _popped(ready: list[Record], time: Time, key: Key) -> tuple[Value, ...]:
-    """Pop all values of a key and a time, which are the next ones."""
-    values = []
-    while ready and ready[0][:2] == (time, key):
-        values.append(heappop(ready).value)
-    return tuple(values)
 
 
 def _move(f: F, s: S, number: int, logic: Logic) -> tuple[F, S, list[Sent]]:

@@ -1,0 +1,107 @@
+"""Records folded into the states of their keys in the order of time: what the model's worker and
+the one that runs have in common.
+
+    turns(ready, pending, frontier, states, fold)   what is folded before a frontier, one key and
+                                                    time after the other
+
+What a key has asked to see again (`pending`) is folded at its time, beside the records of that
+time. Times are whatever can be compared: numbers in the model, tuples of columns where it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Any, NamedTuple, TypeAlias
+
+from stateshift.live.protocol.messages import Folded, Key, Record, State, Value
+
+# A number in the model, a tuple where it runs; compared, and nothing else.
+Moment: TypeAlias = Any
+
+
+class Asked(NamedTuple):
+    """A value that a key has asked to see at a time to come; of one time in the order of asking."""
+
+    time: Moment
+    number: int
+    key: Key
+    value: Value
+
+
+@dataclass(slots=True)
+class Pending:
+    """What keys have asked to see again."""
+
+    heap: list[Asked] = field(default_factory=list)
+    asked: int = 0  # how often somebody has asked
+
+    @property
+    def earliest(self) -> Moment | None:
+        """The earliest time of any."""
+        return self.heap[0].time if self.heap else None
+
+    def ask(self, time: Moment, key: Key, value: Value) -> None:
+        """Ask to see a value again at a time to come."""
+        heappush(self.heap, Asked(time, self.asked, key, value))
+        self.asked += 1
+
+
+class Turn(NamedTuple):
+    """All values of one key and time, folded at once."""
+
+    time: Moment
+    key: Key
+    values: tuple[Value, ...]
+    folded: Folded
+
+
+Fold = Callable[[Moment, Key, State, tuple[Value, ...]], Folded]
+
+
+def turns(
+    ready: Sequence[Record],
+    pending: Pending,
+    frontier: Moment,
+    states: MutableMapping[Key, State],
+    fold: Fold,
+) -> Iterator[Turn]:
+    """Fold the records, and what is asked for before the frontier, in the order of time.
+
+    Args:
+        ready: records in the order of their times, all of them before the frontier.
+        pending: from which is taken what is due, and to which is added what is asked for.
+        frontier: what lies before it is folded.
+        states: of each key; a state of None is none.
+        fold: what is computed of the values of a key and a time.
+    """
+    heap = pending.heap
+    position, end = 0, len(ready)
+    while position < end or (heap and heap[0].time < frontier):
+        time = _earliest(ready, position, heap)
+        by_key: dict[Key, list[Value]] = {}
+        while position < end and ready[position][0] == time:
+            _, key, value = ready[position]
+            by_key.setdefault(key, []).append(value)
+            position += 1
+        while heap and heap[0].time == time:
+            due = heappop(heap)
+            by_key.setdefault(due.key, []).append(due.value)
+        for key, values in by_key.items():
+            folded = fold(time, key, states.get(key), tuple(values))
+            if folded.state is None:
+                states.pop(key, None)
+            else:
+                states[key] = folded.state
+            for later_time, value in folded.later:
+                pending.ask(later_time, key, value)
+            yield Turn(time, key, tuple(values), folded)
+
+
+def _earliest(ready: Sequence[Record], position: int, heap: Sequence[Asked]) -> Moment:
+    """Return the time of what is next; one of both has something."""
+    if position == len(ready):
+        return heap[0].time
+    time = ready[position][0]
+    return heap[0].time if heap and heap[0].time < time else time
