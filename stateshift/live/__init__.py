@@ -18,15 +18,36 @@ import importlib
 _WHERE = {
     "Chain": "stateshift.live.chains",
     "Edit": "stateshift.live.acts",
+    "Folded": "stateshift.live.protocol.messages",
     "Group": "stateshift.live.chains",
+    "InOrder": "stateshift.live.bins.times",
     "Manner": "stateshift.live.acts",
+    "Watermark": "stateshift.live.bins.times",
+    "Worker": "stateshift.live.bins.worker",
     "chain": "stateshift.live.chains",
     "change": "stateshift.live.acts",
+    "files": "stateshift.live.bins.outputs",
     "group": "stateshift.live.chains",
+    "operator": "stateshift.live.bins.operators",
     "stateful": "stateshift.live.state",
 }
 
-__all__ = ["Chain", "Edit", "Group", "Manner", "chain", "change", "group", "stateful"]
+__all__ = [
+    "Chain",
+    "Edit",
+    "Folded",
+    "Group",
+    "InOrder",
+    "Manner",
+    "Watermark",
+    "Worker",
+    "chain",
+    "change",
+    "files",
+    "group",
+    "operator",
+    "stateful",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -91,7 +91,7 @@ class Worker:
 
     @property
     def file_name(self) -> str:
-        return f"{_name(self.chain)}@{_name(self.query)}@{self.partition}"
+        return f"{file_name(self.chain)}@{file_name(self.query)}@{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +202,11 @@ class Folder:
 
     def declaration(self, chain: str) -> Declaration | None:
         """Return what a job has declared of a chain."""
-        return self._read(Declaration, f"chains/{_name(chain)}/chain.json")
+        return self._read(Declaration, f"chains/{file_name(chain)}/chain.json")
 
     def declare(self, declaration: Declaration) -> None:
         """Write what a job declares of its chain, in the place of what it has declared before."""
-        path = f"chains/{_name(declaration.name)}/chain.json"
+        path = f"chains/{file_name(declaration.name)}/chain.json"
         self._write(path, encode(declaration))
 
     def chains(self) -> tuple[str, ...]:
@@ -218,15 +218,17 @@ class Folder:
 
     def input_of(self, chain: str) -> bytes | None:
         """Return the schema of what comes into a chain, as its workers have seen it."""
-        return self._bytes(f"chains/{_name(chain)}/input.arrow", SMALL)
+        return self._bytes(f"chains/{file_name(chain)}/input.arrow", SMALL)
 
     def write_input(self, chain: str, schema: bytes) -> None:
         """Write the schema of what comes into a chain."""
-        self._write(f"chains/{_name(chain)}/input.arrow", schema)
+        self._write(f"chains/{file_name(chain)}/input.arrow", schema)
 
     def register(self, said: Said) -> None:
         """Write down that a worker runs a chain."""
-        path = f"chains/{_name(said.chain)}/workers/{_name(said.query)}/{said.partition}.json"
+        path = (
+            f"chains/{file_name(said.chain)}/workers/{file_name(said.query)}/{said.partition}.json"
+        )
         self._write(path, encode(said))
 
     def workers(self) -> tuple[Said, ...]:
@@ -414,8 +416,10 @@ class Folder:
 
     def measure(self, measured: Measured) -> None:
         """Write what a task did."""
-        place = f"measured/{_name(measured.query)}/{measured.batch}"
-        self._write(f"{place}/{_name(measured.chain)}.{measured.partition}.json", encode(measured))
+        place = f"measured/{file_name(measured.query)}/{measured.batch}"
+        self._write(
+            f"{place}/{file_name(measured.chain)}.{measured.partition}.json", encode(measured)
+        )
 
     def measures(self, last: int = KEPT_BATCHES) -> tuple[Measured, ...]:
         """Return what tasks did in the last batches of every query that were measured, as far as it
@@ -436,7 +440,7 @@ class Folder:
 
     def forget_before(self, query: str, batch: int) -> None:
         """Remove the seals and measures of a query's batches before one."""
-        for under in (f"batches/{_name(query)}", f"measured/{_name(query)}"):
+        for under in (f"batches/{file_name(query)}", f"measured/{file_name(query)}"):
             for file in list(self.storage.list(under)):
                 number = _number(file.path.split("/")[2])
                 if number is not None and number < batch:
@@ -456,7 +460,7 @@ class Folder:
 
     def state_batches(self, query: str, chain: str) -> tuple[int, ...]:
         """Return the batches after which a state is kept, ascending."""
-        under = f"states/{_name(query)}/{_name(chain)}"
+        under = f"states/{file_name(query)}/{file_name(chain)}"
         numbers = [_number(file.path.split("/")[3]) for file in self.storage.list(under)]
         return tuple(sorted(number for number in numbers if number is not None))
 
@@ -497,7 +501,7 @@ class Folder:
             self.storage.write(path, lambda: iter((content,)))
 
 
-def _name(text: str) -> str:
+def file_name(text: str) -> str:
     """Return a name as a file's name: no slash, no dot that could lead elsewhere."""
     return quote(text, safe="").replace(".", "%2E").replace("@", "%40")
 
@@ -528,8 +532,8 @@ def _number(name: str) -> int | None:
 
 
 def _batch(query: str, batch: int) -> str:
-    return f"batches/{_name(query)}/{batch}.json"
+    return f"batches/{file_name(query)}/{batch}.json"
 
 
 def _state(query: str, chain: str, batch: int) -> str:
-    return f"states/{_name(query)}/{_name(chain)}/{batch}"
+    return f"states/{file_name(query)}/{file_name(chain)}/{batch}"

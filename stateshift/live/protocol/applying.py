@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, TypeAlias
 
-from stateshift.live.protocol.messages import Folded, Key, Record, State, Value
+from stateshift.live.protocol.messages import Folded, Key, State, Value
 
 # A number in the model, a tuple where it runs; compared, and nothing else.
 Moment: TypeAlias = Any
@@ -61,7 +61,7 @@ Fold = Callable[[Moment, Key, State, tuple[Value, ...]], Folded]
 
 
 def turns(
-    ready: Sequence[Record],
+    ready: Sequence[tuple[Moment, Key, Value]],
     pending: Pending,
     frontier: Moment,
     states: MutableMapping[Key, State],
@@ -99,7 +99,9 @@ def turns(
             yield Turn(time, key, tuple(values), folded)
 
 
-def _earliest(ready: Sequence[Record], position: int, heap: Sequence[Asked]) -> Moment:
+def _earliest(
+    ready: Sequence[tuple[Moment, Key, Value]], position: int, heap: Sequence[Asked]
+) -> Moment:
     """Return the time of what is next; one of both has something."""
     if position == len(ready):
         return heap[0].time

@@ -1,0 +1,16 @@
+"""State that moves between running jobs, a bin of keys at a time.
+
+    operators   what a user writes: a function over a key's state, and how it is declared
+    times       logical time, and what a source promises of it
+    batches     a batch's rows, in the order of time, bin by bin
+    stores      a bin's state in memory: objects or columns, and as bytes
+    stages      what happens to a bin in a batch: applied, given, taken, held
+    commits     a batch's commit as a value, and the fold of commits
+    files       the group's files of bins: commits, data, workers, proposals of moves
+    running     a worker: bins here, a batch at a time, one commit each
+    worker      what a job hands to foreachBatch
+    outputs     where a worker's rows go, once for each commit
+
+Which worker has which bin at which time is `protocol.configuration`; records are folded by
+`protocol.applying`.
+"""

@@ -1,0 +1,260 @@
+"""One bin through its stages: the same in the driver and in a task of Spark's.
+
+    Work     the stages, the state as it is kept, rows that were held and rows that came
+    run      reads what is not in memory, folds, gives, takes, and says what has changed
+
+State in memory counts only as long as it is the state that is kept under its name: after a batch
+that was not committed it is read again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stateshift.live.bins.batches import Rows
+from stateshift.live.bins.commits import Changed, Given, Kept, Piece, grown
+from stateshift.live.bins.files import data_file
+from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.stages import Apply, Give, LeaveOut, Position, Stage, Take
+from stateshift.live.bins.stores import (
+    Output,
+    Store,
+    read_store,
+    rows_as_bytes,
+    rows_from_bytes,
+)
+from stateshift.live.protocol.configuration import Time
+
+PIECES_MAX = 16  # and up to twice as many, so that not all bins are written whole at one time
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A bin that was given to here."""
+
+    source: int
+    kept: Kept
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one bin goes through in a batch."""
+
+    bin: int
+    stages: tuple[Stage, ...]
+    after: Position
+    kept: Kept | None  # as it is here
+    taken: Mapping[Time, Arrived]
+    held: tuple[Piece, ...]  # rows of before
+    rows: Rows | None
+    is_rewritten: bool = False  # written as a whole, whether it has changed or not
+
+
+@dataclass(slots=True)
+class Done:
+    """What came of it. Pieces are parts of files that are written."""
+
+    bin: int
+    changed: Changed | None = None
+    given: list[Given] = field(default_factory=list)
+    held: tuple[Piece, ...] = ()
+    folded: int = 0
+    rows_held: int = 0
+
+
+@dataclass(slots=True)
+class Came:
+    """What came of a batch: of each bin, and the rows that were put out."""
+
+    done: list[Done]
+    outputs: tuple[Piece, ...] = ()
+    put_out: int = 0
+    tables: list[Any] | None = None  # Arrow tables, where they are at hand
+
+
+class Writing:
+    """A file of data that is being filled."""
+
+    def __init__(self, operator: str, worker: str, number: int) -> None:
+        self.path = data_file(operator, worker, number, uuid.uuid4().hex[:12])
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def add(self, content: bytes) -> Piece:
+        """Add a piece, and return where it will be."""
+        piece = Piece(self.path, self._size, len(content))
+        self._parts.append(content)
+        self._size += len(content)
+        return piece
+
+    @property
+    def content(self) -> bytes:
+        """All of the pieces."""
+        return b"".join(self._parts)
+
+
+@dataclass
+class Memory:
+    """Bins in memory, each with how it is kept."""
+
+    operator: Operator
+    read: Callable[[Piece], bytes]
+    stores: dict[int, tuple[Kept, Store]] = field(default_factory=dict)
+
+    def take(self, bin: int, kept: Kept) -> Store:
+        """Return a bin's state as it is kept, and forget it: whoever has it changes it."""
+        known = self.stores.pop(bin, None)
+        if known is None:
+            return read_store(self.operator, map(self.read, kept.pieces))
+        if known[0] == kept:
+            return known[1]
+        return self._caught_up(known, kept)
+
+    def _caught_up(self, known: tuple[Kept, Store], kept: Kept) -> Store:
+        """Return a state that was read ahead, with what has changed since."""
+        before, store = known
+        count = len(before.pieces)
+        if count and kept.pieces[:count] == before.pieces and not store.is_changed:
+            return store.caught_up(map(self.read, kept.pieces[count:]))
+        return read_store(self.operator, map(self.read, kept.pieces))
+
+    def put(self, bin: int, kept: Kept, store: Store) -> None:
+        """Keep a bin's state at hand."""
+        self.stores[bin] = (kept, store)
+
+    def read_ahead(self, bin: int, kept: Kept) -> None:
+        """Read a bin that will come, or what has changed of it since the last time."""
+        self.put(bin, kept, self.take(bin, kept))
+
+
+def run(work: Work, memory: Memory, writing: Writing, put_out: list[Output]) -> Done:
+    """Take a bin through its stages."""
+    done = Done(work.bin)
+    if not work.stages and not work.is_rewritten:
+        _hold_on(work, writing, done)
+        return done
+    return _Run(work, memory, writing, put_out, done).through()
+
+
+def _hold_on(work: Work, writing: Writing, done: Done) -> None:
+    """Hold what has come, behind what is held already."""
+    done.held = work.held
+    if work.rows is not None and len(work.rows):
+        done.held = (*work.held, writing.add(rows_as_bytes(work.rows)))
+        done.rows_held = len(work.rows)
+
+
+@dataclass
+class _Run:
+    """A bin on its way through its stages."""
+
+    work: Work
+    memory: Memory
+    writing: Writing
+    put_out: list[Output]
+    done: Done
+    kept: Kept = field(default_factory=Kept)
+    store: Store | None = None
+
+    def through(self) -> Done:
+        """Go through all stages, and write what is left of the bin here."""
+        work, done = self.work, self.done
+        if work.kept is not None:
+            self.kept, self.store = work.kept, self.memory.take(work.bin, work.kept)
+        rest = self._rows()
+        for stage in work.stages:
+            rest = self._stage(stage, rest)
+        if rest is not None and len(rest):
+            done.held = (self.writing.add(rows_as_bytes(rest)),)
+            done.rows_held = len(rest)
+        if self.store is not None:
+            if self.store.is_changed or work.is_rewritten or not self.kept.pieces:
+                done.changed = self._written(self.store)
+                self.kept = grown(self.kept, done.changed)
+            self.memory.put(work.bin, self.kept, self.store)
+        return done
+
+    def _rows(self) -> Rows | None:
+        rows: Rows | None = None
+        for piece in self.work.held:
+            held = rows_from_bytes(self.memory.read(piece))
+            rows = held if rows is None else rows.merged(held)
+        if rows is None or self.work.rows is None:
+            return self.work.rows if rows is None else rows
+        return rows.merged(self.work.rows)
+
+    def _stage(self, stage: Stage, rows: Rows | None) -> Rows | None:
+        """Go through one stage; return the rows that are left for the next."""
+        match stage:
+            case LeaveOut(until):
+                return None if rows is None else rows.cut(until)[1]
+            case Apply(until):
+                return self._apply(until, rows)
+            case Give(time, worker):
+                self._give(time, worker)
+            case Take(time):
+                self.kept = self.work.taken[time].kept
+                self.store = self.memory.take(self.work.bin, self.kept)
+        return rows
+
+    def _apply(self, until: Any, rows: Rows | None) -> Rows | None:
+        assert self.store is not None, "what is applied is here"
+        due = self.store.due
+        if rows is None:
+            if due is not None and due < until:
+                self.put_out.extend(self.store.apply(self._no_rows(), until))
+            return None
+        ready, rest = rows.cut(until)
+        if len(ready) or (due is not None and due < until):
+            self.done.folded += len(ready)
+            self.put_out.extend(self.store.apply(ready, until))
+        return rest
+
+    def _no_rows(self) -> Rows:
+        from stateshift.live.bins.batches import Records
+
+        return Records(())
+
+    def _give(self, time: Time, worker: int) -> None:
+        assert self.store is not None, "what is given is here"
+        if self.store.is_changed or not self.kept.pieces:
+            self.kept = grown(self.kept, self._written(self.store))
+        self.done.given.append(Given(self.work.bin, time, worker, self.kept))
+        self.store = None
+        self.kept = Kept()
+
+    def _written(self, store: Store) -> Changed:
+        is_whole = self.work.is_rewritten or _is_worth_whole(self.kept, self.work.bin)
+        piece = self.writing.add(store.whole() if is_whole else store.changes())
+        return Changed(self.work.bin, piece, is_whole, store.keys, store.due)
+
+
+def _is_worth_whole(kept: Kept, bin: int) -> bool:
+    """Whether a bin is better written as a whole: it has many pieces, or they are large beside the
+    first one.
+    """
+    if not kept.pieces:
+        return True
+    base, changes = kept.pieces[0].size, kept.pieces[1:]
+    if len(changes) >= PIECES_MAX + bin % PIECES_MAX:
+        return True
+    return sum(piece.size for piece in changes) > max(base, 4096)
+
+
+def put_out_as_tables(operator: Operator, put_out: Sequence[Output]) -> list[Any]:
+    """Return what was put out as Arrow tables."""
+    if not put_out:
+        return []
+    if operator.form == "columns":
+        return list(put_out)
+    import pyarrow
+
+    schema = operator.output
+    columns = list(zip(*put_out, strict=True))
+    arrays = [
+        pyarrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)
+    ]
+    return [pyarrow.table(arrays, schema=schema)]

@@ -1,0 +1,224 @@
+"""A worker's commits: one a batch, created if absent. What no commit names does not exist.
+
+    Commit     what a batch has done: the bins that changed, were given and were taken, what is
+               held, and what was put out
+    Ledger     what all commits up to one come to
+
+A commit names pieces of files that were written before it. Now and then one is whole: it lists all
+bins, and what came before it is not needed any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from stateshift.live.bins.times import Moment, Seen, cut
+from stateshift.live.protocol.configuration import Time
+
+
+class Piece(NamedTuple):
+    """A part of a file, which is named from the group's folder on."""
+
+    file: str
+    at: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A bin's state as bytes: a base, and what has changed since, one after the other."""
+
+    pieces: tuple[Piece, ...] = ()
+    keys: int = 0
+    due: Moment | None = None
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return sum(piece.size for piece in self.pieces)
+
+    @property
+    def files(self) -> set[str]:
+        """The files that it needs."""
+        return {piece.file for piece in self.pieces}
+
+
+class Changed(NamedTuple):
+    """A bin that is here, with the piece that was added; or with all of it, where that is whole."""
+
+    bin: int
+    piece: Piece
+    is_whole: bool
+    keys: int
+    due: Moment | None
+
+
+class Given(NamedTuple):
+    """A bin that goes to another worker at a time, as it is then."""
+
+    bin: int
+    time: Time
+    to: int
+    kept: Kept
+
+
+class Taken(NamedTuple):
+    """A bin that came, as it was given at a time; `source` is the worker that gave it."""
+
+    bin: int
+    time: Time
+    source: int
+    kept: Kept
+
+
+class Held(NamedTuple):
+    """Rows of a bin that cannot be folded yet. `since` is the time of the move that they wait for;
+    none where they are ahead of the frontier.
+    """
+
+    bin: int
+    since: Time | None
+    pieces: tuple[Piece, ...]
+
+
+class Undelivered(NamedTuple):
+    """What a commit has put out, and is not known to have arrived."""
+
+    number: int
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a batch had, in rows."""
+
+    came: int = 0
+    folded: int = 0
+    put_out: int = 0
+    held: int = 0
+    late: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What a worker's batch has done. `batch` is Spark's number; none between two batches."""
+
+    number: int
+    batch: int | None
+    query: str
+    began: float
+    at: float
+    frontier: Moment | None
+    seen: Seen
+    moves: int  # how many moves were known to be decided
+    changed: tuple[Changed, ...] = ()
+    given: tuple[Given, ...] = ()
+    taken: tuple[Taken, ...] = ()
+    held: tuple[Held, ...] = ()  # all that are
+    here: Mapping[str, Kept] | None = None  # by bin, where the commit is whole
+    unclaimed: tuple[Given, ...] = ()  # where it is whole: given before, and not taken yet
+    undelivered: tuple[Undelivered, ...] = ()  # where it is whole: put out before
+    outputs: tuple[Piece, ...] = ()
+    delivered: int = -1  # the last commit whose output is known to have arrived
+    heard: Mapping[str, int] = field(default_factory=dict)  # by worker, its last commit known here
+    borrowed: tuple[str, ...] = ()  # files of others that are needed here
+    counts: Counts = Counts()
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What a worker's commits come to."""
+
+    last: Commit | None = None
+    here: Mapping[int, Kept] = field(default_factory=dict)
+    held: Mapping[int, Held] = field(default_factory=dict)
+    unclaimed: tuple[Given, ...] = ()
+    undelivered: tuple[Undelivered, ...] = ()
+
+    @property
+    def number(self) -> int:
+        """The number of the last commit; -1 where there is none."""
+        return -1 if self.last is None else self.last.number
+
+    @property
+    def files(self) -> set[str]:
+        """All files that are needed by what is here, was given, or was put out."""
+        needed: set[str] = set()
+        for kept in self.here.values():
+            needed |= kept.files
+        for given in self.unclaimed:
+            needed |= given.kept.files
+        for held in self.held.values():
+            needed |= {piece.file for piece in held.pieces}
+        for one in self.undelivered:
+            needed |= {piece.file for piece in one.pieces}
+        return needed
+
+    def plus(self, commit: Commit) -> Ledger:
+        """Return what the commits come to with one more."""
+        here = self._begun(commit)
+        for taken in commit.taken:
+            here[taken.bin] = taken.kept
+        for changed in commit.changed:
+            here[changed.bin] = grown(here.get(changed.bin), changed)
+        for given in commit.given:
+            here.pop(given.bin, None)
+        before = self.unclaimed if commit.here is None else commit.unclaimed
+        waiting = self.undelivered if commit.here is None else commit.undelivered
+        undelivered = [one for one in waiting if one.number > commit.delivered]
+        if commit.outputs:
+            undelivered.append(Undelivered(commit.number, commit.outputs))
+        return Ledger(
+            last=commit,
+            here=here,
+            held={held.bin: held for held in commit.held},
+            unclaimed=(*before, *commit.given),
+            undelivered=tuple(undelivered),
+        )
+
+    def _begun(self, commit: Commit) -> dict[int, Kept]:
+        """Return the bins before a commit: its own list, where it is whole."""
+        if commit.here is None:
+            return dict(self.here)
+        return {int(bin): kept for bin, kept in commit.here.items()}
+
+    def arrived(self, number: int) -> Ledger:
+        """Return the same once a commit's output has arrived, and all before it."""
+        left = tuple(one for one in self.undelivered if one.number > number)
+        return replace(self, undelivered=left)
+
+    def claimed(self, takers: Mapping[int, Ledger]) -> Ledger:
+        """Return the same without what others have taken, by their numbers."""
+        left = tuple(one for one in self.unclaimed if not _has_taken(takers.get(one.to), one))
+        return self if len(left) == len(self.unclaimed) else replace(self, unclaimed=left)
+
+
+def _has_taken(taker: Ledger | None, given: Given) -> bool:
+    """Whether a worker has taken a bin: it has passed the time, and does not wait for it."""
+    if taker is None or taker.last is None or taker.last.frontier is None:
+        return False
+    held = taker.held.get(given.bin)
+    is_awaited = held is not None and held.since is not None and held.since <= given.time
+    return taker.last.frontier >= cut(given.time) and not is_awaited
+
+
+def grown(before: Kept | None, changed: Changed) -> Kept:
+    """Return a bin's state with the piece that was added."""
+    is_new = before is None or changed.is_whole
+    pieces = (changed.piece,) if is_new else (*before.pieces, changed.piece)  # type: ignore[union-attr]
+    return Kept(pieces, changed.keys, changed.due)
+
+
+def whole(commit: Commit, before: Ledger) -> Commit:
+    """Return a commit that lists all bins as they were before it, so that nothing older is
+    needed.
+    """
+    here = {str(bin): kept for bin, kept in sorted(before.here.items())}
+    return replace(commit, here=here, unclaimed=before.unclaimed, undelivered=before.undelivered)
+
+
+def borrowed(ledger: Ledger, own: str) -> tuple[str, ...]:
+    """Return the files that are needed and lie outside a worker's own folder."""
+    return tuple(sorted(file for file in ledger.files if not file.startswith(own)))

@@ -1,0 +1,391 @@
+"""The files of a group that are about bins.
+
+    bins/bins.json                         how many bins, and the workers that they begin at
+    bins/workers/NUMBER.json               a worker's name, and what it runs
+    bins/moves/N/proposed.json             move N: which bins go where, and when
+    bins/moves/N/words/OPERATOR.NAME.json  what a worker says of it
+    bins/moves/N/decided.json              what became of it
+    bins/states/OPERATOR/NAME/commits/N    a worker's commit
+    bins/states/OPERATOR/NAME/data/N-ONCE  what commits name pieces of
+
+Everything but words is created if absent, and never changed. A commit that is there already is
+another process's that runs under the same name: whoever finds that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from stateshift.errors import AlreadyThere, FormatError, MissingFile, PlanError
+from stateshift.live.bins.commits import Commit, Ledger, Piece
+from stateshift.live.folder import SMALL, file_name
+from stateshift.live.protocol.chains import Decided, decode, encode
+from stateshift.live.protocol.configuration import (
+    Configuration,
+    Time,
+    Update,
+    configured,
+    updated,
+)
+from stateshift.storage.protocol import Storage
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+COMMIT_MAX = 1 << 28
+WHOLE_EVERY = 20  # commits
+KEPT_COMMITS = 200  # of those before the last whole one; others may still read them
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """How many bins a group has, dealt out in turn to the workers that it began with."""
+
+    bins: int
+    workers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A worker: its number, its name, and what it runs."""
+
+    number: int
+    name: str
+    at: float
+    host: str = ""
+    python: str = ""
+    home: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What a worker says of the operator that it runs, when it starts."""
+
+    operator: str
+    worker: str
+    form: str
+    key: tuple[str, ...]
+    time: tuple[str, ...]
+    output: str
+    code: str
+    python: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Bins that shall be elsewhere from a time on. Without updates it is a preparation: whoever
+    takes the bins reads them ahead.
+    """
+
+    number: int
+    updates: tuple[Update, ...]
+    at: float
+    timeout_seconds: float
+    ahead: tuple[tuple[int, int], ...] = ()  # (bin, worker): what is worth reading ahead
+    by: str = ""
+
+    @property
+    def earliest(self) -> Time:
+        """The first time at which something moves."""
+        return min(update.time for update in self.updates)
+
+    @property
+    def expires(self) -> float:
+        """When anybody may abort it."""
+        return self.at + self.timeout_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a worker says of a proposal."""
+
+    operator: str
+    worker: str
+    word: str
+    at: float
+    reason: str = ""
+
+
+class Files:
+    """The files of a group that are about bins, on whatever storage they are."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+
+    @property
+    def location(self) -> str:
+        """The location of the group."""
+        return self.storage.location
+
+    # ---------------------------------------------------------------- who is there
+
+    def begin(self, begun: Begun) -> Begun:
+        """Say with which workers a group begins, and return what holds: the first word."""
+        return self._first(Begun, "bins/bins.json", begun)
+
+    def begun(self) -> Begun | None:
+        """Return how the group began; None if no worker ever started."""
+        return self._read(Begun, "bins/bins.json")
+
+    def join(self, joined: Joined) -> Joined:
+        """Give a worker the next number, unless its name has one."""
+        while True:
+            known = self.joined()
+            for other in known:
+                if other.name == joined.name:
+                    return other
+            mine = replace(joined, number=len(known))
+            with contextlib.suppress(AlreadyThere):
+                self.storage.create(f"bins/workers/{mine.number}.json", encode(mine))
+                return mine
+
+    def joined(self) -> tuple[Joined, ...]:
+        """Return all workers, by number."""
+        found: list[Joined] = []
+        while (one := self.worker(len(found))) is not None:
+            found.append(one)
+        return tuple(found)
+
+    def worker(self, number: int) -> Joined | None:
+        """Return a worker by its number; None if there is none yet."""
+        return self._read(Joined, f"bins/workers/{number}.json")
+
+    def runs(self, operator: str) -> tuple[Runs, ...]:
+        """Return what the workers say of an operator that they run."""
+        paths = sorted(file.path for file in self.storage.list(_of_operator(operator)))
+        found = [self._read(Runs, path) for path in paths if path.endswith("/runs.json")]
+        return tuple(one for one in found if one is not None)
+
+    def run(self, runs: Runs) -> None:
+        """Write what a worker says of the operator that it runs."""
+        path = f"{_of_worker(runs.operator, runs.worker)}/runs.json"
+        self.storage.write(path, lambda: iter((encode(runs),)))
+
+    def operators(self) -> tuple[str, ...]:
+        """Return the operators of the group that a worker has ever run."""
+        names = set()
+        for file in self.storage.list("bins/states"):
+            if file.path.endswith("/runs.json"):
+                runs = self._read(Runs, file.path)
+                names.add("" if runs is None else runs.operator)
+        return tuple(sorted(names - {""}))
+
+    # ---------------------------------------------------------------- moves
+
+    def configuration(self, begun: Begun, workers: int) -> Configuration:
+        """Return where the bins are before any move, among so many workers."""
+        count = len(begun.workers)
+        return configured([bin % count for bin in range(begun.bins)], max(workers, count))
+
+    def propose(self, proposal: Proposal) -> None:
+        """Propose a move; AlreadyThere if somebody else has proposed one of this number."""
+        self.storage.create(f"{_move(proposal.number)}/proposed.json", encode(proposal))
+
+    def proposal(self, number: int) -> Proposal | None:
+        """Return a move as it was proposed; None if there is none of this number."""
+        return self._read(Proposal, f"{_move(number)}/proposed.json")
+
+    def decide(self, number: int, decided: Decided) -> Decided:
+        """Decide on a move, and return what holds: the first decision."""
+        return self._first(Decided, f"{_move(number)}/decided.json", decided)
+
+    def decided(self, number: int) -> Decided | None:
+        """Return what became of a move; None if nobody has decided."""
+        return self._read(Decided, f"{_move(number)}/decided.json")
+
+    def answer(self, number: int, answer: Answer) -> None:
+        """Write what a worker says of a move, unless it has said something."""
+        name = f"{file_name(answer.operator)}.{file_name(answer.worker)}.json"
+        with contextlib.suppress(AlreadyThere):
+            self.storage.create(f"{_move(number)}/words/{name}", encode(answer))
+
+    def answers(self, number: int) -> tuple[Answer, ...]:
+        """Return what the workers say of a move."""
+        paths = sorted(file.path for file in self.storage.list(f"{_move(number)}/words"))
+        found = [self._read(Answer, path) for path in paths if path.endswith(".json")]
+        return tuple(answer for answer in found if answer is not None)
+
+    # ---------------------------------------------------------------- commits
+
+    def commit(self, operator: str, worker: str, commit: Commit) -> None:
+        """Make a batch visible.
+
+        Raises:
+            PlanError: another process has committed under the same name.
+        """
+        path, content = _commit(operator, worker, commit.number), encode(commit)
+        try:
+            self.storage.create(path, content)
+        except AlreadyThere:
+            if self.storage.read(path, COMMIT_MAX) == content:
+                return  # by ourselves: the answer to the first try was lost
+            raise PlanError(
+                f"another process has committed as worker {worker} of {operator}: commit "
+                f"{commit.number} is there",
+                hint="this one ends; run one application under a name, and give others another",
+            ) from None
+
+    def committed(self, operator: str, worker: str, number: int) -> Commit | None:
+        """Return a commit; None if it is not there."""
+        return self._read(Commit, _commit(operator, worker, number), COMMIT_MAX)
+
+    def ledger(self, operator: str, worker: str) -> Ledger:
+        """Return what all commits of a worker come to."""
+        numbers = self._numbers(operator, worker)
+        if not numbers:
+            return Ledger()
+        number = max(numbers)
+        needed: list[Commit] = []
+        while number >= 0:
+            commit = self.committed(operator, worker, number)
+            if commit is None:
+                raise FormatError(
+                    f"commit {number} of worker {worker} is missing, and later ones need it",
+                    f"{self.location}/{_commit(operator, worker, number)}",
+                )
+            needed.append(commit)
+            if commit.here is not None:
+                break
+            number -= 1
+        ledger = Ledger()
+        for commit in reversed(needed):
+            ledger = ledger.plus(commit)
+        return self._followed(operator, worker, ledger)
+
+    def _followed(self, operator: str, worker: str, ledger: Ledger) -> Ledger:
+        """Return a ledger with the commits that a listing has not shown."""
+        while (commit := self.committed(operator, worker, ledger.number + 1)) is not None:
+            ledger = ledger.plus(commit)
+        return ledger
+
+    def forget(self, operator: str, worker: str, ledger: Ledger) -> None:
+        """Remove commits that nobody needs: those long before the last whole one."""
+        before = ledger.number - KEPT_COMMITS - WHOLE_EVERY
+        for number in self._numbers(operator, worker):
+            if number < before:
+                self.storage.remove(_commit(operator, worker, number))
+
+    def _numbers(self, operator: str, worker: str) -> list[int]:
+        under = f"{_of_worker(operator, worker)}/commits"
+        names = (file.path.rsplit("/", 1)[1] for file in self.storage.list(under))
+        return [int(name) for name in names if name.isdecimal() and name.isascii()]
+
+    # ---------------------------------------------------------------- data
+
+    def write_data(self, path: str, content: bytes) -> None:
+        """Write a file that commits will name pieces of."""
+        self.storage.create(path, content)
+
+    def data(self, operator: str, worker: str) -> dict[str, int]:
+        """Return a worker's files of data, with their sizes."""
+        return {file.path: file.size for file in self.storage.list(own_data(operator, worker))}
+
+    def remove_data(self, paths: Iterable[str]) -> None:
+        """Remove files that nothing names any more."""
+        for path in paths:
+            self.storage.remove(path)
+
+    def read(self, piece: Piece) -> bytes:
+        """Return a piece of a file."""
+        content = bytearray()
+        for chunk in self.storage.chunks(piece.file, piece.at):
+            content += chunk[: piece.size - len(content)]
+            if len(content) == piece.size:
+                return bytes(content)
+        if piece.size == 0:
+            return b""
+        raise FormatError(
+            f"{piece.size} bytes from {piece.at} on are not there", f"{self.location}/{piece.file}"
+        )
+
+    # ---------------------------------------------------------------- files
+
+    def _first(self, kind: type[T], path: str, value: T) -> T:
+        """Create a file if it is absent; return what it holds, by whomever."""
+        try:
+            self.storage.create(path, encode(value))
+        except AlreadyThere:
+            held = self._read(kind, path)
+            assert held is not None, "what was created is never removed"
+            return held
+        return value
+
+    def _read(self, kind: type[T], path: str, size_max: int = SMALL) -> T | None:
+        try:
+            content = self.storage.read(path, size_max)
+        except MissingFile:
+            return None
+        return decode(kind, content, f"{self.location}/{path}")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownMoves:
+    """The moves of a group, as far as they are decided, and the one that is not."""
+
+    configuration: Configuration
+    decided: int = 0
+    open: Proposal | None = None
+    ahead: tuple[tuple[int, int], ...] = ()
+
+
+def look(files: Files, known: KnownMoves) -> KnownMoves:
+    """Return the moves with what is new."""
+    configuration, number, ahead = known.configuration, known.decided, known.ahead
+    while True:
+        proposal = known.open if known.open is not None and known.open.number == number else None
+        proposal = proposal or files.proposal(number)
+        if proposal is None:
+            return KnownMoves(configuration, number, None, ahead)
+        decided = files.decided(number)
+        if decided is None:
+            return KnownMoves(configuration, number, proposal, ahead)
+        if decided.outcome == "applied":
+            configuration = wide_enough(configuration, proposal.updates)
+            configuration = updated(configuration, proposal.updates)
+            ahead = proposal.ahead
+        number += 1
+
+
+def wide_enough(configuration: Configuration, updates: Iterable[Update]) -> Configuration:
+    """Return a configuration that knows the workers that updates name."""
+    workers = 1 + max((update.worker for update in updates), default=-1)
+    if configuration.workers >= workers:
+        return configuration
+    return replace(configuration, workers=workers)
+
+
+def own_data(operator: str, worker: str) -> str:
+    """Return the folder of a worker's data, from the group's on."""
+    return f"{_of_worker(operator, worker)}/data"
+
+
+def data_file(operator: str, worker: str, number: int, once: str) -> str:
+    """Return the name of a file of data that a commit will name; `once` is nobody else's."""
+    return f"{own_data(operator, worker)}/{number:09d}-{once}"
+
+
+def commit_of(file: str) -> int:
+    """Return the number of the commit that a file of data was written for."""
+    return int(file.rsplit("/", 1)[1].split("-")[0])
+
+
+def _of_operator(operator: str) -> str:
+    return f"bins/states/{file_name(operator)}"
+
+
+def _of_worker(operator: str, worker: str) -> str:
+    return f"{_of_operator(operator)}/{file_name(worker)}"
+
+
+def _commit(operator: str, worker: str, number: int) -> str:
+    return f"{_of_worker(operator, worker)}/commits/{number:09d}"
+
+
+def _move(number: int) -> str:
+    return f"bins/moves/{number:06d}"

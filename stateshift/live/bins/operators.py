@@ -1,0 +1,302 @@
+"""Operators whose state moves while their jobs run, in four forms.
+
+    @live.operator(bins=256, key="user", time=("at", "offset"), out="user string, n long")
+    def visits(key, state, values):
+        n = (state or 0) + len(values)
+        return live.Folded(n, outputs=((key, n),))
+
+    form       the function                                   what it is given at a time
+    fold       f(key, state, values)                          a key's state, and its rows
+    unary      f(time, key, state, rows, notified)            besides: what it asked to see again
+    binary     f(time, key, state, left, right, notified)     rows of two inputs
+    columns    f(bin, rows)                                   a bin's table, and its rows as one
+
+The first three return `live.Folded`: the state (None is none), rows of `out`, and what is to be
+seen again, as (time, value). The last one returns two tables: the rows of the bin's table that are
+new or changed, by key, and the rows of `out`. They are called in the order of time; of one moment
+with all of a key's rows at once. They must be deterministic.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+
+from stateshift.errors import Complaint, SpecError
+from stateshift.live.bins.times import InOrder, Moment, Promise, asked_for, check_promise
+from stateshift.live.protocol.applying import Fold
+from stateshift.live.protocol.bins import is_count, not_a_count
+from stateshift.live.protocol.messages import Folded, Key, State, Value
+from stateshift.live.rows import arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Form = Literal["fold", "unary", "binary", "columns"]
+Function: TypeAlias = Callable[..., Any]  # the user's own, one of the four forms
+Sides = tuple[str, object, object]  # a column, and what it says of the left input and of the right
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What a user has declared with `live.operator`."""
+
+    name: str
+    function: Function
+    form: Form
+    bins: int
+    key: tuple[str, ...]
+    time: tuple[str, ...]
+    out: object
+    promise: Promise
+    values: tuple[str, ...] | None = None
+    sides: Sides | None = None
+    state: object = None
+
+    def __call__(self, *arguments: object) -> object:
+        """Call the function itself, as its tests do."""
+        return self.function(*arguments)
+
+    @property
+    def output(self) -> pyarrow.Schema:
+        """The schema of its rows."""
+        schema = schema_of(self.out)
+        assert schema is not None, "an operator has an output"
+        return schema
+
+    @property
+    def table(self) -> pyarrow.Schema:
+        """The schema of a bin's table, its keys left out."""
+        schema = schema_of(self.state)
+        assert schema is not None, "an operator of columns has a state"
+        return schema
+
+    def fold(self) -> Fold:
+        """Return the function as the protocol calls it."""
+        call = _CALLS[self.form](self)
+        columns = len(self.time)
+
+        def folded(time: Moment, key: Key, state: State, values: tuple[Value, ...]) -> Folded:
+            result = call(time, key, state, values)
+            if type(result) is not Folded:
+                result = self._checked(result)
+            if not result.later:
+                return result
+            later: list[tuple[Any, Value]] = []  # moments here, and numbers in the model
+            for at, value in result.later:
+                later.append((asked_for(at, columns), Notified(value)))
+            for at, _ in later:
+                if at <= time:
+                    raise self._wrong(f"what is asked for at {at[0]} is not ahead of {time[0]}")
+            return result._replace(later=tuple(later))
+
+        return folded
+
+    def values_of(self, table: pyarrow.Table) -> Iterable[Value]:
+        """Return what each row of a table is to the function: marked with its side."""
+        from stateshift.live.bins.batches import plain_values
+
+        names = self.values
+        if names is None:
+            names = tuple(name for name in table.column_names if not name.startswith("__"))
+        columns = [plain_values(table.column(name)) for name in names]
+        if len(names) == 1 and self.values is not None:
+            values: Iterable[Value] = columns[0]
+        else:
+            values = map(_row_class(names)._make, zip(*columns, strict=True))
+        if self.form == "fold":
+            return values
+        return zip(self._marks(table), values, strict=True)
+
+    def _marks(self, table: pyarrow.Table) -> Iterable[int]:
+        """Return which input each row is of."""
+        if self.sides is None:
+            return [_LEFT] * int(table.num_rows)
+        column, left, right = self.sides
+        numbers = {left: _LEFT, right: _RIGHT}
+        try:
+            marks: list[int] = [numbers[value] for value in table.column(column).to_pylist()]
+        except KeyError as error:
+            raise self._wrong(f"{column} is {error}, neither {left!r} nor {right!r}") from None
+        return marks
+
+    def _checked(self, result: object) -> Folded:
+        """Take a plain tuple for what it means, or refuse what is none."""
+        if isinstance(result, tuple) and 1 <= len(result) <= 3:
+            return Folded(*result)
+        raise self._wrong(f"it returned {type(result).__name__}, not live.Folded")
+
+    def _wrong(self, fact: str) -> SpecError:
+        return SpecError((Complaint("operator", f"{self.name}: {fact}"),), hint=_HINT)
+
+
+_HINT = "return live.Folded(STATE, outputs=(ROW, …), later=((TIME, VALUE), …))"
+_LEFT, _RIGHT = 0, 1
+
+
+class Notified(NamedTuple):
+    """A value that is seen again."""
+
+    value: Value
+
+
+_Call = Callable[[Moment, Key, State, tuple[Value, ...]], Any]
+
+
+def _call_fold(operator: Operator) -> _Call:
+    function = operator.function
+
+    def call(time: Moment, key: Key, state: State, values: tuple[Value, ...]) -> object:
+        return function(key, state, _seen_again(values))
+
+    return call
+
+
+def _seen_again(values: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Return a fold's values: what it has asked to see is a value like others."""
+    return tuple(value.value if type(value) is Notified else value for value in values)
+
+
+def _call_unary(operator: Operator) -> _Call:
+    function = operator.function
+
+    def call(time: Moment, key: Key, state: State, values: tuple[Value, ...]) -> object:
+        return function(time[0], key, state, _of(values, _LEFT), _notified(values))
+
+    return call
+
+
+def _call_binary(operator: Operator) -> _Call:
+    function = operator.function
+
+    def call(time: Moment, key: Key, state: State, values: tuple[Value, ...]) -> object:
+        left, right = _of(values, _LEFT), _of(values, _RIGHT)
+        return function(time[0], key, state, left, right, _notified(values))
+
+    return call
+
+
+def _of(values: tuple[Value, ...], mark: int) -> tuple[Value, ...]:
+    """Return the rows of one side."""
+    return tuple(value[1] for value in values if type(value) is not Notified and value[0] == mark)
+
+
+def _notified(values: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Return what is seen again."""
+    return tuple(value.value for value in values if type(value) is Notified)
+
+
+_CALLS: Mapping[str, Callable[[Operator], _Call]] = {
+    "fold": _call_fold,
+    "unary": _call_unary,
+    "binary": _call_binary,
+}
+
+
+def operator(
+    *,
+    key: str | Sequence[str],
+    time: str | Sequence[str],
+    out: object,
+    bins: int = 256,
+    form: Form = "fold",
+    name: str | None = None,
+    promise: Promise | None = None,
+    values: str | Sequence[str] | None = None,
+    sides: Sides | None = None,
+    state: object = None,
+) -> Callable[[Function], Operator]:
+    """Declare a function as an operator whose state moves in bins.
+
+    Args:
+        key: the columns that tell keys apart.
+        time: logical time: a column, or several that are compared one after the other.
+        out: the rows that it puts out, as DDL, Spark's schema or Arrow's.
+        bins: how many classes of keys there are, a power of two.
+        form: `fold`, `unary`, `binary` or `columns`.
+        name: by which commands name it; the function's own where there is none.
+        promise: what the source promises of time: `live.InOrder` or `live.Watermark`.
+        values: the columns that the function is given; one alone as itself. All of them where none
+            is named, as named tuples.
+        sides: of `binary`: (COLUMN, LEFT, RIGHT).
+        state: of `columns`: the columns of a bin's table besides the key.
+
+    Raises:
+        SpecError: with all that is wrong with the declaration.
+    """
+    keys, times = _names(key), _names(time)
+    promise = promise or InOrder(ties=len(times) == 1)
+    named = None if values is None else _names(values)
+
+    def declared(function: Function) -> Operator:
+        called = name or function.__name__
+        made = Operator(
+            called, function, form, bins, keys, times, out, promise, named, sides, state
+        )
+        _check(made)
+        return made
+
+    return declared
+
+
+def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _check(made: Operator) -> None:
+    wrong: list[Complaint] = []
+    if not made.name or "/" in made.name:
+        wrong.append(Complaint("name", f"{made.name!r} is no name of an operator", made.name))
+    if not is_count(made.bins):
+        wrong.append(Complaint("bins", not_a_count(made.bins), made.bins, "a power of two"))
+    if not made.key:
+        wrong.append(Complaint("key", "no column tells keys apart"))
+    if made.form not in get_args(Form):
+        expected = ", ".join(get_args(Form))
+        wrong.append(Complaint("form", f"there is no form {made.form!r}", made.form, expected))
+    if (made.form == "binary") != (made.sides is not None):
+        wrong.append(Complaint("sides", "two inputs are told apart by sides, and one is not"))
+    if (made.form == "columns") != (made.state is not None):
+        wrong.append(Complaint("state", "a bin's table has columns, and a key's state has none"))
+    if wrong:
+        raise SpecError(tuple(wrong), hint="see the help of live.operator")
+    check_promise(made.promise, made.time)
+
+
+def _row_class(names: Sequence[str]) -> Any:  # a named tuple made at run time
+    usable = all(name.isidentifier() and not keyword.iskeyword(name) for name in names)
+    return namedtuple("Row", names, rename=not usable)
+
+
+_SIMPLE = {
+    "string": "string",
+    "long": "int64",
+    "bigint": "int64",
+    "int": "int32",
+    "integer": "int32",
+    "short": "int16",
+    "smallint": "int16",
+    "byte": "int8",
+    "tinyint": "int8",
+    "double": "float64",
+    "float": "float32",
+    "boolean": "bool_",
+    "binary": "binary",
+    "date": "date32",
+}
+
+
+def schema_of(given: object) -> pyarrow.Schema | None:
+    """Return a schema as Arrow's. Simple DDL is read here, so that no session is needed for it."""
+    if isinstance(given, str):
+        import pyarrow
+
+        columns = [column.split() for column in given.split(",")]
+        if all(len(column) == 2 and column[1].lower() in _SIMPLE for column in columns):
+            return pyarrow.schema(
+                [(name, getattr(pyarrow, _SIMPLE[kind.lower()])()) for name, kind in columns]
+            )
+    return arrow_schema(given)

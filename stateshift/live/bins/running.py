@@ -1,0 +1,419 @@
+"""A worker between its commits: what it knows, and what a batch makes of it.
+
+    look      what is new: moves that are proposed or decided, commits of others
+    plan      the stages of every bin that the batch touches
+    run       the bins through their stages, by the home that holds them
+    commit    one file: what has changed, was given, was taken, is held, was put out
+
+A worker never waits for another one. What it has not got yet holds the rows of its bins alone. It
+waits for one thing: where its next frontier would pass the time of a move that is acknowledged and
+not decided, it waits for the decision, at most until the move expires, and then aborts it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from stateshift.live.bins.batches import NOTHING, Batch, Rows
+from stateshift.live.bins.bin_run import Arrived, Came, Work
+from stateshift.live.bins.commits import (
+    Commit,
+    Counts,
+    Given,
+    Held,
+    Kept,
+    Ledger,
+    Taken,
+    borrowed,
+    whole,
+)
+from stateshift.live.bins.files import (
+    WHOLE_EVERY,
+    Answer,
+    Files,
+    KnownMoves,
+    Proposal,
+    commit_of,
+    look,
+    own_data,
+    wide_enough,
+)
+from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.stages import Position, Stage, Take, has_changes, stages
+from stateshift.live.bins.times import BEGIN, Moment, cut
+from stateshift.live.protocol.chains import Decided
+from stateshift.live.protocol.configuration import Time, complaints, retired
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.02
+ACKNOWLEDGED, REFUSED = "acknowledged", "refused"
+
+
+class Home(Protocol):
+    """Where bins are: in this process, or in those of Spark's executors."""
+
+    def run(self, number: int, works: Sequence[Work]) -> Came:
+        """Take bins through their stages, and write what has changed."""
+        ...
+
+    def read_ahead(self, bin: int, kept: Kept) -> None:
+        """Read what will be taken."""
+        ...
+
+
+@dataclass
+class Known:
+    """What a worker knows of another one."""
+
+    ledger: Ledger
+
+
+class Running:
+    """A worker of an operator, in one process. `step` is called by one thread at a time."""
+
+    def __init__(self, files: Files, operator: Operator, name: str, home: Home) -> None:
+        self.files = files
+        self.operator = operator
+        self.name = name
+        self.home = home
+        begun = files.begun()
+        assert begun is not None, "a worker has begun the group"
+        joined = files.joined()
+        self.names = {one.number: one.name for one in joined}
+        self.me = next(one.number for one in joined if one.name == name)
+        configuration = files.configuration(begun, len(joined))
+        self.moves = KnownMoves(configuration)
+        self.ledger = files.ledger(operator.name, name)
+        self.others: dict[int, Known] = {}
+        self.arrived: dict[int, dict[Time, Arrived]] = {}
+        # what is proposed is answered by the frontier that is planned; a batch is planned by one
+        # thread, and answers are given by another
+        self._answering = threading.Lock()
+        self.planned: Moment | None = self.frontier
+        self._answered: set[int] = set()
+        self._unneeded: set[str] = set()
+        self._ahead: dict[int, Kept] = {}
+        self.positions: dict[int, Position] = {}
+        self._recover()
+
+    # ---------------------------------------------------------------- what is known
+
+    @property
+    def frontier(self) -> Moment | None:
+        """The frontier of the last commit."""
+        return None if self.ledger.last is None else self.ledger.last.frontier
+
+    def _recover(self) -> None:
+        """Take up where the commits have ended."""
+        at = BEGIN if self.frontier is None else self.frontier
+        self._look_at_moves()
+        if self.ledger.last is None:
+            history = self.moves.configuration.history
+            mine = [bin for bin, since in enumerate(history) if since[0].worker == self.me]
+            self.ledger = Ledger(here=dict.fromkeys(mine, Kept()))
+        for bin in self.ledger.here:
+            self.positions[bin] = Position(at, "here")
+        for held in self.ledger.held.values():
+            if held.since is not None:
+                self.positions[held.bin] = Position(cut(held.since), "awaited", held.since)
+        self.look()
+
+    def position(self, bin: int) -> Position:
+        """Return how far a bin has come here."""
+        known = self.positions.get(bin)
+        if known is not None and known.place == "awaited":
+            return known
+        at = BEGIN if self.frontier is None else self.frontier
+        return Position(at, "away" if known is None else known.place)
+
+    def look(self) -> None:
+        """Read what is new: moves, and what others have committed."""
+        self._look_at_moves()
+        self._look_at_others()
+
+    def _look_at_moves(self) -> None:
+        with self._answering:
+            self.moves = look(self.files, self.moves)
+            if self.moves.open is not None:
+                self._answer(self.moves.open)
+
+    def answer(self) -> None:
+        """Answer what is proposed; while a batch is at work too."""
+        self._look_at_moves()
+
+    def _answer(self, proposal: Proposal) -> None:
+        """Say whether a move can still be made: it is in time, and this worker knows how far it
+        is. What one worker refuses is aborted, so that nobody waits for it.
+        """
+        if proposal.number in self._answered:
+            return
+        reason = self._reason_against(proposal)
+        word = ACKNOWLEDGED if reason is None else REFUSED
+        answer = Answer(self.operator.name, self.name, word, time.time(), reason or "")
+        self.files.answer(proposal.number, answer)
+        if reason is not None:
+            self._abort(proposal, f"{self.name} {reason}")
+        self._answered.add(proposal.number)
+
+    def _abort(self, proposal: Proposal, reason: str) -> None:
+        self.files.decide(proposal.number, Decided("aborted", time.time(), self.name, reason))
+
+    def _reason_against(self, proposal: Proposal) -> str | None:
+        if not proposal.updates:
+            return None
+        if self.planned is None:
+            return "has read no rows yet"
+        if cut(proposal.earliest) <= self.planned:
+            return f"is at {self.planned[0]:g} already, and {proposal.earliest} is not ahead of it"
+        configuration = wide_enough(self.moves.configuration, proposal.updates)
+        wrong = complaints(configuration, proposal.updates, configuration.bins)
+        return wrong[0].message if wrong else None
+
+    def _look_at_others(self) -> None:
+        while (joined := self.files.worker(len(self.names))) is not None:
+            self.names[joined.number] = joined.name
+        for number, name in self.names.items():
+            if number != self.me:
+                self._look_at(number, name)
+        ledgers = {number: known.ledger for number, known in self.others.items()}
+        self.ledger = self.ledger.claimed(ledgers)
+
+    def _look_at(self, number: int, name: str) -> None:
+        """Read what another worker has committed since."""
+        known = self.others.get(number)
+        if known is None:
+            ledger = self.files.ledger(self.operator.name, name)
+            known = self.others[number] = Known(ledger)
+            for given in ledger.unclaimed:
+                self._note(number, given)
+        while True:
+            commit = self.files.committed(self.operator.name, name, known.ledger.number + 1)
+            if commit is None:
+                return
+            known.ledger = known.ledger.plus(commit)
+            for given in commit.given:
+                self._note(number, given)
+
+    def _note(self, source: int, given: Given) -> None:
+        if given.to == self.me:
+            self.arrived.setdefault(given.bin, {})[given.time] = Arrived(source, given.kept)
+
+    def has_arrived_at(self, number: int) -> None:
+        """Take note that a commit's output has arrived, and all before it."""
+        self.ledger = self.ledger.arrived(number)
+
+    # ---------------------------------------------------------------- a batch
+
+    def has_arrived(self) -> bool:
+        """Whether something has come that is awaited."""
+        for bin, position in self.positions.items():
+            if position.place == "awaited" and position.since in self.arrived.get(bin, {}):
+                return True
+        return False
+
+    def step(self, batch: Batch = NOTHING, number: int | None = None, query: str = "") -> Came:
+        """Do a batch, or between two what has become possible; commit it."""
+        began = time.time()
+        self.look()
+        before = self.ledger.last
+        seen = dict(before.seen) if before is not None else {}
+        if batch.seen:
+            seen = dict(self.operator.promise.seen(seen, batch.seen))
+        frontier = self._plan(seen)
+        works, late = self._works(batch, frontier)
+        came = self.home.run(self.ledger.number + 1, works)
+        commit = Commit(
+            number=self.ledger.number + 1,
+            batch=number,
+            query=query,
+            began=began,
+            at=time.time(),
+            frontier=frontier,
+            seen=seen,
+            moves=self.moves.decided,
+            heard={self.names[other]: known.ledger.number for other, known in self.others.items()},
+            outputs=came.outputs,
+            delivered=self._delivered(),
+        )
+        self._commit(self._filled(commit, works, came, batch.size - late, late), works)
+        return came
+
+    def _plan(self, seen: Mapping[str, Moment]) -> Moment | None:
+        """Return the frontier after a batch, which never goes back. What lies before it is decided
+        then.
+        """
+        frontier = self.operator.promise.frontier(seen)
+        before = self.frontier
+        if before is not None and (frontier is None or frontier < before):
+            frontier = before
+        with self._answering:
+            self.planned = frontier
+            proposal = self.moves.open
+        while proposal is not None and _is_passed(proposal, frontier):
+            self._await(proposal)
+            with self._answering:
+                self.moves = look(self.files, self.moves)
+                proposal = self.moves.open
+        return frontier
+
+    def _await(self, proposal: Proposal) -> None:
+        """Wait until a move is decided; abort it once its time is over."""
+        while self.files.decided(proposal.number) is None:
+            if time.time() >= proposal.expires:
+                reason = f"nobody has decided within {proposal.timeout_seconds:g} s"
+                self.files.decide(
+                    proposal.number, Decided("aborted", time.time(), self.name, reason)
+                )
+                return
+            time.sleep(POLL_SECONDS)
+
+    def _works(self, batch: Batch, frontier: Moment | None) -> tuple[list[Work], int]:
+        """Return what each bin goes through that the batch touches, and how many rows are late."""
+        late = 0
+        works = []
+        for bin in self._touched(batch, frontier):
+            rows = batch.rows.get(bin)
+            if rows is not None and self.frontier is not None:
+                too_late, rows = rows.cut(self.frontier)
+                late += len(too_late)
+            works.append(self._work(bin, rows, frontier))
+        return works, late
+
+    def _touched(self, batch: Batch, frontier: Moment | None) -> list[int]:
+        """Return the bins that something happens to: rows, time that has come, or a move."""
+        bins = set(batch.rows) | set(self.ledger.held)
+        if frontier is None:
+            return sorted(bins)
+        for bin, kept in self.ledger.here.items():
+            if kept.due is not None and kept.due < frontier:
+                bins.add(bin)
+        at = BEGIN if self.frontier is None else self.frontier
+        for bin, history in enumerate(self.moves.configuration.history):
+            if len(history) > 1 and has_changes(history, at, frontier):
+                bins.add(bin)
+        return sorted(bins)
+
+    def _work(self, bin: int, rows: Rows | None, frontier: Moment | None) -> Work:
+        position = self.position(bin)
+        arrived = self.arrived.get(bin, {})
+        after = position
+        found: tuple[Stage, ...] = ()
+        if frontier is not None:
+            history = self.moves.configuration.history[bin]
+            found, after = stages(history, self.me, position, frontier, arrived)
+        held = self.ledger.held[bin].pieces if bin in self.ledger.held else ()
+        taken = {one.time: arrived[one.time] for one in found if isinstance(one, Take)}
+        return Work(bin, found, after, self.ledger.here.get(bin), taken, held, rows)
+
+    # ---------------------------------------------------------------- its commit
+
+    def _filled(
+        self, commit: Commit, works: list[Work], came: Came, count: int, late: int
+    ) -> Commit:
+        """Return a commit with what has come of every bin."""
+        done = came.done
+        by_bin = {work.bin: work for work in works}
+        held = tuple(
+            Held(one.bin, by_bin[one.bin].after.since, one.held)
+            for one in done
+            if one.held or by_bin[one.bin].after.place == "awaited"
+        )
+        commit = replace(
+            commit,
+            changed=tuple(one.changed for one in done if one.changed is not None),
+            given=tuple(given for one in done for given in one.given),
+            taken=tuple(self._taken(works)),
+            held=held,
+            counts=Counts(
+                came=count,
+                folded=sum(one.folded for one in done),
+                put_out=came.put_out,
+                held=sum(one.rows_held for one in done),
+                late=late,
+            ),
+        )
+        if commit.number % WHOLE_EVERY == 0:
+            commit = whole(commit, self.ledger)
+        after = self.ledger.plus(commit)
+        return replace(commit, borrowed=borrowed(after, own_data(self.operator.name, self.name)))
+
+    def _taken(self, works: list[Work]) -> Iterator[Taken]:
+        for work in works:
+            for since, arrived in work.taken.items():
+                yield Taken(work.bin, since, arrived.source, arrived.kept)
+
+    def _commit(self, commit: Commit, works: list[Work]) -> None:
+        self.files.commit(self.operator.name, self.name, commit)
+        self.ledger = self.ledger.plus(commit)
+        for work in works:
+            for since in work.taken:
+                del self.arrived[work.bin][since]
+            if work.after.place == "away":
+                self.positions.pop(work.bin, None)
+            else:
+                self.positions[work.bin] = work.after
+        if commit.frontier is not None:
+            self._retire(commit.frontier)
+
+    def _retire(self, frontier: Moment) -> None:
+        """Let go of what no time can need any more: what is awaited needs the time before it."""
+        needed = int(frontier[0]) - 1
+        since = [one.since for one in self.positions.values() if one.since is not None]
+        needed = min([needed, *(time - 1 for time in since)])
+        with self._answering:
+            configuration = retired(self.moves.configuration, needed)
+            self.moves = replace(self.moves, configuration=configuration)
+
+    def _delivered(self) -> int:
+        """Return the last commit whose output has arrived."""
+        waiting = [one.number for one in self.ledger.undelivered]
+        return min(waiting) - 1 if waiting else self.ledger.number
+
+    # ---------------------------------------------------------------- reading ahead, cleaning up
+
+    def read_ahead(self) -> bool:
+        """Read one bin that will come, as it is at the moment; return whether there was one."""
+        for bin, worker in self.moves.ahead:
+            source = self.moves.configuration.history[bin][-1].worker
+            if worker != self.me or source == self.me or source not in self.others:
+                continue
+            kept = self.others[source].ledger.here.get(bin)
+            if kept is not None and self._ahead.get(bin) != kept:
+                self.home.read_ahead(bin, kept)
+                self._ahead[bin] = kept
+                return True
+        return False
+
+    def prepared(self) -> int:
+        """Return how many of the bins that will come were read."""
+        return len(self._ahead)
+
+    def clean_up(self) -> None:
+        """Remove what nothing names any more: files that were not needed at the last look either,
+        since others may have taken them over in between.
+        """
+        operator, name = self.operator.name, self.name
+        needed = self.ledger.files
+        for known in self.others.values():
+            last = known.ledger.last
+            needed |= set() if last is None else set(last.borrowed)
+        committed = (file for file in self.files.data(operator, name) if self._is_past(file))
+        unneeded = set(committed) - needed
+        self.files.remove_data(sorted(unneeded & self._unneeded))
+        self._unneeded = unneeded
+        self.files.forget(operator, name, self.ledger)
+
+    def _is_past(self, file: str) -> bool:
+        """Whether no commit can name a file any more that does not yet."""
+        return commit_of(file) <= self.ledger.number
+
+
+def _is_passed(proposal: Proposal, frontier: Moment | None) -> bool:
+    """Whether a frontier passes the time of a move."""
+    return bool(proposal.updates) and frontier is not None and cut(proposal.earliest) <= frontier

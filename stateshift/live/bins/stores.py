@@ -1,0 +1,287 @@
+"""A bin's state: in memory, and as bytes.
+
+    Objects   a Python object a key, and what keys have asked to see again; as pickles
+    Table     a table of Arrow a bin; as Arrow's own format
+
+As bytes a bin is a base and what has changed since, one after the other. What has changed is known
+from the last time that it was asked for.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stateshift.errors import Incompatible
+from stateshift.live.bins.batches import Columns, Records, Rows
+from stateshift.live.bins.times import Moment
+from stateshift.live.protocol.applying import Asked, Pending, turns
+from stateshift.live.protocol.messages import Key, State, Value
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from stateshift.live.bins.operators import Operator
+
+Output = Any  # rows that were put out: a list of tuples, or a table
+
+
+class Store(Protocol):
+    """The state of one bin, where it is."""
+
+    @property
+    def keys(self) -> int: ...
+
+    @property
+    def due(self) -> Moment | None:
+        """When something is to be seen again, the earliest."""
+        ...
+
+    @property
+    def is_changed(self) -> bool: ...
+
+    def apply(self, rows: Any, until: Moment) -> Sequence[Output]:
+        """Fold rows, and what is due before a moment; return what is put out."""
+        ...
+
+    def changes(self) -> bytes:
+        """Return what has changed since this, or `whole`, was called last."""
+        ...
+
+    def whole(self) -> bytes:
+        """Return all of the state."""
+        ...
+
+    def caught_up(self, pieces: Iterable[bytes]) -> Store:
+        """Return the state with what has changed since it was read."""
+        ...
+
+
+@dataclass
+class Objects:
+    """A Python object a key."""
+
+    operator: Operator
+    states: dict[Key, State] = field(default_factory=dict)
+    pending: Pending = field(default_factory=Pending)
+    until: Moment = ()
+    _changed: set[Key] = field(default_factory=set)
+    _asked_before: int = 0
+    _is_changed: bool = False
+
+    def __post_init__(self) -> None:
+        self._fold = self.operator.fold()
+
+    @property
+    def keys(self) -> int:
+        """How many keys have a state."""
+        return len(self.states)
+
+    @property
+    def due(self) -> Moment | None:
+        """When something is to be seen again, the earliest."""
+        return self.pending.earliest
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether something is not in the bytes yet."""
+        return self._is_changed
+
+    def apply(self, rows: Records, until: Moment) -> list[tuple[Value, ...]]:
+        """Fold rows, and what is due before a moment; return what is put out."""
+        put_out: list[tuple[Value, ...]] = []
+        changed = self._changed
+        before = len(changed)
+        self.until = until
+        for _, key, _, folded in turns(rows.records, self.pending, until, self.states, self._fold):
+            changed.add(key)
+            if folded.outputs:
+                put_out.extend(folded.outputs)
+        self._is_changed = self._is_changed or len(changed) > before or bool(rows.records)
+        return put_out
+
+    def changes(self) -> bytes:
+        """Return what has changed since this, or `whole`, was called last."""
+        states = {key: self.states.get(key) for key in self._changed}
+        new = [tuple(one) for one in self.pending.heap if one.number >= self._asked_before]
+        self._forget()
+        return pickle.dumps((states, new, self.until), protocol=5)
+
+    def whole(self) -> bytes:
+        """Return all of the state."""
+        self._forget()
+        pending = [tuple(one) for one in self.pending.heap]
+        return pickle.dumps((self.states, pending, self.until), protocol=5)
+
+    def _forget(self) -> None:
+        self._changed = set()
+        self._asked_before = self.pending.asked
+        self._is_changed = False
+
+    @classmethod
+    def read(cls, operator: Operator, pieces: Iterable[bytes]) -> Objects:
+        """Return a bin by its base and what has changed since."""
+        return cls(operator).caught_up(pieces)
+
+    def caught_up(self, pieces: Iterable[bytes]) -> Objects:
+        """Return the state with what has changed since it was read."""
+        states, asked, until = self.states, list(self.pending.heap), self.until
+        for piece in pieces:
+            changed, new, until = _unpickled(piece)
+            states = _updated(states, changed)
+            asked = [one for one in asked if one.time >= until]
+            asked += [Asked(*one) for one in new]
+        asked.sort(key=lambda one: (one.time, one.number))
+        numbered = [one._replace(number=number) for number, one in enumerate(asked)]
+        count = len(numbered)
+        return Objects(self.operator, states, Pending(numbered, count), until, _asked_before=count)
+
+
+def _updated(states: dict[Key, State], changed: dict[Key, State]) -> dict[Key, State]:
+    """Return states with those that have changed; none means that a key has none any more."""
+    if not states:
+        states = changed
+    else:
+        states.update(changed)
+    for key in [key for key, state in changed.items() if state is None]:
+        del states[key]
+    return states
+
+
+def _unpickled(piece: bytes) -> tuple[dict[Key, State], list[tuple[Any, ...]], Moment]:
+    try:
+        states, asked, until = pickle.loads(piece)
+    except Exception as error:
+        raise Incompatible(
+            f"a bin's state cannot be read here: {type(error).__name__}: {error}",
+            hint="run the workers of a group with the same code and the same Python",
+        ) from error
+    return states, asked, until
+
+
+@dataclass
+class Table:
+    """A table of Arrow a bin, its rows told apart by their keys."""
+
+    operator: Operator
+    table: pyarrow.Table | None = None
+    _changed: list[pyarrow.Table] = field(default_factory=list)
+
+    @property
+    def keys(self) -> int:
+        """How many keys have a state."""
+        return 0 if self.table is None else int(self.table.num_rows)
+
+    @property
+    def due(self) -> Moment | None:
+        """Nothing is ever due: a table asks for nothing."""
+        return None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether something is not in the bytes yet."""
+        return bool(self._changed)
+
+    def apply(self, rows: Columns, until: Moment) -> list[pyarrow.Table]:
+        """Fold rows; return what is put out."""
+        if not len(rows):
+            return []
+        changed, put_out = self.operator.function(self.table, rows.table)
+        if changed.num_rows:
+            self.table = _upserted(self.table, changed, self.operator.key)
+            self._changed.append(changed)
+        return [put_out] if put_out.num_rows else []
+
+    def changes(self) -> bytes:
+        """Return what has changed since this, or `whole`, was called last."""
+        changed: pyarrow.Table | None = None
+        for piece in self._changed:
+            changed = _upserted(changed, piece, self.operator.key)
+        self._changed = []
+        return to_bytes(changed)
+
+    def whole(self) -> bytes:
+        """Return all of the state."""
+        self._changed = []
+        return to_bytes(self.table)
+
+    @classmethod
+    def read(cls, operator: Operator, pieces: Iterable[bytes]) -> Table:
+        """Return a bin by its base and what has changed since."""
+        return cls(operator).caught_up(pieces)
+
+    def caught_up(self, pieces: Iterable[bytes]) -> Table:
+        """Return the state with what has changed since it was read."""
+        table = self.table
+        for piece in pieces:
+            changed = from_bytes(piece)
+            if changed is not None:
+                table = _upserted(table, changed, self.operator.key)
+        return Table(self.operator, table)
+
+
+def _upserted(
+    table: pyarrow.Table | None, changed: pyarrow.Table, key: Sequence[str]
+) -> pyarrow.Table:
+    """Return a table with rows in the place of those of the same key."""
+    import pyarrow
+    import pyarrow.compute
+
+    if table is None or table.num_rows == 0:
+        return changed
+    if len(key) == 1:
+        values = changed.column(key[0]).combine_chunks()
+        stays = pyarrow.compute.invert(
+            pyarrow.compute.is_in(table.column(key[0]), value_set=values)
+        )
+        kept = table.filter(stays)
+    else:
+        kept = table.join(changed.select(list(key)), list(key), join_type="left anti")
+    return pyarrow.concat_tables([kept, changed.cast(kept.schema)]).combine_chunks()
+
+
+def to_bytes(table: pyarrow.Table | None) -> bytes:
+    """Return a table as bytes; none as no bytes."""
+    if table is None:
+        return b""
+    import pyarrow
+
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def from_bytes(content: bytes) -> pyarrow.Table | None:
+    """Return the table that bytes hold."""
+    if not content:
+        return None
+    import pyarrow
+
+    with pyarrow.ipc.open_stream(content) as reader:
+        return reader.read_all()
+
+
+def read_store(operator: Operator, pieces: Iterable[bytes]) -> Store:
+    """Return a bin's state by its bytes; an empty one where there are none."""
+    kind = Table if operator.form == "columns" else Objects
+    return kind.read(operator, pieces)
+
+
+def rows_as_bytes(rows: Rows) -> bytes:
+    """Return rows that are held as bytes."""
+    if isinstance(rows, Columns):
+        return pickle.dumps((rows.moments, to_bytes(rows.table)), protocol=5)
+    assert isinstance(rows, Records)
+    return pickle.dumps(list(rows.records), protocol=5)
+
+
+def rows_from_bytes(content: bytes) -> Rows:
+    """Return the rows that bytes hold."""
+    held = pickle.loads(content)
+    if isinstance(held, tuple):
+        moments, table = held
+        return Columns(moments, from_bytes(table))
+    return Records(held)

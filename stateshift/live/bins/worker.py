@@ -1,0 +1,243 @@
+"""A worker of a live operator: what a job hands to foreachBatch.
+
+    worker = live.Worker("s3://live/orders", "west", visits, output=live.files("s3://lake/visits"))
+    orders.writeStream.foreachBatch(worker).option("checkpointLocation", …).start()
+
+All workers of a group read the same input, each folds the rows of the bins that it has. Between two
+batches a thread answers what is proposed, takes what has come, and reads ahead what will come.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from stateshift.errors import Complaint, PlanError, SpecError
+from stateshift.live.bins.batches import HASH, read_batch
+from stateshift.live.bins.commits import Undelivered
+from stateshift.live.bins.files import Begun, Files, Joined, Runs
+from stateshift.live.bins.in_driver import InDriver
+from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.outputs import Delivery, Output
+from stateshift.live.bins.running import Running
+from stateshift.live.bins.stores import from_bytes
+from stateshift.live.chains import Group, group
+from stateshift.live.code import package, python_version
+from stateshift.live.folder import Folder
+from stateshift.storage.opening import open_patiently
+
+logger = logging.getLogger(__name__)
+
+TICK_SECONDS = 0.1
+CLEAN_UP_EVERY = 10  # commits
+
+Frame = Any  # a DataFrame of Spark
+
+
+class Worker:
+    """One application's part in an operator, under a name that no other one has.
+
+    Args:
+        group_of: the folder that the workers share, or its location.
+        name: by which commands name it; the same after a restart.
+        operator: what it runs.
+        output: where its rows go: `live.files(…)`, or a function of a delivery.
+        first: the workers that the bins begin at, in turn; this one alone where none is named. Only
+            the first worker that ever starts is asked.
+    """
+
+    def __init__(
+        self,
+        group_of: Group | str,
+        name: str,
+        operator: Operator,
+        output: Output,
+        first: Sequence[str] = (),
+    ) -> None:
+        _check(name, operator, output)
+        self.group = group(group_of) if isinstance(group_of, str) else group_of
+        self.name = name
+        self.operator = operator
+        self.output = output
+        storage = open_patiently(self.group.location)
+        Folder(storage).ensure()
+        self.files = Files(storage)
+        self._join(tuple(first) or (name,))
+        home = InDriver(self.files, operator, name)
+        self.running = Running(self.files, operator, name, home)
+        self._working = threading.Lock()
+        self._failed: Exception | None = None
+        self._ends = threading.Event()
+        self._deliver_all()
+        self._between = threading.Thread(target=self._tick, name=f"live-{name}", daemon=True)
+        self._between.start()
+
+    def __call__(self, frame: Frame, batch: int) -> None:
+        """Do a batch of Spark's."""
+        self._raise_what_failed()
+        context = frame.sparkSession.sparkContext
+        query = context.getLocalProperty("sql.streaming.queryId") or ""
+        with self._work():
+            if self._is_committed(query, batch):
+                self._deliver_all()
+                return
+            table = _with_hashes(frame, self.operator).toArrow()
+            self.step(table, batch, query)
+
+    def step(self, table: Any, batch: int | None = None, query: str = "") -> None:
+        """Do a batch given as an Arrow table that has the column of hashes; the caller has the only
+        hand on this worker.
+        """
+        self.running.step(read_batch(table, self.operator), batch, query)
+        self._after_commit()
+
+    def stop(self) -> None:
+        """End the thread between batches. What is committed stays."""
+        self._ends.set()
+        self._between.join()
+
+    # ---------------------------------------------------------------- start
+
+    def _join(self, first: tuple[str, ...]) -> None:
+        """Take part in the group, or refuse what does not fit it."""
+        held = self.files.begin(Begun(self.operator.bins, first))
+        if held.bins != self.operator.bins:
+            raise PlanError(
+                f"the group {self.group.location} has {held.bins} bins, and {self.operator.name} "
+                f"is declared with {self.operator.bins}",
+                hint=f"declare it with bins={held.bins}, or give it a group of its own",
+            )
+        for name in (*held.workers, self.name):
+            self.files.join(Joined(-1, name, time.time(), socket.gethostname(), python_version()))
+        runs = self._runs()
+        for other in self.files.runs(self.operator.name):
+            _refuse_another(runs, other)
+        self.files.run(runs)
+
+    def _runs(self) -> Runs:
+        operator = self.operator
+        return Runs(
+            operator=operator.name,
+            worker=self.name,
+            form=operator.form,
+            key=operator.key,
+            time=operator.time,
+            output=str(operator.output),
+            code=package(operator.function).digest,
+            python=python_version(),
+            at=time.time(),
+        )
+
+    def _is_committed(self, query: str, batch: int) -> bool:
+        """Whether Spark does a batch again that is committed here."""
+        last = self.running.ledger.last
+        known = last if last is None or last.batch is not None else self._last_batch()
+        return known is not None and known.query == query and batch <= (known.batch or 0)
+
+    def _last_batch(self) -> Any:
+        """Return the last commit that was a batch's."""
+        number = self.running.ledger.number
+        while number >= 0:
+            commit = self.files.committed(self.operator.name, self.name, number)
+            if commit is None or commit.batch is not None:
+                return commit
+            number -= 1
+        return None
+
+    # ---------------------------------------------------------------- output
+
+    def _deliver_all(self) -> None:
+        """Deliver what is not known to have arrived."""
+        for waiting in self.running.ledger.undelivered:
+            self._deliver(waiting)
+
+    def _deliver(self, waiting: Undelivered) -> None:
+        import pyarrow
+
+        tables = [from_bytes(self.files.read(piece)) for piece in waiting.pieces]
+        table = pyarrow.concat_tables(tables)
+        self.output(Delivery(self.operator.name, self.name, waiting.number, table))
+        self.running.has_arrived_at(waiting.number)
+
+    # ---------------------------------------------------------------- between batches
+
+    def _after_commit(self) -> None:
+        self._deliver_all()
+        if self.running.ledger.number % CLEAN_UP_EVERY == 0:
+            self.running.clean_up()
+
+    def _tick(self) -> None:
+        """Answer, take and read ahead, until the worker ends."""
+        while not self._ends.wait(TICK_SECONDS):
+            try:
+                self.running.answer()
+                if self._working.acquire(blocking=False):
+                    try:
+                        self.between()
+                    finally:
+                        self._working.release()
+            except Exception as error:
+                logger.exception("worker %s ends: %s", self.name, error)
+                self._failed = error
+                return
+
+    def between(self) -> None:
+        """Do what has become possible since the last batch."""
+        self.running.look()
+        if self.running.has_arrived():
+            self.running.step()
+            self._after_commit()
+        else:
+            self.running.read_ahead()
+
+    @contextmanager
+    def _work(self) -> Iterator[None]:
+        with self._working:
+            yield
+        self._raise_what_failed()
+
+    def _raise_what_failed(self) -> None:
+        if self._failed is not None:
+            raise self._failed
+
+
+def _check(name: str, operator: object, output: object) -> None:
+    wrong = []
+    if not name or "/" in name:
+        wrong.append(Complaint("name", f"{name!r} is no name of a worker", name))
+    if not isinstance(operator, Operator):
+        wrong.append(Complaint("operator", "no operator: decorate it with live.operator"))
+    if not callable(output):
+        wrong.append(Complaint("output", "not callable: live.files(…) is one"))
+    if wrong:
+        hint = "live.Worker(GROUP, NAME, OPERATOR, output=live.files(LOCATION))"
+        raise SpecError(tuple(wrong), hint=hint)
+
+
+def _refuse_another(mine: Runs, other: Runs) -> None:
+    """Refuse an operator that is declared otherwise at another worker: their states would not
+    fit.
+    """
+    for field in ("form", "key", "time", "output"):
+        here, there = getattr(mine, field), getattr(other, field)
+        if here != there and other.worker != mine.worker:
+            raise PlanError(
+                f"{mine.operator} has {field} {here} here, and {there} at worker {other.worker}",
+                hint="declare it the same at all workers, or give it another name",
+            )
+
+
+def _with_hashes(frame: Frame, operator: Operator) -> Frame:
+    """Return a DataFrame with the hash of each row's key."""
+    from pyspark.sql import functions
+
+    missing = [name for name in (*operator.key, *operator.time) if name not in frame.columns]
+    if missing:
+        complaint = Complaint("columns", f"{operator.name}: the batch has no {', '.join(missing)}")
+        raise SpecError((complaint,), hint=f"its columns are {', '.join(frame.columns)}")
+    return frame.withColumn(HASH, functions.xxhash64(*operator.key))

@@ -1,0 +1,150 @@
+"""Workers of an operator without Spark: a log that each reads at its own pace, and a group's folder
+in memory.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+
+import pyarrow as pa
+import xxhash
+
+from stateshift import live
+from stateshift.live.bins.batches import HASH, read_batch
+from stateshift.live.bins.files import Begun, Files, Joined, Proposal, Runs
+from stateshift.live.bins.in_driver import InDriver
+from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.running import ACKNOWLEDGED, Running
+from stateshift.live.bins.stores import from_bytes
+from stateshift.live.protocol.chains import Decided
+from stateshift.live.protocol.configuration import Update
+from stateshift.live.protocol.messages import Folded
+from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
+
+BINS = 8
+LATER = 40  # units of time until a row is seen again
+OUT = "number long, key long, n long"
+
+
+@live.operator(bins=BINS, key="key", time=("at", "number"), out=OUT, values="number")
+def count_and_ask(key, state, values):
+    """Count a key's rows, and see every fifth row again."""
+    n = state or 0
+    outputs, later = [], []
+    for number in values:
+        n += 1
+        outputs.append((number, key, n))
+        if number >= 0 and number % 5 == 0:
+            later.append((number // 3 + LATER, -number - 1))
+    return Folded(n, tuple(outputs), tuple(later))
+
+
+def hash_of(key: int) -> int:
+    """The hash that Spark's xxhash64 has of a long."""
+    return xxhash.xxh64_intdigest(key.to_bytes(8, "little", signed=True), seed=42)
+
+
+def table_of(numbers: Sequence[int], keys: int) -> pa.Table:
+    """Rows of the log: some have one time, the number tells them apart."""
+    key = [(number * 7919 + 13) % keys for number in numbers]
+    hashes = [hash_of(one) for one in key]
+    signed = [one - (1 << 64) if one >= 1 << 63 else one for one in hashes]
+    return pa.table(
+        {
+            "number": pa.array(numbers, pa.int64()),
+            "at": pa.array([number // 3 for number in numbers], pa.int64()),
+            "key": pa.array(key, pa.int64()),
+            HASH: pa.array(signed, pa.int64()),
+        }
+    )
+
+
+def alone(operator: Operator, until: int, keys: int) -> list[tuple[int, ...]]:
+    """What one worker puts out that reads everything at once."""
+    one = Ground(operator, ["alone"], keys)
+    one.workers["alone"].read(until)
+    return one.put_out()
+
+
+class Reader:
+    """One worker, with how far it has read."""
+
+    def __init__(self, ground: Ground, name: str) -> None:
+        self.ground, self.name = ground, name
+        self.batch = 0
+        self.start()
+
+    def start(self) -> None:
+        """Begin, or go on from the commits as after a crash."""
+        ground = self.ground
+        self.files = Files(ground.storage)
+        home = InDriver(self.files, ground.operator, self.name)
+        self.running = Running(self.files, ground.operator, self.name, home)
+        last = self.running.ledger.last
+        self.read_to = 0 if last is None or not last.seen else int(last.seen[""][-1]) + 1
+
+    def read(self, until: int) -> None:
+        """Read the log up to a number, in one batch."""
+        numbers = list(range(self.read_to, max(until, self.read_to)))
+        random.Random(until).shuffle(numbers)
+        table = table_of(numbers, self.ground.keys)
+        self.running.step(read_batch(table, self.ground.operator), self.batch)
+        self.batch += 1
+        self.read_to = max(until, self.read_to)
+        self.running.clean_up()
+
+    def between(self) -> None:
+        """Do what has become possible between two batches."""
+        self.running.look()
+        if self.running.has_arrived():
+            self.running.step()
+        else:
+            self.running.read_ahead()
+
+
+class Ground:
+    """A group with its workers."""
+
+    def __init__(self, operator: Operator, names: Sequence[str], keys: int = 30) -> None:
+        self.operator, self.keys = operator, keys
+        self.storage = MemoryStorage(MemoryDisk(), "memory://group")
+        self.files = Files(self.storage)
+        self.files.begin(Begun(operator.bins, (names[0],)))
+        for name in names:
+            self.files.join(Joined(-1, name, 0.0))
+            self.files.run(Runs(operator.name, name, "fold", (), (), "", "", "", 0.0))
+        self.workers = {name: Reader(self, name) for name in names}
+        self.moves = 0
+
+    def propose(self, updates: Sequence[Update], ahead: Sequence[tuple[int, int]] = ()) -> None:
+        """Propose a move, unless one is open."""
+        self.files.propose(Proposal(self.moves, tuple(updates), time.time(), 30.0, tuple(ahead)))
+        self.moves += 1
+
+    def decide(self) -> str:
+        """Decide on the last move by what all workers say; nothing while one is silent."""
+        number = self.moves - 1
+        answers = self.files.answers(number)
+        if any(answer.word != ACKNOWLEDGED for answer in answers):
+            self.files.decide(number, Decided("aborted", 0.0, "test", "refused"))
+            return "aborted"
+        if len(answers) == len(self.workers):
+            self.files.decide(number, Decided("applied", 0.0, "test"))
+            return "applied"
+        return ""
+
+    def put_out(self) -> list[tuple[int, ...]]:
+        """All rows that the workers' commits name, sorted."""
+        rows = []
+        for name, worker in self.workers.items():
+            for number in range(worker.running.ledger.number + 1):
+                commit = self.files.committed(self.operator.name, name, number)
+                if commit is None:
+                    continue
+                for piece in commit.outputs:
+                    rows += zip(
+                        *from_bytes(self.files.read(piece)).to_pydict().values(), strict=True
+                    )
+        return sorted(rows)
