@@ -103,7 +103,9 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What a worker's batch has done. `batch` is Spark's number; none between two batches."""
+    """What a worker's batch has done. `batch` is Spark's number; of the last one, where the commit
+    was made between two batches.
+    """
 
     number: int
     batch: int | None

@@ -97,11 +97,11 @@ class Operator:
 
     def values_of(self, table: pyarrow.Table) -> Iterable[Value]:
         """Return what each row of a table is to the function: marked with its side."""
-        from stateshift.live.bins.batches import plain_values
+        from stateshift.live.bins.batches import HASH, plain_values
 
         names = self.values
         if names is None:
-            names = tuple(name for name in table.column_names if not name.startswith("__"))
+            names = tuple(name for name in table.column_names if name != HASH)
         columns = [plain_values(table.column(name)) for name in names]
         if len(names) == 1 and self.values is not None:
             values: Iterable[Value] = columns[0]

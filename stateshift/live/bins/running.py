@@ -12,6 +12,7 @@ not decided, it waits for the decision, at most until the move expires, and then
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from stateshift.errors import MissingFile
 from stateshift.live.bins.batches import NOTHING, Batch, Rows
 from stateshift.live.bins.bin_run import Arrived, Came, Work
 from stateshift.live.bins.commits import (
@@ -170,7 +172,7 @@ class Running:
         if self.planned is None:
             return "has read no rows yet"
         if cut(proposal.earliest) <= self.planned:
-            return f"is at {self.planned[0]:g} already, and {proposal.earliest} is not ahead of it"
+            return f"is at {self.planned[0]} already, and {proposal.earliest} is not ahead of it"
         configuration = wide_enough(self.moves.configuration, proposal.updates)
         wrong = complaints(configuration, proposal.updates, configuration.bins)
         return wrong[0].message if wrong else None
@@ -222,6 +224,8 @@ class Running:
         began = time.time()
         self.look()
         before = self.ledger.last
+        if number is None and before is not None:
+            number, query = before.batch, before.query
         seen = dict(before.seen) if before is not None else {}
         if batch.seen:
             seen = dict(self.operator.promise.seen(seen, batch.seen))
@@ -363,7 +367,7 @@ class Running:
 
     def _retire(self, frontier: Moment) -> None:
         """Let go of what no time can need any more: what is awaited needs the time before it."""
-        needed = int(frontier[0]) - 1
+        needed = frontier[0] - 1
         since = [one.since for one in self.positions.values() if one.since is not None]
         needed = min([needed, *(time - 1 for time in since)])
         with self._answering:
@@ -385,8 +389,9 @@ class Running:
                 continue
             kept = self.others[source].ledger.here.get(bin)
             if kept is not None and self._ahead.get(bin) != kept:
-                self.home.read_ahead(bin, kept)
-                self._ahead[bin] = kept
+                with contextlib.suppress(MissingFile):  # cleaned up by now: there is a newer one
+                    self.home.read_ahead(bin, kept)
+                    self._ahead[bin] = kept
                 return True
         return False
 

@@ -10,16 +10,16 @@ its time was passed would be missing at the worker that its bin has moved to.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stateshift.errors import Complaint, SpecError
 
-Moment = tuple[float, ...]  # integers, and an infinity that comes after all of them
+Moment = tuple[int, ...]
 Seen = Mapping[str, Moment]  # by partition, the last moment that has come
 
 BEGIN: Moment = (-1,)
+AFTER_ALL = 1 << 64  # behind every number of a column
 
 
 def cut(time: int) -> Moment:
@@ -31,7 +31,7 @@ def asked_for(time: int, columns: int) -> Moment:
     """Return when something is seen again: beside the rows of its time where time is one column,
     behind them where it is several.
     """
-    return (time,) if columns == 1 else (time, math.inf)
+    return (time,) if columns == 1 else (time, AFTER_ALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Watermark:
 
     def frontier(self, seen: Seen) -> Moment | None:
         """Return the frontier by what was seen."""
-        return cut(int(seen[""][0]) - self.delay) if seen else None
+        return cut(seen[""][0] - self.delay) if seen else None
 
 
 Promise = InOrder | Watermark

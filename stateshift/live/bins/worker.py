@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from stateshift.errors import Complaint, PlanError, SpecError
+from stateshift.errors import Complaint, PlanError, SpecError, TransientStorageError
 from stateshift.live.bins.batches import HASH, read_batch
 from stateshift.live.bins.commits import Undelivered
 from stateshift.live.bins.files import Begun, Files, Joined, Runs
@@ -136,18 +136,9 @@ class Worker:
     def _is_committed(self, query: str, batch: int) -> bool:
         """Whether Spark does a batch again that is committed here."""
         last = self.running.ledger.last
-        known = last if last is None or last.batch is not None else self._last_batch()
-        return known is not None and known.query == query and batch <= (known.batch or 0)
-
-    def _last_batch(self) -> Any:
-        """Return the last commit that was a batch's."""
-        number = self.running.ledger.number
-        while number >= 0:
-            commit = self.files.committed(self.operator.name, self.name, number)
-            if commit is None or commit.batch is not None:
-                return commit
-            number -= 1
-        return None
+        if last is None or last.batch is None:
+            return False
+        return last.query == query and batch <= last.batch
 
     # ---------------------------------------------------------------- output
 
@@ -174,6 +165,8 @@ class Worker:
     def _tick(self) -> None:
         """Answer, take and read ahead, until the worker ends."""
         while not self._ends.wait(TICK_SECONDS):
+            if self._failed is not None:
+                continue  # the next batch says so
             try:
                 self.running.answer()
                 if self._working.acquire(blocking=False):
@@ -181,10 +174,11 @@ class Worker:
                         self.between()
                     finally:
                         self._working.release()
+            except TransientStorageError as error:
+                logger.warning("worker %s: %s", self.name, error)
             except Exception as error:
-                logger.exception("worker %s ends: %s", self.name, error)
+                logger.exception("worker %s, between two batches", self.name)
                 self._failed = error
-                return
 
     def between(self) -> None:
         """Do what has become possible since the last batch."""
@@ -202,8 +196,9 @@ class Worker:
         self._raise_what_failed()
 
     def _raise_what_failed(self) -> None:
-        if self._failed is not None:
-            raise self._failed
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
 
 
 def _check(name: str, operator: object, output: object) -> None:
