@@ -9,7 +9,7 @@ Both are cut at moments and put together again.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -94,9 +94,11 @@ class Columns:
 
 
 class Batch(NamedTuple):
-    """A batch's rows by bin, and the last moment of each partition of the source."""
+    """A batch's rows by bin, and the last moment of each partition of the source. Rows that are not
+    in this process are None: they are where their bin is.
+    """
 
-    rows: dict[int, Rows]
+    rows: Mapping[int, Rows | None]
     seen: dict[str, Moment]
     size: int
     earliest: Moment | None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stateshift.live.bins.batches import Rows
@@ -26,6 +26,7 @@ from stateshift.live.bins.stores import (
     rows_as_bytes,
     rows_from_bytes,
 )
+from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.configuration import Time
 
 PIECES_MAX = 16  # and up to twice as many, so that not all bins are written whole at one time
@@ -50,6 +51,7 @@ class Work:
     taken: Mapping[Time, Arrived]
     held: tuple[Piece, ...]  # rows of before
     rows: Rows | None
+    frontier: Moment | None = None  # before the batch; rows before it are late
     is_rewritten: bool = False  # written as a whole, whether it has changed or not
 
 
@@ -63,6 +65,7 @@ class Done:
     held: tuple[Piece, ...] = ()
     folded: int = 0
     rows_held: int = 0
+    late: int = 0
 
 
 @dataclass(slots=True)
@@ -133,6 +136,10 @@ class Memory:
 def run(work: Work, memory: Memory, writing: Writing, put_out: list[Output]) -> Done:
     """Take a bin through its stages."""
     done = Done(work.bin)
+    if work.rows is not None and work.frontier is not None:
+        late, rows = work.rows.cut(work.frontier)
+        done.late = len(late)
+        work = replace(work, rows=rows)
     if not work.stages and not work.is_rewritten:
         _hold_on(work, writing, done)
         return done

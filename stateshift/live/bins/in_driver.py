@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import pyarrow
 
+from stateshift.live.bins.batches import Batch, read_batch
 from stateshift.live.bins.bin_run import Came, Memory, Work, Writing, put_out_as_tables, run
 from stateshift.live.bins.commits import Kept
 from stateshift.live.bins.files import Files
@@ -21,6 +24,12 @@ class InDriver:
         self.operator = operator
         self.worker = worker
         self.memory = Memory(operator, files.read)
+
+    @contextmanager
+    def reading(self, rows: Any) -> Iterator[Batch]:  # a DataFrame, or Arrow's table
+        """Bring a batch's rows here."""
+        table = rows if isinstance(rows, pyarrow.Table) else rows.toArrow()
+        yield read_batch(table, self.operator)
 
     def run(self, number: int, works: Sequence[Work]) -> Came:
         """Take bins through their stages, and write what has changed in one file."""

@@ -17,11 +17,12 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from stateshift.errors import MissingFile
-from stateshift.live.bins.batches import NOTHING, Batch, Rows
+from stateshift.live.bins.batches import NOTHING, Batch
 from stateshift.live.bins.bin_run import Arrived, Came, Work
 from stateshift.live.bins.commits import (
     Commit,
@@ -59,6 +60,10 @@ ACKNOWLEDGED, REFUSED = "acknowledged", "refused"
 
 class Home(Protocol):
     """Where bins are: in this process, or in those of Spark's executors."""
+
+    def reading(self, rows: Any) -> AbstractContextManager[Batch]:  # a DataFrame, or Arrow's table
+        """Return what is to be known of a batch. Its rows are at hand until the end."""
+        ...
 
     def run(self, number: int, works: Sequence[Work]) -> Came:
         """Take bins through their stages, and write what has changed."""
@@ -230,7 +235,7 @@ class Running:
         if batch.seen:
             seen = dict(self.operator.promise.seen(seen, batch.seen))
         frontier = self._plan(seen)
-        works, late = self._works(batch, frontier)
+        works = [self._work(bin, batch, frontier) for bin in self._touched(batch, frontier)]
         came = self.home.run(self.ledger.number + 1, works)
         commit = Commit(
             number=self.ledger.number + 1,
@@ -245,7 +250,7 @@ class Running:
             outputs=came.outputs,
             delivered=self._delivered(),
         )
-        self._commit(self._filled(commit, works, came, batch.size - late, late), works)
+        self._commit(self._filled(commit, works, came, batch.size), works)
         return came
 
     def _plan(self, seen: Mapping[str, Moment]) -> Moment | None:
@@ -277,18 +282,6 @@ class Running:
                 return
             time.sleep(POLL_SECONDS)
 
-    def _works(self, batch: Batch, frontier: Moment | None) -> tuple[list[Work], int]:
-        """Return what each bin goes through that the batch touches, and how many rows are late."""
-        late = 0
-        works = []
-        for bin in self._touched(batch, frontier):
-            rows = batch.rows.get(bin)
-            if rows is not None and self.frontier is not None:
-                too_late, rows = rows.cut(self.frontier)
-                late += len(too_late)
-            works.append(self._work(bin, rows, frontier))
-        return works, late
-
     def _touched(self, batch: Batch, frontier: Moment | None) -> list[int]:
         """Return the bins that something happens to: rows, time that has come, or a move."""
         bins = set(batch.rows) | set(self.ledger.held)
@@ -303,7 +296,8 @@ class Running:
                 bins.add(bin)
         return sorted(bins)
 
-    def _work(self, bin: int, rows: Rows | None, frontier: Moment | None) -> Work:
+    def _work(self, bin: int, batch: Batch, frontier: Moment | None) -> Work:
+        """Return what a bin goes through."""
         position = self.position(bin)
         arrived = self.arrived.get(bin, {})
         after = position
@@ -313,15 +307,15 @@ class Running:
             found, after = stages(history, self.me, position, frontier, arrived)
         held = self.ledger.held[bin].pieces if bin in self.ledger.held else ()
         taken = {one.time: arrived[one.time] for one in found if isinstance(one, Take)}
-        return Work(bin, found, after, self.ledger.here.get(bin), taken, held, rows)
+        kept, rows = self.ledger.here.get(bin), batch.rows.get(bin)
+        return Work(bin, found, after, kept, taken, held, rows, self.frontier)
 
     # ---------------------------------------------------------------- its commit
 
-    def _filled(
-        self, commit: Commit, works: list[Work], came: Came, count: int, late: int
-    ) -> Commit:
+    def _filled(self, commit: Commit, works: list[Work], came: Came, size: int) -> Commit:
         """Return a commit with what has come of every bin."""
         done = came.done
+        late = sum(one.late for one in done)
         by_bin = {work.bin: work for work in works}
         held = tuple(
             Held(one.bin, by_bin[one.bin].after.since, one.held)
@@ -335,7 +329,7 @@ class Running:
             taken=tuple(self._taken(works)),
             held=held,
             counts=Counts(
-                came=count,
+                came=size - late,
                 folded=sum(one.folded for one in done),
                 put_out=came.put_out,
                 held=sum(one.rows_held for one in done),

@@ -18,13 +18,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from stateshift.errors import Complaint, PlanError, SpecError, TransientStorageError
-from stateshift.live.bins.batches import HASH, read_batch
+from stateshift.live.bins.batches import HASH
 from stateshift.live.bins.commits import Undelivered
 from stateshift.live.bins.files import Begun, Files, Joined, Runs
 from stateshift.live.bins.in_driver import InDriver
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.outputs import Delivery, Output
-from stateshift.live.bins.running import Running
+from stateshift.live.bins.running import Home, Running
 from stateshift.live.bins.stores import from_bytes
 from stateshift.live.chains import Group, group
 from stateshift.live.code import package, python_version
@@ -68,8 +68,8 @@ class Worker:
         Folder(storage).ensure()
         self.files = Files(storage)
         self._join(tuple(first) or (name,))
-        home = InDriver(self.files, operator, name)
-        self.running = Running(self.files, operator, name, home)
+        self.home: Home = InDriver(self.files, operator, name)
+        self.running = Running(self.files, operator, name, self.home)
         self._working = threading.Lock()
         self._failed: Exception | None = None
         self._ends = threading.Event()
@@ -86,14 +86,14 @@ class Worker:
             if self._is_committed(query, batch):
                 self._deliver_all()
                 return
-            table = _with_hashes(frame, self.operator).toArrow()
-            self.step(table, batch, query)
+            self.step(_with_hashes(frame, self.operator), batch, query)
 
-    def step(self, table: Any, batch: int | None = None, query: str = "") -> None:
-        """Do a batch given as an Arrow table that has the column of hashes; the caller has the only
-        hand on this worker.
+    def step(self, rows: Any, batch: int | None = None, query: str = "") -> None:
+        """Do a batch: a DataFrame, or Arrow's table, with the column of hashes. The caller has the
+        only hand on this worker.
         """
-        self.running.step(read_batch(table, self.operator), batch, query)
+        with self.home.reading(rows) as read:
+            self.running.step(read, batch, query)
         self._after_commit()
 
     def stop(self) -> None:
