@@ -10,12 +10,13 @@ from the last time that it was asked for.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stateshift.errors import Incompatible
 from stateshift.live.bins.batches import Columns, Records, Rows
+from stateshift.live.bins.operators import Notified
 from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.applying import Asked, Pending, turns
 from stateshift.live.protocol.messages import Key, State, Value
@@ -56,6 +57,10 @@ class Store(Protocol):
 
     def caught_up(self, pieces: Iterable[bytes]) -> Store:
         """Return the state with what has changed since it was read."""
+        ...
+
+    def entries(self) -> Iterator[tuple[Key, State]]:
+        """Yield each key with its state."""
         ...
 
 
@@ -114,6 +119,15 @@ class Objects:
         self._forget()
         pending = [tuple(one) for one in self.pending.heap]
         return pickle.dumps((self.states, pending, self.until), protocol=5)
+
+    def entries(self) -> Iterator[tuple[Key, State]]:
+        """Yield each key with its state."""
+        yield from self.states.items()
+
+    def ask(self, time: Moment, key: Key, value: Value) -> None:
+        """Ask to see a value again, outside of a fold."""
+        self.pending.ask(time, key, Notified(value))
+        self._is_changed = True
 
     def _forget(self) -> None:
         self._changed = set()
@@ -220,6 +234,18 @@ class Table:
             if changed is not None:
                 table = _upserted(table, changed, self.operator.key)
         return Table(self.operator, table)
+
+    def entries(self) -> Iterator[tuple[Key, State]]:
+        """Yield each key with its row, the key left out."""
+        names = self.operator.key
+        for row in () if self.table is None else self.table.to_pylist():
+            key = _parts(row, names)
+            yield key, {name: value for name, value in row.items() if name not in names}
+
+
+def _parts(row: Mapping[str, Value], names: Sequence[str]) -> Key:
+    """Return a row's key: a value, or a tuple where there are several columns."""
+    return row[names[0]] if len(names) == 1 else tuple(row[name] for name in names)
 
 
 def _upserted(

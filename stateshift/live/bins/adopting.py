@@ -1,0 +1,255 @@
+"""State that goes into a group, and comes out of it again: adopting live operators, and leaving
+them, is no loss.
+
+    bring_in   rows of `stateshift export` become the first commits of a group
+    take_out   every key of a group with its state, as it was last committed
+
+Both are for whoever runs the jobs: bringing in needs a group in which no worker has committed yet,
+and taking out reads what is committed, bin by bin. Each row says how far its worker had come, since
+that may differ from one worker to the other while they run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stateshift.errors import Complaint, PlanError, SpecError
+from stateshift.live.bins.bin_run import Writing
+from stateshift.live.bins.commits import Commit, Kept
+from stateshift.live.bins.files import Begun, Files, Joined
+from stateshift.live.bins.hashing import encoders, hash_of
+from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.stores import Objects, Store, Table, read_store
+from stateshift.live.bins.times import Moment, asked_for
+from stateshift.live.protocol.bins import bin_of
+from stateshift.live.protocol.messages import Folded, Key, State
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from stateshift.live.bins.operators import Function
+
+Value = Mapping[str, Any]  # a row's value by column, as `stateshift export` has it
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtIn:
+    """What was brought in."""
+
+    keys: int
+    bins: int
+    workers: tuple[str, ...]
+    size: int
+
+
+class Entry(NamedTuple):
+    """A key of a group, with its state."""
+
+    key: Key
+    state: State
+    bin: int
+    worker: str
+    frontier: Moment | None
+
+
+# ------------------------------------------------------------------------------------ in
+
+
+def bring_in(
+    files: Files,
+    operator: Operator,
+    table: pyarrow.Table,
+    workers: Sequence[str],
+    make_state: Function | None = None,
+) -> BroughtIn:
+    """Make rows of key and value the first state of an operator's workers.
+
+    Args:
+        files: the group's; no worker of the operator has committed yet.
+        operator: whose state it becomes.
+        table: the columns `key` and `value`, as `stateshift export` writes them.
+        workers: which the bins begin at, in turn.
+        make_state: of a key and a value, the state; none for an operator of columns, whose table
+            has the value's columns.
+    """
+    _check_way(operator, make_state)
+    begun = files.begin(Begun(operator.bins, tuple(workers)))
+    _refuse_begun(files, operator, begun)
+    bins = _bins(operator, table, make_state)
+    size = 0
+    for number, name in enumerate(begun.workers):
+        files.join(Joined(-1, name, time.time()))
+        mine = range(number, operator.bins, len(begun.workers))
+        size += _first_commit(files, operator, name, {bin: bins.get(bin) for bin in mine})
+    keys = sum(store.keys for store in bins.values())
+    return BroughtIn(keys, len(bins), begun.workers, size)
+
+
+def _check_way(operator: Operator, make_state: Function | None) -> None:
+    if (operator.form == "columns") == (make_state is None):
+        return
+    fact = (
+        f"{operator.name} keeps a table a bin: its columns are taken from the rows"
+        if operator.form == "columns"
+        else f"{operator.name} keeps an object a key, which the rows do not say"
+    )
+    hint = "name a function of (key, value) that returns the state, for all forms but columns"
+    raise SpecError((Complaint("state", fact),), hint=hint)
+
+
+def _refuse_begun(files: Files, operator: Operator, begun: Begun) -> None:
+    """Refuse a group in which this state would be on top of another."""
+    if begun.bins != operator.bins:
+        raise PlanError(
+            f"the group has {begun.bins} bins, and {operator.name} is declared with "
+            f"{operator.bins}",
+            hint=f"declare it with bins={begun.bins}, or give it a group of its own",
+        )
+    for name in begun.workers:
+        if files.committed(operator.name, name, 0) is not None:
+            raise PlanError(
+                f"worker {name} of {operator.name} has a state already",
+                hint="bring state into a group in which the operator has not run yet",
+            )
+
+
+def _bins(
+    operator: Operator, table: pyarrow.Table, make_state: Function | None
+) -> dict[int, Store]:
+    """Return the rows as bins in memory."""
+    keys = _columns(table, "key")
+    missing = [name for name in operator.key if name not in keys.column_names]
+    if missing:
+        fact = f"the rows have no column {', '.join(missing)} in their keys"
+        hint = f"their keys have {', '.join(keys.column_names)}"
+        raise SpecError((Complaint("key", fact),), hint=hint)
+    keys = keys.select(list(operator.key))
+    encode = encoders(keys.schema, operator.key)
+    parts = list(zip(*(column.to_pylist() for column in keys.columns), strict=True))
+    bins = [bin_of(hash_of(part, encode), operator.bins) for part in parts]
+    if make_state is None:
+        return _tables(operator, keys, _columns(table, "value"), bins)
+    return _objects(operator, parts, table.column("value").to_pylist(), bins, make_state)
+
+
+def _columns(table: pyarrow.Table, name: str) -> pyarrow.Table:
+    """Return the columns inside a struct; a column that is none as itself."""
+    import pyarrow
+
+    if name not in table.column_names:
+        fact = f"there is no column {name}"
+        hint = "give a file that `stateshift export --to FILE.parquet` has written"
+        raise SpecError((Complaint(name, fact),), hint=hint)
+    column = table.column(name).combine_chunks()
+    if not pyarrow.types.is_struct(column.type):
+        return pyarrow.table({name: column})
+    names = [field.name for field in column.type]
+    return pyarrow.table(dict(zip(names, column.flatten(), strict=True)))
+
+
+def _tables(
+    operator: Operator, keys: pyarrow.Table, values: pyarrow.Table, bins: Sequence[int]
+) -> dict[int, Store]:
+    import pyarrow
+
+    wanted = operator.table
+    missing = [name for name in wanted.names if name not in values.column_names]
+    if missing:
+        fact = f"the rows have no column {', '.join(missing)} in their values"
+        raise SpecError((Complaint("value", fact),), hint="declare the state as the rows have it")
+    columns = {name: keys.column(name) for name in operator.key}
+    for field in wanted:
+        columns[field.name] = values.column(field.name).cast(field.type)
+    whole = pyarrow.table(columns)
+    by_bin: dict[int, list[int]] = defaultdict(list)
+    for row, bin in enumerate(bins):
+        by_bin[bin].append(row)
+    return {bin: Table(operator, whole.take(rows)) for bin, rows in by_bin.items()}
+
+
+def _objects(
+    operator: Operator,
+    parts: Sequence[tuple[Any, ...]],
+    values: Sequence[Any],
+    bins: Sequence[int],
+    make_state: Function,
+) -> dict[int, Store]:
+    stores: dict[int, Objects] = defaultdict(lambda: Objects(operator))
+    for part, value, bin in zip(parts, values, bins, strict=True):
+        key = part[0] if len(part) == 1 else part
+        made = make_state(key, value)
+        folded = made if isinstance(made, Folded) else Folded(made)
+        store = stores[bin]
+        if folded.state is not None:
+            store.states[key] = folded.state
+        for at, later in folded.later:
+            store.ask(asked_for(at, len(operator.time)), key, later)
+    return dict(stores)
+
+
+def _first_commit(
+    files: Files, operator: Operator, worker: str, bins: Mapping[int, Store | None]
+) -> int:
+    """Write a worker's first commit; return how many bytes its state has."""
+    writing = Writing(operator.name, worker, 0)
+    here = {}
+    for bin, store in bins.items():
+        kept = Kept()
+        if store is not None:
+            kept = Kept((writing.add(store.whole()),), store.keys, store.due)
+        here[str(bin)] = kept
+    if writing.content:
+        files.write_data(writing.path, writing.content)
+    now = time.time()
+    commit = Commit(0, None, "", now, now, None, {}, 0, here=here)
+    files.commit(operator.name, worker, commit)
+    return len(writing.content)
+
+
+# ------------------------------------------------------------------------------------ out
+
+
+def take_out(files: Files, operator: Operator) -> Iterator[Entry]:
+    """Yield every key of an operator with its state, bin by bin.
+
+    Raises:
+        PlanError: the group has no such operator.
+    """
+    workers = files.joined()
+    ledgers = {one.name: files.ledger(operator.name, one.name) for one in workers}
+    if all(ledger.last is None for ledger in ledgers.values()):
+        raise PlanError(
+            f"no worker of {operator.name} has committed anything",
+            hint=f"stateshift live status {files.location}",
+        )
+    for name, ledger in ledgers.items():
+        frontier = None if ledger.last is None else ledger.last.frontier
+        for bin, kept in sorted(ledger.here.items()):
+            store = read_store(operator, map(files.read, kept.pieces))
+            for key, state in store.entries():
+                yield Entry(key, state, bin, name, frontier)
+
+
+def as_table(
+    operator: Operator, entries: Iterable[Entry], shown: Callable[[State], object]
+) -> pyarrow.Table:
+    """Return entries as a table: a column for each of the key's, the state as `shown` has it, and
+    where it was.
+    """
+    import pyarrow
+
+    columns: dict[str, list[object]] = {name: [] for name in operator.key}
+    columns |= {name: [] for name in ("state", "bin", "worker", "frontier")}
+    for entry in entries:
+        parts = entry.key if len(operator.key) > 1 else (entry.key,)
+        for name, part in zip(operator.key, parts, strict=True):
+            columns[name].append(part)
+        columns["state"].append(shown(entry.state))
+        columns["bin"].append(entry.bin)
+        columns["worker"].append(entry.worker)
+        columns["frontier"].append(None if entry.frontier is None else list(entry.frontier))
+    return pyarrow.table(columns)
