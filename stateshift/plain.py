@@ -14,7 +14,7 @@ import json
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -95,36 +95,69 @@ def _object(items: Mapping[Value, Value]) -> dict[str, Value]:
 
 def from_plain(wanted: Wanted, plain: Value, pointer: str = "") -> Value:
     """Read `plain` as the annotated type `wanted`; the inverse of `to_plain`."""
-    if wanted is Any or wanted is object:
-        return plain
-    origin: Wanted = typing.get_origin(wanted) or wanted
+    return _reading(wanted)(plain, pointer)
+
+
+# A plain value, and the pointer to it, to what it is read as.
+_Reader = Callable[[Value, str], Value]
+
+
+def _reading(wanted: Wanted) -> _Reader:
+    """Return how values of a type are read. Unions that are equal may list their types in another
+    order, which counts: only classes are remembered.
+    """
+    origin: Wanted = typing.get_origin(wanted)
     arguments = typing.get_args(wanted)
+    if origin is None:
+        return _reading_class(wanted)
     if origin in (typing.Union, types.UnionType):
-        return _one_of(arguments, plain, pointer)
+        readers = tuple(map(_reading, arguments))
+        return partial(_one_of, arguments, readers)
     if origin is typing.Literal:
-        choices = ", ".join(map(str, arguments))
-        return _expect(plain in arguments, plain, pointer, f"one of {choices}")
+        return partial(_literal, arguments)
     if origin is tuple:
-        return _tuple(arguments[0], plain, pointer)
+        return partial(_tuple, _reading(arguments[0]))
     if origin in (dict, Mapping):
-        return _mapping(arguments[1] if arguments else Any, plain, pointer)
+        return partial(_mapping, _reading(arguments[1]))
+    return _reading_class(origin)
+
+
+@cache
+def _reading_class(wanted: Wanted) -> _Reader:
+    """Return how values of a class are read. Once for each, since a large plan has a hundred
+    thousand values of one.
+    """
+    if wanted is Any or wanted is object:
+        return _as_it_is
+    if wanted in (dict, Mapping):
+        return partial(_mapping, _as_it_is)
     if isinstance(wanted, type) and _is_named_tuple(wanted):
-        return _named_tuple(wanted, plain, pointer)
+        return partial(_named_tuple, wanted)
     if hasattr(wanted, "from_plain"):
-        return wanted.from_plain(plain, pointer)
+        by_method: _Reader = wanted.from_plain
+        return by_method
     if dataclasses.is_dataclass(wanted):
-        return _dataclass(wanted, plain, pointer)
-    return _atom(wanted, plain, pointer)
+        return partial(_dataclass, wanted)
+    return partial(_atom, wanted)
 
 
-def _tuple(item_type: Wanted, plain: Value, pointer: str) -> tuple[Value, ...]:
+def _as_it_is(plain: Value, pointer: str) -> Value:
+    return plain
+
+
+def _literal(choices: tuple[object, ...], plain: Value, pointer: str) -> Value:
+    expected = ", ".join(map(str, choices))
+    return _expect(plain in choices, plain, pointer, f"one of {expected}")
+
+
+def _tuple(reader: _Reader, plain: Value, pointer: str) -> tuple[Value, ...]:
     _expect(isinstance(plain, list), plain, pointer, "a list")
-    return tuple(from_plain(item_type, item, f"{pointer}/{i}") for i, item in enumerate(plain))
+    return tuple([reader(item, f"{pointer}/{i}") for i, item in enumerate(plain)])
 
 
-def _mapping(item_type: Wanted, plain: Value, pointer: str) -> dict[str, Value]:
+def _mapping(reader: _Reader, plain: Value, pointer: str) -> dict[str, Value]:
     _expect(isinstance(plain, dict), plain, pointer, "an object")
-    return {key: from_plain(item_type, item, f"{pointer}/{key}") for key, item in plain.items()}
+    return {key: reader(item, f"{pointer}/{key}") for key, item in plain.items()}
 
 
 def _atom(wanted: Wanted, plain: Value, pointer: str) -> Value:
@@ -171,8 +204,18 @@ def _expect(fits: bool, plain: Value, pointer: str, expected: str) -> Value:
 
 
 @cache
-def _hints(wanted: type) -> dict[str, Wanted]:
-    return typing.get_type_hints(wanted)
+def _readers(wanted: type) -> dict[str, _Reader]:
+    """Return how the fields of a class are read."""
+    hints = typing.get_type_hints(wanted)
+    return {name: _reading(hint) for name, hint in hints.items()}
+
+
+@cache
+def _field_names(wanted: type) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the names of a dataclass's fields, and of those without a default."""
+    fields = dataclasses.fields(wanted)
+    needed = tuple(field.name for field in fields if not _has_default(field))
+    return frozenset(field.name for field in fields), needed
 
 
 def read_fields(
@@ -189,26 +232,21 @@ def _dataclass(
     wanted: Wanted, plain: Value, pointer: str, done: Mapping[str, object] = NOTHING
 ) -> Value:
     _expect(isinstance(plain, dict), plain, pointer, f"a {wanted.__name__}")
-    fields = {field.name: field for field in dataclasses.fields(wanted)}
-    unknown = sorted(plain.keys() - fields.keys() - {"kind"})
+    names, needed = _field_names(wanted)
+    unknown = sorted(plain.keys() - names - {"kind"})
     if unknown:
         raise Misfit(pointer, f"{wanted.__name__} has no {unknown[0]!r}")
-    hints = _hints(wanted)
+    readers = _readers(wanted)
     values = {}
     for name, item in plain.items():
         if name in done:
             values[name] = done[name]
-        elif name in fields:
-            values[name] = from_plain(hints[name], item, f"{pointer}/{name}")
-    _expect_complete(wanted, values, pointer)
+        elif name in names:
+            values[name] = readers[name](item, f"{pointer}/{name}")
+    for name in needed:
+        if name not in values:
+            raise Misfit(pointer, f"{wanted.__name__} needs {name!r}")
     return wanted(**values)
-
-
-def _expect_complete(wanted: Wanted, values: Mapping[str, Value], pointer: str) -> None:
-    """Refuse an object that lacks a field without a default."""
-    for field in dataclasses.fields(wanted):
-        if field.name not in values and not _has_default(field):
-            raise Misfit(pointer, f"{wanted.__name__} needs {field.name!r}")
 
 
 def _has_default(field: dataclasses.Field[Any]) -> bool:
@@ -223,23 +261,27 @@ def _named_tuple(wanted: Wanted, plain: Value, pointer: str) -> Value:
     fits = isinstance(plain, list) and least <= len(plain) <= most
     count = f"{most}" if least == most else f"{least} to {most}"
     _expect(fits, plain, pointer, f"a list of {count}")
-    hints = _hints(wanted)
+    readers = _readers(wanted)
     values = []
     for name, item in zip(names, plain, strict=False):
-        values.append(from_plain(hints[name], item, f"{pointer}/{name}"))
+        values.append(readers[name](item, f"{pointer}/{name}"))
     return wanted(*values)
 
 
-def _one_of(choices: tuple[Wanted, ...], plain: Value, pointer: str) -> Value:
+def _one_of(
+    choices: tuple[Wanted, ...], readers: tuple[_Reader, ...], plain: Value, pointer: str
+) -> Value:
     """Read one of several types: dataclasses by their `kind`, everything else by what fits
     first.
     """
     if isinstance(plain, dict) and "kind" in plain:
         return _dataclass(_of_kind(choices, plain["kind"], pointer), plain, pointer)
+    if plain is None and type(None) in choices:
+        return None
     problems = []
-    for choice in choices:
+    for reader in readers:
         try:
-            return from_plain(choice, plain, pointer)
+            return reader(plain, pointer)
         except Misfit as problem:
             problems.append(problem)
     raise problems[-1]
