@@ -283,6 +283,7 @@ def damaged(damage: Damage) -> Outside:
     return outside({**files, path: changed})
 
 
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("what", DAMAGES)
 def test_damage_is_told_with_file_and_place_and_a_way_out(what: str) -> None:
     damage = DAMAGES[what]

@@ -279,6 +279,7 @@ def _operators() -> list[dict[str, object]]:
     return list(json.loads(Path(EXAMPLE).read_text("utf-8"))["operators"])
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("scheduler", ["fries", "epoch", "multi-version", "naive"])
 @pytest.mark.parametrize("rule", ["sound", "published", "none"])
 def test_every_scheduler_and_rule_is_told_in_sentences(scheduler: str, rule: str) -> None:

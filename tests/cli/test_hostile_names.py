@@ -33,7 +33,7 @@ def commands(image: Path, spec: Path, tmp_path: Path) -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", NAMES, ids=["newline", "return", "escape", "separator", "log"])
 @pytest.mark.parametrize("command", ["inspect", "verify", "plan", "apply", "export", "diff"])
 def test_a_hostile_name_starts_no_line(tmp_path: Path, command: str, name: str) -> None:

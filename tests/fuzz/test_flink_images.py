@@ -47,6 +47,7 @@ def damage(image: GoldenImage, folder: Path, seed: int, count: int) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEMORY_MAX
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", KINDS)
 def test_no_damage_makes_a_command_end_in_a_bug(name: str, tmp_path: Path) -> None:
     damage(golden_image(name), tmp_path, SEED, SAMPLE)

@@ -36,6 +36,7 @@ def test_the_sources_that_minutes_count_for_are_there(name: str) -> None:
     assert [one for one in TARGETS[name].modules if not (package / one).exists()] == []
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("name", TARGETS)
 def test_where_fuzzing_starts_breaks_nothing(name: str) -> None:
     seeds = seeds_of(name)

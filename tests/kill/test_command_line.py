@@ -24,7 +24,7 @@ from tests.kill.process import Outcome
 from tests.kill.scenario import Scenario, scenario, tree
 
 ROOT = Path(__file__).resolve().parents[2]
-POINTS = {"quick": 4, "default": 7, "full": 15}
+POINTS = {"quick": 4, "default": 5, "full": 15}
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def doubly_killed(place: Scenario, moments: int, seed: int) -> tuple[list[Outcom
             return outcomes, chance
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("start", range(0, DOUBLES, PER_TEST))
 def test_a_run_killed_twice_ends_like_one_that_was_not(
     how: str, place: Scenario, undisturbed: tuple[int, Tree], seed: int, start: int

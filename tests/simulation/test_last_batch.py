@@ -34,7 +34,7 @@ def asked_to_stop(folder: Path, mood: Mood, merges: bool, at: int) -> tuple[Grou
     return ground, run, killed
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("mood", "merges"), [("idle", False), ("sleeps", False), ("idle", True)])
 @pytest.mark.parametrize("discards", [False, True], ids=["resume", "discard"])
 def test_what_a_job_ends_while_it_is_stopped_is_kept_until_it_is_decided(

@@ -76,7 +76,7 @@ def entries(
 
 
 @pytest.mark.row("IF-6", "IF-8", "IF-9", "IF-10", "IF-11", "IF-12")
-@pytest.mark.sample(80)
+@pytest.mark.sample(40)
 @pytest.mark.parametrize("name", golden.NAMES)
 def test_any_image_becomes_one_folder_that_holds_the_same_and_can_lie_anywhere(
     ground: Ground, name: str
@@ -584,6 +584,7 @@ KILLED = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", KILLED)
 @pytest.mark.parametrize("ending", ["resume", "rollback"])
 def test_a_run_killed_before_and_after_any_effect_goes_on_or_is_taken_back(

@@ -89,7 +89,7 @@ def ids(case: Path) -> str:
     return f"{case.parent.name}/{case.name}"
 
 
-@pytest.mark.sample(70)
+@pytest.mark.sample(35)
 @pytest.mark.parametrize("case", BY_NUMBER, ids=ids)
 def test_the_target_is_whole_once_spark_commits_the_batch_that_its_sink_skips(
     tmp_path: Path, case: Path
@@ -104,6 +104,7 @@ def test_the_target_is_whole_once_spark_commits_the_batch_that_its_sink_skips(
     assert (image_at(ground, TARGET).epoch, entries_at(ground, TARGET)) == (planned, entries)
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("case", NEWEST, ids=ids)
 def test_a_compaction_leaves_the_later_version_as_it_is(tmp_path: Path, case: Path) -> None:
     ground = Ground(tmp_path)
@@ -115,6 +116,7 @@ def test_a_compaction_leaves_the_later_version_as_it_is(tmp_path: Path, case: Pa
     assert entries_at(ground, TARGET) == entries
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("case", NEWEST, ids=ids)
 def test_a_compaction_in_place_does_not_take_the_later_version_apart(
     tmp_path: Path, case: Path

@@ -64,6 +64,7 @@ CUT = tuple(
 )
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("path", CUT, ids=lambda path: str(path.relative_to(values.GOLDEN).parent))
 def test_it_is_refused_wherever_it_is_cut_short(
     path: Path, moments: Callable[[int], range]

@@ -76,6 +76,7 @@ def test_the_same_entries_are_in_fewer_files_and_a_rollback_puts_back_every_one(
     assert not [path for path in ground.disk.snapshot(location) if path.startswith(SUPERSEDED)]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["window-hdfs", "window-rocksdb-format2"])
 def test_killed_at_any_effect_it_is_restartable_and_ends_or_goes_back_as_an_unharmed_run(
     tmp_path: Path, name: str, moments: Callable[[int], range]
