@@ -122,6 +122,7 @@ def test_the_job_continues_at_another_root_without_loss_or_duplicates(
     assert all("/there/new%20root/in%20put/" in path for path in read)
 
 
+@pytest.mark.slow
 @pytest.mark.row("IS-14")
 @pytest.mark.parametrize("left_out", ["in put"])
 def test_a_directory_that_the_spec_does_not_name_is_refused_before_anything_moves(

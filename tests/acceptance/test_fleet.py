@@ -178,6 +178,7 @@ def ended(process: subprocess.Popen[str], code: int) -> str:
     return err
 
 
+@pytest.mark.slow
 def test_a_fleet_of_local_processes_leaves_the_same_journal_and_bytes(ground: Ground) -> None:
     ran = ground.apply("local", "--fleet", "local[2]")
     assert ran.json["state"] == "finished"

@@ -99,6 +99,7 @@ def test_a_batch_that_died_before_its_commit_runs_again_over_the_same_input(tmp_
     assert content_of(checkpoint)["metadata"] == content_of(there.checkpoint)["metadata"]
 
 
+@pytest.mark.slow
 @pytest.mark.row("IS-14")
 def test_a_job_that_died_in_its_first_batch_can_start_and_verify_says_so(tmp_path: Path) -> None:
     check = Totals(tmp_path / "here", tmp_path / "input")

@@ -143,7 +143,7 @@ def test_two_jobs_that_count_the_same_keys_do_not_become_one_by_a_union(ground: 
 @pytest.mark.parametrize(
     ("was", "becomes", "kind", "most"),
     [
-        (2, 3, "string", None),
+        pytest.param(2, 3, "string", None, marks=pytest.mark.slow),
         pytest.param(4, 1, "long", None, marks=pytest.mark.slow),
         pytest.param(2, 2, "string", 200, marks=pytest.mark.slow),
         (2, 3, "long", 32),
