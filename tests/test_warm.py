@@ -325,7 +325,7 @@ class Standby(Stage):
         return Seen(storage, self.job)  # type: ignore[return-value]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", [*range(12), 34])
 def test_a_standby_can_be_started_from_at_any_time_and_is_never_old(
     tmp_path: Path, seed: int
@@ -406,7 +406,7 @@ def test_a_standby_outlives_what_is_lost_at_its_source(tmp_path: Path, lost: str
     assert len(told) == 1 and "the image before it is" in told[0]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_standby_of_a_job_that_never_goes_back_can_be_started_from_all_the_time(
     tmp_path: Path,
 ) -> None:
@@ -1034,7 +1034,7 @@ def test_asked_to_stop_it_ends_as_by_ctrl_c_and_leaves_a_job_that_has_not_notice
     assert before <= set(stage.ground.held(SOURCE))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_throttled_while_it_is_at_work_it_keeps_to_that(tmp_path: Path) -> None:
     stage = Timed(
         tmp_path,

@@ -125,6 +125,7 @@ def promises(out: str) -> dict[str, bool]:
     return {name: rest.startswith("consistent") for name, _, _, rest in rows}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.row("F-13")
 @pytest.mark.parametrize(
     ("argv", "rule", "kept"),
@@ -244,6 +245,7 @@ def test_a_blocking_operator_that_parts_components_is_told(tmp_path: Path) -> No
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("argv", "headline"),
     [
@@ -492,6 +494,7 @@ def test_what_is_wrong_in_a_file_is_told_with_its_name_and_what_is_wrong_with_a_
 JOIN = "Join(joinType=[InnerJoin], where=[(a = b)])"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("argv", "targets"),
     [

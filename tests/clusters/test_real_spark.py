@@ -40,7 +40,7 @@ def _cluster(tmp_path: Path, **conf: object) -> Cluster:
     return open_cluster(spec, str(tmp_path / "work"), Contacts(lambda _: LocalStorage(str(image))))
 
 
-def _until(look: Callable[[], bool], seconds: float = 60.0) -> bool:
+def _until(look: Callable[[], bool], seconds: float = 180.0) -> bool:
     until = time.monotonic() + seconds
     while not look():
         if time.monotonic() > until:

@@ -381,7 +381,7 @@ def test_what_the_cluster_has_forgotten_is_unknown_and_not_submitted_again(membe
     assert member.started() == {member.submission.tag: 1}
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", [name for name in MEMBERS if name not in ("memory", "manual")])
 def test_killed_in_the_middle_of_submit_it_starts_one_job_all_the_same(
     name: str, tmp_path: Path, seed: int

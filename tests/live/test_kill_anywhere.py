@@ -81,7 +81,7 @@ def go_on(jobs: Jobs) -> None:
     assert all(known.decided is not None for known in folder.changes())
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("how", WHENS)
 @pytest.mark.parametrize("number", range(1, EFFECTS_OF_A_WORKER + 1))
 def test_a_worker_that_is_killed_anywhere_leaves_one_version_a_batch(number: int, how: str) -> None:
@@ -92,7 +92,7 @@ def test_a_worker_that_is_killed_anywhere_leaves_one_version_a_batch(number: int
         jobs.check_seals()
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("how", WHENS)
 @pytest.mark.parametrize("number", range(1, EFFECTS_OF_A_CONTROLLER + 1))
 def test_a_controller_that_is_killed_anywhere_leaves_nothing_half_applied(

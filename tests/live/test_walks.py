@@ -54,7 +54,7 @@ def abort(jobs: Jobs) -> None:
         assert error.fact == "nothing is under way"
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("number", range(WALKS))
 def test_no_row_meets_an_old_and_a_new_function_of_one_change(number: int) -> None:
     jobs = walk(f"{SEED}:{number}", None)
@@ -62,7 +62,7 @@ def test_no_row_meets_an_old_and_a_new_function_of_one_change(number: int) -> No
     jobs.check_seals()
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("number", range(WALKS))
 def test_nor_does_it_where_single_chains_change_by_message(number: int) -> None:
     walk(f"{SEED}:{number}", None, with_messages=True).check(with_messages=True)
