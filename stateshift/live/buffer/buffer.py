@@ -1,0 +1,307 @@
+"""A buffer at work: the queue in memory, the log on disk, and the thread that writes.
+
+`offer` and `read` are called by any number of threads. None of them waits for a write: what comes
+in goes to memory, and the one thread that writes takes all that has come in meanwhile, and syncs it
+once. A producer that wants to know that its records are durable asks `wait`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stateshift.errors import PlanError
+from stateshift.live.buffer.folder import Folder, Position, check_reader
+from stateshift.live.buffer.frames import encode_record
+from stateshift.live.buffer.log import Files, Log, found_segments
+from stateshift.live.buffer.queue import Batch, Limits, Queue, Refused, removable
+
+logger = logging.getLogger(__name__)
+
+COMMIT_BYTES = 4 << 20  # what is written and synced at once
+SEGMENT_BYTES_MAX = 64 << 20
+SEGMENTS_LEAST = 16  # so many fit into the disk's bound: it is given back in parts
+RETRY_SECONDS = 1.0  # after a write that failed, nobody is accepted for so long
+TICK_SECONDS = 1.0  # how often old records are looked for
+REQUESTS_IN_MEMORY = 64  # so many of the largest requests fit into memory
+LINE_MEMORY = 1024  # a request has so many lines at most as memory has room for at this size
+
+PAST_HINT = "start the reader from what is there: option start=earliest, and a new checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderStatus:
+    """A reader: its name, what it reads next, and when it said so."""
+
+    name: str
+    next: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A buffer as it is: records `first` to `next` - 1 can be read."""
+
+    id: str
+    first: int
+    next: int
+    waiting: int
+    refused: int
+    memory_bytes: int
+    memory_limit: int
+    disk_bytes: int
+    disk_limit: int
+    refusal: str | None
+    failure: str | None
+    readers: tuple[ReaderStatus, ...]
+
+
+class Gone(PlanError):
+    """A record that is not there any more, or that this buffer has not yet promised."""
+
+
+class Buffer:
+    """A buffer whose directory this process holds."""
+
+    def __init__(self, folder: Folder, limits: Limits, files: Files | None = None) -> None:
+        self.id = folder.ensure()
+        self.limits = limits
+        self._folder = folder
+        segment_bytes = min(SEGMENT_BYTES_MAX, limits.disk // SEGMENTS_LEAST)
+        self._log = Log(folder.segments, segment_bytes, files)
+        self._queue = Queue(limits, self._log.next, self._log.disk_bytes)
+        self._positions = folder.positions()
+        self._changed = threading.Condition()
+        self._positions_lock = threading.Lock()
+        self._failed_at = float("-inf")
+        self._looked_at = float("-inf")
+        self._is_closing = False
+        self._writer = threading.Thread(target=self._write_on, name="buffer-writer", daemon=True)
+        self._writer.start()
+
+    @property
+    def request_bytes_max(self) -> int:
+        """How large a request or a record may be."""
+        return self.limits.memory // REQUESTS_IN_MEMORY
+
+    @property
+    def request_lines_max(self) -> int:
+        """How many records a request may have."""
+        return self.limits.memory // LINE_MEMORY
+
+    # ---------------------------------------------------------------- producers
+
+    def offer(self, values: Sequence[bytes]) -> Batch:
+        """Accept records into memory, all or none.
+
+        Raises:
+            Refused: there is no room for them, the disk fails, or the buffer ends.
+        """
+        at = time.time_ns() // 1000
+        with self._changed:
+            if self._is_closing:
+                raise self._queue.refuse(len(values), "the buffer ends")
+            if self._queue.failure and time.monotonic() < self._failed_at + RETRY_SECONDS:
+                raise self._queue.refuse(len(values), self._queue.failure)
+            batch = self._queue.offer(values, at)
+            self._changed.notify_all()
+        return batch
+
+    def wait(self, batch: Batch) -> None:
+        """Return when records are durable.
+
+        Raises:
+            Refused: they could not be written, and are not kept.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: batch.is_settled)
+        if batch.failure is not None:
+            raise Refused(batch.failure, hint="send it again later: nothing of it was kept")
+
+    # ---------------------------------------------------------------- the thread that writes
+
+    def _write_on(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(self._has_work, TICK_SECONDS)
+                if self._is_closing and not self._queue.has_waiting:
+                    return
+                batches = self._queue.take(COMMIT_BYTES) if self._queue.has_waiting else []
+            if batches and not self._write(batches):
+                if self._is_closing:
+                    return
+                time.sleep(RETRY_SECONDS)
+            if time.monotonic() >= self._looked_at + TICK_SECONDS:
+                self._looked_at = time.monotonic()
+                self._remove_old()
+
+    def _has_work(self) -> bool:
+        return self._is_closing or self._queue.has_waiting
+
+    def _write(self, batches: Sequence[Batch]) -> bool:
+        """Write and sync records, and return whether that worked."""
+        content = encoded(batches)
+        try:
+            self._log.append(content, batches[-1].until)
+        except OSError as error:
+            failure = f"the disk of the buffer fails: {error.strerror or error}"
+            logger.error("%s: %s", self._folder.path, failure)
+            with self._changed:
+                self._failed_at = time.monotonic()
+                self._queue.failed(failure, self._log.disk_bytes)
+                self._changed.notify_all()
+            return False
+        with self._changed:
+            self._queue.written(content, self._log.disk_bytes)
+            self._changed.notify_all()
+        return True
+
+    def _remove_old(self) -> None:
+        with self._positions_lock:
+            positions = [position.next for position in self._positions.values()]
+        try:
+            count = removable(self._log.kept(), positions, self._log.disk_bytes, self.limits)
+            if count:
+                self._log.remove(count)
+                logger.info("%s: removed up to record %d", self._folder.path, self._log.first)
+        except OSError as error:
+            logger.warning("%s: old records stay: %s", self._folder.path, error)
+        with self._changed:
+            self._queue.disk_bytes = self._log.disk_bytes
+
+    # ---------------------------------------------------------------- readers
+
+    def read(self, number: int, count: int, bytes_max: int) -> bytes:
+        """Return durable records from a number on, as bytes; empty where there is none yet.
+
+        Raises:
+            Gone: the record was removed, or was never promised.
+        """
+        with self._changed:
+            promised = self._queue.promised
+            content = self._queue.recent(number, min(count, promised - number), bytes_max)
+        if number > promised:
+            raise Gone(
+                f"record {number} was never promised: the next one is {promised}",
+                hint="the reader's checkpoint is of another buffer, or of a later copy of this one",
+            )
+        if content is not None or number == promised or count <= 0:
+            return content or b""
+        try:
+            return self._log.read(number, min(count, promised - number), bytes_max)
+        except LookupError:
+            first = self._log.first
+            raise Gone(
+                f"record {number} is not there any more: the first one is {first}", hint=PAST_HINT
+            ) from None
+
+    def set_position(self, reader: str, number: int) -> None:
+        """Note that a reader needs nothing before a number: all that has no reader may go."""
+        with self._changed:
+            promised = self._queue.promised
+        if not 0 <= number <= promised:
+            raise Gone(f"reader {reader} is at {number}, but the next record is {promised}")
+        position = Position(number, time.time())
+        with self._positions_lock:
+            self._folder.write_position(check_reader(reader), position)
+            self._positions[reader] = position
+
+    def forget(self, reader: str) -> None:
+        """Forget a reader: nothing is kept for it any more."""
+        with self._positions_lock:
+            self._positions.pop(reader, None)
+            if not self._folder.remove_position(check_reader(reader)):
+                raise no_such_reader(reader, self._folder.path)
+
+    # ---------------------------------------------------------------- what it is
+
+    def status(self) -> Status:
+        """Return the buffer as it is."""
+        with self._positions_lock:
+            readers = readers_of(self._positions)
+        with self._changed:
+            queue = self._queue
+            return Status(
+                id=self.id,
+                first=self._log.first,
+                next=queue.promised,
+                waiting=queue.next - queue.promised,
+                refused=queue.refused,
+                memory_bytes=queue.memory_bytes,
+                memory_limit=self.limits.memory,
+                disk_bytes=queue.disk_bytes,
+                disk_limit=self.limits.disk,
+                refusal=queue.refusal,
+                failure=queue.failure,
+                readers=readers,
+            )
+
+    def close(self) -> int:
+        """Refuse producers, write what waits, and return how many records could not be written."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        self._writer.join()
+        self._log.close()
+        with self._changed:
+            return self._queue.next - self._queue.promised
+
+
+def encoded(batches: Sequence[Batch]) -> bytes:
+    """Return records as they are written: all before the first of them is synced."""
+    parts: list[bytes] = []
+    for batch in batches:
+        for record in batch.records():
+            parts.append(encode_record(record, is_barrier=not parts))
+    return b"".join(parts)
+
+
+def readers_of(positions: dict[str, Position]) -> tuple[ReaderStatus, ...]:
+    """Return readers by their names."""
+    return tuple(
+        ReaderStatus(name, position.next, position.at)
+        for name, position in sorted(positions.items())
+    )
+
+
+def no_such_reader(reader: str, path: Path) -> PlanError:
+    """Return the error that a buffer has no such reader."""
+    return PlanError(
+        f"{path} has no reader {reader}", hint=f"stateshift live buffer {path} --status"
+    )
+
+
+@contextlib.contextmanager
+def opened(folder: Folder, limits: Limits, files: Files | None = None) -> Iterator[Buffer]:
+    """Hold a buffer's directory, and close the buffer at the end."""
+    with folder.held():
+        buffer = Buffer(folder, limits, files)
+        try:
+            yield buffer
+        finally:
+            buffer.close()
+
+
+def stopped_status(folder: Folder) -> Status:
+    """Return a buffer that nobody runs, as its directory says it; changes nothing."""
+    buffer_id = folder.check()
+    segments = found_segments(folder.segments)
+    return Status(
+        id=buffer_id,
+        first=segments[0].first if segments else 0,
+        next=segments[-1].until if segments else 0,
+        waiting=0,
+        refused=0,
+        memory_bytes=0,
+        memory_limit=0,
+        disk_bytes=sum(segment.end for segment in segments),
+        disk_limit=0,
+        refusal=None,
+        failure=None,
+        readers=readers_of(folder.positions()),
+    )

@@ -1,0 +1,233 @@
+"""What a buffer has accepted, what memory holds of it, and its bounds. Pure: no thread, no disk.
+
+                 offered                  written and synced
+    producers ────────────▶ waiting ──────────────────────────▶ recent ──▶ forgotten here
+                            (memory alone)                      (memory and disk)
+
+Records get their numbers as they are offered. `take` gives what waits to whoever writes it, and
+`written` or `failed` says what became of it. Memory holds what waits, and as much as it has room
+for of what was written last: readers that keep up never wait for the disk. What waits is never
+given up for that; what is on disk is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from stateshift.errors import StateshiftError
+from stateshift.live.buffer.frames import RECORD_HEAD, Record, skipped
+
+WAITING_BYTES = 200  # what Python takes for a record that waits, beside its value
+ROOM_SHARE = 8  # one part of so many is kept free on disk, where readers allow it
+
+Ack = Literal["disk", "memory"]
+
+
+class Refused(StateshiftError):
+    """A producer's records were not accepted: there is no room for them now."""
+
+    exit_code = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds of a buffer, in bytes, and how long records are kept that all readers have."""
+
+    memory: int
+    disk: int
+    keep_seconds: float = 3600.0
+    ack: Ack = "disk"
+
+
+@dataclass(eq=False, slots=True)
+class Batch:
+    """Records of one producer that were accepted as one; it says itself what became of them."""
+
+    first: int
+    at: int
+    values: Sequence[bytes]
+    is_written: bool = False
+    failure: str | None = None
+
+    @property
+    def until(self) -> int:
+        """The number behind its last record."""
+        return self.first + len(self.values)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known what became of it."""
+        return self.is_written or self.failure is not None
+
+    def records(self) -> list[Record]:
+        """Return its records with their numbers."""
+        return [Record(self.first + place, self.at, v) for place, v in enumerate(self.values)]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Records that are on disk, and still in memory."""
+
+    first: int
+    until: int
+    content: bytes
+
+
+class Queue:
+    """The memory of a buffer. Whoever shares it between threads holds a lock."""
+
+    def __init__(self, limits: Limits, promised: int, disk_bytes: int) -> None:
+        self.limits = limits
+        self.promised = promised  # all records below are synced: what readers may see
+        self.next = promised
+        self.disk_bytes = disk_bytes
+        self.refused = 0
+        self.refusal: str | None = None
+        self.failure: str | None = None
+        self._waiting: deque[Batch] = deque()
+        self._taken: list[Batch] = []
+        self._recent: deque[Block] = deque()
+        self._waiting_memory = 0
+        self._waiting_disk = 0
+        self._recent_bytes = 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """What memory holds, in bytes."""
+        return self._waiting_memory + self._recent_bytes
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether something waits to be written."""
+        return bool(self._waiting)
+
+    # ---------------------------------------------------------------- producers
+
+    def offer(self, values: Sequence[bytes], at: int) -> Batch:
+        """Accept records, all or none, and give them the next numbers."""
+        memory, disk = _memory_of(values), _disk_of(values)
+        if self._waiting_memory + memory > self.limits.memory:
+            raise self.refuse(len(values), "the memory is full: the disk is slower")
+        if self.disk_bytes + self._waiting_disk + disk > self.limits.disk:
+            raise self.refuse(len(values), "the disk's bound is reached: readers are behind")
+        batch = Batch(self.next, at, values)
+        self.next = batch.until
+        self._waiting.append(batch)
+        self._waiting_memory += memory
+        self._waiting_disk += disk
+        self._make_room()
+        return batch
+
+    def refuse(self, count: int, fact: str) -> Refused:
+        """Count records that are not accepted, and return the error that says so."""
+        self.refused += count
+        self.refusal = fact
+        return Refused(fact, hint="send it again later: nothing of it was kept")
+
+    def _make_room(self) -> None:
+        """Let go of what is on disk anyway, oldest first."""
+        while self._recent and self.memory_bytes > self.limits.memory:
+            self._recent_bytes -= len(self._recent.popleft().content)
+
+    # ---------------------------------------------------------------- whoever writes
+
+    def take(self, bytes_max: int) -> list[Batch]:
+        """Return what waits longest, one batch at least; it counts as waiting until it is
+        settled.
+        """
+        assert not self._taken, "one writes at a time"
+        size = 0
+        while self._waiting and (not self._taken or size < bytes_max):
+            batch = self._waiting.popleft()
+            self._taken.append(batch)
+            size += _disk_of(batch.values)
+        return list(self._taken)
+
+    def written(self, content: bytes, disk_bytes: int) -> None:
+        """What was taken is synced: readers may see it, and its producers are answered."""
+        first, until = self._taken[0].first, self._taken[-1].until
+        for batch in self._taken:
+            batch.is_written = True
+            self._count_out(batch)
+        self._taken = []
+        self.promised = until
+        self.failure = None
+        self.disk_bytes = disk_bytes
+        self._recent.append(Block(first, until, content))
+        self._recent_bytes += len(content)
+        self._make_room()
+
+    def failed(self, failure: str, disk_bytes: int) -> None:
+        """What was taken is not on disk. Where producers were answered already it waits again;
+        otherwise they are told, and its numbers go to others.
+        """
+        self.failure = failure
+        self.disk_bytes = disk_bytes
+        self._waiting.extendleft(reversed(self._taken))
+        self._taken = []
+        if self.limits.ack == "memory":
+            return
+        for batch in self._waiting:
+            batch.failure = failure
+            self.refuse(len(batch.values), failure)
+        self._waiting.clear()
+        self._waiting_memory = self._waiting_disk = 0
+        self.next = self.promised
+
+    def _count_out(self, batch: Batch) -> None:
+        self._waiting_memory -= _memory_of(batch.values)
+        self._waiting_disk -= _disk_of(batch.values)
+
+    # ---------------------------------------------------------------- readers
+
+    def recent(self, number: int, count: int, bytes_max: int) -> bytes | None:
+        """Return records from a number on, out of memory; None where it has let go of them."""
+        for block in self._recent:
+            if block.first <= number < block.until:
+                start = skipped(block.content, number - block.first, len(block.content)).end
+                rest = block.content[start:]
+                return rest[: skipped(rest, count, bytes_max).end]
+        return None
+
+
+def _memory_of(values: Sequence[bytes]) -> int:
+    return sum(map(len, values)) + WAITING_BYTES * len(values)
+
+
+def _disk_of(values: Sequence[bytes]) -> int:
+    return sum(map(len, values)) + RECORD_HEAD.size * len(values)
+
+
+# ------------------------------------------------------------------------------------ removal
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A segment that is not written any more: the number behind its last record, its size, and
+    how long ago it was written.
+    """
+
+    until: int
+    size: int
+    age_seconds: float
+
+
+def removable(segments: Sequence[Kept], positions: Sequence[int], used: int, limits: Limits) -> int:
+    """Return how many of the oldest segments may be removed.
+
+    All readers have them; and they are older than `keep`, or the disk's bound is near. Where nobody
+    has read anything yet, everything is kept.
+    """
+    passed = min(positions, default=0)
+    enough = limits.disk - limits.disk // ROOM_SHARE
+    count = 0
+    for segment in segments:
+        is_due = segment.age_seconds >= limits.keep_seconds or used > enough
+        if segment.until > passed or not is_due:
+            break
+        used -= segment.size
+        count += 1
+    return count
