@@ -1,0 +1,130 @@
+"""A buffer and its listeners, as `stateshift live buffer` runs them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stateshift.errors import Complaint, SpecError, StorageError
+from stateshift.live.buffer.buffer import Buffer, Status, opened, stopped_status
+from stateshift.live.buffer.client import Client
+from stateshift.live.buffer.folder import Folder, Running
+from stateshift.live.buffer.intake import listen
+from stateshift.live.buffer.log import Files
+from stateshift.live.buffer.queue import Limits
+from stateshift.live.buffer.serving import serve
+from stateshift.live.buffer.sockets import Address, Server
+
+MEMORY_LEAST = 1 << 20
+DISK_LEAST = 1 << 24
+STATUS_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class AtWork:
+    """A buffer that runs in this process, and where it listens."""
+
+    buffer: Buffer
+    running: Running
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A buffer as it is; `running` is None where nobody runs it."""
+
+    directory: Path
+    status: Status
+    running: Running | None
+
+
+def check_limits(limits: Limits) -> Limits:
+    """Refuse bounds in which nothing could be kept."""
+    complaints = []
+    if limits.memory < MEMORY_LEAST:
+        complaints.append(Complaint("--memory", "less than 1 MiB", limits.memory))
+    if limits.disk < DISK_LEAST:
+        complaints.append(Complaint("--disk", "less than 16 MiB", limits.disk))
+    if complaints:
+        raise SpecError(tuple(complaints), hint="--memory 64MiB --disk 10GiB")
+    return limits
+
+
+@contextlib.contextmanager
+def running(
+    directory: Path,
+    listens: Sequence[Address],
+    serves: Address,
+    limits: Limits,
+    files: Files | None = None,
+) -> Iterator[AtWork]:
+    """Run a buffer with its listeners. At the end producers are refused, and what was accepted is
+    written.
+
+    Raises:
+        PlanError: the directory is no buffer's, or another process runs it; or a port is taken.
+        StorageError: at the end, records that producers were promised could not be written.
+    """
+    folder = Folder(directory)
+    with opened(folder, check_limits(limits), files) as buffer, contextlib.ExitStack() as stack:
+        servers = [listen(buffer, address) for address in listens]
+        reading = serve(buffer, serves)
+        for server in (*servers, reading):
+            stack.enter_context(server)
+        said = Running(
+            id=buffer.id,
+            process=os.getpid(),
+            listens=tuple(str(server.address) for server in servers),
+            serves=str(reading.address),
+        )
+        threads = [server.run() for server in (*servers, reading)]
+        folder.write_running(said)
+        try:
+            yield AtWork(buffer, said)
+        finally:
+            _end(buffer, (*servers, reading), threads)
+            folder.write_running(None)
+
+
+def _end(buffer: Buffer, servers: Sequence[Server], threads: Sequence[threading.Thread]) -> None:
+    for server in servers:
+        server.shutdown()
+    for thread in threads:
+        thread.join()
+    lost = buffer.close()
+    if lost:
+        raise StorageError(
+            f"{lost} records were accepted, and could not be written: {buffer.status().failure}",
+            hint="ask their producers for them again",
+        )
+
+
+def look(directory: Path) -> Seen:
+    """Return a buffer as it is, whether it runs or not."""
+    folder = Folder(directory)
+    buffer_id = folder.check()
+    said = folder.running()
+    if said is not None:
+        with contextlib.suppress(StorageError):
+            status = Client(said.serves, STATUS_SECONDS).status()
+            if status.id == buffer_id:
+                return Seen(directory, status, said)
+    return Seen(directory, stopped_status(folder), None)
+
+
+def forget(directory: Path, reader: str) -> Seen:
+    """Forget a reader of a buffer, whether it runs or not, and return what is left."""
+    seen = look(directory)
+    if seen.running is not None:
+        Client(seen.running.serves, STATUS_SECONDS).forget(reader)
+    else:
+        folder = Folder(directory)
+        with (
+            folder.held(),
+            contextlib.closing(Buffer(folder, Limits(MEMORY_LEAST, DISK_LEAST))) as b,
+        ):
+            b.forget(reader)
+    return look(directory)
