@@ -232,6 +232,40 @@ class ChangeOptions:
     check: CheckOnly = False
 
 
+@dataclass(frozen=True)
+class BufferOptions:
+    """The bounds of a buffer, and what its producers are answered."""
+
+    memory: Annotated[
+        str,
+        typer.Option(
+            "--memory", metavar="SIZE", help="Memory for records, at most. At least 1MiB."
+        ),
+    ] = "64MiB"
+    disk: Annotated[
+        str,
+        typer.Option("--disk", metavar="SIZE", help="Disk for records, at most. At least 16MiB."),
+    ] = "10GiB"
+    keep: Annotated[
+        float,
+        typer.Option(
+            "--keep",
+            metavar="SECONDS",
+            min=0.0,
+            help="Keep what all readers have so long, where the disk's bound allows it.",
+        ),
+    ] = 3600.0
+    ack: Annotated[
+        str,
+        typer.Option(
+            "--ack",
+            metavar="WAY",
+            help="Answer producers when records are on disk, or when they are in memory: quicker, "
+            "and kill -9 loses what is not written yet.",
+        ),
+    ] = "disk"
+
+
 EXITS = {
     0: "done, or nothing to do",
     1: "a bug of ours (a file holds the traceback)",

@@ -22,6 +22,7 @@ from stateshift.cli.views import (
     completion,
     dataflow_json,
     diff_json,
+    live_buffer_json,
     live_json,
     manual,
     plan_json,
@@ -131,6 +132,11 @@ DOCUMENTS: Mapping[str, Document] = {
     ),
     "live-history": Document(
         "All changes of a group", ("live history",), (live_json.LiveHistoryDocument,)
+    ),
+    "live-buffer": Document(
+        "A buffer before a streaming job",
+        ("live buffer",),
+        (live_buffer_json.LiveBufferDocument,),
     ),
     "schema": Document("A JSON Schema", ("schema",), ()),
     "man": Document("Which man pages were written", ("man",), (manual.ManPageDocument,), many=True),

@@ -1,11 +1,14 @@
-"""`stateshift live`: functions of running jobs, changed without a restart. One command a file."""
+"""`stateshift live`: functions of running jobs, changed without a restart. One command a file.
+
+`buffer` changes nothing: it stands before a job.
+"""
 
 from __future__ import annotations
 
 from stateshift.cli.shell.options import epilog
 
 # In the order of the help.
-NAMES = ("replace", "introduce", "remove", "revert", "history", "status", "abort")
+NAMES = ("replace", "introduce", "remove", "revert", "history", "status", "abort", "buffer")
 
 EPILOG = """\b
 In a job, functions stand in a chain, which names its group's folder:

@@ -1,0 +1,141 @@
+"""`stateshift live buffer`: records of sources that cannot be replayed, kept for a job."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stateshift.cli.shell.options import BufferOptions, epilog
+from stateshift.cli.shell.terminal import Terminal
+
+if TYPE_CHECKING:
+    from stateshift.live.buffer.queue import Ack, Limits
+    from stateshift.live.buffer.running import AtWork, Seen
+
+LISTEN_SCHEMES = ("tcp", "http")
+SERVE_SCHEMES = ("http",)
+ACKS: tuple[Ack, ...] = ("disk", "memory")
+LOOK_SECONDS = 1.0
+
+EPILOG = epilog(
+    "stateshift live buffer /srv/orders --listen tcp://127.0.0.1:9000\n"
+    "stateshift live buffer /srv/orders --listen http://127.0.0.1:8091 --disk 50GiB\n"
+    "stateshift live buffer /srv/orders --status\n"
+    "stateshift live buffer /srv/orders --forget old-job",
+    2,
+    3,
+    4,
+    6,
+    e0="stopped by Ctrl-C or SIGTERM, and all that was accepted is on disk; or shown",
+    e4="another process runs it, it is no buffer, or a port is taken",
+    e6="it does not answer; or at the end, accepted records could not be written",
+)
+
+
+def command(
+    terminal: Terminal,
+    options: BufferOptions,
+    directory: Annotated[
+        str, typer.Argument(metavar="DIRECTORY", help="On a disk of this machine.")
+    ],
+    listen: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--listen",
+            metavar="URL",
+            help="Where producers come: tcp://HOST:PORT (a record a line; ?ack answers how many "
+            "are durable) or http://HOST:PORT (POST a record, or POST /lines). Repeatable.",
+        ),
+    ] = None,
+    serve: Annotated[
+        str, typer.Option("--serve", metavar="URL", help="Where readers come.")
+    ] = "http://127.0.0.1:0",
+    status: Annotated[
+        bool, typer.Option("--status", help="Show the buffer, whether it runs or not.")
+    ] = False,
+    forget: Annotated[
+        str | None,
+        typer.Option("--forget", metavar="READER", help="Keep nothing more for this reader."),
+    ] = None,
+) -> int | None:
+    """Keep records for a job whose source cannot be replayed.
+
+    Runs until it is stopped. Records get numbers, and are kept until all readers have them. A job
+    reads them by their numbers, as often as it needs: live.BufferSource is its source in Spark.
+    Nothing is dropped: at a bound HTTP answers 503, and sockets are not read.
+    """
+    from stateshift.live.buffer import running
+
+    path = Path(directory)
+    if forget is not None:
+        _show(terminal, running.forget(path, forget))
+    elif status:
+        _show(terminal, running.look(path))
+    else:
+        _run(terminal, path, (tuple(listen or ()), serve), _limits(options))
+    return None
+
+
+def _run(terminal: Terminal, path: Path, urls: tuple[tuple[str, ...], str], limits: Limits) -> None:
+    from stateshift.live.buffer.running import Seen, running
+    from stateshift.live.buffer.sockets import parse_address
+
+    listens = [parse_address(url, LISTEN_SCHEMES, "--listen") for url in urls[0]]
+    serves = parse_address(urls[1], SERVE_SCHEMES, "--serve")
+    with running(path, listens, serves, limits) as at_work:
+        _show(terminal, Seen(path, at_work.buffer.status(), at_work.running))
+        try:
+            _tell_troubles(terminal, at_work)
+        except KeyboardInterrupt:
+            terminal.say("stopping: producers are refused, what was accepted is written")
+    terminal.say("stopped")
+
+
+def _tell_troubles(terminal: Terminal, at_work: AtWork) -> None:
+    """Say when producers begin to be refused, and when that ends; until somebody stops us."""
+    never = threading.Event()
+    before = at_work.buffer.status()
+    was_refusing = False
+    while not never.wait(LOOK_SECONDS):
+        now = at_work.buffer.status()
+        is_refusing = now.refused > before.refused
+        if is_refusing and not was_refusing:
+            terminal.say(f"producers are refused: {now.refusal}")
+        if was_refusing and not is_refusing:
+            terminal.say("producers are accepted again, or have given up")
+        before, was_refusing = now, is_refusing
+
+
+def _limits(options: BufferOptions) -> Limits:
+    from stateshift.cli.shell.choice import choice
+    from stateshift.live.buffer.queue import Limits
+
+    return Limits(
+        memory=_size("--memory", options.memory),
+        disk=_size("--disk", options.disk),
+        keep_seconds=options.keep,
+        ack=choice("--ack", options.ack, ACKS),
+    )
+
+
+def _size(flag: str, text: str) -> int:
+    from stateshift.cli.views.units import bytes_of
+    from stateshift.errors import Complaint, SpecError
+
+    try:
+        return bytes_of(text)
+    except ValueError as error:
+        raise SpecError((Complaint(flag, str(error), text),), hint=f"{flag} 64MiB") from None
+
+
+def _show(terminal: Terminal, seen: Seen) -> None:
+    from stateshift.cli.views import live_buffer_json, live_buffer_text
+
+    terminal.answer(
+        "live-buffer",
+        lambda: live_buffer_json.buffer(seen),
+        lambda: live_buffer_text.buffer(seen),
+    )
