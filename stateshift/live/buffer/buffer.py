@@ -19,7 +19,7 @@ from stateshift.errors import PlanError
 from stateshift.live.buffer.folder import Folder, Position, check_reader
 from stateshift.live.buffer.frames import encode_record
 from stateshift.live.buffer.log import Files, Log, found_segments
-from stateshift.live.buffer.queue import Batch, Limits, Queue, Refused, removable
+from stateshift.live.buffer.queue import Batch, Limits, Queue, Refused, records_in, removable
 
 logger = logging.getLogger(__name__)
 
@@ -184,16 +184,19 @@ class Buffer:
         """
         with self._changed:
             promised = self._queue.promised
-            content = self._queue.recent(number, min(count, promised - number), bytes_max)
+            blocks = self._queue.recent(number, bytes_max)
         if number > promised:
             raise Gone(
                 f"record {number} was never promised: the next one is {promised}",
                 hint="the reader's checkpoint is of another buffer, or of a later copy of this one",
             )
-        if content is not None or number == promised or count <= 0:
-            return content or b""
+        count = min(count, promised - number)
+        if count <= 0:
+            return b""
+        if blocks:
+            return records_in(blocks, number, count, bytes_max)
         try:
-            return self._log.read(number, min(count, promised - number), bytes_max)
+            return self._log.read(number, count, bytes_max)
         except LookupError:
             first = self._log.first
             raise Gone(

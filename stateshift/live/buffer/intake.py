@@ -28,7 +28,7 @@ from stateshift.live.buffer.sockets import Address, Server, Speaking
 
 logger = logging.getLogger(__name__)
 
-CHUNK_BYTES = 1 << 16
+CHUNK_BYTES = 1 << 18
 AGAIN_SECONDS = 0.05  # until lines that found no room are offered again
 UNREAD_SECONDS = 30.0  # a producer that does not read its acknowledgements so long is closed
 

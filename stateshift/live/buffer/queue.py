@@ -21,6 +21,7 @@ from stateshift.errors import StateshiftError
 from stateshift.live.buffer.frames import RECORD_HEAD, Record, skipped
 
 WAITING_BYTES = 200  # what Python takes for a record that waits, beside its value
+BLOCK_BYTES = 1 << 16  # what is written in smaller parts is kept in memory as one of this size
 ROOM_SHARE = 8  # one part of so many is kept free on disk, where readers allow it
 
 Ack = Literal["disk", "memory"]
@@ -156,8 +157,11 @@ class Queue:
         self.promised = until
         self.failure = None
         self.disk_bytes = disk_bytes
-        self._recent.append(Block(first, until, content))
         self._recent_bytes += len(content)
+        if self._recent and len(self._recent[-1].content) < BLOCK_BYTES:
+            last = self._recent.pop()
+            first, content = last.first, last.content + content
+        self._recent.append(Block(first, until, content))
         self._make_room()
 
     def failed(self, failure: str, disk_bytes: int) -> None:
@@ -183,14 +187,28 @@ class Queue:
 
     # ---------------------------------------------------------------- readers
 
-    def recent(self, number: int, count: int, bytes_max: int) -> bytes | None:
-        """Return records from a number on, out of memory; None where it has let go of them."""
+    def recent(self, number: int, bytes_max: int) -> list[Block]:
+        """Return what memory holds from a number on, in blocks; none where it has let go of it."""
+        blocks: list[Block] = []
+        size = 0
         for block in self._recent:
-            if block.first <= number < block.until:
-                start = skipped(block.content, number - block.first, len(block.content)).end
-                rest = block.content[start:]
-                return rest[: skipped(rest, count, bytes_max).end]
-        return None
+            if block.until <= number:
+                continue
+            if not blocks and block.first > number:
+                return []
+            blocks.append(block)
+            size += len(block.content)
+            if size > bytes_max + BLOCK_BYTES:
+                break
+        return blocks
+
+
+def records_in(blocks: Sequence[Block], number: int, count: int, bytes_max: int) -> bytes:
+    """Return records from a number on out of blocks, of which the first one has it."""
+    content = b"".join(block.content for block in blocks)
+    start = skipped(content, number - blocks[0].first, len(content)).end
+    rest = content[start:]
+    return rest[: skipped(rest, count, bytes_max).end]
 
 
 def _memory_of(values: Sequence[bytes]) -> int:

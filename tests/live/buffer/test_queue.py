@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from stateshift.live.buffer import frames
 from stateshift.live.buffer.buffer import encoded
-from stateshift.live.buffer.queue import Ack, Kept, Limits, Queue, Refused, removable
+from stateshift.live.buffer.queue import (
+    BLOCK_BYTES,
+    Ack,
+    Kept,
+    Limits,
+    Queue,
+    Refused,
+    records_in,
+    removable,
+)
 
 LIMITS = Limits(memory=4000, disk=100_000)
 
@@ -28,8 +37,7 @@ def test_records_are_numbered_in_the_order_in_which_they_came() -> None:
     batches = [q.offer([b"a", b"b"], 1), q.offer([b"c"], 2)]
     assert [(batch.first, batch.until) for batch in batches] == [(0, 2), (2, 3)]
     write(q)
-    content = q.recent(0, 99, 1 << 20)
-    assert content is not None
+    content = records_in(q.recent(0, 1 << 20), 0, 99, 1 << 20)
     records = list(frames.decode_records(content, 0))
     assert [(r.number, r.value) for r in records] == [(0, b"a"), (1, b"b"), (2, b"c")]
 
@@ -38,7 +46,7 @@ def test_nothing_is_promised_or_read_before_it_is_written() -> None:
     q = queue()
     batch = q.offer([b"a"], 1)
     q.take(1)
-    assert (q.promised, q.recent(0, 1, 100), batch.is_settled) == (0, None, False)
+    assert (q.promised, q.recent(0, 100), batch.is_settled) == (0, [], False)
 
 
 def test_a_full_memory_refuses_whole_requests_until_something_is_written() -> None:
@@ -52,12 +60,25 @@ def test_a_full_memory_refuses_whole_requests_until_something_is_written() -> No
 
 
 def test_what_is_on_disk_makes_room_in_memory_for_what_comes() -> None:
-    q = queue(memory=2000)
-    for number in range(20):
-        assert q.offer([b"x" * 500], 1).first == number, "never refused: it is spilled instead"
-        assert q.memory_bytes <= 2000
+    memory, value = 4 * BLOCK_BYTES, b"x" * (BLOCK_BYTES // 3)
+    q = queue(memory, disk=1 << 30)
+    for number in range(40):
+        assert q.offer([value], 1).first == number, "never refused: it is spilled instead"
+        assert q.memory_bytes <= memory
         write(q)
-    assert q.recent(0, 1, 1000) is None and q.recent(19, 1, 1000) is not None
+    assert q.recent(0, 1000) == [] and q.recent(39, 1000) != []
+
+
+def test_memory_gives_records_over_its_blocks_from_any_number_on() -> None:
+    q = queue(1 << 20, disk=1 << 30)
+    values = [b"%d" % number * 5000 for number in range(40)]
+    for value in values:
+        q.offer([value], 1)
+        write(q)
+    for number in range(40):
+        content = records_in(q.recent(number, 1 << 20), number, 3, 1 << 20)
+        found = [record.value for record in frames.decode_records(content, number)]
+        assert found == values[number : number + 3]
 
 
 def test_the_disks_bound_counts_what_waits() -> None:
@@ -87,8 +108,7 @@ def test_a_failed_write_of_what_was_answered_already_waits_in_its_order() -> Non
     q.take(1)
     q.failed("no space left", 0)
     write(q)
-    content = q.recent(0, 9, 1 << 20)
-    assert content is not None
+    content = records_in(q.recent(0, 1 << 20), 0, 9, 1 << 20)
     assert [record.value for record in frames.decode_records(content, 0)] == [b"a", b"b"]
 
 
