@@ -16,6 +16,7 @@ from __future__ import annotations
 import importlib
 
 _WHERE = {
+    "BufferSource": "stateshift.live.buffer.source",
     "Chain": "stateshift.live.chains",
     "Edit": "stateshift.live.acts",
     "Folded": "stateshift.live.protocol.messages",
@@ -33,6 +34,7 @@ _WHERE = {
 }
 
 __all__ = [
+    "BufferSource",
     "Chain",
     "Edit",
     "Folded",
