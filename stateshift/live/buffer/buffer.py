@@ -81,8 +81,14 @@ class Buffer:
         self._failed_at = float("-inf")
         self._looked_at = float("-inf")
         self._is_closing = False
-        self._writer = threading.Thread(target=self._write_on, name="buffer-writer", daemon=True)
+        self._has_ended = False
+        self._writer = threading.Thread(target=self._run_writer, name="buffer-writer", daemon=True)
         self._writer.start()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing is written any more."""
+        return self._has_ended
 
     @property
     def request_bytes_max(self) -> int:
@@ -119,11 +125,21 @@ class Buffer:
             Refused: they could not be written, and are not kept.
         """
         with self._changed:
-            self._changed.wait_for(lambda: batch.is_settled)
-        if batch.failure is not None:
-            raise Refused(batch.failure, hint="send it again later: nothing of it was kept")
+            self._changed.wait_for(lambda: batch.is_settled or self._has_ended)
+        if not batch.is_written:
+            fact = batch.failure or "the buffer has ended"
+            raise Refused(fact, hint="send it again later: nothing of it was kept")
 
     # ---------------------------------------------------------------- the thread that writes
+
+    def _run_writer(self) -> None:
+        """Write until the buffer is closed. If this ends in another way, nobody is accepted."""
+        try:
+            self._write_on()
+        finally:
+            with self._changed:
+                self._is_closing = self._has_ended = True
+                self._changed.notify_all()
 
     def _write_on(self) -> None:
         while True:

@@ -26,6 +26,7 @@ from stateshift.plain import Misfit, from_plain, to_plain
 from stateshift.private_files import make_folder, open_private
 
 VERSION = 1
+BEFORE_IT_IS_ONE = ("lock", ".buffer.json.tmp")  # what a kill in the first moment leaves behind
 READER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 T = TypeVar("T")
@@ -73,7 +74,7 @@ class Folder:
     def ensure(self) -> str:
         """Make the directory a buffer's, or check that it is one; return the buffer's id."""
         make_folder(self.path)
-        left_over = [name for name in os.listdir(self.path) if name != "lock"]
+        left_over = [name for name in os.listdir(self.path) if name not in BEFORE_IT_IS_ONE]
         if left_over and not (self.path / "buffer.json").exists():
             raise PlanError(
                 f"{self.path} is not empty, and is no buffer: there is no buffer.json",

@@ -12,6 +12,7 @@ import pytest
 from stateshift.errors import FormatError, PlanError, UnknownVersion
 from stateshift.live.buffer.buffer import Buffer, Gone
 from stateshift.live.buffer.folder import Folder
+from stateshift.live.buffer.log import Files
 from stateshift.live.buffer.queue import Refused
 from stateshift.live.buffer.running import forget, look
 from tests.live.buffer.ground import (
@@ -192,6 +193,30 @@ def test_a_buffer_that_nobody_runs_is_looked_at_and_its_readers_are_forgotten(
         forget(tmp_path, "old")
     with pytest.raises(PlanError, match="is no buffer"):
         look(tmp_path / "nothing")
+
+
+def test_a_kill_in_the_first_moment_leaves_a_directory_that_can_be_used(tmp_path: Path) -> None:
+    (tmp_path / "lock").touch()
+    (tmp_path / ".buffer.json.tmp").write_text('{"vers')
+    with buffering(tmp_path) as buffer:
+        assert put(buffer, b"a") == 0
+
+
+class BrokenDisk(Files):
+    """A disk that meets a bug of ours."""
+
+    def write(self, descriptor: int, content: bytes) -> None:
+        raise RuntimeError("a bug")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_bug_in_the_thread_that_writes_leaves_no_producer_waiting(tmp_path: Path) -> None:
+    with buffering(tmp_path, files=BrokenDisk()) as buffer:
+        with pytest.raises(Refused, match="the buffer has ended"):
+            put(buffer, b"a")
+        with pytest.raises(Refused, match="the buffer ends"):
+            buffer.offer([b"b"])
+        assert buffer.has_ended
 
 
 def test_a_damaged_position_is_named_with_the_way_out(tmp_path: Path) -> None:

@@ -96,10 +96,12 @@ def _run(terminal: Terminal, path: Path, urls: tuple[tuple[str, ...], str], limi
 
 def _tell_troubles(terminal: Terminal, at_work: AtWork) -> None:
     """Say when producers begin to be refused, and when that ends; until somebody stops us."""
+    from stateshift.errors import StateshiftError
+
     never = threading.Event()
     before = at_work.buffer.status()
     was_refusing = False
-    while not never.wait(LOOK_SECONDS):
+    while not never.wait(LOOK_SECONDS) and not at_work.buffer.has_ended:
         now = at_work.buffer.status()
         is_refusing = now.refused > before.refused
         if is_refusing and not was_refusing:
@@ -107,6 +109,7 @@ def _tell_troubles(terminal: Terminal, at_work: AtWork) -> None:
         if was_refusing and not is_refusing:
             terminal.say("producers are accepted again, or have given up")
         before, was_refusing = now, is_refusing
+    raise StateshiftError("the thread that writes has ended", hint="run with -v, and report it")
 
 
 def _limits(options: BufferOptions) -> Limits:
