@@ -18,6 +18,7 @@ import importlib
 _WHERE = {
     "BufferSource": "stateshift.live.buffer.source",
     "Chain": "stateshift.live.chains",
+    "Controller": "stateshift.live.bins.controlling",
     "Edit": "stateshift.live.acts",
     "Folded": "stateshift.live.protocol.messages",
     "Group": "stateshift.live.chains",
@@ -36,6 +37,7 @@ _WHERE = {
 __all__ = [
     "BufferSource",
     "Chain",
+    "Controller",
     "Edit",
     "Folded",
     "Group",

@@ -11,6 +11,13 @@
     worker      what a job hands to foreachBatch
     outputs     where a worker's rows go, once for each commit
 
+    watch         a group from outside: where the bins are, who is how far, how fast
+    move_request  which bins shall go where, in which steps; checked
+    step_table    one proposal, in the protocol's own coordinator
+    migration     all steps, carried one after the other
+    steering      small files: paused, throttled, stopped
+    controlling   what a program calls to move bins
+
 Which worker has which bin at which time is `protocol.configuration`; records are folded by
 `protocol.applying`.
 """

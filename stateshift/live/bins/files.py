@@ -5,6 +5,8 @@
     bins/moves/N/proposed.json             move N: which bins go where, and when
     bins/moves/N/words/OPERATOR.NAME.json  what a worker says of it
     bins/moves/N/decided.json              what became of it
+    bins/prepared/OPERATOR.NAME.json       which bins a worker has read ahead
+    bins/steer/…                           how moves are steered (`steering`)
     bins/states/OPERATOR/NAME/commits/N    a worker's commit
     bins/states/OPERATOR/NAME/data/N-ONCE  what commits name pieces of
 
@@ -22,6 +24,7 @@ from typing import TypeVar
 
 from stateshift.errors import AlreadyThere, FormatError, MissingFile, PlanError
 from stateshift.live.bins.commits import Commit, Ledger, Piece
+from stateshift.live.bins.times import Moment
 from stateshift.live.folder import SMALL, file_name
 from stateshift.live.protocol.chains import Decided, decode, encode
 from stateshift.live.protocol.configuration import (
@@ -38,6 +41,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 COMMIT_MAX = 1 << 28
+PREPARED = "bins/prepared"
 WHOLE_EVERY = 20  # commits
 KEPT_COMMITS = 200  # of those before the last whole one; others may still read them
 
@@ -103,13 +107,23 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a worker says of a proposal."""
+    """What a worker says of a proposal, and how far it has planned."""
 
     operator: str
     worker: str
     word: str
     at: float
     reason: str = ""
+    planned: Moment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The bins that a worker has read ahead, of those that are worth it."""
+
+    operator: str
+    worker: str
+    bins: tuple[int, ...]
 
 
 class Files:
@@ -210,6 +224,17 @@ class Files:
         paths = sorted(file.path for file in self.storage.list(f"{_move(number)}/words"))
         found = [self._read(Answer, path) for path in paths if path.endswith(".json")]
         return tuple(answer for answer in found if answer is not None)
+
+    def prepare(self, prepared: Prepared) -> None:
+        """Write which bins a worker has read ahead."""
+        path = f"{PREPARED}/{file_name(prepared.operator)}.{file_name(prepared.worker)}.json"
+        self.storage.write(path, lambda: iter((encode(prepared),)))
+
+    def prepared(self) -> dict[tuple[str, str], frozenset[int]]:
+        """Return which bins were read ahead, by operator and worker."""
+        paths = sorted(file.path for file in self.storage.list(PREPARED))
+        found = [self._read(Prepared, path) for path in paths if path.endswith(".json")]
+        return {(each.operator, each.worker): frozenset(each.bins) for each in found if each}
 
     # ---------------------------------------------------------------- commits
 

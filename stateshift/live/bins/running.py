@@ -40,6 +40,7 @@ from stateshift.live.bins.files import (
     Answer,
     Files,
     KnownMoves,
+    Prepared,
     Proposal,
     commit_of,
     look,
@@ -105,7 +106,9 @@ class Running:
         self.planned: Moment | None = self.frontier
         self._answered: set[int] = set()
         self._unneeded: set[str] = set()
-        self._ahead: dict[int, Kept] = {}
+        self._ahead: dict[int, Kept] = {}  # bins that were read ahead, as they were then
+        self._ahead_for: tuple[tuple[int, int], ...] = ()
+        self._told_ahead: set[int] = set()
         self.positions: dict[int, Position] = {}
         self._recover()
 
@@ -162,7 +165,14 @@ class Running:
             return
         reason = self._reason_against(proposal)
         word = ACKNOWLEDGED if reason is None else REFUSED
-        answer = Answer(self.operator.name, self.name, word, time.time(), reason or "")
+        answer = Answer(
+            operator=self.operator.name,
+            worker=self.name,
+            word=word,
+            at=time.time(),
+            reason=reason or "",
+            planned=self.planned,
+        )
         self.files.answer(proposal.number, answer)
         if reason is not None:
             self._abort(proposal, f"{self.name} {reason}")
@@ -376,22 +386,59 @@ class Running:
     # ---------------------------------------------------------------- reading ahead, cleaning up
 
     def read_ahead(self) -> bool:
-        """Read one bin that will come, as it is at the moment; return whether there was one."""
-        for bin, worker in self.moves.ahead:
-            source = self.moves.configuration.history[bin][-1].worker
-            if worker != self.me or source == self.me or source not in self.others:
-                continue
-            kept = self.others[source].ledger.here.get(bin)
+        """Read one bin that will come, as it is at the moment; return whether there was one. Once
+        there is none any more, say which were read.
+        """
+        self._forget_ahead()
+        bins = self._worth_reading()
+        for bin in bins:
+            kept = self._kept_elsewhere(bin)
             if kept is not None and self._ahead.get(bin) != kept:
-                with contextlib.suppress(MissingFile):  # cleaned up by now: there is a newer one
-                    self.home.read_ahead(bin, kept)
-                    self._ahead[bin] = kept
+                self._read_ahead(bin, kept)
+                self._tell_prepared(self._ahead.keys() >= set(bins))
                 return True
+        self._tell_prepared(True)
         return False
 
-    def prepared(self) -> int:
-        """Return how many of the bins that will come were read."""
-        return len(self._ahead)
+    def _worth_reading(self) -> list[int]:
+        """Return the bins that will come: those that were not read yet, then the oldest."""
+        order = {bin: number for number, bin in enumerate(self._ahead)}
+        bins = [bin for bin, worker in self.moves.ahead if worker == self.me]
+        coming = [bin for bin in bins if bin not in self.ledger.here]
+        return sorted(coming, key=lambda bin: order.get(bin, -1))
+
+    def _read_ahead(self, bin: int, kept: Kept) -> None:
+        self._ahead.pop(bin, None)
+        with contextlib.suppress(MissingFile):  # cleaned up by now: there is a newer one
+            self.home.read_ahead(bin, kept)
+            self._ahead[bin] = kept
+
+    def _tell_prepared(self, is_all: bool) -> None:
+        """Say which bins were read, once it is all of them."""
+        if is_all and self._ahead.keys() != self._told_ahead:
+            self._told_ahead = set(self._ahead)
+            self.files.prepare(Prepared(self.operator.name, self.name, self.prepared))
+
+    def _forget_ahead(self) -> None:
+        """Forget what was read for another move."""
+        if self.moves.ahead != self._ahead_for:
+            self._ahead_for = self.moves.ahead
+            self._ahead.clear()
+
+    def _kept_elsewhere(self, bin: int) -> Kept | None:
+        """Return a bin as the last worker has committed it that is not this one; None where that is
+        not known.
+        """
+        for since in reversed(self.moves.configuration.history[bin]):
+            if since.worker != self.me:
+                known = self.others.get(since.worker)
+                return None if known is None else known.ledger.here.get(bin)
+        return None
+
+    @property
+    def prepared(self) -> tuple[int, ...]:
+        """The bins that will come and were read."""
+        return tuple(sorted(self._ahead))
 
     def clean_up(self) -> None:
         """Remove what nothing names any more: files that were not needed at the last look either,

@@ -186,8 +186,10 @@ class Worker:
         if self.running.has_arrived():
             self.running.step()
             self._after_commit()
-        else:
-            self.running.read_ahead()
+            return
+        until = time.monotonic() + TICK_SECONDS  # a batch waits for no longer
+        while self.running.read_ahead() and time.monotonic() < until:
+            pass
 
     @contextmanager
     def _work(self) -> Iterator[None]:

@@ -21,6 +21,7 @@ from stateshift.live.bins.stores import from_bytes
 from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import Update
 from stateshift.live.protocol.messages import Folded
+from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 
 BINS = 8
@@ -107,9 +108,15 @@ class Reader:
 class Ground:
     """A group with its workers."""
 
-    def __init__(self, operator: Operator, names: Sequence[str], keys: int = 30) -> None:
+    def __init__(
+        self,
+        operator: Operator,
+        names: Sequence[str],
+        keys: int = 30,
+        storage: Storage | None = None,
+    ) -> None:
         self.operator, self.keys = operator, keys
-        self.storage = MemoryStorage(MemoryDisk(), "memory://group")
+        self.storage = storage or MemoryStorage(MemoryDisk(), "memory://group")
         self.files = Files(self.storage)
         self.files.begin(Begun(operator.bins, (names[0],)))
         for name in names:

@@ -1,0 +1,122 @@
+"""Whoever moves bins, as a program calls it.
+
+    controller = live.Controller("s3://live/orders")
+    controller.move(range(128), to="east", strategy="batched(16)")
+    controller.status()
+
+`stateshift live move` does the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from stateshift.errors import PlanError, StalePlan
+from stateshift.live.bins.files import Proposal
+from stateshift.live.bins.migration import ASKED_TO_STOP, Carrier, Moved
+from stateshift.live.bins.move_request import (
+    Manner,
+    Steps,
+    check,
+    command,
+    moves_to,
+    steps_of,
+)
+from stateshift.live.bins.steering import CarriedBy, Steering, Throttle
+from stateshift.live.bins.watch import Bins, Watch, opened, watched
+from stateshift.live.member import decided_here
+from stateshift.live.protocol.configuration import Time
+
+
+class Controller:
+    """The bins of one group, from outside.
+
+    Args:
+        group: the folder's location.
+        wait: how it waits; a test has its workers work meanwhile.
+    """
+
+    def __init__(self, group: str, wait: Callable[[float], None] = time.sleep) -> None:
+        self.watch: Watch = watched(group)
+        self.steering = Steering(self.watch.files.storage)
+        self._wait = wait
+
+    def status(self) -> Bins:
+        """Return the group's bins as they are."""
+        self.watch.meet()
+        return self.watch.look()
+
+    def move(
+        self,
+        bins: Iterable[int],
+        *,
+        to: str,
+        at: Time | None = None,
+        strategy: str = "all-at-once",
+        manner: Manner | None = None,
+    ) -> Moved:
+        """Move bins to a worker, and wait until they are there; those that are there stay.
+
+        Args:
+            bins: their numbers.
+            to: the worker's name.
+            at: the logical time before which nothing moves.
+            strategy: all-at-once, fluid, batched(k), optimised or warm.
+            manner: everything else.
+        """
+        manner = replace(manner or Manner(), strategy=strategy, at=at)
+        now = self.status()
+        steps = steps_of(moves_to(now, to, tuple(bins)), manner)
+        check(now, steps, manner)
+        return self.carry(steps, manner)
+
+    def carry(
+        self, steps: Steps, manner: Manner, progress: Callable[[Moved], None] = lambda moved: None
+    ) -> Moved:
+        """Carry steps that were checked."""
+        return Carrier(self.watch, steps, manner, progress, self._wait).carry()
+
+    def pause(self) -> None:
+        """Let no step begin from now on."""
+        self.steering.pause()
+
+    def resume(self) -> None:
+        """Let steps begin again."""
+        self.steering.resume()
+
+    def throttle(self, bins: int | None = None, gap_seconds: float | None = None) -> None:
+        """Say how many bins a step has at most, and the pause between two; None is as asked for."""
+        self.steering.throttle(Throttle(bins, gap_seconds))
+
+    @property
+    def carried(self) -> CarriedBy | None:
+        """Who moves bins at the moment."""
+        return self.steering.carried
+
+    def abort(self) -> Proposal | None:
+        """Abort what is proposed and not decided, and let whoever moves bins end; return what was
+        proposed. What is decided is not taken back: move the bins back.
+        """
+        now = self.status()
+        open_ = now.moves.open
+        if open_ is None and self.carried is None:
+            raise PlanError(
+                "no bins are on their way", hint=command("status", self.watch.files.location)
+            )
+        if self.carried is not None:
+            self.steering.stop()
+        if open_ is not None:
+            decided = self.watch.files.decide(open_.number, decided_here("aborted", ASKED_TO_STOP))
+            if decided.outcome == "applied":
+                raise StalePlan(
+                    f"move {open_.number} was applied in this moment",
+                    hint="what is decided is carried out: move the bins back",
+                )
+        return open_
+
+
+def has_bins(location: str) -> bool:
+    """Whether a worker has ever begun the bins of a group."""
+    return opened(location) is not None

@@ -1,0 +1,267 @@
+"""What is asked for: which bins go where, in which steps; checked before anything changes.
+
+    moves_to(bins, "east", [0, 1, 2])   to one worker
+    moves_even(bins, 0.25)              to wherever there is least, at most a quarter of all state
+    steps_planned(bins, text)           as a plan file has it (`protocol.plan_file`)
+    check(bins, steps, manner)          what stands against them
+
+Nothing is asked for that is so already: asking again after a controller has died asks for what is
+left.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from stateshift.dataflow.move_steps import AllAtOnce, Move, Step, in_steps, strategy_of
+from stateshift.errors import Complaint, Incompatible, PlanError, SpecError
+from stateshift.live.bins.watch import Bins, Part
+from stateshift.live.protocol.configuration import Time
+from stateshift.live.protocol.plan_file import decode_plan_file, planned
+
+WARM = "warm"
+HINT_PLAN = "the plan begins where the bins are, or where one of its steps has left them"
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How bins are moved.
+
+    Args:
+        strategy: all-at-once, fluid, batched(k), optimised; warm copies ahead, then moves at once.
+        gap_seconds: the pause behind a step, in which what has waited is worked off.
+        lead_seconds: how far ahead of the furthest worker a step is proposed.
+        at: the logical time before which nothing moves; the first step of a plan file is then.
+        prepared: propose all steps together, each for its own time.
+        timeout_seconds: what is not decided by then is aborted.
+        wait_seconds: how long to wait for a step to be complete.
+        any_code: move bins between workers of other code or another Python, too.
+    """
+
+    strategy: str = "all-at-once"
+    gap_seconds: float = 0.0
+    lead_seconds: float = 2.0
+    at: Time | None = None
+    prepared: bool = False
+    timeout_seconds: float = 30.0
+    wait_seconds: float = 60.0
+    any_code: bool = False
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether bins are copied ahead."""
+        return self.strategy == WARM
+
+
+@dataclass(frozen=True, slots=True)
+class TimedStep:
+    """Moves that are made at one time, not before the one that is given."""
+
+    moves: Step
+    earliest: Time = 0
+
+
+Steps = tuple[TimedStep, ...]
+
+
+def moves_to(bins: Bins, worker: str, numbers: Sequence[int]) -> tuple[Move, ...]:
+    """Return the moves of bins to a worker, of those that are not there yet."""
+    target = worker_number(bins, worker)
+    wrong = tuple(_number_complaints(numbers, bins.moves.configuration.bins))
+    if wrong:
+        count = bins.moves.configuration.bins
+        raise SpecError(wrong, hint=f"the group has bins 0 to {count - 1}")
+    assigned = bins.assigned
+    return tuple(
+        Move(bin, assigned[bin], target) for bin in sorted(numbers) if assigned[bin] != target
+    )
+
+
+def worker_number(bins: Bins, worker: str) -> int:
+    """Return the number of a worker, or refuse with those there are."""
+    if worker not in bins.names:
+        known = ", ".join(bins.names)
+        raise PlanError(f"there is no worker {worker!r}", hint=f"workers of the group: {known}")
+    return bins.names.index(worker)
+
+
+def _number_complaints(numbers: Sequence[int], count: int) -> Iterator[Complaint]:
+    for bin, often in Counter(numbers).items():
+        if not 0 <= bin < count:
+            yield Complaint("--bins", f"there is no bin {bin} among {count}", bin)
+        if often > 1:
+            yield Complaint("--bins", f"bin {bin} moves {often} times at one time", bin)
+
+
+def moves_even(bins: Bins, share: float) -> tuple[Move, ...]:
+    """Return moves that even the state out, of at most such a share of it: from the worker with the
+    most to the one with the least, the largest bin that makes both more alike.
+    """
+    workers = sorted({part.number for part in bins.parts})
+    weights = [weight + 1 for weight in bins.weights()]  # without state, by the number of bins
+    at = list(bins.assigned)
+    loads = dict.fromkeys(workers, 0)
+    for bin, worker in enumerate(at):
+        loads[worker] = loads.get(worker, 0) + weights[bin]
+    budget = share * sum(weights)
+    moved: dict[int, Move] = {}
+    while True:
+        most, least = max(loads, key=loads.__getitem__), min(workers, key=loads.__getitem__)
+        limit = min(budget, (loads[most] - loads[least]) / 2)
+        largest = _largest(at, weights, most, limit, moved)
+        if largest is None:
+            return tuple(moved[bin] for bin in sorted(moved))
+        moved[largest] = Move(largest, most, least)
+        at[largest] = least
+        loads[most] -= weights[largest]
+        loads[least] += weights[largest]
+        budget -= weights[largest]
+
+
+def _largest(
+    at: Sequence[int], weights: Sequence[int], worker: int, limit: float, moved: dict[int, Move]
+) -> int | None:
+    """Return the largest bin of a worker within a limit that has not moved; None if there is
+    none.
+    """
+    fitting = [
+        bin
+        for bin, owner in enumerate(at)
+        if owner == worker and bin not in moved and weights[bin] <= limit
+    ]
+    return max(fitting, key=weights.__getitem__, default=None)
+
+
+def steps_of(moves: Sequence[Move], manner: Manner) -> Steps:
+    """Return moves in the steps of a strategy."""
+    strategy = AllAtOnce() if manner.is_warm else strategy_of(manner.strategy, "--strategy")
+    earliest = manner.at or 0
+    return tuple(TimedStep(step, earliest) for step in in_steps(strategy, moves))
+
+
+def steps_planned(bins: Bins, text: str, at: Time | None = None) -> Steps:
+    """Return what is left of a plan file, by where the bins are."""
+    configuration = bins.moves.configuration
+    lines = decode_plan_file(text, None, len(bins.workers))
+    begin, steps = planned(lines, len(bins.workers))
+    if begin.bins != configuration.bins:
+        complaint = Complaint(
+            "line 1", f"{begin.bins} bins, but the group has {configuration.bins}", begin.bins
+        )
+        raise SpecError((complaint,), hint="make the plan for as many bins as there are")
+    shift = 0 if at is None or not steps else at - steps[0][0]
+    timed = [TimedStep(step, time + shift) for time, step in steps]
+    return tuple(timed[_steps_done(begin.at(begin.last), bins, timed) :])
+
+
+def _steps_done(first: Sequence[int], bins: Bins, steps: Sequence[TimedStep]) -> int:
+    """Return after how many steps of a plan the bins are as they are."""
+    assigned, now = list(first), list(bins.assigned)
+    done = [0] if assigned == now else []
+    for number, step in enumerate(steps, start=1):
+        for move in step.moves:
+            assigned[move.bin] = move.target
+        if assigned == now:
+            done.append(number)
+    if not done:
+        bin, planned_worker = next(
+            (bin, worker) for bin, worker in enumerate(first) if worker != now[bin]
+        )
+        names = bins.names
+        raise PlanError(
+            f"the plan begins elsewhere: bin {bin} is at {names[now[bin]]}, the plan has it at "
+            f"{names[planned_worker]}",
+            hint=HINT_PLAN,
+        )
+    return done[-1]
+
+
+# ------------------------------------------------------------------------------------ checks
+
+
+def check(bins: Bins, steps: Steps, manner: Manner) -> None:
+    """Refuse what cannot be moved as asked, before anybody is told."""
+    if not steps:
+        return
+    _check_twice(steps)
+    refuse_under_way(bins)
+    _check_parts(bins, steps)
+    if not manner.any_code:
+        _check_same_code(bins)
+    _check_times(bins, steps)
+
+
+def _check_twice(steps: Steps) -> None:
+    for step in steps:
+        for bin, often in Counter(move.bin for move in step.moves).items():
+            if often > 1:
+                complaint = Complaint("--bins", f"bin {bin} moves {often} times at one time", bin)
+                raise SpecError((complaint,), hint="name each bin once in a step")
+
+
+def refuse_under_way(bins: Bins) -> None:
+    """Refuse to propose while something is proposed whose time is not over."""
+    open_ = bins.moves.open
+    if open_ is not None and time.time() < open_.expires:
+        raise PlanError(
+            f"move {open_.number} is under way since {time.time() - open_.at:.0f} s",
+            hint=f"wait for it, or: {command('abort', bins.location)}",
+        )
+
+
+def _check_parts(bins: Bins, steps: Steps) -> None:
+    """Refuse where somebody who has to answer cannot, or who gives or takes does not run."""
+    for part in bins.parts:
+        if part.frontier is None:
+            raise PlanError(
+                f"worker {part.runs.worker} has read no rows yet",
+                hint=f"wait until it has: {command('status', bins.location)}",
+            )
+    running = {part.number for part in bins.parts}
+    for move in (move for step in steps for move in step.moves):
+        for worker in (move.source, move.target):
+            if worker not in running:
+                raise PlanError(
+                    f"worker {bins.names[worker]} has not started yet",
+                    hint="start its job first",
+                )
+
+
+def _check_same_code(bins: Bins) -> None:
+    """Refuse workers of one operator that run other code, or another Python: what one has made the
+    other could not read, or would go on with otherwise.
+    """
+    first: dict[str, Part] = {}
+    for part in bins.parts:
+        one = first.setdefault(part.runs.operator, part)
+        pairs = (
+            ("Python", one.runs.python, part.runs.python),
+            ("code", one.runs.code[:12], part.runs.code[:12]),
+        )
+        for what, here, there in pairs:
+            if here != there:
+                raise Incompatible(
+                    f"{part.runs.operator} has {what} {here} at {one.runs.worker}, and {there} at "
+                    f"{part.runs.worker}",
+                    hint="start both from one environment, or add --any-code",
+                )
+
+
+def _check_times(bins: Bins, steps: Steps) -> None:
+    furthest = bins.furthest
+    assert furthest is not None, "somebody runs"
+    for step in steps:
+        if 0 < step.earliest <= furthest.at:
+            raise PlanError(
+                f"time {step.earliest} is past: {furthest.name} is at {furthest.at}",
+                hint=f"name a later time: --at {bins.ahead(10.0)} is some 10 s ahead",
+            )
+
+
+def command(name: str, location: str) -> str:
+    """Return a command about a group, to be pasted."""
+    return shlex.join(("stateshift", "live", name, location))

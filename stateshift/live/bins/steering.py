@@ -1,0 +1,109 @@
+"""Moves that are carried, steered from outside: small files beside them.
+
+    bins/steer/carried.json   who carries moves, and how far they are; removed at their end
+    bins/steer/paused         nothing is proposed as long as this is there
+    bins/steer/stopped        whoever carries moves ends: they are aborted
+    bins/steer/throttle.json  how many bins a step has at most, and the pause between two
+
+Whoever carries moves looks before each step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stateshift.errors import MissingFile
+from stateshift.live.folder import SMALL
+from stateshift.live.protocol.chains import decode, encode
+from stateshift.storage.protocol import Storage
+
+CARRIED = "bins/steer/carried.json"
+PAUSED = "bins/steer/paused"
+STOPPED = "bins/steer/stopped"
+THROTTLE = "bins/steer/throttle.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle:
+    """How fast moves may go. None is as they were asked for."""
+
+    bins: int | None = None
+    gap_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedBy:
+    """Who carries moves, and how far they are: worth nothing once that process is dead."""
+
+    by: str
+    at: float
+    steps: int
+    begun: int
+    state: str
+
+
+class Steering:
+    """The files by which moves of a group are steered."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+
+    def pause(self) -> None:
+        """Propose nothing from now on."""
+        self._write(PAUSED, b"paused")
+
+    def resume(self) -> None:
+        """Go on."""
+        self.storage.remove(PAUSED)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is to be proposed."""
+        return self._read(PAUSED) is not None
+
+    def throttle(self, throttle: Throttle) -> None:
+        """Say how fast moves may go."""
+        self._write(THROTTLE, encode(throttle))
+
+    @property
+    def throttled(self) -> Throttle:
+        """How fast moves may go."""
+        content = self._read(THROTTLE)
+        if content is None:
+            return Throttle()
+        return decode(Throttle, content, f"{self.storage.location}/{THROTTLE}")
+
+    def stop(self) -> None:
+        """Let whoever carries moves end."""
+        self._write(STOPPED, b"stopped")
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether whoever carries moves is to end."""
+        return self._read(STOPPED) is not None
+
+    def carry(self, carried: CarriedBy) -> None:
+        """Say who carries moves, and how far they are."""
+        self._write(CARRIED, encode(carried))
+
+    def clear(self) -> None:
+        """Forget who has carried moves, and that they were to end."""
+        self.storage.remove(STOPPED)
+        self.storage.remove(CARRIED)
+
+    @property
+    def carried(self) -> CarriedBy | None:
+        """Who carries moves; None where nobody does."""
+        content = self._read(CARRIED)
+        if content is None:
+            return None
+        return decode(CarriedBy, content, f"{self.storage.location}/{CARRIED}")
+
+    def _read(self, path: str) -> bytes | None:
+        try:
+            return self.storage.read(path, SMALL)
+        except MissingFile:
+            return None
+
+    def _write(self, path: str, content: bytes) -> None:
+        self.storage.write(path, lambda: iter((content,)))

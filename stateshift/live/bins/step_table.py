@@ -1,0 +1,178 @@
+"""One proposal, carried by the protocol's own coordinator (`protocol.coordinator`).
+
+    tasks    a worker's part in an operator; and what of it goes from one worker to another
+    words    Acknowledged  the worker's answer
+             Shipped       the giver's commits name the bins, as they are at the time
+             Deployed      the taker's commits name them
+             Running       the part has passed the time, and awaits nothing of it
+    decided  when all have acknowledged: from there on nobody takes it back
+
+The table knows no files: who asks it hands over answers and what the commits say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from stateshift.live.bins.files import Answer, Proposal
+from stateshift.live.bins.running import ACKNOWLEDGED
+from stateshift.live.bins.watch import BinAt, Bins, Part
+from stateshift.live.protocol import coordinator as table
+from stateshift.live.protocol.configuration import Update
+from stateshift.live.protocol.coordinator_messages import (
+    Acknowledged,
+    Deployed,
+    GiveUp,
+    Refused,
+    Role,
+    Running,
+    Shipped,
+    Word,
+)
+from stateshift.live.protocol.task_flow import (
+    Deployment,
+    Flow,
+    Migration,
+    Modification,
+    Replacement,
+    Task,
+)
+
+PartKey = tuple[str, str]  # operator, worker
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """Bins of an operator that go from one worker to another."""
+
+    task: Task
+    source: PartKey
+    target: PartKey
+    bins: frozenset[BinAt]
+
+
+class StepTable:
+    """The coordinator of one proposal."""
+
+    def __init__(self, bins: Bins, proposal: Proposal) -> None:
+        self.parts = _tasks(bins.parts)
+        self.last = max((update.time for update in proposal.updates), default=-1)
+        self.crossings = tuple(_crossings(bins, proposal.updates))
+        counts: dict[str, int] = {}
+        for task in (*self.parts.values(), *(each.task for each in self.crossings)):
+            counts[task.operator] = counts.get(task.operator, 0) + 1
+        flow = Flow(counts, ())
+        running = {task: worker for (_, worker), task in self.parts.items()}
+        running.update({each.task: each.source[1] for each in self.crossings})
+        free = dict.fromkeys(bins.names, len(self.crossings))
+        places = Deployment(flow, running, free)
+        self.state, _, _ = table.begin(places, self._asked(proposal), proposal.number, proposal.at)
+        self._said: set[Word] = set()
+
+    def _asked(self, proposal: Proposal) -> Modification:
+        name = f"move {proposal.number}"
+        if not self.crossings:
+            return Replacement(name, tuple(sorted({task.operator for task in self.parts.values()})))
+        return Migration(name, {each.task: each.target[1] for each in self.crossings})
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether all have acknowledged it."""
+        return self.state.state == "running" and self.state.step not in ("allocate", "trigger")
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it is aborted."""
+        return self.state.state in ("rolling-back", "rolled-back")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything has come, and nobody waits."""
+        return self.state.state == "finished"
+
+    @property
+    def acknowledged(self) -> int:
+        """How many parts have acknowledged it."""
+        return sum(task in self.state.acknowledged for task in self.parts.values())
+
+    def silent(self, answers: Sequence[Answer]) -> tuple[str, ...]:
+        """Return the parts that have not answered, for people."""
+        heard = {(answer.operator, answer.worker) for answer in answers}
+        return tuple(f"{operator} at {worker}" for operator, worker in self.parts.keys() - heard)
+
+    def hear(self, answers: Sequence[Answer], now: float) -> None:
+        """Take what workers have answered."""
+        for answer in answers:
+            key = (answer.operator, answer.worker)
+            if key in self.parts:
+                for word in self._words(key, answer):
+                    self._take(word, now)
+
+    def _words(self, key: PartKey, answer: Answer) -> Iterator[Word]:
+        if answer.word != ACKNOWLEDGED:
+            yield Refused(self.parts[key], answer.reason)
+            return
+        roles: list[Role] = ["rewires"]
+        for crossing in self.crossings:
+            if crossing.source == key:
+                roles.append("ships")
+                yield Acknowledged(crossing.task, ("ships",))
+            elif crossing.target == key:
+                roles.append("buffers")
+        yield Acknowledged(self.parts[key], tuple(dict.fromkeys(roles)))
+
+    def watch(self, bins: Bins, now: float) -> None:
+        """Take what the commits say of a step that is decided."""
+        parts = {(part.runs.operator, part.runs.worker): part for part in bins.parts}
+        for crossing in self.crossings:
+            giver, taker = parts[crossing.source], parts[crossing.target]
+            if crossing.bins <= giver.given:
+                self._take(Shipped(crossing.task, self.last), now)
+            if crossing.bins <= taker.taken:
+                self._take(Deployed(crossing.task), now)
+                if taker.passed > self.last:
+                    self._take(Running(crossing.task), now)
+        for key, task in self.parts.items():
+            if parts[key].passed > self.last:
+                self._take(Running(task), now)
+
+    def give_up(self, reason: str, now: float) -> None:
+        """Take an abort to its end: nobody has held anything back, everybody runs on as before."""
+        self.state, _, _ = table.advance(self.state, GiveUp(reason), now)
+        for task in self.state.flow.tasks:
+            self.state, _, _ = table.advance(self.state, Running(task), now)
+
+    def _take(self, word: Word, now: float) -> None:
+        if word not in self._said:
+            self._said.add(word)
+            self.state, _, _ = table.advance(self.state, word, now)
+
+
+def _tasks(parts: Sequence[Part]) -> dict[PartKey, Task]:
+    """Return the task of each part, numbered within its operator."""
+    tasks: dict[PartKey, Task] = {}
+    counts: dict[str, int] = {}
+    for part in parts:
+        operator = part.runs.operator
+        tasks[operator, part.runs.worker] = Task(operator, counts.get(operator, 0))
+        counts[operator] = counts.get(operator, 0) + 1
+    return tasks
+
+
+def _crossings(bins: Bins, updates: Sequence[Update]) -> Iterator[Crossing]:
+    """Yield what goes from where to where, of each operator that both ends run."""
+    between: dict[tuple[int, int], set[BinAt]] = {}
+    at = dict(enumerate(bins.assigned))
+    for time, bin, worker in sorted(updates):
+        if at[bin] != worker:
+            between.setdefault((at[bin], worker), set()).add((bin, time))
+        at[bin] = worker
+    for (source, target), moved in sorted(between.items()):
+        runs = {part.runs.operator for part in bins.parts_of(source)}
+        for part in bins.parts_of(target):
+            operator = part.runs.operator
+            if operator in runs:
+                giver, taker = (operator, bins.names[source]), (operator, part.runs.worker)
+                name = f"{operator} from {giver[1]} to {taker[1]}"
+                yield Crossing(Task(name, 0), giver, taker, frozenset(moved))

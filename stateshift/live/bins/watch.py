@@ -1,0 +1,262 @@
+"""A group's bins, watched from outside: where each is, who has come how far, and how fast.
+
+Part    one worker's part in one operator: its ledger, and its last commits
+Bins    the group at a moment: where the bins are, and all parts
+Watch   follows the commits of all parts; nothing is changed by looking
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from stateshift.errors import PlanError
+from stateshift.live.bins.commits import Commit, Given, Ledger, Taken
+from stateshift.live.bins.files import Begun, Files, Joined, KnownMoves, Runs, look
+from stateshift.live.bins.times import Moment, cut
+from stateshift.live.folder import Folder
+from stateshift.live.protocol.configuration import Time
+from stateshift.storage.opening import open_patiently
+
+RECENT = 10  # commits by which it is said how fast a worker is
+HINT_NO_BINS = "a worker makes them: live.Worker(GROUP, NAME, OPERATOR, output=…)"
+
+BinAt = tuple[int, Time]  # a bin that is given or taken at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One worker's part in one operator. `given` and `taken` are what its commits have named since
+    it is watched.
+    """
+
+    runs: Runs
+    number: int  # the worker's
+    ledger: Ledger
+    recent: tuple[Commit, ...] = ()
+    given: frozenset[BinAt] = frozenset()
+    taken: frozenset[BinAt] = frozenset()
+
+    @property
+    def name(self) -> str:
+        """The operator and the worker, for people."""
+        return f"{self.runs.operator} at {self.runs.worker}"
+
+    @property
+    def frontier(self) -> Moment | None:
+        """How far it has come; None where it has read no rows."""
+        return None if self.ledger.last is None else self.ledger.last.frontier
+
+    @property
+    def at(self) -> Time:
+        """The time before which everything is done; -1 where nothing is."""
+        return -1 if self.frontier is None else math.floor(self.frontier[0])
+
+    @property
+    def awaited(self) -> Mapping[int, Time]:
+        """The bins that have not come yet, with the times of their moves."""
+        held = self.ledger.held.values()
+        return {each.bin: each.since for each in held if each.since is not None}
+
+    @property
+    def passed(self) -> Time:
+        """The first time whose moves are not all made here: above a time, its moves are."""
+        if self.frontier is None:
+            return -1
+        return min([self.at + 1, *self.awaited.values()])
+
+    def has_passed(self, time: Time) -> bool:
+        """Whether everything before a time is done, but for bins that are awaited."""
+        return self.frontier is not None and self.frontier >= cut(time)
+
+    @property
+    def keys(self) -> int:
+        """How many keys its bins have."""
+        return sum(kept.keys for kept in self.ledger.here.values())
+
+    @property
+    def size(self) -> int:
+        """How many bytes its bins have."""
+        return sum(kept.size for kept in self.ledger.here.values())
+
+    @property
+    def rows_held(self) -> int:
+        """How many rows its last commit has put aside."""
+        return 0 if self.ledger.last is None else self.ledger.last.counts.held
+
+    @property
+    def seconds(self) -> float:
+        """The seconds that its last commits have taken."""
+        return self.recent[-1].at - self.recent[0].at if len(self.recent) > 1 else 0.0
+
+    @property
+    def rate(self) -> float:
+        """Units of logical time a second, of late."""
+        with_frontier = [each for each in self.recent if each.frontier is not None]
+        if len(with_frontier) < 2 or self.seconds <= 0:
+            return 0.0
+        first, last = with_frontier[0].frontier, with_frontier[-1].frontier
+        assert first is not None and last is not None, "chosen so"
+        return max(0.0, last[0] - first[0]) / self.seconds
+
+    @property
+    def rows_per_second(self) -> float | None:
+        """Rows that came a second, of late; None where that is not known."""
+        if self.seconds <= 0:
+            return None
+        return sum(each.counts.came for each in self.recent[1:]) / self.seconds
+
+    def expected(self, seconds: float, now: float) -> float:
+        """Return the time that it will have reached in some seconds. Its last commit may be as old
+        as its longest pause of late: a batch is at work meanwhile.
+        """
+        if not self.recent:
+            return self.at
+        moments = [each.at for each in self.recent]
+        pauses = [later - earlier for earlier, later in pairwise(moments)]
+        age = min(max(0.0, now - moments[-1]), 2 * max(pauses, default=0.0))
+        return self.at + self.rate * (age + seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """A group's bins at a moment."""
+
+    location: str
+    at: float
+    workers: tuple[Joined, ...]
+    moves: KnownMoves
+    parts: tuple[Part, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The workers' names, by number."""
+        return tuple(each.name for each in self.workers)
+
+    @property
+    def assigned(self) -> tuple[int, ...]:
+        """The worker of every bin once all that is decided is done."""
+        configuration = self.moves.configuration
+        return configuration.at(configuration.last)
+
+    @property
+    def counts(self) -> Counter[int]:
+        """How many bins each worker has, by its number."""
+        return Counter(self.assigned)
+
+    @property
+    def furthest(self) -> Part | None:
+        """The part that has come furthest; None where there is none."""
+        return max(self.parts, key=lambda part: part.at, default=None)
+
+    @property
+    def passed(self) -> Time:
+        """The first time whose moves are not all made: by every part."""
+        return min((part.passed for part in self.parts), default=-1)
+
+    def ahead(self, seconds: float) -> Time:
+        """Return the first time that nobody will have reached in so many seconds."""
+        now = time.time()
+        expected = [part.expected(seconds, now) for part in self.parts]
+        return math.floor(max(expected, default=-1)) + 1
+
+    def rate(self) -> float:
+        """Return how many units of logical time a second has, by the fastest part."""
+        return max((part.rate for part in self.parts), default=0.0)
+
+    def weights(self) -> tuple[int, ...]:
+        """Return how many bytes every bin has, in all operators."""
+        weights = [0] * self.moves.configuration.bins
+        for part in self.parts:
+            for bin, kept in part.ledger.here.items():
+                weights[bin] += kept.size
+        return tuple(weights)
+
+    def parts_of(self, worker: int) -> tuple[Part, ...]:
+        """Return the parts of a worker, by its number."""
+        return tuple(part for part in self.parts if part.number == worker)
+
+
+class Watch:
+    """The commits of all parts, followed."""
+
+    def __init__(self, files: Files, begun: Begun) -> None:
+        self.files = files
+        workers = files.joined()
+        self.moves = KnownMoves(files.configuration(begun, len(workers)))
+        self.workers = workers
+        self.parts: dict[tuple[str, str], Part] = {}
+        self.meet()
+
+    def meet(self) -> None:
+        """Learn who is there: workers, and what they run."""
+        self.workers = self.files.joined()
+        numbers = {each.name: each.number for each in self.workers}
+        for operator in self.files.operators():
+            for runs in self.files.runs(operator):
+                known = self.parts.get((operator, runs.worker))
+                if known is not None:
+                    self.parts[operator, runs.worker] = replace(known, runs=runs)
+                elif runs.worker in numbers:
+                    self.parts[operator, runs.worker] = self._met(runs, numbers[runs.worker])
+
+    def _met(self, runs: Runs, number: int) -> Part:
+        ledger = self.files.ledger(runs.operator, runs.worker)
+        found: list[Commit] = []
+        for earlier in range(max(0, ledger.number - RECENT), ledger.number + 1):
+            commit = self.files.committed(runs.operator, runs.worker, earlier)
+            if commit is not None:
+                found.append(commit)
+        return Part(runs, number, ledger, tuple(found))
+
+    def look(self) -> Bins:
+        """Return the group with what is new."""
+        self.moves = look(self.files, self.moves)
+        for key, part in self.parts.items():
+            self.parts[key] = self._followed(part)
+        parts = tuple(sorted(self.parts.values(), key=lambda part: part.name))
+        return Bins(self.files.location, time.time(), self.workers, self.moves, parts)
+
+    def _followed(self, part: Part) -> Part:
+        """Return a part with what it has committed since."""
+        runs = part.runs
+        while True:
+            number = part.ledger.number + 1
+            commit = self.files.committed(runs.operator, runs.worker, number)
+            if commit is None:
+                return part
+            part = replace(
+                part,
+                ledger=part.ledger.plus(commit),
+                recent=(*part.recent, commit)[-RECENT:],
+                given=part.given.union(_bins_at(commit.given)),
+                taken=part.taken.union(_bins_at(commit.taken)),
+            )
+
+
+def _bins_at(named: Iterable[Given | Taken]) -> frozenset[BinAt]:
+    """Return which bins a commit names, and the times of their moves."""
+    return frozenset((each.bin, each.time) for each in named)
+
+
+def opened(location: str) -> tuple[Files, Begun] | None:
+    """Return the files of a group, and how its bins began; None where it has none. A location that
+    is no group's is refused.
+    """
+    storage = open_patiently(location)
+    Folder(storage).check()
+    files = Files(storage)
+    begun = files.begun()
+    return None if begun is None else (files, begun)
+
+
+def watched(location: str) -> Watch:
+    """Return a watch over a group that has bins, or refuse one that has none."""
+    found = opened(location)
+    if found is None:
+        raise PlanError(f"{location} has no bins: no worker has ever started", hint=HINT_NO_BINS)
+    return Watch(*found)

@@ -1,0 +1,367 @@
+"""Bins that a controller moves between workers that read meanwhile: every refusal, every strategy,
+and a controller that dies anywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from stateshift.errors import Incompatible, PlanError, SpecError, StateshiftError
+from stateshift.live.bins.files import Files, Joined, Proposal, Runs
+from stateshift.live.bins.migration import Carrier, Moved
+from stateshift.live.bins.move_request import (
+    Manner,
+    TimedStep,
+    check,
+    moves_even,
+    moves_to,
+    steps_of,
+    steps_planned,
+)
+from stateshift.live.bins.steering import Steering, Throttle
+from stateshift.live.bins.watch import Bins, Watch
+from stateshift.live.protocol.chains import Decided
+from stateshift.live.protocol.configuration import Update
+from tests.kill.moments import Doomed, Moment, Moments
+from tests.live.bins.workers import BINS, Ground, alone, count_and_ask
+
+NAMES = ("west", "east")
+END = 900
+QUICK = Manner(lead_seconds=0.0)
+
+
+class Scene:
+    """A group whose workers work whenever the controller waits."""
+
+    def __init__(self, names: Sequence[str] = NAMES) -> None:
+        self.ground = Ground(count_and_ask, names)
+        self.told: list[Moved] = []
+        for worker in self.ground.workers.values():
+            worker.read(30)
+        self.seen = self.watch()
+
+    def watch(self, files: Files | None = None) -> Watch:
+        begun = self.ground.files.begun()
+        assert begun is not None
+        return Watch(files or self.ground.files, begun)
+
+    def bins(self) -> Bins:
+        return self.watch().look()
+
+    def work(self, seconds: float = 0.0) -> None:
+        """Let each worker do what its thread and its next batch would."""
+        for worker in self.ground.workers.values():
+            worker.running.answer()
+            worker.between()
+        for worker in self.ground.workers.values():
+            if self.seen.look().moves.open is None:
+                worker.read(min(worker.read_to + 12, END))
+
+    def carry(self, steps, manner=QUICK, files: Files | None = None, wait=None) -> Moved:
+        watch = self.watch(files)
+        check(watch.look(), steps, manner)
+        return Carrier(watch, steps, manner, self.told.append, wait or self.work).carry()
+
+    def move(self, worker: str, numbers, manner=QUICK, **more) -> Moved:
+        return self.carry(steps_of(moves_to(self.bins(), worker, numbers), manner), manner, **more)
+
+    def overdue(self, proposal: Proposal) -> None:
+        """Let a worker find that nobody has decided in time."""
+        decided = Decided("aborted", time.time(), "west", "nobody has decided")
+        self.ground.files.decide(proposal.number, decided)
+
+    def at(self, worker: str) -> list[int]:
+        return sorted(self.ground.workers[worker].running.ledger.here)
+
+    def is_as_one_alone(self) -> bool:
+        for _ in range(3):
+            for worker in self.ground.workers.values():
+                worker.read(END)
+        return self.ground.put_out() == alone(count_and_ask, END, self.ground.keys)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "steps"),
+    [("all-at-once", 1), ("fluid", 5), ("batched(2)", 3), ("optimised", 5), ("warm", 1)],
+)
+def test_bins_are_where_they_shall_be_whatever_the_strategy(strategy, steps):
+    scene = Scene()
+    moved = scene.move("east", [1, 2, 3, 5, 7], replace(QUICK, strategy=strategy))
+    assert (moved.state, moved.steps, moved.bins_moved) == ("finished", steps, 5)
+    assert scene.at("east") == [1, 2, 3, 5, 7]
+    assert scene.is_as_one_alone()
+
+
+def test_steps_that_are_prepared_are_one_proposal():
+    scene = Scene()
+    manner = replace(QUICK, strategy="fluid", prepared=True)
+    moved = scene.move("east", [0, 1, 2], manner)
+    assert (moved.state, moved.steps, moved.complete) == ("finished", 3, 3)
+    proposal = scene.ground.files.proposal(0)
+    assert proposal is not None and len({update.time for update in proposal.updates}) == 3
+    assert scene.ground.files.proposal(1) is None
+    assert scene.is_as_one_alone()
+
+
+def test_a_step_begins_once_the_one_before_is_complete():
+    scene = Scene()
+    scene.move("east", [0, 1, 2], replace(QUICK, strategy="fluid"))
+    begun = [(each.begun, each.complete) for each in scene.told]
+    assert all(begun - complete <= 1 for begun, complete in begun)
+
+
+def test_what_is_copied_ahead_was_read_before_anything_moves():
+    scene = Scene()
+    scene.move("east", [0, 1], replace(QUICK, strategy="warm"))
+    first, second = scene.ground.files.proposal(0), scene.ground.files.proposal(1)
+    assert first is not None and first.updates == () and len(first.ahead) == 2
+    assert second is not None and len(second.updates) == 2
+    assert ("east" in {worker for _, worker in scene.ground.files.prepared()}) is True
+
+
+def test_a_worker_that_has_come_too_far_gets_a_later_time():
+    scene = Scene()
+    ahead = iter([True])
+
+    def race(seconds: float) -> None:
+        if next(ahead, False):
+            worker = scene.ground.workers["west"]
+            worker.running.planned = (100, 0)  # as if a long batch were at work
+            worker.running.answer()
+            worker.running.planned = worker.running.frontier
+        scene.work()
+
+    moved = scene.move("east", [0], wait=race)
+    assert moved.state == "finished"
+    assert [scene.ground.files.decided(number).outcome for number in (0, 1)] == [
+        "aborted",
+        "applied",
+    ]
+    assert moved.time is not None and moved.time > 100
+
+
+def test_asked_again_only_what_is_left_moves():
+    scene = Scene()
+    scene.move("east", [0, 1])
+    assert [move.bin for move in moves_to(scene.bins(), "east", [0, 1, 2])] == [2]
+    assert scene.move("east", [0, 1]).state == "finished"
+    assert scene.ground.files.proposal(1) is None
+
+
+def test_moves_even_out_and_stay_within_the_share():
+    scene = Scene()
+    all_of_it = moves_even(scene.bins(), 1.0)
+    assert {move.target for move in all_of_it} == {1}
+    assert 2 <= len(all_of_it) <= BINS // 2 + 1
+    weights = scene.bins().weights()
+    quarter = moves_even(scene.bins(), 0.25)
+    assert 0 < sum(weights[move.bin] for move in quarter) <= 0.25 * sum(weights) + BINS
+
+
+# ------------------------------------------------------------------------------------ plan files
+
+
+def test_a_plan_file_is_carried_out_from_the_time_that_is_named():
+    scene = Scene()
+    plan = "M 0 0 0 0 0 0 0 0 0\nD 10 1 1\nD 20 2 1 3 1\n"
+    steps = steps_planned(scene.bins(), plan, at=40)
+    assert [step.earliest for step in steps] == [40, 50]
+    assert scene.carry(steps).state == "finished"
+    assert scene.at("east") == [1, 2, 3]
+    times = [scene.ground.files.proposal(number).earliest for number in (0, 1)]
+    assert times[0] >= 40 and times[1] >= 50
+
+
+def test_of_a_plan_that_was_begun_the_rest_is_carried_out():
+    scene = Scene()
+    plan = "M 0 0 0 0 0 0 0 0 0\nD 100 1 1\nD 200 2 1 3 1\n"
+    scene.move("east", [1])
+    assert [len(step.moves) for step in steps_planned(scene.bins(), plan)] == [2]
+
+
+def test_a_plan_that_begins_elsewhere_is_refused():
+    scene = Scene()
+    with pytest.raises(PlanError, match="bin 0 is at west, the plan has it at east"):
+        steps_planned(scene.bins(), "M 0 1 0 0 0 0 0 0 0\nD 5 1 1\n")
+    with pytest.raises(SpecError, match="4 bins, but the group has 8"):
+        steps_planned(scene.bins(), "M 0 0 0 0 0\nD 5 1 1\n")
+
+
+# ------------------------------------------------------------------------------------ refusals
+
+
+def refused(
+    scene: Scene, kind: type[StateshiftError], words: str, *, worker="east", bins=(0,), **how
+):
+    manner = replace(QUICK, **how)
+    before = scene.ground.files.proposal(0)
+    with pytest.raises(kind, match=words):
+        scene.move(worker, bins, manner)
+    assert scene.ground.files.proposal(0) == before
+
+
+def test_an_unknown_worker_is_refused():
+    refused(Scene(), PlanError, "no worker 'south'", worker="south")
+
+
+def test_bins_that_are_not_there_and_bins_named_twice_are_refused():
+    refused(Scene(), SpecError, "no bin 8 among 8", bins=(8,))
+    refused(Scene(), SpecError, "bin 3 moves 2 times at one time", bins=(3, 3))
+
+
+def test_a_time_that_is_past_is_refused():
+    refused(Scene(), PlanError, "time 3 is past", at=3)
+
+
+def test_a_strategy_that_is_none_is_refused():
+    refused(Scene(), SpecError, "no strategy", strategy="slowly")
+
+
+def test_a_worker_that_has_read_nothing_is_refused():
+    scene = Scene()
+    files = scene.ground.files
+    files.join(Joined(-1, "south", 0.0))
+    refused(scene, PlanError, "worker south has not started yet", worker="south")
+    files.run(Runs("count_and_ask", "south", "fold", (), (), "", "", "", 0.0))
+    refused(scene, PlanError, "worker south has read no rows yet", worker="south")
+
+
+@pytest.mark.parametrize("what", ["code", "python"])
+def test_workers_of_other_code_are_refused_unless_told_otherwise(what):
+    scene = Scene()
+    runs = Runs("count_and_ask", "east", "fold", (), (), "", "", "", 0.0)
+    scene.ground.files.run(replace(runs, **{what: "other"}))
+    refused(scene, Incompatible, "other at west|at west, and|has (code|Python)")
+    assert scene.move("east", [0], replace(QUICK, any_code=True)).state == "finished"
+
+
+def test_a_second_move_is_refused_while_one_is_under_way():
+    scene = Scene()
+    scene.ground.propose([Update(1000, 0, 1)])
+    refused(scene, PlanError, "move 0 is under way", bins=(1,))
+
+
+def test_a_step_that_moves_a_bin_twice_is_refused():
+    scene = Scene()
+    (move,) = moves_to(scene.bins(), "east", [0])
+    with pytest.raises(SpecError, match="moves 2 times"):
+        check(scene.bins(), (TimedStep((move, move)),), QUICK)
+
+
+# ------------------------------------------------------------------------------------ troubles
+
+
+def test_what_nobody_answers_is_aborted_and_says_who_is_silent():
+    scene = Scene()
+    manner = replace(QUICK, timeout_seconds=0.0)
+    moved = scene.move("east", [0], manner, wait=lambda seconds: None)
+    assert moved.state == "aborted"
+    assert moved.reason == (
+        "count_and_ask at east, count_and_ask at west did not answer within 0 s"
+    )
+    assert scene.is_as_one_alone()
+
+
+def test_what_is_decided_and_not_complete_in_time_is_said_to_be_applied():
+    scene = Scene()
+
+    def answer_only(seconds: float) -> None:
+        for worker in scene.ground.workers.values():
+            worker.running.answer()
+
+    manner = replace(QUICK, wait_seconds=0.0)
+    moved = scene.move("east", [0], manner, wait=answer_only)
+    assert moved.state == "applied" and "count_and_ask at east" in moved.reason
+    assert scene.is_as_one_alone()
+    assert scene.at("east") == [0]
+
+
+def test_a_pause_holds_the_next_step_back():
+    scene = Scene()
+    steering = Steering(scene.ground.storage)
+    steering.pause()
+    waited = []
+
+    def work(seconds: float) -> None:
+        scene.work()
+        waited.append(scene.told[-1].state)
+        if len(waited) == 5:
+            steering.resume()
+
+    moved = scene.move("east", [0], wait=work)
+    assert waited[:5] == ["paused"] * 5 and moved.state == "finished"
+
+
+def test_a_throttle_makes_smaller_steps():
+    scene = Scene()
+    Steering(scene.ground.storage).throttle(Throttle(bins=2))
+    moved = scene.move("east", [0, 1, 2, 3, 4])
+    assert (moved.state, moved.steps) == ("finished", 3)
+
+
+def test_whoever_is_told_to_stop_ends_before_the_next_step():
+    scene = Scene()
+
+    def work(seconds: float) -> None:
+        scene.work()
+        if scene.told[-1].complete == 1:
+            Steering(scene.ground.storage).stop()
+
+    moved = scene.move("east", [0, 1, 2], replace(QUICK, strategy="fluid"), wait=work)
+    assert moved.state == "aborted" and moved.reason == "stateshift live abort"
+    assert moved.begun < 3
+    assert scene.is_as_one_alone()
+    assert Steering(scene.ground.storage).carried is None
+
+
+# ------------------------------------------------------------------------------------ death
+
+
+class Killed(Exception):
+    """The controller is dead."""
+
+
+class UntilDeath(Moments):
+    """A process that is dead from a moment on."""
+
+    def reach(self, label: str) -> None:
+        self.seen.append(Moment(label, 1))
+        if len(self.seen) >= self.at:
+            raise Killed(label)
+
+
+def killed_at(number: int) -> tuple[Scene, Moments]:
+    scene = Scene()
+    moments = UntilDeath(number)
+    doomed = Files(Doomed(scene.ground.storage, moments))
+    manner = replace(QUICK, strategy="batched(2)", timeout_seconds=2.0)
+    with contextlib.suppress(Killed):
+        scene.move("east", [0, 1, 2], manner, files=doomed)
+    return scene, moments
+
+
+def test_a_controller_that_dies_at_any_effect_loses_nothing():
+    whole = len(killed_at(10_000)[1].seen)
+    assert whole > 10
+    for number in range(1, whole + 1):
+        scene, moments = killed_at(number)
+        proposal = scene.bins().moves.open
+        if proposal is not None:
+            scene.overdue(proposal)
+        moved = scene.move("east", [0, 1, 2], replace(QUICK, strategy="batched(2)"))
+        assert moved.state == "finished", moments.seen[-1]
+        assert scene.at("east") == [0, 1, 2], moments.seen[-1]
+        assert scene.is_as_one_alone(), moments.seen[-1]
+
+
+def test_what_a_dead_controller_has_proposed_is_aborted_once_it_is_overdue():
+    scene = Scene()
+    scene.ground.files.propose(Proposal(0, (Update(1000, 0, 1),), time.time() - 60, 30.0))
+    assert scene.move("east", [0]).state == "finished"
+    decided = scene.ground.files.decided(0)
+    assert decided is not None and decided.outcome == "aborted"
