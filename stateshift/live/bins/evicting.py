@@ -1,0 +1,81 @@
+"""A worker that never comes back: its name is taken from it, so that somebody else can go on.
+
+An eviction is a commit of nothing, created in the place of the worker's next one. If the worker
+lives after all, its next commit fails, and it ends. Whoever starts under its name from then on, on
+whatever cluster, goes on from its last commit: rows that are folded already are left out, so it
+reads from the frontier or from anywhere before. Bins do not go to others by an eviction alone:
+they have read past the rows that are still to be folded. They get them by a move, once the heir has
+caught up.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+from stateshift.errors import PlanError
+from stateshift.live.bins.commits import Commit, Counts
+from stateshift.live.bins.files import Files
+from stateshift.live.bins.times import Moment
+
+TRIES = 20  # as often a worker that lives may commit in between
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """Where whoever goes on under the name has to begin."""
+
+    operator: str
+    worker: str
+    commit: int
+    frontier: Moment | None
+    bins: int
+    at: float  # when it committed last by itself
+
+
+def evict(files: Files, operator: str, worker: str) -> Evicted:
+    """Take a worker's name from it.
+
+    Raises:
+        PlanError: there is no such worker, or it has never committed, or it commits faster.
+    """
+    if worker not in [one.name for one in files.joined()]:
+        names = ", ".join(one.name for one in files.joined())
+        raise PlanError(f"there is no worker {worker}", hint=f"the group has {names or 'none'}")
+    for _ in range(TRIES):
+        ledger = files.ledger(operator, worker)
+        last = ledger.last
+        if last is None:
+            raise PlanError(
+                f"worker {worker} of {operator} has never committed anything",
+                hint="start an application under its name: nothing has to be taken from it",
+            )
+        try:
+            files.commit(operator, worker, _nothing_after(last))
+        except PlanError:
+            continue  # it has committed in this moment
+        return Evicted(operator, worker, last.number + 1, last.frontier, len(ledger.here), last.at)
+    raise PlanError(
+        f"worker {worker} of {operator} lives: it commits all the time",
+        hint="stop its application, or move its bins away while it runs: stateshift live move",
+    )
+
+
+def _nothing_after(last: Commit) -> Commit:
+    """Return a commit that changes nothing. Its batch is the last one's, so that nobody takes that
+    for one that is still to be done.
+    """
+    return replace(
+        last,
+        number=last.number + 1,
+        began=time.time(),
+        at=time.time(),
+        changed=(),
+        given=(),
+        taken=(),
+        here=None,
+        unclaimed=(),
+        undelivered=(),
+        outputs=(),
+        counts=Counts(held=last.counts.held),
+    )

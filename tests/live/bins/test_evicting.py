@@ -1,0 +1,34 @@
+"""A worker whose name is taken from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from stateshift.errors import PlanError
+from stateshift.live.bins.evicting import evict
+from tests.live.bins.workers import Ground, alone, count_and_ask
+
+
+def test_whoever_goes_on_under_the_name_has_nothing_twice_and_misses_nothing():
+    ground = Ground(count_and_ask, ["west", "east"])
+    west = ground.workers["west"]
+    for until in (50, 90, 130):
+        west.read(until)
+        ground.workers["east"].read(until)
+    evicted = evict(ground.files, "count_and_ask", "west")
+    assert evicted.frontier is not None
+    with pytest.raises(PlanError, match="another process has committed"):
+        west.read(160)
+    west.start()
+    west.read_to = evicted.frontier[1] - 25  # from before the frontier, as a new checkpoint would
+    west.read(200)
+    ground.workers["east"].read(200)
+    assert ground.put_out() == alone(count_and_ask, 200, ground.keys)
+
+
+def test_who_is_not_there_is_not_evicted():
+    ground = Ground(count_and_ask, ["west", "east"])
+    with pytest.raises(PlanError, match="no worker north"):
+        evict(ground.files, "count_and_ask", "north")
+    with pytest.raises(PlanError, match="never committed"):
+        evict(ground.files, "count_and_ask", "east")
