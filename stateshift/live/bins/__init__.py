@@ -8,6 +8,8 @@
     commits     a batch's commit as a value, and the fold of commits
     files       the group's files of bins: commits, data, workers, proposals of moves
     running     a worker: bins here, a batch at a time, one commit each
+    in_driver   the first home of bins: the driver's own process
+    in_executors, bin_task   the second one: the processes of Spark's tasks
     worker      what a job hands to foreachBatch
     outputs     where a worker's rows go, once for each commit
 

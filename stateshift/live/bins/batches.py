@@ -114,9 +114,9 @@ def read_batch(table: pyarrow.Table, operator: Operator) -> Batch:
     if table.num_rows == 0:
         return NOTHING
     table = table.combine_chunks()
-    columns = [_integers(table, name) for name in operator.time]
+    columns = [integers(table, name) for name in operator.time]
     order = numpy.lexsort(columns[::-1])
-    bins = _bins(table, operator.bins)[order]
+    bins = bins_of(table, operator.bins)[order]
     by_bin = numpy.argsort(bins, kind="stable")
     order, bins = order[by_bin], bins[by_bin]
     moments = list(zip(*(column[order].tolist() for column in columns), strict=True))
@@ -161,7 +161,7 @@ def plain_values(column: pyarrow.ChunkedArray) -> list[object]:
     return list(column.to_pylist())
 
 
-def _integers(table: pyarrow.Table, name: str) -> numpy.ndarray[Any, Any]:
+def integers(table: pyarrow.Table, name: str) -> numpy.ndarray[Any, Any]:
     """Return a column of times as integers: of a timestamp its microseconds."""
     import pyarrow
 
@@ -173,7 +173,7 @@ def _integers(table: pyarrow.Table, name: str) -> numpy.ndarray[Any, Any]:
     return integers
 
 
-def _bins(table: pyarrow.Table, bins: int) -> numpy.ndarray[Any, Any]:
+def bins_of(table: pyarrow.Table, bins: int) -> numpy.ndarray[Any, Any]:
     """Return each row's bin: the leading bits of its hash."""
     import numpy
 

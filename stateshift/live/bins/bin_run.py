@@ -10,7 +10,7 @@ that was not committed it is read again.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from stateshift.live.bins.stores import (
     read_store,
     rows_as_bytes,
     rows_from_bytes,
+    to_bytes,
 )
 from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.configuration import Time
@@ -144,6 +145,27 @@ def run(work: Work, memory: Memory, writing: Writing, put_out: list[Output]) -> 
         _hold_on(work, writing, done)
         return done
     return _Run(work, memory, writing, put_out, done).through()
+
+
+def run_works(
+    works: Iterable[Work], memory: Memory, writing: Writing, write: Callable[[str, bytes], None]
+) -> Came:
+    """Take bins through their stages, and write what has changed, and what was put out, as one
+    file.
+    """
+    import pyarrow
+
+    put_out: list[Output] = []
+    done = [run(work, memory, writing, put_out) for work in works]
+    came = Came(done, tables=put_out_as_tables(memory.operator, put_out))
+    if came.tables:
+        table = pyarrow.concat_tables(came.tables)
+        came.outputs = (writing.add(to_bytes(table)),)
+        came.put_out = table.num_rows
+    content = writing.content
+    if content:
+        write(writing.path, content)
+    return came
 
 
 def _hold_on(work: Work, writing: Writing, done: Done) -> None:

@@ -9,11 +9,10 @@ from typing import Any
 import pyarrow
 
 from stateshift.live.bins.batches import Batch, read_batch
-from stateshift.live.bins.bin_run import Came, Memory, Work, Writing, put_out_as_tables, run
+from stateshift.live.bins.bin_run import Came, Memory, Work, Writing, run_works
 from stateshift.live.bins.commits import Kept
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.operators import Operator
-from stateshift.live.bins.stores import Output, to_bytes
 
 
 class InDriver:
@@ -34,18 +33,7 @@ class InDriver:
     def run(self, number: int, works: Sequence[Work]) -> Came:
         """Take bins through their stages, and write what has changed in one file."""
         writing = Writing(self.operator.name, self.worker, number)
-        put_out: list[Output] = []
-        done = [run(work, self.memory, writing, put_out) for work in works]
-        tables = put_out_as_tables(self.operator, put_out)
-        came = Came(done, tables=tables)
-        if tables:
-            table = pyarrow.concat_tables(tables)
-            came.outputs = (writing.add(to_bytes(table)),)
-            came.put_out = table.num_rows
-        content = writing.content
-        if content:
-            self.files.write_data(writing.path, content)
-        return came
+        return run_works(works, self.memory, writing, self.files.write_data)
 
     def read_ahead(self, bin: int, kept: Kept) -> None:
         """Read a bin that will come."""

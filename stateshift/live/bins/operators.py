@@ -74,6 +74,13 @@ class Operator:
         assert schema is not None, "an operator of columns has a state"
         return schema
 
+    def needs(self, column: str) -> bool:
+        """Whether it looks at a column of its input: at all of them where it names no values."""
+        if self.values is None:
+            return True
+        side = () if self.sides is None else (self.sides[0],)
+        return column in (*self.key, *self.time, *self.values, *side, self.promise.partition)
+
     def fold(self) -> Fold:
         """Return the function as the protocol calls it."""
         call = _CALLS[self.form](self)

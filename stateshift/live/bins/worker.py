@@ -15,13 +15,14 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal, get_args
 
 from stateshift.errors import Complaint, PlanError, SpecError, TransientStorageError
 from stateshift.live.bins.batches import HASH
 from stateshift.live.bins.commits import Undelivered
 from stateshift.live.bins.files import Begun, Files, Joined, Runs
 from stateshift.live.bins.in_driver import InDriver
+from stateshift.live.bins.in_executors import InExecutors, SparkTasks
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.outputs import Delivery, Output
 from stateshift.live.bins.running import Home, Running
@@ -37,6 +38,7 @@ TICK_SECONDS = 0.1
 CLEAN_UP_EVERY = 10  # commits
 
 Frame = Any  # a DataFrame of Spark
+HomeName = Literal["driver", "executors"]
 
 
 class Worker:
@@ -49,6 +51,8 @@ class Worker:
         output: where its rows go: `live.files(…)`, or a function of a delivery.
         first: the workers that the bins begin at, in turn; this one alone where none is named. Only
             the first worker that ever starts is asked.
+        home: where its bins are: `driver`, in this process, the fastest up to one core, or
+            `executors`, in the processes of Spark's tasks. Both kinds of workers share a group.
     """
 
     def __init__(
@@ -58,8 +62,9 @@ class Worker:
         operator: Operator,
         output: Output,
         first: Sequence[str] = (),
+        home: HomeName = "driver",
     ) -> None:
-        _check(name, operator, output)
+        _check(name, operator, output, home)
         self.group = group(group_of) if isinstance(group_of, str) else group_of
         self.name = name
         self.operator = operator
@@ -69,6 +74,8 @@ class Worker:
         self.files = Files(storage)
         self._join(tuple(first) or (name,))
         self.home: Home = InDriver(self.files, operator, name)
+        if home == "executors":
+            self.home = InExecutors(self.group.location, operator, name, SparkTasks(operator))
         self.running = Running(self.files, operator, name, self.home)
         self._working = threading.Lock()
         self._failed: Exception | None = None
@@ -203,7 +210,7 @@ class Worker:
             raise failed
 
 
-def _check(name: str, operator: object, output: object) -> None:
+def _check(name: str, operator: object, output: object, home: str) -> None:
     wrong = []
     if not name or "/" in name:
         wrong.append(Complaint("name", f"{name!r} is no name of a worker", name))
@@ -211,6 +218,9 @@ def _check(name: str, operator: object, output: object) -> None:
         wrong.append(Complaint("operator", "no operator: decorate it with live.operator"))
     if not callable(output):
         wrong.append(Complaint("output", "not callable: live.files(…) is one"))
+    if home not in get_args(HomeName):
+        expected = ", ".join(get_args(HomeName))
+        wrong.append(Complaint("home", f"there is no home {home!r}", home, expected))
     if wrong:
         hint = "live.Worker(GROUP, NAME, OPERATOR, output=live.files(LOCATION))"
         raise SpecError(tuple(wrong), hint=hint)
@@ -230,11 +240,14 @@ def _refuse_another(mine: Runs, other: Runs) -> None:
 
 
 def _with_hashes(frame: Frame, operator: Operator) -> Frame:
-    """Return a DataFrame with the hash of each row's key."""
+    """Return a DataFrame with the columns that an operator needs, and the hash of each row's
+    key.
+    """
     from pyspark.sql import functions
 
     missing = [name for name in (*operator.key, *operator.time) if name not in frame.columns]
     if missing:
         complaint = Complaint("columns", f"{operator.name}: the batch has no {', '.join(missing)}")
         raise SpecError((complaint,), hint=f"its columns are {', '.join(frame.columns)}")
-    return frame.withColumn(HASH, functions.xxhash64(*operator.key))
+    needed = [name for name in frame.columns if operator.needs(name)]
+    return frame.select(*needed, functions.xxhash64(*operator.key).alias(HASH))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -28,9 +29,9 @@ def proposed(ground: Ground, random_: random.Random) -> list[Update]:
     return sorted(updates)
 
 
-def walk(seed: int, kills: bool) -> Ground:
+def walk(seed: int, kills: bool, homes: Sequence[str]) -> Ground:
     random_ = random.Random(seed)
-    ground = Ground(count_and_ask, NAMES)
+    ground = Ground(count_and_ask, NAMES, homes=homes)
     for worker in ground.workers.values():
         worker.read(random_.randrange(1, 5))
     is_open = False
@@ -67,9 +68,12 @@ def _is_free(ground: Ground, worker: object) -> bool:
 
 
 @pytest.mark.parametrize("kills", [False, True])
-@pytest.mark.parametrize("seed", range(4))
-def test_wherever_bins_go_the_rows_are_those_of_one_worker_alone(seed, kills):
-    ground = walk(seed, kills)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "homes", [("driver",), ("executors",), ("driver", "executors")], ids="/".join
+)
+def test_wherever_bins_go_the_rows_are_those_of_one_worker_alone(seed, kills, homes):
+    ground = walk(seed, kills, homes)
     wanted = alone(count_and_ask, END, ground.keys)
     assert ground.put_out() == wanted
     assert sum(len(w.running.ledger.here) for w in ground.workers.values()) == BINS

@@ -12,17 +12,19 @@ import pyarrow as pa
 import xxhash
 
 from stateshift import live
-from stateshift.live.bins.batches import HASH, read_batch
+from stateshift.live.bins.batches import HASH
 from stateshift.live.bins.files import Begun, Files, Joined, Proposal, Runs
 from stateshift.live.bins.in_driver import InDriver
+from stateshift.live.bins.in_executors import InExecutors
 from stateshift.live.bins.operators import Operator
-from stateshift.live.bins.running import ACKNOWLEDGED, Running
+from stateshift.live.bins.running import ACKNOWLEDGED, Home, Running
 from stateshift.live.bins.stores import from_bytes
 from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import Update
 from stateshift.live.protocol.messages import Folded
 from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
+from tests.live.bins.twins import TwinTasks
 
 BINS = 8
 LATER = 40  # units of time until a row is seen again
@@ -81,8 +83,8 @@ class Reader:
         """Begin, or go on from the commits as after a crash."""
         ground = self.ground
         self.files = Files(ground.storage)
-        home = InDriver(self.files, ground.operator, self.name)
-        self.running = Running(self.files, ground.operator, self.name, home)
+        self.home = ground.home_of(self)
+        self.running = Running(self.files, ground.operator, self.name, self.home)
         last = self.running.ledger.last
         self.read_to = 0 if last is None or not last.seen else int(last.seen[""][-1]) + 1
 
@@ -91,7 +93,8 @@ class Reader:
         numbers = list(range(self.read_to, max(until, self.read_to)))
         random.Random(until).shuffle(numbers)
         table = table_of(numbers, self.ground.keys)
-        self.running.step(read_batch(table, self.ground.operator), self.batch)
+        with self.home.reading(table) as batch:
+            self.running.step(batch, self.batch)
         self.batch += 1
         self.read_to = max(until, self.read_to)
         self.running.clean_up()
@@ -114,8 +117,10 @@ class Ground:
         names: Sequence[str],
         keys: int = 30,
         storage: Storage | None = None,
+        homes: Sequence[str] = ("driver",),
     ) -> None:
-        self.operator, self.keys = operator, keys
+        self.operator, self.keys, self.homes = operator, keys, homes
+        self.starts = 0
         self.storage = storage or MemoryStorage(MemoryDisk(), "memory://group")
         self.files = Files(self.storage)
         self.files.begin(Begun(operator.bins, (names[0],)))
@@ -124,6 +129,14 @@ class Ground:
             self.files.run(Runs(operator.name, name, "fold", (), (), "", "", "", 0.0))
         self.workers = {name: Reader(self, name) for name in names}
         self.moves = 0
+
+    def home_of(self, reader: Reader) -> Home:
+        """A home for a worker that starts: the group's homes in turn."""
+        self.starts += 1
+        if self.homes[self.starts % len(self.homes)] == "driver":
+            return InDriver(reader.files, self.operator, reader.name)
+        tasks = TwinTasks(reader.files, self.operator, self.starts)
+        return InExecutors(self.files.location, self.operator, reader.name, tasks)
 
     def propose(self, updates: Sequence[Update], ahead: Sequence[tuple[int, int]] = ()) -> None:
         """Propose a move, unless one is open."""

@@ -1,0 +1,146 @@
+"""What one of Spark's tasks does of a batch: the bins of its partition, through their stages.
+
+    Assignment   what the tasks of a batch are handed: of each partition its bins, as bytes
+    Process      what a process of Python keeps from one task to the next: bins in memory
+
+Bin b is in partition b % partitions. A task writes one file, under a name that nobody else has,
+and returns what came of its bins. One that runs twice writes two: the one that the driver's commit
+names exists. A bin that another process had at the last batch is caught up from what that has
+written, or read again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from stateshift.errors import Incompatible, MissingFile
+from stateshift.live.bins.batches import Rows, read_batch
+from stateshift.live.bins.bin_run import Came, Memory, Work, Writing, run_works
+from stateshift.live.bins.commits import Kept
+from stateshift.live.bins.files import Files
+from stateshift.live.bins.operators import Operator
+from stateshift.storage.opening import open_patiently
+
+if TYPE_CHECKING:
+    import pyarrow
+
+RETURNED = "partition int, came binary"  # of each task one row
+FORGOTTEN_AFTER = 50  # commits in which a process has not met a bin
+
+
+def partition_of(bin: int, partitions: int) -> int:
+    """Return the partition that has a bin."""
+    return bin % partitions
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A batch of a worker. `home` is unlike that of any other start of it."""
+
+    location: str
+    operator: Operator
+    worker: str
+    home: str
+    number: int
+    parts: tuple[bytes, ...]
+
+    def __call__(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        """Run one partition, as mapInArrow calls it."""
+        import pyarrow
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None, "mapInArrow runs in a task"
+        partition = context.partitionId()
+        came = self.run(partition, _rows(batches), process_of(self))
+        yield pyarrow.record_batch(
+            [pyarrow.array([partition], pyarrow.int32()), pyarrow.array([pickle.dumps(came)])],
+            ["partition", "came"],
+        )
+
+    def run(self, partition: int, rows: pyarrow.Table | None, process: Process) -> Came:
+        """Take the bins of a partition through their stages, and write what has changed."""
+        part: Part = pickle.loads(self.parts[partition])
+        by_bin: Mapping[int, Rows | None] = {}
+        if rows is not None:
+            by_bin = read_batch(rows, self.operator).rows
+        self._check(partition, part, by_bin)
+        works = [replace(work, rows=by_bin.get(work.bin)) for work in part.works]
+        writing = Writing(self.operator.name, self.worker, self.number)
+        came = run_works(works, process.memory, writing, process.files.write_data)
+        process.met(works, self.number)
+        process.read_ahead(part.ahead)
+        return replace(came, tables=None)
+
+    def _check(self, partition: int, part: Part, by_bin: Mapping[int, Rows | None]) -> None:
+        """Refuse rows that are elsewhere than their bins."""
+        expected = {work.bin for work in part.works}
+        for bin in by_bin:
+            if bin not in expected:
+                raise Incompatible(
+                    f"{self.operator.name}: a row of bin {bin} is in partition {partition}, where "
+                    "it was not when the batch was surveyed",
+                    hint="the source gives other rows when it is read again: take home='driver'",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one partition has to do, and what it may read for batches to come."""
+
+    works: tuple[Work, ...]
+    ahead: Mapping[int, Kept]
+
+
+@dataclass
+class Process:
+    """What a process keeps of a worker from one task to the next."""
+
+    home: str
+    files: Files
+    memory: Memory
+    last_met: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def begun(cls, assignment: Assignment, files: Files) -> Process:
+        """Return a process that has no bin yet."""
+        return cls(assignment.home, files, Memory(assignment.operator, files.read))
+
+    def met(self, works: Sequence[Work], number: int) -> None:
+        """Take note of the bins of a batch, and forget those that have long been elsewhere."""
+        self.last_met.update(dict.fromkeys((work.bin for work in works), number))
+        for bin, last in list(self.last_met.items()):
+            if last < number - FORGOTTEN_AFTER:
+                del self.last_met[bin]
+                self.memory.stores.pop(bin, None)
+
+    def read_ahead(self, ahead: Mapping[int, Kept]) -> None:
+        """Read bins that will come."""
+        for bin, kept in ahead.items():
+            with contextlib.suppress(MissingFile):  # cleaned up by now: there is a newer one
+                self.memory.read_ahead(bin, kept)
+
+
+_processes: dict[tuple[str, str, str], Process] = {}
+
+
+def process_of(assignment: Assignment) -> Process:
+    """Return what this process keeps of a worker; nothing of an earlier start of it."""
+    key = (assignment.location, assignment.operator.name, assignment.worker)
+    known = _processes.get(key)
+    if known is None or known.home != assignment.home:
+        files = Files(open_patiently(assignment.location))
+        known = _processes[key] = Process.begun(assignment, files)
+    return known
+
+
+def _rows(batches: Iterator[pyarrow.RecordBatch]) -> pyarrow.Table | None:
+    """Return a partition's rows as one table; none where there are none."""
+    import pyarrow
+
+    filled = [batch for batch in batches if batch.num_rows]
+    return pyarrow.Table.from_batches(filled) if filled else None
