@@ -112,12 +112,16 @@ def unreached(sources: Mapping[str, str], entries: Iterable[str]) -> list[str]:
         names |= run_on_import(tree.body)
         waiting.extend(definitions(file, tree.body))
     while True:
-        reached = [each for each in waiting if each.name in names or is_special(each.name)]
-        if not reached:
+        mentioned = frozenset(names)
+        left = []
+        for each in waiting:
+            if each.name in mentioned or is_special(each.name):
+                names |= each.mentions
+            else:
+                left.append(each)
+        if len(left) == len(waiting):
             return sorted(each.place for each in waiting)
-        for each in reached:
-            names |= each.mentions
-        waiting = [each for each in waiting if each not in reached]
+        waiting = left
 
 
 def is_special(name: str) -> bool:
