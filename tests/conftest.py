@@ -67,13 +67,21 @@ SERVERS = "tests/servers/"
 LONGEST = (
     SERVERS,
     "tests/acceptance/",
+    "tests/clusters/test_real_spark.py",
     "tests/test_warm.py",
     "tests/simulation/",
     "tests/kill/",
     "tests/engines/",
     "tests/fuzz/",
+    "tests/damage/",
     "tests/contracts/",
     "tests/formats/",
+    "tests/cli/",
+    "tests/test_pages.py",
+    "tests/test_readme.py",
+    "tests/test_reachable.py",
+    "tests/test_architecture.py",
+    "tests/test_scripts.py",
 )
 
 

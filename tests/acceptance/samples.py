@@ -1,5 +1,5 @@
-"""What the default test run takes of the matrix: a dozen combinations of kind, provider and change,
-and a dozen damaged checkpoints of the same bases.
+"""What the tests take of the matrix: a dozen combinations of kind, provider and change, and, with
+--full, a dozen damaged checkpoints of the same bases.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from tests.acceptance.matrix.damaging import exception_to
 from tests.acceptance.matrix.outcomes import Outcome
 from tests.acceptance.samples import DAMAGES
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def test_a_damaged_checkpoint_is_judged_as_spark_judges_it(damaged: dict[str, Outcome]) -> None:

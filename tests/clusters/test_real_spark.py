@@ -99,6 +99,7 @@ def test_a_watching_job_reports_idle_and_stops_between_two_batches(tmp_path: Pat
     assert not (image / marks.STOP).exists() and not (image / marks.STOPPING).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_job_that_does_not_watch_is_killed_and_found_before_that_by_another_process(
     tmp_path: Path,
