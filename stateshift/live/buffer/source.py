@@ -12,7 +12,7 @@ planned again, in this application or in another one with the same checkpoint, h
     value               binary, or string (UTF-8)
     start               where a query without a checkpoint begins: earliest, latest, reader (where
                         the reader of this name is), or a number (earliest)
-    maxRecordsPerBatch  bounds a batch; Spark 4.0 and 4.1 do not for the first one after a restart
+    maxRecordsPerBatch  bounds a batch; in Spark 4.0 and 4.1 not the first one after a start
     partitions          tasks of a batch (1, which keeps the order)
     patienceSeconds     how long a buffer that does not answer is asked again (60)
 """
