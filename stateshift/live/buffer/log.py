@@ -276,8 +276,8 @@ def _first_by_name(path: Path) -> int:
 def _last_segment(path: Path, first: int) -> Segment:
     """Return the last segment, up to its last whole record."""
     content = path.read_bytes()
-    if len(content) < SEGMENT_HEAD.size:
-        return Segment(path, first, first, 0)
+    if len(content) < SEGMENT_HEAD.size or not content.strip(b"\0"):
+        return Segment(path, first, first, 0)  # the power went before its head was synced
     try:
         if frames.decode_segment_head(content) != first:
             raise FormatError("the segment's first number is not that of its name", offset=8)

@@ -109,6 +109,13 @@ def test_a_torn_end_with_later_bytes_of_the_same_write_is_cut(tmp_path: Path) ->
     assert values_of(Log(tmp_path, SEGMENT)) == [b"kept"]
 
 
+def test_a_segment_whose_head_was_not_synced_is_begun_again(tmp_path: Path) -> None:
+    (tmp_path / f"{0:020}{SUFFIX}").write_bytes(b"\0" * 4096)
+    log = Log(tmp_path, SEGMENT)
+    put(log, b"first")
+    assert values_of(Log(tmp_path, SEGMENT)) == [b"first"]
+
+
 def test_damage_before_what_was_synced_later_is_no_torn_end(tmp_path: Path) -> None:
     log = Log(tmp_path, SEGMENT)
     put(log, b"first")
