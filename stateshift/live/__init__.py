@@ -57,4 +57,6 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_WHERE[name]), name)
+    value = getattr(importlib.import_module(_WHERE[name]), name)
+    globals()[name] = value  # functions of users say live.Folded for each row
+    return value

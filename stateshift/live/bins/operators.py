@@ -164,7 +164,10 @@ def _call_fold(operator: Operator) -> _Call:
 
 def _seen_again(values: tuple[Value, ...]) -> tuple[Value, ...]:
     """Return a fold's values: what it has asked to see is a value like others."""
-    return tuple(value.value if type(value) is Notified else value for value in values)
+    for value in values:
+        if type(value) is Notified:
+            return tuple(value.value if type(value) is Notified else value for value in values)
+    return values
 
 
 def _call_unary(operator: Operator) -> _Call:

@@ -10,7 +10,7 @@ time. Times are whatever can be compared: numbers in the model, tuples of column
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, TypeAlias
@@ -80,23 +80,44 @@ def turns(
     position, end = 0, len(ready)
     while position < end or (heap and heap[0].time < frontier):
         time = _earliest(ready, position, heap)
-        by_key: dict[Key, list[Value]] = {}
-        while position < end and ready[position][0] == time:
-            _, key, value = ready[position]
-            by_key.setdefault(key, []).append(value)
-            position += 1
-        while heap and heap[0].time == time:
-            due = heappop(heap)
-            by_key.setdefault(due.key, []).append(due.value)
-        for key, values in by_key.items():
-            folded = fold(time, key, states.get(key), tuple(values))
+        first, position = position, _behind(ready, position, time)
+        is_due = bool(heap) and heap[0].time == time
+        groups: Iterable[tuple[Key, tuple[Value, ...]]]
+        if position == first + 1 and not is_due:  # most times have one row: what it costs counts
+            _, key, value = ready[first]
+            groups = ((key, (value,)),)
+        else:
+            groups = _grouped(ready[first:position], heap, time)
+        for key, values in groups:
+            folded = fold(time, key, states.get(key), values)
             if folded.state is None:
                 states.pop(key, None)
             else:
                 states[key] = folded.state
             for later_time, value in folded.later:
                 pending.ask(later_time, key, value)
-            yield Turn(time, key, tuple(values), folded)
+            yield Turn(time, key, values, folded)
+
+
+def _behind(ready: Sequence[tuple[Moment, Key, Value]], position: int, time: Moment) -> int:
+    """Return the position behind the records of a time."""
+    end = len(ready)
+    while position < end and ready[position][0] == time:
+        position += 1
+    return position
+
+
+def _grouped(
+    records: Sequence[tuple[Moment, Key, Value]], heap: list[Asked], time: Moment
+) -> list[tuple[Key, tuple[Value, ...]]]:
+    """Return the values of each key at a time: of its records, then of what is due."""
+    by_key: dict[Key, list[Value]] = {}
+    for _, key, value in records:
+        by_key.setdefault(key, []).append(value)
+    while heap and heap[0].time == time:
+        due = heappop(heap)
+        by_key.setdefault(due.key, []).append(due.value)
+    return [(key, tuple(values)) for key, values in by_key.items()]
 
 
 def _earliest(
