@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stateshift.live import acts, controller
+from stateshift.live.bins.steering import CarriedBy, Steering, Throttle
+from stateshift.live.bins.watch import Bins, Watch, opened
 from stateshift.live.controller import Standing
 from stateshift.live.folder import KEPT_BATCHES, Folder, Measured, Said, Seal
 from stateshift.live.protocol.chains import Known
@@ -26,6 +28,16 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
+class BinsLooked:
+    """The bins of a group at a moment, and how moves of them are steered."""
+
+    bins: Bins
+    carried: CarriedBy | None
+    is_paused: bool
+    throttle: Throttle
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSurvey:
     """A group at a moment. `told` are the changes asked for, `seals` those of the batches that were
     measured and of the ones after them, by query.
@@ -37,6 +49,7 @@ class GroupSurvey:
     told: tuple[Told, ...]
     measures: tuple[Measured, ...] = ()
     seals: Mapping[str, Mapping[int, Seal]] = field(default_factory=dict)
+    bins: BinsLooked | None = None
 
 
 def look(location: str, is_whole: bool = False) -> GroupSurvey:
@@ -45,7 +58,26 @@ def look(location: str, is_whole: bool = False) -> GroupSurvey:
     now = controller.standing(folder)
     told = _told(folder, now.changes if is_whole else now.changes[-_last_of_interest(now) :])
     measures = folder.measures(KEPT_BATCHES if is_whole else LATE_BATCHES)
-    return GroupSurvey(folder.location, time.time(), now, told, measures, _seals(folder, measures))
+    return GroupSurvey(
+        location=folder.location,
+        at=time.time(),
+        standing=now,
+        told=told,
+        measures=measures,
+        seals=_seals(folder, measures),
+        bins=look_at_bins(location),
+    )
+
+
+def look_at_bins(location: str) -> BinsLooked | None:
+    """Return the bins of a group; None where it has none."""
+    found = opened(location)
+    if found is None:
+        return None
+    files, begun = found
+    steering = Steering(files.storage)
+    bins = Watch(files, begun).look()
+    return BinsLooked(bins, steering.carried, steering.is_paused, steering.throttled)
 
 
 def history(location: str, chain: str | None = None) -> GroupSurvey:

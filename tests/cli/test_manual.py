@@ -121,7 +121,7 @@ def completed(*words: str) -> list[str]:
         (["inspect", "/some/where", "--fi"], {"--files"}),
         (["inspect", "/some/wh"], set()),
         (["no-such-command", "--"], set()),
-        (["live", "re"], {"replace", "remove", "revert"}),
+        (["live", "re"], {"replace", "remove", "revert", "resume"}),
         (["live", "abort", "/some/where", "--he"], {"--help"}),
         (["status", "--wa"], {"--watch"}),
     ],

@@ -195,6 +195,60 @@ Unattended = Annotated[
 CheckOnly = Annotated[
     bool, typer.Option("--check", help="Check only. Nobody is told, and nothing changes.")
 ]
+StrategyOf = Annotated[
+    str,
+    typer.Option(
+        "--strategy",
+        metavar="S",
+        help="all-at-once, fluid, batched(K), optimised; warm: copied ahead, then all at once.",
+    ),
+]
+Gap = Annotated[
+    float, typer.Option("--gap", metavar="SECONDS", min=0.0, help="The pause behind a step.")
+]
+Lead = Annotated[
+    float,
+    typer.Option(
+        "--lead",
+        metavar="SECONDS",
+        min=0.0,
+        help="How far ahead of the furthest worker a step is proposed.",
+    ),
+]
+AtTime = Annotated[
+    int | None,
+    typer.Option(
+        "--at",
+        metavar="TIME",
+        min=1,
+        help="Nothing moves before this logical time; a plan file begins then.",
+    ),
+]
+Prepared = Annotated[
+    bool,
+    typer.Option(
+        "--prepared", help="Propose all steps together, each for its own time, --gap apart."
+    ),
+]
+AnyCode = Annotated[
+    bool,
+    typer.Option("--any-code", help="Also between workers that run other code, or another Python."),
+]
+MoveTimeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0.1,
+        help="Abort a step if not all workers have acknowledged it by then.",
+    ),
+]
+MoveWait = Annotated[
+    float,
+    typer.Option(
+        "--wait", metavar="SECONDS", min=0.0, help="How long to wait for a step to be complete."
+    ),
+]
 
 WORKDIRS = ".stateshift"
 
@@ -216,6 +270,21 @@ class LocalRunOptions(RunOptions):
     """The same without --fleet, for runs of which no fleet can share the work."""
 
     fleet: None = field(default=None, init=False)
+
+
+@dataclass(frozen=True)
+class MoveOptions:
+    """How bins of a group are moved."""
+
+    strategy: StrategyOf = "all-at-once"
+    gap: Gap = 0.0
+    lead: Lead = 2.0
+    at: AtTime = None
+    prepared: Prepared = False
+    any_code: AnyCode = False
+    timeout: MoveTimeout = 30.0
+    wait: MoveWait = 60.0
+    check: CheckOnly = False
 
 
 @dataclass(frozen=True)

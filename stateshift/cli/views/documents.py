@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, NotRequired, is_typeddict
 
 from stateshift.cli.views import (
+    bins_json,
     completion,
     dataflow_json,
     diff_json,
@@ -123,7 +124,18 @@ DOCUMENTS: Mapping[str, Document] = {
             live_json.AbortedLiveChangeDocument,
             live_json.LiveChangeDocument,
             live_json.LiveAbortDocument,
+            bins_json.LiveMoveAbortDocument,
         ),
+    ),
+    "live-move": Document(
+        "Bins that move between running jobs, and how far it has come",
+        ("live move",),
+        (bins_json.AbortedLiveMoveDocument, bins_json.LiveMoveDocument),
+    ),
+    "live-steering": Document(
+        "What was asked of whoever moves bins, from now on",
+        ("live pause", "live resume", "live throttle"),
+        (bins_json.LiveSteeringDocument,),
     ),
     "live-status": Document(
         "What runs in a group, and what is under way",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from stateshift.cli.views.bins_facts import BinsFacts
 from stateshift.cli.views.live_rates import Sample, samples, version_of
 from stateshift.storage.locations import redact
 
@@ -228,6 +229,14 @@ class StatusFacts:
     def location(self) -> str:
         """The location of the group's folder, without credentials."""
         return redact(self.survey.location)
+
+    @property
+    def bins(self) -> BinsFacts | None:
+        """Its bins; None where it has none."""
+        found = self.survey.bins
+        if found is None:
+            return None
+        return BinsFacts(found.bins, found.carried, found.is_paused, found.throttle)
 
     @property
     def declarations(self) -> tuple[Declaration, ...]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict, cast
 
-from stateshift.cli.views import problems_json
+from stateshift.cli.views import bins_json, problems_json
+from stateshift.cli.views.bins_json import LiveBinsDocument
 from stateshift.cli.views.live_facts import names_of
 from stateshift.cli.views.problems_json import ErrorDocument
 from stateshift.storage.locations import redact
@@ -158,7 +159,7 @@ class LiveUnderWayDocument(TypedDict):
 
 
 class LiveStatusDocument(TypedDict):
-    """A group whose functions change while its jobs run."""
+    """A group whose functions change, or whose bins move, while its jobs run."""
 
     state: Annotated[Literal["idle", "under-way"], "whether a change is under way"]
     group: Annotated[str, "the group's folder"]
@@ -168,6 +169,7 @@ class LiveStatusDocument(TypedDict):
     queries: Annotated[list[LiveQueryDocument], "the queries that run them"]
     under_way: Annotated[LiveUnderWayDocument | None, "the change that is not decided"]
     last: Annotated[LivePastDocument | None, "the last change that is"]
+    bins: Annotated[LiveBinsDocument | None, "its bins; null where no worker has any"]
     page: Annotated[str | None, "the page that was written (--html)"]
 
 
@@ -264,6 +266,7 @@ def status(facts: StatusFacts, page: str | None = None) -> LiveStatusDocument:
         "queries": [_query(each) for each in facts.queries],
         "under_way": None if under_way is None else _under_way(under_way),
         "last": None if last is None else _past(last),
+        "bins": None if facts.bins is None else bins_json.status(facts.bins),
         "page": page,
     }
 

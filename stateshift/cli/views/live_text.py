@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from stateshift.cli.views import bins_text
 from stateshift.cli.views.live_facts import live_command, names_of
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, pairs
 from stateshift.cli.views.units import many, per_second, span
@@ -213,6 +214,17 @@ def status(facts: StatusFacts, page: str | None = None) -> Iterator[Block]:
     """Show a group as it is now."""
     yield Line(facts.location, "strong")
     yield Gap()
+    if facts.bins is not None:
+        yield from bins_text.status(facts.bins)
+    if facts.declarations or facts.bins is None:
+        if facts.bins is not None:
+            yield Gap()
+        yield from _chains(facts)
+    if page is not None:
+        yield Line(f"page: {page}")
+
+
+def _chains(facts: StatusFacts) -> Iterator[Block]:
     rows: list[Row] = []
     for declaration in facts.declarations:
         rows.extend(chain_rows(facts, declaration.name))
@@ -224,8 +236,6 @@ def status(facts: StatusFacts, page: str | None = None) -> Iterator[Block]:
         yield Line("no job has run a chain yet", "warn", indent=2)
     yield Gap()
     yield from _under_way(facts)
-    if page is not None:
-        yield Line(f"page: {page}")
 
 
 def chain_rows(facts: StatusFacts, chain: str) -> Iterator[Row]:

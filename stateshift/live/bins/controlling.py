@@ -26,7 +26,7 @@ from stateshift.live.bins.move_request import (
 )
 from stateshift.live.bins.steering import CarriedBy, Steering, Throttle
 from stateshift.live.bins.watch import Bins, Watch, opened, watched
-from stateshift.live.member import decided_here
+from stateshift.live.member import decided_here, process_name
 from stateshift.live.protocol.configuration import Time
 
 
@@ -78,6 +78,24 @@ class Controller:
         """Carry steps that were checked."""
         return Carrier(self.watch, steps, manner, progress, self._wait).carry()
 
+    @property
+    def location(self) -> str:
+        """The location of the group."""
+        return self.watch.files.location
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether something is proposed, or somebody moves bins."""
+        return self.status().moves.open is not None or self.carried is not None
+
+    def withdraw(self, reason: str) -> Proposal | None:
+        """Abort what this process has proposed, unless it is decided; return it."""
+        open_ = self.watch.look().moves.open
+        if open_ is None or open_.by != process_name():
+            return None
+        decided = self.watch.files.decide(open_.number, decided_here("aborted", reason))
+        return open_ if decided.outcome == "aborted" else None
+
     def pause(self) -> None:
         """Let no step begin from now on."""
         self.steering.pause()
@@ -102,9 +120,7 @@ class Controller:
         now = self.status()
         open_ = now.moves.open
         if open_ is None and self.carried is None:
-            raise PlanError(
-                "no bins are on their way", hint=command("status", self.watch.files.location)
-            )
+            raise PlanError("no bins are on their way", hint=command("status", self.location))
         if self.carried is not None:
             self.steering.stop()
         if open_ is not None:

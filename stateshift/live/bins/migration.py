@@ -34,6 +34,7 @@ from stateshift.live.protocol.rollout import Rollout, advance, prepared
 POLL_SECONDS = 0.01
 POLL_SECONDS_MAX = 0.5
 TRIES_MAX = 6  # of one step; each has twice the lead of the one before
+LEAD_SECONDS_AGAIN = 0.1  # at least, once somebody was too far
 ASKED_TO_STOP = "stateshift live abort"
 
 State = Literal[
@@ -160,10 +161,15 @@ class Carrier:
 
     def _now(self, rollout: Rollout, bins: Bins, tries: int) -> Time:
         """Return the time at which a step would be made that is proposed now."""
-        now = bins.ahead(self.manner.lead_seconds * 2**tries)
+        now = bins.ahead(self._lead(tries))
         if rollout.begun < len(self.steps):
             now = max(now, self.steps[rollout.begun].earliest)
         return max(now, self.least, -1 if rollout.sent is None else rollout.sent)
+
+    def _lead(self, tries: int) -> float:
+        """Return how many seconds ahead a step is proposed: twice as many with each try."""
+        least = LEAD_SECONDS_AGAIN if tries else 0.0
+        return max(self.manner.lead_seconds, least) * float(1 << tries)
 
     def _throttled(self, rollout: Rollout, bins: Bins) -> Rollout:
         """Return the rollout with the pause and the size of steps that hold now."""
@@ -187,7 +193,7 @@ class Carrier:
                 self.wait(POLL_SECONDS_MAX)
                 bins = self._look()
             every = max(1, math.ceil(self.manner.gap_seconds * bins.rate()))
-            start = max(bins.ahead(self.manner.lead_seconds * 2**tries), self.least)
+            start = max(bins.ahead(self._lead(tries)), self.least)
             start = max(start, self.steps[0].earliest)
             updates = prepared(steps, start, every)
             if self._is_proposed(updates, tries):

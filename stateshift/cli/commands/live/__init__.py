@@ -1,4 +1,5 @@
-"""`stateshift live`: functions of running jobs, changed without a restart. One command a file.
+"""`stateshift live`: functions of running jobs, changed without a restart, and state that moves in
+bins. One command a file.
 
 `buffer` changes nothing: it stands before a job.
 """
@@ -8,7 +9,20 @@ from __future__ import annotations
 from stateshift.cli.shell.options import epilog
 
 # In the order of the help.
-NAMES = ("replace", "introduce", "remove", "revert", "history", "status", "abort", "buffer")
+NAMES = (
+    "replace",
+    "introduce",
+    "remove",
+    "revert",
+    "move",
+    "pause",
+    "resume",
+    "throttle",
+    "history",
+    "status",
+    "abort",
+    "buffer",
+)
 
 EPILOG = """\b
 In a job, functions stand in a chain, which names its group's folder:
@@ -20,17 +34,18 @@ In a job, functions stand in a chain, which names its group's folder:
     "stateshift live status s3://live/orders\n"
     "stateshift live replace s3://live/orders score model_v2:score --check\n"
     "stateshift live replace s3://live/orders score model_v2:score\n"
-    "stateshift live revert s3://live/orders score",
+    "stateshift live revert s3://live/orders score\n"
+    "stateshift live move s3://live/orders --to east --bins 0-127",
     2,
     3,
     4,
     6,
     7,
     130,
-    e7="the workers did not take the change: it was aborted",
+    e7="the workers did not take the change or the move: it was aborted",
     e130="interrupted; the message says whether the change is applied",
 )
 
 
 def command() -> None:
-    """Change functions of running jobs, and see what runs."""
+    """Change functions of running jobs, and move their state."""

@@ -17,13 +17,24 @@ EPILOG = epilog(
 
 
 def command(terminal: Terminal, group: GroupOf) -> int | None:
-    """Abort the change that is under way.
+    """Abort the change, or the move of bins, that is under way.
 
     A change that is applied is not aborted any more: take it back with `stateshift live revert`.
+    Steps of a move that are decided are carried out, and no other begins: move the bins back.
     """
-    from stateshift.cli.views import live_json, live_text
+    from stateshift.cli.views import bins_json, bins_text, live_json, live_text
     from stateshift.live import acts
+    from stateshift.live.bins.controlling import Controller, has_bins
 
+    controller = Controller(group) if has_bins(group) else None
+    if controller is not None and controller.is_at_work:
+        proposal = controller.abort()
+        terminal.answer(
+            "live-change",
+            lambda: bins_json.aborted(proposal),
+            lambda: bins_text.aborted(proposal),
+        )
+        return None
     known = acts.abort(group)
     terminal.answer(
         "live-change",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,8 +13,12 @@ from stateshift.cli.shell.terminal import Terminal
 if TYPE_CHECKING:
     from stateshift.cli.views.live_facts import StatusFacts
 
+CLEAR = "\x1b[H\x1b[2J"
+SECONDS_BETWEEN_LOOKS = 1.0
+
 EPILOG = epilog(
     "stateshift live status s3://live/orders\n"
+    "stateshift live status s3://live/orders --watch\n"
     "stateshift live status s3://live/orders --html orders.html",
     2,
     3,
@@ -35,17 +40,25 @@ def command(
             help="Write a page: which version ran when, rows a second, how long tasks took.",
         ),
     ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C.")
+    ] = False,
 ) -> int | None:
     """Show what runs, and what is under way.
 
     Shows the functions of each chain with their numbers, the queries that run them, how fast they
-    are of late, and the change that is not decided yet. Only reads. The page of --html holds all
+    are of late, and the change that is not decided yet; of bins where they are, how far and how
+    fast each worker is, and what is on its way. Only reads. The page of --html holds all
     changes, and a timeline of each query as far back as its batches are kept: the last 500.
     """
     from stateshift.cli.views import live_json, live_text
     from stateshift.cli.views.live_facts import StatusFacts
     from stateshift.live import survey
 
+    if watch:
+        with suppress(KeyboardInterrupt):
+            _watch(terminal, group)
+        return None
     facts = StatusFacts(survey.look(group, is_whole=html is not None))
     if html is not None:
         _write_page(facts, html)
@@ -53,6 +66,27 @@ def command(
         "live-status", lambda: live_json.status(facts, html), lambda: live_text.status(facts, html)
     )
     return None
+
+
+def _watch(terminal: Terminal, group: str) -> None:
+    """Show a group again and again. A document stands on a line of its own."""
+    import sys
+    import time
+
+    from stateshift.cli.views import live_json, live_text
+    from stateshift.cli.views.live_facts import StatusFacts
+    from stateshift.live import survey
+
+    while True:
+        facts = StatusFacts(survey.look(group))
+        if terminal.json:
+            terminal.document("live-status", live_json.status(facts))
+        else:
+            if sys.stdout.isatty():
+                sys.stdout.write(CLEAR)
+            terminal.show(live_text.status(facts))
+        sys.stdout.flush()
+        time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
 def _write_page(facts: StatusFacts, path: str) -> None:

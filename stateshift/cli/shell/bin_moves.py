@@ -1,0 +1,196 @@
+"""How `stateshift live move` goes: what is asked for, checked, carried, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from stateshift.cli.shell.options import MoveOptions
+
+if TYPE_CHECKING:
+    from stateshift.cli.shell.terminal import Terminal
+    from stateshift.cli.views.bins_facts import MoveFacts
+    from stateshift.cli.views.bins_json import SteeringState
+    from stateshift.live.bins.controlling import Controller
+    from stateshift.live.bins.migration import Moved
+    from stateshift.live.bins.move_request import Manner, Steps
+    from stateshift.live.bins.watch import Bins
+
+SECONDS_BETWEEN_LINES = 1.0
+HINT_BINS = "stateshift live move GROUP --to WORKER --bins 0-127,200"
+HINT_PLAN = "a plan file has a line `M time worker …` and lines `D time bin worker …`"
+HINT_ONE = "name one of them: --to WORKER --bins BINS, --plan FILE, --rebalance SHARE"
+
+
+def manner_of(options: MoveOptions) -> Manner:
+    """Return how bins are moved, by the options that were typed."""
+    from stateshift.live.bins.move_request import Manner
+
+    return Manner(
+        strategy=options.strategy,
+        gap_seconds=options.gap,
+        lead_seconds=options.lead,
+        at=options.at,
+        prepared=options.prepared,
+        timeout_seconds=options.timeout,
+        wait_seconds=options.wait,
+        any_code=options.any_code,
+    )
+
+
+def bins_of(text: str) -> tuple[int, ...]:
+    """Return the numbers in `0-127,200`."""
+    from stateshift.errors import Complaint, SpecError
+
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        ends = [first, last] if dash else [first]
+        if not all(end.strip().isdecimal() and len(end) <= 9 for end in ends):
+            complaint = Complaint("--bins", f"{part!r} is no bin and no range", text, "0-127,200")
+            raise SpecError((complaint,), hint=HINT_BINS)
+        numbers += range(int(ends[0]), int(ends[-1]) + 1)
+    return tuple(numbers)
+
+
+def share_of(text: str) -> float:
+    """Return the share in `25%`."""
+    from stateshift.errors import Complaint, SpecError
+
+    try:
+        share = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        share = -1.0
+    if not 0 < share <= 1:
+        complaint = Complaint("--rebalance", f"{text!r} is no share of the state", text, "25%")
+        raise SpecError((complaint,), hint="stateshift live move GROUP --rebalance 25%")
+    return share
+
+
+def text_of_plan(path: str) -> str:
+    """Return the text of a plan file."""
+    from stateshift.api.local_files import text_of
+
+    return text_of(path, HINT_PLAN, path)
+
+
+def carry_out(
+    terminal: Terminal,
+    group: str,
+    options: MoveOptions,
+    steps_of: Callable[[Bins, Manner], Steps],
+) -> int | None:
+    """Move bins, and say what came of it; return the exit code."""
+    from dataclasses import replace
+
+    from stateshift.cli.views import bins_json, bins_text
+    from stateshift.cli.views.bins_facts import MoveFacts
+    from stateshift.live.bins.controlling import Controller
+    from stateshift.live.bins.move_request import check
+
+    manner = manner_of(options)
+    controller = Controller(group)
+    now = controller.status()
+    steps = steps_of(now, manner)
+    check(now, steps, manner)
+    facts = MoveFacts(now, steps, manner)
+    if not terminal.json:
+        terminal.show(bins_text.checked(facts))
+    if not options.check:
+        facts = replace(facts, moved=_carried(terminal, controller, steps, manner))
+    if facts.state == "aborted":
+        return _tell_aborted(terminal, facts)
+    terminal.answer("live-move", lambda: bins_json.move(facts), lambda: bins_text.came(facts))
+    return None
+
+
+def _carried(terminal: Terminal, controller: Controller, steps: Steps, manner: Manner) -> Moved:
+    from stateshift.cli.views.live_facts import live_command
+    from stateshift.errors import Interrupted
+
+    try:
+        with _progress(terminal) as progress:
+            return controller.carry(steps, manner, progress)
+    except KeyboardInterrupt:
+        withdrawn = controller.withdraw("interrupted")
+        fact = "" if withdrawn is None else f"; move {withdrawn.number} is aborted"
+        status = live_command("status", controller.location)
+        raise Interrupted(
+            f"interrupted{fact}; steps that are decided are carried out, no other begins",
+            hint=f"look: {status}; run this command again: it moves what is left",
+        ) from None
+
+
+@contextmanager
+def _progress(terminal: Terminal) -> Iterator[Callable[[Moved], None]]:
+    """Show how far it is: at a terminal over the last line; elsewhere now and then."""
+    from stateshift.cli.shell.progress import drawn
+    from stateshift.cli.views.bins_text import progress
+
+    if not drawn(terminal):
+        yield _Lines(terminal.say)
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    with console.status("") as status:
+        yield lambda moved: status.update(progress(moved))
+
+
+class _Lines:
+    """A line where something has changed, not more often than a log can bear."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._last, self._said_at = "", 0.0
+
+    def __call__(self, moved: Moved) -> None:
+        from stateshift.cli.views.bins_text import progress
+
+        line, now = progress(moved), time.monotonic()
+        if moved.is_over or line == self._last or now - self._said_at < SECONDS_BETWEEN_LINES:
+            return
+        self._last, self._said_at = line, now
+        self._say(line)
+
+
+def _tell_aborted(terminal: Terminal, facts: MoveFacts) -> int:
+    from stateshift.cli.shell.failing import described
+    from stateshift.cli.views import bins_json
+    from stateshift.cli.views.live_facts import live_command
+    from stateshift.errors import ClusterError
+
+    moved = facts.moved
+    assert moved is not None, "what is aborted has begun"
+    error = ClusterError(
+        f"aborted, {moved.bins_moved} of {moved.bins} bins were moved: {moved.reason}",
+        hint=f"look: {live_command('status', facts.location)}; run this command again: it moves "
+        "what is left",
+    )
+    if terminal.json:
+        terminal.document("live-move", bins_json.failed_move(facts, error))
+    terminal.talk(described(error))
+    return error.exit_code
+
+
+# ------------------------------------------------------------------------------------ steering
+
+
+def show_steering(
+    terminal: Terminal, controller: Controller, state: SteeringState, words: str
+) -> None:
+    """Show what was asked of whoever moves bins."""
+    from stateshift.cli.views import bins_json, bins_text
+    from stateshift.storage.locations import redact
+
+    carried = controller.carried
+    by = None if carried is None else carried.by
+    throttle = controller.steering.throttled
+    location = redact(controller.location)
+    terminal.answer(
+        "live-steering",
+        lambda: bins_json.steering(state, location, throttle, by),
+        lambda: bins_text.steered(words),
+    )

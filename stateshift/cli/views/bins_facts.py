@@ -1,0 +1,150 @@
+"""What is known of a group whose state moves in bins, computed once for all views. Pure.
+
+MoveFacts      a migration that was checked, and how far it has come
+PartFacts      one worker's part in one operator
+BinsFacts      the group: its workers, their parts, what is on its way
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from stateshift.storage.locations import redact
+
+if TYPE_CHECKING:
+    from stateshift.live.bins.files import Proposal
+    from stateshift.live.bins.migration import Moved
+    from stateshift.live.bins.move_request import Manner, Steps
+    from stateshift.live.bins.steering import CarriedBy, Throttle
+    from stateshift.live.bins.watch import Bins, Part
+
+Came = Literal["checked", "finished", "applied", "aborted"]
+
+
+@dataclass(frozen=True, slots=True)
+class CrossingFacts:
+    """Bins that go from one worker to another, with what they hold."""
+
+    source: str
+    target: str
+    bins: tuple[int, ...]
+    keys: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class MoveFacts:
+    """A migration that was checked; `moved` says how far it has come, unless it was checked
+    only.
+    """
+
+    bins: Bins
+    steps: Steps
+    manner: Manner
+    moved: Moved | None = None
+
+    @property
+    def location(self) -> str:
+        """The location of the group's folder, without credentials."""
+        return redact(self.bins.location)
+
+    @property
+    def state(self) -> Came:
+        """How far it came."""
+        match None if self.moved is None else self.moved.state:
+            case "finished" | "applied" | "aborted" as state:
+                return state
+            case _:
+                return "checked"
+
+    @property
+    def count(self) -> int:
+        """How many bins move."""
+        return sum(len(step.moves) for step in self.steps)
+
+    @property
+    def crossings(self) -> tuple[CrossingFacts, ...]:
+        """What goes from where to where, as it is at the moment."""
+        between: dict[tuple[int, int], list[int]] = {}
+        for step in self.steps:
+            for move in step.moves:
+                between.setdefault((move.source, move.target), []).append(move.bin)
+        return tuple(self._crossing(*ends, bins) for ends, bins in sorted(between.items()))
+
+    def _crossing(self, source: int, target: int, bins: Sequence[int]) -> CrossingFacts:
+        here = [part.ledger.here for part in self.bins.parts_of(source)]
+        kept = [each[bin] for each in here for bin in bins if bin in each]
+        return CrossingFacts(
+            source=self.bins.names[source],
+            target=self.bins.names[target],
+            bins=tuple(sorted(bins)),
+            keys=sum(each.keys for each in kept),
+            size=sum(each.size for each in kept),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PartFacts:
+    """One worker's part in one operator. `lag` is how far it is behind the furthest."""
+
+    part: Part
+    bins: int
+    lag: int | None
+    seconds_since: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BinsFacts:
+    """A group's bins: its workers, their parts, what is on its way."""
+
+    bins: Bins
+    carried: CarriedBy | None
+    is_paused: bool
+    throttle: Throttle
+
+    @property
+    def location(self) -> str:
+        """The location of the group's folder, without credentials."""
+        return redact(self.bins.location)
+
+    @property
+    def count(self) -> int:
+        """How many bins there are."""
+        return self.bins.moves.configuration.bins
+
+    @property
+    def open(self) -> Proposal | None:
+        """What is proposed and not decided."""
+        return self.bins.moves.open
+
+    @property
+    def on_their_way(self) -> int:
+        """How many bins are awaited somewhere."""
+        return sum(len(part.awaited) for part in self.bins.parts)
+
+    @property
+    def parts(self) -> tuple[PartFacts, ...]:
+        """The parts of all workers, by operator and name."""
+        furthest = self.bins.furthest
+        found = []
+        for part in self.bins.parts:
+            last = part.ledger.last
+            found.append(
+                PartFacts(
+                    part=part,
+                    bins=len(part.ledger.here),
+                    lag=None
+                    if part.frontier is None or furthest is None
+                    else furthest.at - part.at,
+                    seconds_since=None if last is None else max(0.0, self.bins.at - last.at),
+                )
+            )
+        return tuple(found)
+
+    @property
+    def without_part(self) -> tuple[str, ...]:
+        """The workers that have joined and run nothing."""
+        running = {part.number for part in self.bins.parts}
+        return tuple(name for number, name in enumerate(self.bins.names) if number not in running)

@@ -1,0 +1,195 @@
+"""The JSON documents of bins that move: values in, typed dictionaries out. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict, cast
+
+from stateshift.cli.views import problems_json
+from stateshift.cli.views.problems_json import ErrorDocument
+
+if TYPE_CHECKING:
+    from stateshift.cli.views.bins_facts import BinsFacts, CrossingFacts, MoveFacts, PartFacts
+    from stateshift.errors import StateshiftError
+    from stateshift.live.bins.files import Proposal
+    from stateshift.live.bins.steering import Throttle
+
+SteeringState = Literal["paused", "running", "throttled"]
+
+
+class LiveCrossingDocument(TypedDict):
+    """Bins that go from one worker to another."""
+
+    source: Annotated[str, "the worker that has them"]
+    target: Annotated[str, "the worker that gets them"]
+    bins: Annotated[list[int], "their numbers"]
+    keys: Annotated[int, "the keys that they had when it was checked"]
+    bytes: Annotated[int, "the bytes that they had"]
+
+
+class LiveMoveDocument(TypedDict):
+    """Bins that move between workers: what was checked, and how far it has come."""
+
+    state: Annotated[
+        Literal["checked", "finished", "applied", "aborted"],
+        "finished: all have come. applied: some are decided, and were not seen to be complete",
+    ]
+    group: Annotated[str, "the group's folder"]
+    move: Annotated[int | None, "the number of the last proposal; null if there was none"]
+    strategy: Annotated[str, "all-at-once, fluid, batched(k), optimised or warm"]
+    crossings: Annotated[list[LiveCrossingDocument], "what goes from where to where"]
+    bins: Annotated[int, "how many bins move"]
+    bins_moved: Annotated[int, "those of steps that are complete"]
+    steps: Annotated[int, "in how many steps"]
+    steps_complete: Annotated[int, "those that are complete"]
+    time: Annotated[int | None, "the logical time of the last step"]
+    reason: Annotated[str | None, "why it did not come to its end"]
+    seconds: Annotated[float | None, "how long it took"]
+
+
+class AbortedLiveMoveDocument(LiveMoveDocument, ErrorDocument):
+    """A migration that was aborted. Steps that were decided are carried out. It holds the error's
+    keys, too.
+    """
+
+
+class LiveMoveAbortDocument(TypedDict):
+    """What `stateshift live abort` has aborted of a move of bins."""
+
+    state: Annotated[Literal["aborted"], "what was not decided stays where it is"]
+    move: Annotated[int | None, "the proposal that was aborted; null where none was open"]
+    bins: Annotated[list[int], "the bins that it would have moved"]
+
+
+class LiveSteeringDocument(TypedDict):
+    """What was asked of whoever moves bins, from now on."""
+
+    state: Annotated[SteeringState, "what holds now"]
+    group: Annotated[str, "the group's folder"]
+    bins: Annotated[int | None, "bins a step at most"]
+    gap_seconds: Annotated[float | None, "the pause between two steps"]
+    carried_by: Annotated[str | None, "who moves bins at the moment"]
+
+
+class LivePartDocument(TypedDict):
+    """One worker's part in one operator."""
+
+    worker: Annotated[str, "the worker"]
+    operator: Annotated[str, "the operator"]
+    bins: Annotated[int, "the bins that it has"]
+    keys: Annotated[int, "the keys in them"]
+    bytes: Annotated[int, "the bytes of their state"]
+    time: Annotated[int | None, "the logical time that it has come to; null before any row"]
+    behind: Annotated[int | None, "how far that is behind the furthest part"]
+    time_per_second: Annotated[float, "logical time a second, of late"]
+    rows_per_second: Annotated[float | None, "rows a second, of late"]
+    rows_held: Annotated[int, "rows that its last commit has put aside"]
+    awaited: Annotated[list[int], "bins that have not come yet"]
+    committed_seconds_ago: Annotated[float | None, "how long ago its last commit is"]
+
+
+class LiveBinsDocument(TypedDict):
+    """The bins of a group."""
+
+    bins: Annotated[int, "how many there are"]
+    workers: Annotated[list[str], "the workers, by number"]
+    assigned: Annotated[list[int], "the number of each bin's worker, with all that is decided"]
+    parts: Annotated[list[LivePartDocument], "the workers' parts in the operators"]
+    proposed: Annotated[int | None, "the move that is not decided"]
+    paused: Annotated[bool, "whether no step begins"]
+    carried_by: Annotated[str | None, "who moves bins at the moment"]
+    steps: Annotated[int | None, "in how many steps"]
+    steps_begun: Annotated[int | None, "those that have begun"]
+
+
+def move(facts: MoveFacts) -> LiveMoveDocument:
+    """Return a migration, and how far it has come."""
+    moved = facts.moved
+    return {
+        "state": facts.state,
+        "group": facts.location,
+        "move": None if moved is None else moved.number,
+        "strategy": facts.manner.strategy,
+        "crossings": [_crossing(each) for each in facts.crossings],
+        "bins": facts.count,
+        "bins_moved": 0 if moved is None else moved.bins_moved,
+        "steps": len(facts.steps) if moved is None else moved.steps,
+        "steps_complete": 0 if moved is None else moved.complete,
+        "time": None if moved is None else moved.time,
+        "reason": None if moved is None else moved.reason or None,
+        "seconds": None if moved is None else moved.seconds,
+    }
+
+
+def failed_move(facts: MoveFacts, error: StateshiftError) -> AbortedLiveMoveDocument:
+    """Return a migration that was aborted, and the error that says so."""
+    return cast("AbortedLiveMoveDocument", {**move(facts), **problems_json.error(error)})
+
+
+def _crossing(facts: CrossingFacts) -> LiveCrossingDocument:
+    return {
+        "source": facts.source,
+        "target": facts.target,
+        "bins": list(facts.bins),
+        "keys": facts.keys,
+        "bytes": facts.size,
+    }
+
+
+def aborted(proposal: Proposal | None) -> LiveMoveAbortDocument:
+    """Return what was aborted."""
+    updates = () if proposal is None else proposal.updates
+    return {
+        "state": "aborted",
+        "move": None if proposal is None else proposal.number,
+        "bins": sorted({update.bin for update in updates}),
+    }
+
+
+def steering(
+    state: SteeringState,
+    location: str,
+    throttle: Throttle,
+    carried_by: str | None,
+) -> LiveSteeringDocument:
+    """Return what was asked of whoever moves bins."""
+    return {
+        "state": state,
+        "group": location,
+        "bins": throttle.bins,
+        "gap_seconds": throttle.gap_seconds,
+        "carried_by": carried_by,
+    }
+
+
+def status(facts: BinsFacts) -> LiveBinsDocument:
+    """Return the bins of a group as they are now."""
+    carried, open_ = facts.carried, facts.open
+    return {
+        "bins": facts.count,
+        "workers": list(facts.bins.names),
+        "assigned": list(facts.bins.assigned),
+        "parts": [_part(each) for each in facts.parts],
+        "proposed": None if open_ is None else open_.number,
+        "paused": facts.is_paused,
+        "carried_by": None if carried is None else carried.by,
+        "steps": None if carried is None else carried.steps,
+        "steps_begun": None if carried is None else carried.begun,
+    }
+
+
+def _part(facts: PartFacts) -> LivePartDocument:
+    part = facts.part
+    return {
+        "worker": part.runs.worker,
+        "operator": part.runs.operator,
+        "bins": facts.bins,
+        "keys": part.keys,
+        "bytes": part.size,
+        "time": None if part.frontier is None else part.at,
+        "behind": facts.lag,
+        "time_per_second": part.rate,
+        "rows_per_second": part.rows_per_second,
+        "rows_held": part.rows_held,
+        "awaited": sorted(part.awaited),
+        "committed_seconds_ago": facts.seconds_since,
+    }

@@ -1,0 +1,179 @@
+"""The text of bins that move: values in, lines and tables out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from stateshift.cli.views.live_facts import live_command
+from stateshift.cli.views.text import Block, Gap, Line, Row, Table, pairs
+from stateshift.cli.views.units import dash, many, number, per_second, ranges, size, span
+
+if TYPE_CHECKING:
+    from stateshift.cli.views.bins_facts import BinsFacts, CrossingFacts, MoveFacts, PartFacts
+    from stateshift.live.bins.files import Proposal
+    from stateshift.live.bins.migration import Moved
+
+CROSSING_HEADS = ("from", "to", ">bins", "which", ">keys", ">state")
+PART_HEADS = (
+    "worker",
+    "operator",
+    ">bins",
+    ">keys",
+    ">state",
+    ">time",
+    ">behind",
+    ">time/s",
+    ">rows/s",
+    ">held",
+    ">awaited",
+    "committed",
+)
+WHICH_MAX = 40
+
+
+def checked(facts: MoveFacts) -> Iterator[Block]:
+    """Show what moves, and how."""
+    yield Line(f"move {many(facts.count, 'bin')} in {facts.location}", "strong")
+    if not facts.steps:
+        yield Line("all of them are where they shall be", indent=2)
+        return
+    yield Table(CROSSING_HEADS, tuple(_crossing_row(each) for each in facts.crossings))
+    yield Gap()
+    manner = facts.manner
+    yield pairs(
+        ("strategy", f"{manner.strategy}: {many(len(facts.steps), 'step')}{_prepared(facts)}"),
+        ("pause", f"{manner.gap_seconds:g} s behind a step") if manner.gap_seconds else None,
+        ("from", f"time {manner.at} on") if manner.at is not None else None,
+        ("ahead", f"{manner.lead_seconds:g} s of the furthest worker"),
+        ("workers", f"{many(len(facts.bins.parts), 'part')} to acknowledge each step"),
+    )
+
+
+def _prepared(facts: MoveFacts) -> str:
+    return ", proposed together" if facts.manner.prepared else ""
+
+
+def _crossing_row(facts: CrossingFacts) -> Row:
+    which = ranges(facts.bins)
+    if len(which) > WHICH_MAX:
+        which = f"{which[:WHICH_MAX]}…"
+    return (
+        facts.source,
+        facts.target,
+        number(len(facts.bins)),
+        which,
+        number(facts.keys),
+        size(facts.size),
+    )
+
+
+def progress(moved: Moved) -> str:
+    """Return how far a migration is, in one line."""
+    whole = f"{number(moved.bins_moved)} of {many(moved.bins, 'bin')} moved"
+    step = f"step {min(moved.complete + 1, moved.steps)} of {moved.steps}"
+    match moved.state:
+        case "paused":
+            return f"paused before {step}: {whole}"
+        case "ahead":
+            return f"copying ahead: {number(moved.prepared)} of {many(moved.bins, 'bin')}"
+        case "proposed":
+            return f"{step}: acknowledged {moved.acknowledged} of {moved.parts}"
+        case "moving":
+            return f"{step}: moving at time {moved.time}, {whole}"
+        case _:
+            return f"{step}: {moved.state}, {whole}"
+
+
+def came(facts: MoveFacts) -> Iterator[Block]:
+    """Show how far a migration came."""
+    moved = facts.moved
+    if moved is None:
+        yield Line("checked only: nobody was told, and nothing has changed")
+    elif facts.state == "finished":
+        yield Line(f"{_moved(moved)} in {span(moved.seconds)}", "good")
+    else:
+        yield Line(f"{_moved(moved)}; the rest is decided, or not begun", "warn")
+        yield Line(f"{moved.reason}. Look again: {live_command('status', facts.location)}")
+
+
+def _moved(moved: Moved) -> str:
+    steps = f"{moved.complete} of {many(moved.steps, 'step')}"
+    return f"{number(moved.bins_moved)} of {many(moved.bins, 'bin')} moved, {steps}"
+
+
+def aborted(proposal: Proposal | None) -> Iterator[Block]:
+    """Show what `stateshift live abort` has aborted."""
+    if proposal is None:
+        yield Line("whoever moves bins ends before the next step; what is decided is carried out")
+    else:
+        yield Line(f"move {proposal.number} is aborted; all bins stay where they are")
+
+
+def steered(words: str) -> Iterator[Block]:
+    """Show what was asked of whoever moves bins."""
+    yield Line(words)
+
+
+# ------------------------------------------------------------------------------------ the group
+
+
+def status(facts: BinsFacts) -> Iterator[Block]:
+    """Show the bins of a group as they are now."""
+    yield Line(f"{many(facts.count, 'bin')} at {many(len(facts.bins.names), 'worker')}", "strong")
+    yield Table(PART_HEADS, tuple(part_row(each) for each in facts.parts))
+    for name in facts.without_part:
+        yield Line(f"worker {name} has not started yet", "warn", indent=2)
+    yield Gap()
+    yield from _on_their_way(facts)
+
+
+def part_row(facts: PartFacts) -> Row:
+    """Return a worker's part in an operator as a row of a table."""
+    part = facts.part
+    since = facts.seconds_since
+    return (
+        part.runs.worker,
+        part.runs.operator,
+        number(facts.bins),
+        number(part.keys),
+        size(part.size),
+        "-" if part.frontier is None else str(part.at),
+        "-" if facts.lag is None else number(facts.lag),
+        f"{part.rate:,.4g}",
+        per_second(part.rows_per_second),
+        dash(part.rows_held, number),
+        dash(len(part.awaited), number),
+        "-" if since is None else f"{span(since)} ago",
+    )
+
+
+def _on_their_way(facts: BinsFacts) -> Iterator[Block]:
+    open_, carried = facts.open, facts.carried
+    if facts.is_paused:
+        resume = live_command("resume", facts.location)
+        yield Line(f"moves are paused; to go on: {resume}", "warn")
+    if facts.throttle.bins is not None or facts.throttle.gap_seconds is not None:
+        yield Line(f"moves are throttled: {', '.join(throttled(facts))}", "warn")
+    if open_ is not None:
+        seconds = facts.bins.at - open_.at
+        what = many(len(open_.updates), "bin") if open_.updates else "a copy ahead"
+        yield Line(f"move {open_.number} is proposed since {span(seconds)}: {what}", "warn")
+    if carried is not None:
+        yield pairs(
+            ("moved by", carried.by),
+            ("steps", f"{carried.begun} of {carried.steps} begun, {carried.state}"),
+            ("abort it", live_command("abort", facts.location)),
+        )
+    elif facts.on_their_way:
+        yield Line(f"{many(facts.on_their_way, 'bin')} on their way")
+    elif open_ is None:
+        yield Line("no bins are on their way")
+
+
+def throttled(facts: BinsFacts) -> Iterator[str]:
+    """Yield how moves are throttled, for people."""
+    if facts.throttle.bins is not None:
+        yield f"at most {many(facts.throttle.bins, 'bin')} a step"
+    if facts.throttle.gap_seconds is not None:
+        yield f"{facts.throttle.gap_seconds:g} s between steps"

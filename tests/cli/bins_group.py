@@ -1,0 +1,59 @@
+"""A group in a local directory whose workers are played: they read as long as a command waits. No
+Spark.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from stateshift.live.folder import Folder
+from stateshift.storage.opening import open_storage
+from tests.live.bins.workers import Ground, count_and_ask
+
+ROWS_A_BATCH = 30
+
+
+class PlayedBins:
+    """Two workers of one operator, `west` with all bins and `east` with none."""
+
+    def __init__(self, base: Path, names: tuple[str, ...] = ("west", "east")) -> None:
+        self.location = str(base / "orders")
+        storage = open_storage(self.location)
+        Folder(storage).ensure()
+        self.ground = Ground(count_and_ask, names, storage=storage)
+        for worker in self.ground.workers.values():
+            worker.read(ROWS_A_BATCH)
+            worker.read(2 * ROWS_A_BATCH)
+
+    def work(self) -> None:
+        """Let each worker do what its thread and its next batch would."""
+        for worker in self.ground.workers.values():
+            worker.running.answer()
+            worker.between()
+            number = worker.running.moves.decided
+            if self.ground.files.proposal(number) is None:
+                worker.read(worker.read_to + ROWS_A_BATCH)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Let the workers work meanwhile."""
+        ends = threading.Event()
+
+        def run() -> None:
+            while not ends.wait(0.02):
+                self.work()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield
+        finally:
+            ends.set()
+            thread.join()
+
+    def at(self, name: str) -> list[int]:
+        """Return the bins of a worker."""
+        return sorted(self.ground.workers[name].running.ledger.here)

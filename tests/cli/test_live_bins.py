@@ -1,0 +1,138 @@
+"""`stateshift live`: bins of running jobs move, by commands. The workers are played."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stateshift import live
+from stateshift.live.bins.move_request import Manner
+from tests.cli.bins_group import PlayedBins
+from tests.cli.support import Said, said
+
+QUICK = ("--lead", "0", "--timeout", "30", "--wait", "60")
+
+
+@pytest.fixture
+def played(tmp_path: Path) -> PlayedBins:
+    return PlayedBins(tmp_path)
+
+
+def run(act: str, played: PlayedBins, *words: str) -> Said:
+    return said("live", act, played.location, *words)
+
+
+def moved(played: PlayedBins, *words: str) -> Said:
+    with played.running():
+        return run("move", played, *words, *QUICK)
+
+
+def test_bins_move_while_the_workers_run(played: PlayedBins) -> None:
+    ran = moved(played, "--to", "east", "--bins", "0-2,5", "--strategy", "batched(2)")
+    assert not ran.code, ran.err
+    assert "move 4 bins" in ran.out and "0-2, 5" in ran.out
+    assert "4 of 4 bins moved, 2 of 2 steps" in ran.out
+    assert played.at("east") == [0, 1, 2, 5]
+
+
+def test_the_document_says_how_far_a_move_came(played: PlayedBins) -> None:
+    done = moved(played, "--to", "east", "--bins", "0-2", "--json").document
+    assert (done["state"], done["bins_moved"], done["steps_complete"]) == ("finished", 3, 1)
+    (crossing,) = done["crossings"]
+    assert (crossing["source"], crossing["target"]) == ("west", "east")
+    again = run("move", played, "--to", "east", "--bins", "0-2", "--json", *QUICK).document
+    assert (again["state"], again["bins"]) == ("finished", 0)
+
+
+def test_a_check_tells_nobody(played: PlayedBins) -> None:
+    before = sorted(file.path for file in played.ground.storage.list())
+    ran = run("move", played, "--to", "east", "--bins", "0-2", "--check")
+    assert not ran.code and "nobody was told" in ran.out
+    document = run("move", played, "--rebalance", "50%", "--check", "--json").document
+    assert (document["state"], document["move"]) == ("checked", None)
+    assert 0 < document["bins"] <= 4
+    assert sorted(file.path for file in played.ground.storage.list()) == before
+
+
+def test_a_plan_file_is_carried_out(played: PlayedBins, tmp_path: Path) -> None:
+    plan = tmp_path / "plan"
+    plan.write_text("M 0 0 0 0 0 0 0 0 0 \nD 10 1 1 \nD 20 2 1 3 1 \n")
+    at = str(played.ground.workers["west"].read_to)
+    ran = moved(played, "--plan", str(plan), "--at", at)
+    assert not ran.code, ran.err
+    assert played.at("east") == [1, 2, 3]
+
+
+def test_a_move_that_is_aborted_exits_with_7(played: PlayedBins) -> None:
+    ran = run("move", played, "--to", "east", "--bins", "0", "--timeout", "0.1")
+    assert ran.code == 7
+    assert "did not answer within 0.1 s" in ran.err
+    ran = run("move", played, "--to", "east", "--bins", "0", "--timeout", "0.1", "--json")
+    assert ran.document["state"] == "aborted" and ran.document["exit_code"] == 7
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "fact"),
+    [
+        (("--to", "south", "--bins", "0"), 4, "there is no worker 'south'"),
+        (("--to", "east", "--bins", "9"), 2, "there is no bin 9 among 8"),
+        (("--to", "east", "--bins", "0-x"), 2, "is no bin and no range"),
+        (("--to", "east"), 2, "is missing"),
+        ((), 2, "nothing says what moves"),
+        (("--rebalance", "25%", "--plan", "/dev/null"), 2, "more than one of them"),
+        (("--rebalance", "0"), 2, "is no share of the state"),
+        (("--to", "east", "--bins", "0", "--at", "1"), 4, "time 1 is past"),
+        (("--to", "east", "--bins", "0", "--strategy", "slow"), 2, "no strategy"),
+    ],
+)
+def test_what_cannot_be_moved_is_refused(
+    played: PlayedBins, words: tuple[str, ...], code: int, fact: str
+) -> None:
+    ran = run("move", played, *words)
+    assert (ran.code, fact in ran.err) == (code, True), ran.err
+    assert played.ground.files.proposal(0) is None
+
+
+def test_a_group_without_bins_is_refused(tmp_path: Path) -> None:
+    ran = said("live", "move", str(tmp_path), "--to", "east", "--bins", "0")
+    assert ran.code == 4 and "is no group" in ran.err
+
+
+def test_status_shows_the_workers_and_their_bins(played: PlayedBins) -> None:
+    ran = run("status", played)
+    assert not ran.code, ran.err
+    assert "8 bins at 2 workers" in ran.out and "no bins are on their way" in ran.out
+    bins = run("status", played, "--json").document["bins"]
+    assert bins["assigned"] == [0] * 8
+    west = next(part for part in bins["parts"] if part["worker"] == "west")
+    assert west["keys"] > 0 and west["bins"] == 8
+
+
+def test_what_is_proposed_is_aborted(played: PlayedBins) -> None:
+    assert run("abort", played).code == 4
+    played.ground.propose([(1000, 0, 1)])
+    assert "is proposed since" in run("status", played).out
+    document = run("abort", played, "--json").document
+    assert document == {"state": "aborted", "move": 0, "bins": [0]}
+    decided = played.ground.files.decided(0)
+    assert decided is not None and decided.outcome == "aborted"
+
+
+def test_moves_are_paused_throttled_and_resumed(played: PlayedBins) -> None:
+    assert "paused" in run("pause", played).out
+    assert "moves are paused" in run("status", played).out
+    assert run("resume", played, "--json").document["state"] == "running"
+    document = run("throttle", played, "--bins", "1", "--json").document
+    assert (document["state"], document["bins"]) == ("throttled", 1)
+    done = moved(played, "--to", "east", "--bins", "0-2", "--json").document
+    assert (done["state"], done["steps"]) == ("finished", 3)
+    assert run("throttle", played, "--json").document["state"] == "running"
+
+
+def test_a_program_moves_bins_as_the_command_does(played: PlayedBins) -> None:
+    controller = live.Controller(played.location)
+    with played.running():
+        done = controller.move([0, 1], to="east", strategy="warm", manner=Manner(lead_seconds=0))
+    assert (done.state, done.bins_moved) == ("finished", 2)
+    assert controller.status().counts == {0: 6, 1: 2}
