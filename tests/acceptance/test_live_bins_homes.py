@@ -1,0 +1,26 @@
+"""Bins in Spark's tasks, beside bins in the driver: the same rows, and bins go from one to the
+other.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.support import job
+from tests.live.bins.workers import BINS, alone, count_and_ask
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+END, KEYS = 600, 30
+
+
+def test_bins_go_from_a_worker_in_tasks_to_one_in_the_driver_and_back(tmp_path: Path) -> None:
+    ran = job("two_homes.py", tmp_path / "group", str(END), str(KEYS), cwd=tmp_path)
+    printed = json.loads(ran.out)
+    of_each = BINS // 4 * 2  # a half of its bins, there and back
+    assert printed["moved"] == {"west": [of_each, of_each], "east": [of_each, of_each]}
+    wanted = [list(row) for row in alone(count_and_ask, END, KEYS)]
+    assert printed["rows"] == wanted
