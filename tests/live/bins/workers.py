@@ -6,13 +6,16 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import chain
 
 import pyarrow as pa
 import xxhash
 
 from stateshift import live
 from stateshift.live.bins.batches import HASH
+from stateshift.live.bins.commits import Commit, Given
 from stateshift.live.bins.files import Begun, Files, Joined, Proposal, Runs
 from stateshift.live.bins.in_driver import InDriver
 from stateshift.live.bins.in_executors import InExecutors
@@ -27,6 +30,8 @@ from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.live.bins.twins import TwinTasks
 
 BINS = 8
+KEYS = 30
+TIES = 3  # rows of one time
 LATER = 40  # units of time until a row is seen again
 OUT = "number long, key long, n long"
 
@@ -40,31 +45,38 @@ def count_and_ask(key, state, values):
         n += 1
         outputs.append((number, key, n))
         if number >= 0 and number % 5 == 0:
-            later.append((number // 3 + LATER, -number - 1))
+            later.append((number // TIES + LATER, -number - 1))
     return Folded(n, tuple(outputs), tuple(later))
 
 
+@cache
 def hash_of(key: int) -> int:
     """The hash that Spark's xxhash64 has of a long."""
     return xxhash.xxh64_intdigest(key.to_bytes(8, "little", signed=True), seed=42)
 
 
+def key_of(number: int, keys: int = KEYS) -> int:
+    """The key of a row of the log."""
+    return (number * 7919 + 13) % keys
+
+
 def table_of(numbers: Sequence[int], keys: int) -> pa.Table:
     """Rows of the log: some have one time, the number tells them apart."""
-    key = [(number * 7919 + 13) % keys for number in numbers]
+    key = [key_of(number, keys) for number in numbers]
     hashes = [hash_of(one) for one in key]
     signed = [one - (1 << 64) if one >= 1 << 63 else one for one in hashes]
     return pa.table(
         {
             "number": pa.array(numbers, pa.int64()),
-            "at": pa.array([number // 3 for number in numbers], pa.int64()),
+            "at": pa.array([number // TIES for number in numbers], pa.int64()),
             "key": pa.array(key, pa.int64()),
+            "side": pa.array(["lr"[number // 4 % 2] for number in numbers]),
             HASH: pa.array(signed, pa.int64()),
         }
     )
 
 
-def alone(operator: Operator, until: int, keys: int) -> list[tuple[int, ...]]:
+def alone(operator: Operator, until: int, keys: int = KEYS) -> list[tuple[int, ...]]:
     """What one worker puts out that reads everything at once."""
     one = Ground(operator, ["alone"], keys)
     one.workers["alone"].read(until)
@@ -76,7 +88,7 @@ class Reader:
 
     def __init__(self, ground: Ground, name: str) -> None:
         self.ground, self.name = ground, name
-        self.batch = 0
+        self.offsets = [0]  # where each batch began
         self.start()
 
     def start(self) -> None:
@@ -86,13 +98,15 @@ class Reader:
         self.home = ground.home_of(self)
         self.running = Running(self.files, ground.operator, self.name, self.home)
         last = self.running.ledger.last
-        self.read_to = 0 if last is None or not last.seen else int(last.seen[""][-1]) + 1
+        self.batch = 0 if last is None or last.batch is None else last.batch + 1
+        self.read_to = self.offsets[self.batch]
 
     def read(self, until: int) -> None:
         """Read the log up to a number, in one batch."""
         numbers = list(range(self.read_to, max(until, self.read_to)))
         random.Random(until).shuffle(numbers)
         table = table_of(numbers, self.ground.keys)
+        self.offsets[self.batch + 1 :] = [max(until, self.read_to)]
         with self.home.reading(table) as batch:
             self.running.step(batch, self.batch)
         self.batch += 1
@@ -115,7 +129,7 @@ class Ground:
         self,
         operator: Operator,
         names: Sequence[str],
-        keys: int = 30,
+        keys: int = KEYS,
         storage: Storage | None = None,
         homes: Sequence[str] = ("driver",),
     ) -> None:
@@ -155,16 +169,28 @@ class Ground:
             return "applied"
         return ""
 
+    def commits(self, name: str) -> Iterator[Commit]:
+        """Yield a worker's commits that are there, in their order."""
+        for number in range(self.workers[name].running.ledger.number + 1):
+            commit = self.files.committed(self.operator.name, name, number)
+            if commit is not None:
+                yield commit
+
+    def given(self) -> list[Given]:
+        """All bins that the workers' commits give."""
+        found: list[Given] = []
+        for name in self.workers:
+            for commit in self.commits(name):
+                found += commit.given
+        return found
+
     def put_out(self) -> list[tuple[int, ...]]:
         """All rows that the workers' commits name, sorted."""
-        rows = []
-        for name, worker in self.workers.items():
-            for number in range(worker.running.ledger.number + 1):
-                commit = self.files.committed(self.operator.name, name, number)
-                if commit is None:
-                    continue
-                for piece in commit.outputs:
-                    rows += zip(
-                        *from_bytes(self.files.read(piece)).to_pydict().values(), strict=True
-                    )
-        return sorted(rows)
+        return sorted(chain.from_iterable(map(self.put_out_by, self.workers)))
+
+    def put_out_by(self, name: str) -> Iterator[tuple[int, ...]]:
+        """Yield the rows that a worker's commits name, in their order."""
+        for commit in self.commits(name):
+            for piece in commit.outputs:
+                table = from_bytes(self.files.read(piece))
+                yield from zip(*table.to_pydict().values(), strict=True)
