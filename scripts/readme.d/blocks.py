@@ -6,6 +6,7 @@ The blocks of one page run in their order, in one new folder:
     savepoint                     a savepoint that Flink 2.3 wrote, of a job with two operators
     move.json                     a spec that moves `orders`
     payment-fraud.dataflow.json   from configs/examples
+    group/orders                  a group of two workers, on pages that name it
 
 What differs from run to run (times, rates, names of runs, fingerprints) is compared by its shape.
 """
@@ -30,6 +31,7 @@ SPEC = """\
            "waive": ["paths-stay"]}]}
 """
 GOLDEN = ROOT / "tests" / "golden" / "spark-4.3.0"
+GROUP = "group/orders"  # a group whose state stands in bins
 HOME = "/srv/streams"  # what the folder is called on a page
 
 _BLOCK = re.compile(r"(?<=```console\n)(.*?)(?=```)", re.DOTALL)
@@ -56,6 +58,8 @@ def renewed(page: str, *, java: bool) -> str:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made).resolve()
         furnish(folder)
+        if GROUP in page:
+            _make_group(folder)
 
         def fresh(block: re.Match[str]) -> str:
             if needs_java(block[1]) and not java:
@@ -81,6 +85,14 @@ def needs_java(block: str) -> bool:
 
 def has_java() -> bool:
     return shutil.which("java") is not None or "JAVA_HOME" in os.environ
+
+
+def _make_group(folder: Path) -> None:
+    """Make a group of two workers that have read some rows. Nobody works on it any more."""
+    from tests.cli.bins_group import PlayedBins
+
+    (folder / "group").mkdir()
+    PlayedBins(folder / "group")
 
 
 def _copy_checkpoint(folder: Path) -> None:

@@ -161,7 +161,7 @@ def _on_their_way(facts: BinsFacts) -> Iterator[Block]:
         yield Line(f"move {open_.number} is proposed since {span(seconds)}: {what}", "warn")
     if carried is not None:
         yield pairs(
-            ("moved by", carried.by),
+            ("moved by", f"{carried.by}, as of {span(max(0.0, facts.bins.at - carried.at))} ago"),
             ("steps", f"{carried.begun} of {carried.steps} begun, {carried.state}"),
             ("abort it", live_command("abort", facts.location)),
         )

@@ -263,7 +263,6 @@ class Carrier:
         """Propose, and wait until it is decided; return whether it is applied. If not, somebody was
         past its time already, and a later one can be proposed.
         """
-        self.watch.meet()
         bins = self._closed(self._look())
         proposal = Proposal(
             number=bins.moves.decided,
@@ -274,7 +273,9 @@ class Carrier:
             by=process_name(),
         )
         self._propose(proposal)
-        self.table = StepTable(bins, proposal)
+        # Whoever is not met here starts later, and sees what is proposed before it reads a row.
+        self.watch.meet()
+        self.table = StepTable(self.watch.look(), proposal)
         decided = self._decided(proposal)
         if decided.outcome == "applied":
             return True

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from stateshift.errors import Incompatible, PlanError, SpecError, StateshiftError
+from stateshift.live.bins.commits import Commit, Ledger
 from stateshift.live.bins.files import Files, Joined, Proposal, Runs
 from stateshift.live.bins.migration import Carrier, Moved
 from stateshift.live.bins.move_request import (
@@ -24,11 +25,11 @@ from stateshift.live.bins.move_request import (
     steps_planned,
 )
 from stateshift.live.bins.steering import Steering, Throttle
-from stateshift.live.bins.watch import Bins, Watch
+from stateshift.live.bins.watch import Bins, Part, Watch
 from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import Update
 from tests.kill.moments import Doomed, Moment, Moments
-from tests.live.bins.workers import BINS, Ground, alone, count_and_ask
+from tests.live.bins.workers import BINS, Ground, Reader, alone, count_and_ask
 
 NAMES = ("west", "east")
 END = 900
@@ -65,7 +66,8 @@ class Scene:
     def carry(self, steps, manner=QUICK, files: Files | None = None, wait=None) -> Moved:
         watch = self.watch(files)
         check(watch.look(), steps, manner)
-        return Carrier(watch, steps, manner, self.told.append, wait or self.work).carry()
+        self.carrier = Carrier(watch, steps, manner, self.told.append, wait or self.work)
+        return self.carrier.carry()
 
     def move(self, worker: str, numbers, manner=QUICK, **more) -> Moved:
         return self.carry(steps_of(moves_to(self.bins(), worker, numbers), manner), manner, **more)
@@ -95,6 +97,44 @@ def test_bins_are_where_they_shall_be_whatever_the_strategy(strategy, steps):
     assert (moved.state, moved.steps, moved.bins_moved) == ("finished", steps, 5)
     assert scene.at("east") == [1, 2, 3, 5, 7]
     assert scene.is_as_one_alone()
+
+
+def test_the_protocols_own_table_has_gone_through_all_its_steps():
+    scene = Scene()
+    scene.move("east", [0, 1])
+    table = scene.carrier.table
+    assert table is not None and table.state.state == "finished"
+    assert [str(task) for task in table.state.snapshots] == ["count_and_ask from west to east-0"]
+    assert table.acknowledged == len(NAMES)
+
+
+def test_a_worker_that_starts_while_a_step_is_proposed_is_asked_too():
+    scene = Scene()
+    starts = iter([True])
+
+    def work(seconds: float) -> None:
+        if next(starts, False):
+            scene.ground.files.join(Joined(-1, "south", 0.0))
+            scene.ground.files.run(Runs("count_and_ask", "south", "fold", (), (), "", "", "", 0.0))
+            scene.ground.workers["south"] = Reader(scene.ground, "south")
+        scene.work()
+
+    moved = scene.move("east", [0], wait=work)
+    assert moved.state == "aborted" and moved.reason == "south has read no rows yet"
+
+
+def test_a_step_is_ahead_of_whoever_is_furthest_by_how_fast_it_is():
+    def commit(number: int, at: float, frontier: int) -> Commit:
+        return Commit(number, number, "", at, at, (frontier,), {}, 0)
+
+    recent = (commit(0, 10.0, 100), commit(1, 11.0, 150), commit(2, 12.0, 300))
+    ledger = Ledger(last=recent[-1])
+    runs = Runs("count_and_ask", "west", "fold", (), (), "", "", "", 0.0)
+    part = Part(runs, 0, ledger, recent)
+    assert part.rate == 100.0
+    assert part.expected(2.0, now=12.0) == 500.0
+    assert part.expected(2.0, now=12.5) == 550.0  # a batch is at work
+    assert part.expected(2.0, now=1000.0) == 700.0  # it is idle: two batches at most
 
 
 def test_steps_that_are_prepared_are_one_proposal():
