@@ -118,6 +118,14 @@ def _package_named(name: str) -> Package:
     return _pickled(_imported(name, module_name, attribute), name)
 
 
+def named(name: str) -> Function:
+    """Import what MODULE:NAME names, which has to be callable."""
+    module_name, _, attribute = name.partition(":")
+    if not attribute.isidentifier() or not _is_module_name(module_name):
+        raise _refused(name, "not of the form MODULE:FUNCTION")
+    return _imported(name, module_name, attribute)
+
+
 def _is_module_name(name: str) -> bool:
     return bool(name) and all(part.isidentifier() for part in name.split("."))
 

@@ -68,7 +68,7 @@ def carry_out(
 
     _refuse_doubles(edits)
     manner = _manner(options)
-    with _found_from_here():
+    with found_from_here():
         checked = acts.check(group, edits, manner)
     facts = ChangeFacts(checked)
     if not terminal.json:
@@ -92,7 +92,7 @@ def _refuse_doubles(edits: Sequence[Edit]) -> None:
 
 
 @contextmanager
-def _found_from_here() -> Iterator[None]:
+def found_from_here() -> Iterator[None]:
     """Look for modules in the working directory as well, as `python -m` does."""
     here = os.getcwd()
     sys.path.insert(0, here)

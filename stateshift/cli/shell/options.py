@@ -124,6 +124,12 @@ GroupOf = Annotated[
     str, typer.Argument(metavar="GROUP", help="The group's folder: a URL or a local path.")
 ]
 ChainOf = Annotated[str, typer.Argument(metavar="CHAIN", help="The name of a chain.")]
+OperatorOf = Annotated[
+    str,
+    typer.Argument(
+        metavar="OPERATOR", help="MODULE:OPERATOR, found from the working directory on."
+    ),
+]
 FunctionOf = Annotated[
     str,
     typer.Argument(

@@ -25,6 +25,7 @@ from stateshift.cli.views import (
     diff_json,
     live_buffer_json,
     live_json,
+    live_state_json,
     manual,
     plan_json,
     problems_json,
@@ -144,6 +145,19 @@ DOCUMENTS: Mapping[str, Document] = {
     ),
     "live-history": Document(
         "All changes of a group", ("live history",), (live_json.LiveHistoryDocument,)
+    ),
+    "live-import": Document(
+        "State that was brought into a group",
+        ("live import",),
+        (live_state_json.LiveImportDocument,),
+    ),
+    "live-export": Document(
+        "State of a group that was written to a file",
+        ("live export",),
+        (live_state_json.LiveExportDocument,),
+    ),
+    "live-evict": Document(
+        "A worker whose name is free", ("live evict",), (live_state_json.LiveEvictDocument,)
     ),
     "live-buffer": Document(
         "A buffer before a streaming job",

@@ -21,6 +21,9 @@ NAMES = (
     "history",
     "status",
     "abort",
+    "import",
+    "export",
+    "evict",
     "buffer",
 )
 

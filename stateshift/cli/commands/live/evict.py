@@ -1,0 +1,42 @@
+"""`stateshift live evict`: the name of a worker that never comes back, free for another."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.shell.options import GroupOf, epilog
+from stateshift.cli.shell.terminal import Terminal
+
+EPILOG = epilog(
+    "stateshift live evict s3://live/orders west",
+    2,
+    3,
+    4,
+    6,
+    e0="whoever starts under the name goes on from its last commit",
+    e4="there is no such worker, it has never committed, or it lives",
+)
+
+
+def command(
+    terminal: Terminal,
+    group: GroupOf,
+    worker: Annotated[str, typer.Argument(metavar="WORKER", help="The name of a worker.")],
+) -> int | None:
+    """Take the name of a worker that never comes back, so that another can go on.
+
+    If it lives after all, it ends at its next batch. Start an application under the same name,
+    anywhere, that reads from the frontier or from before; then move its bins where they shall be.
+    """
+    from stateshift.cli.views import live_state_json, live_state_text
+    from stateshift.live.bins import state_acts
+
+    evicted = state_acts.evict_worker(group, worker)
+    terminal.answer(
+        "live-evict",
+        lambda: live_state_json.evicted(evicted),
+        lambda: live_state_text.evicted(evicted),
+    )
+    return None

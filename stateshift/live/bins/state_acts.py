@@ -1,0 +1,129 @@
+"""What `stateshift live import`, `export` and `evict` do: names and locations in, what came of it
+out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stateshift.errors import Complaint, FormatError, PlanError, SpecError
+from stateshift.live.bins.adopting import BroughtIn, as_table, bring_in, take_out
+from stateshift.live.bins.evicting import Evicted, evict
+from stateshift.live.bins.files import Files
+from stateshift.live.bins.operators import Operator
+from stateshift.live.code import Function, named
+from stateshift.live.folder import Folder
+from stateshift.storage import locations
+from stateshift.storage.opening import open_patiently
+
+if TYPE_CHECKING:
+    import pyarrow
+
+TABLE_MAX = 1 << 34  # bytes of a file that is brought in: it is read as a whole
+
+
+def import_state(
+    group: str, operator: str, file: str, workers: Sequence[str], make_state: str | None
+) -> BroughtIn:
+    """Bring a file of `stateshift export` into a group, which is made if it is not there."""
+    declared = _operator(operator)
+    make = None if make_state is None else _function(make_state)
+    table = _read(file)
+    storage = open_patiently(locations.normal(group, os.getcwd()))
+    Folder(storage).ensure()
+    return bring_in(Files(storage), declared, table, workers, make)
+
+
+def export_state(group: str, operator: str, to: str, show: str | None) -> tuple[int, int]:
+    """Write every key of an operator with its state; return how many, and the file's bytes."""
+    declared = _operator(operator)
+    shown = _as_json if show is None else _function(show)
+    table = as_table(declared, take_out(_opened(group), declared), shown)
+    target = locations.normal(to, os.getcwd())
+    content = _encoded(table, to)
+    storage = open_patiently(locations.parent(target))
+    size = storage.write(locations.name(target), lambda: iter((content,)))
+    storage.sync()
+    return table.num_rows, size
+
+
+def evict_worker(group: str, worker: str) -> tuple[Evicted, ...]:
+    """Take a worker's name from it, in every operator that it runs."""
+    files = _opened(group)
+    evicted = []
+    for operator in files.operators():
+        if worker in [runs.worker for runs in files.runs(operator)]:
+            evicted.append(evict(files, operator, worker))
+    if not evicted:
+        names = ", ".join(one.name for one in files.joined()) or "none"
+        raise PlanError(
+            f"there is no worker {worker} that runs an operator", hint=f"the group has {names}"
+        )
+    return tuple(evicted)
+
+
+def _opened(group: str) -> Files:
+    storage = open_patiently(locations.normal(group, os.getcwd()))
+    Folder(storage).check()
+    return Files(storage)
+
+
+def _operator(name: str) -> Operator:
+    found: object = named(name)
+    if not isinstance(found, Operator):
+        fact = f"{name} is no operator: {type(found).__name__}"
+        raise SpecError((Complaint("OPERATOR", fact, name),), hint="decorate it: live.operator(…)")
+    return found
+
+
+def _function(name: str) -> Function:
+    return named(name)
+
+
+def _read(file: str) -> pyarrow.Table:
+    """Read a file of rows, by its suffix."""
+    import pyarrow
+    import pyarrow.parquet
+
+    place = locations.normal(file, os.getcwd())
+    content = open_patiently(locations.parent(place)).read(locations.name(place), TABLE_MAX)
+    source = pyarrow.BufferReader(content)
+    try:
+        if file.lower().endswith(".arrow"):
+            return pyarrow.ipc.open_file(source).read_all()
+        return pyarrow.parquet.read_table(source)
+    except (pyarrow.ArrowInvalid, OSError) as error:
+        raise FormatError(f"neither Parquet nor Arrow: {error}", place) from None
+
+
+def _encoded(table: pyarrow.Table, to: str) -> bytes:
+    """Return a table as a file, by its suffix."""
+    import pyarrow
+    import pyarrow.parquet
+
+    sink = pyarrow.BufferOutputStream()
+    suffix = os.path.splitext(to)[1].lower()
+    if suffix == ".parquet":
+        pyarrow.parquet.write_table(table, sink)
+    elif suffix == ".arrow":
+        with pyarrow.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+    elif suffix in (".jsonl", ".json"):
+        return b"".join(_lines(table))
+    else:
+        fact = f"{to}: the suffix decides the format, and {suffix or 'none'} is none that is known"
+        raise SpecError((Complaint("--to", fact, to),), hint="name it .parquet, .arrow or .jsonl")
+    return bytes(sink.getvalue())
+
+
+def _lines(table: pyarrow.Table) -> Iterator[bytes]:
+    for row in table.to_pylist():
+        yield json.dumps(row, default=str).encode() + b"\n"
+
+
+def _as_json(state: Any) -> str:  # a user's own
+    """Return a state as JSON; what JSON cannot hold as its text."""
+    return json.dumps(state, default=str)
