@@ -1,0 +1,28 @@
+"""Operators whose bins move, as jobs and their judges know them."""
+
+from __future__ import annotations
+
+from stateshift import live
+from stateshift.live.protocol.messages import Folded
+
+BINS = 16
+LATER = 200  # units of time until a row is seen again
+
+
+@live.operator(
+    bins=BINS,
+    key="key",
+    time=("at", "number"),
+    out="number long, key long, n long, sum long",
+    values="number",
+)
+def visits(key, state, values):
+    """Count and sum a key's rows, and see every fifth of them again."""
+    n, total = state or (0, 0)
+    outputs, later = [], []
+    for number in values:
+        n, total = n + 1, total + number
+        outputs.append((number, key, n, total))
+        if number > 0 and number % 5 == 0:
+            later.append((number // 3 + LATER, -number))
+    return Folded((n, total), tuple(outputs), tuple(later))
