@@ -3,6 +3,7 @@
     operators   what a user writes: a function over a key's state, and how it is declared
     times       logical time, and what a source promises of it
     batches     a batch's rows, in the order of time, bin by bin
+    fetching    pieces of files, read together
     stores      a bin's state in memory: objects or columns, and as bytes
     stages      what happens to a bin in a batch: applied, given, taken, held
     commits     a batch's commit as a value, and the fold of commits

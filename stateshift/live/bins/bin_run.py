@@ -10,12 +10,13 @@ that was not committed it is read again.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stateshift.live.bins.batches import Rows
 from stateshift.live.bins.commits import Changed, Given, Kept, Piece, grown
+from stateshift.live.bins.fetching import read_together
 from stateshift.live.bins.files import data_file
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.stages import Apply, Give, LeaveOut, Position, Stage, Take
@@ -30,6 +31,7 @@ from stateshift.live.bins.stores import (
 from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.configuration import Time
 
+FETCHED_MAX = 1 << 26  # bytes of states that are read together
 PIECES_MAX = 16  # and up to twice as many, so that not all bins are written whole at one time
 
 
@@ -107,23 +109,40 @@ class Memory:
     operator: Operator
     read: Callable[[Piece], bytes]
     stores: dict[int, tuple[Kept, Store]] = field(default_factory=dict)
+    fetched: dict[Piece, bytes] = field(default_factory=dict)
+
+    def fetch(self, works: Iterable[Work]) -> None:
+        """Read what works need together, in the place of what was read for others."""
+        needed: list[Piece] = []
+        for work in works:
+            needed += self.missing(work)
+        self.fetched = dict(read_together(needed, self.read))
+
+    def missing(self, work: Work) -> list[Piece]:
+        """Return what a work needs and is not in memory."""
+        if not work.stages and not work.is_rewritten:
+            return []
+        missing = list(work.held)
+        states = [taken.kept for taken in work.taken.values()]
+        for kept in states if work.kept is None else [work.kept, *states]:
+            known = self.stores.get(work.bin)
+            missing += kept.pieces[0 if known is None else _common(known, kept) :]
+        return missing
+
+    def content(self, piece: Piece) -> bytes:
+        """Return the bytes of a piece, which was fetched or is read now."""
+        fetched = self.fetched.get(piece)
+        return self.read(piece) if fetched is None else fetched
 
     def take(self, bin: int, kept: Kept) -> Store:
         """Return a bin's state as it is kept, and forget it: whoever has it changes it."""
         known = self.stores.pop(bin, None)
-        if known is None:
-            return read_store(self.operator, map(self.read, kept.pieces))
-        if known[0] == kept:
+        common = 0 if known is None else _common(known, kept)
+        if known is None or common == 0:
+            return read_store(self.operator, map(self.content, kept.pieces))
+        if common == len(kept.pieces):
             return known[1]
-        return self._caught_up(known, kept)
-
-    def _caught_up(self, known: tuple[Kept, Store], kept: Kept) -> Store:
-        """Return a state that was read ahead, with what has changed since."""
-        before, store = known
-        count = len(before.pieces)
-        if count and kept.pieces[:count] == before.pieces and not store.is_changed:
-            return store.caught_up(map(self.read, kept.pieces[count:]))
-        return read_store(self.operator, map(self.read, kept.pieces))
+        return known[1].caught_up(map(self.content, kept.pieces[common:]))
 
     def put(self, bin: int, kept: Kept, store: Store) -> None:
         """Keep a bin's state at hand."""
@@ -132,6 +151,31 @@ class Memory:
     def read_ahead(self, bin: int, kept: Kept) -> None:
         """Read a bin that will come, or what has changed of it since the last time."""
         self.put(bin, kept, self.take(bin, kept))
+
+
+def _portions(works: Iterable[Work]) -> Iterator[list[Work]]:
+    """Yield works, as many at a time as are small enough to be read together."""
+    portion: list[Work] = []
+    size = 0
+    for work in works:
+        portion.append(work)
+        size += 0 if work.kept is None else work.kept.size
+        size += sum(taken.kept.size for taken in work.taken.values())
+        if size > FETCHED_MAX:
+            yield portion
+            portion, size = [], 0
+    yield portion
+
+
+def _common(known: tuple[Kept, Store], kept: Kept) -> int:
+    """Return how many pieces a state in memory has in common with how it is kept; 0 where it cannot
+    be caught up.
+    """
+    before, store = known
+    count = len(before.pieces)
+    if kept.pieces[:count] != before.pieces or store.is_changed:
+        return 0
+    return count
 
 
 def run(work: Work, memory: Memory, writing: Writing, put_out: list[Output]) -> Done:
@@ -156,7 +200,11 @@ def run_works(
     import pyarrow
 
     put_out: list[Output] = []
-    done = [run(work, memory, writing, put_out) for work in works]
+    done: list[Done] = []
+    for some in _portions(works):
+        memory.fetch(some)
+        done += [run(work, memory, writing, put_out) for work in some]
+    memory.fetched = {}
     came = Came(done, tables=put_out_as_tables(memory.operator, put_out))
     if came.tables:
         table = pyarrow.concat_tables(came.tables)
@@ -209,7 +257,7 @@ class _Run:
     def _rows(self) -> Rows | None:
         rows: Rows | None = None
         for piece in self.work.held:
-            held = rows_from_bytes(self.memory.read(piece))
+            held = rows_from_bytes(self.memory.content(piece))
             rows = held if rows is None else rows.merged(held)
         if rows is None or self.work.rows is None:
             return self.work.rows if rows is None else rows
