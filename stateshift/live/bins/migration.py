@@ -34,6 +34,8 @@ from stateshift.live.protocol.rollout import Rollout, advance, prepared
 POLL_SECONDS = 0.01
 POLL_SECONDS_MAX = 0.5
 TRIES_MAX = 6  # of one step; each has twice the lead of the one before
+DEAD_SECONDS = 20.0  # whoever carries moves and has said nothing for so long is dead
+TELL_SECONDS = 5.0  # between two words of whoever carries moves that it lives
 LEAD_SECONDS_AGAIN = 0.1  # at least, once somebody was too far
 ASKED_TO_STOP = "stateshift live abort"
 
@@ -103,6 +105,8 @@ class Carrier:
     # the first time that is ahead of a worker which had come too far for a proposal
     least: Time = field(init=False, default=0)
 
+    told_at: float = field(init=False, default=0.0)
+
     def __post_init__(self) -> None:
         self.files = self.watch.files
         self.steering = Steering(self.files.storage)
@@ -111,7 +115,12 @@ class Carrier:
         self.moved = Moved("waiting", len(self.steps), bins=len(self.ahead))
 
     def carry(self) -> Moved:
-        """Carry the migration to its end, or as far as it comes; return how far that is."""
+        """Carry the migration to its end, or as far as it comes; return how far that is.
+
+        Raises:
+            PlanError: somebody else carries one.
+        """
+        self._refuse_another()
         self.steering.clear()
         try:
             self._carry()
@@ -121,6 +130,17 @@ class Carrier:
         finally:
             self.steering.clear()
         return self.moved
+
+    def _refuse_another(self) -> None:
+        carried = self.steering.carried
+        if carried is None or carried.by == process_name():
+            return
+        if abs(time.time() - carried.at) < DEAD_SECONDS:
+            raise PlanError(
+                f"bins are moved by {carried.by}: {carried.begun} of {carried.steps} steps have "
+                "begun",
+                hint=f"wait for it, or: {command('abort', self.files.location)}",
+            )
 
     def _carry(self) -> None:
         if not self.steps:
@@ -391,11 +411,13 @@ class Carrier:
         """Say how far it is, where that is new."""
         now = time.time()
         moved = replace(self.moved, **known)  # type: ignore[arg-type]
-        if moved != self.moved:
+        is_new = moved != self.moved
+        if is_new:
             self.moved = replace(moved, seconds=now - self.began)
-            if not moved.is_over:
-                carried = CarriedBy(process_name(), now, moved.steps, moved.begun, moved.state)
-                self.steering.carry(carried)
+        if not moved.is_over and (is_new or now >= self.told_at + TELL_SECONDS):
+            carried = CarriedBy(process_name(), now, moved.steps, moved.begun, moved.state)
+            self.steering.carry(carried)
+            self.told_at = now
         self.progress(self.moved)
 
     def _late(self, bins: Bins, until: Time | None) -> str:

@@ -24,7 +24,7 @@ from stateshift.live.bins.move_request import (
     steps_of,
     steps_planned,
 )
-from stateshift.live.bins.steering import Steering, Throttle
+from stateshift.live.bins.steering import CarriedBy, Steering, Throttle
 from stateshift.live.bins.watch import Bins, Part, Watch
 from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import Update
@@ -284,6 +284,15 @@ def test_a_second_move_is_refused_while_one_is_under_way():
     scene = Scene()
     scene.ground.propose([Update(1000, 0, 1)])
     refused(scene, PlanError, "move 0 is under way", bins=(1,))
+
+
+def test_a_second_controller_is_refused_while_the_first_one_lives():
+    scene = Scene()
+    steering = Steering(scene.ground.storage)
+    steering.carry(CarriedBy("other:1", time.time(), 5, 2, "moving"))
+    refused(scene, PlanError, "bins are moved by other:1: 2 of 5 steps have begun")
+    steering.carry(CarriedBy("other:1", time.time() - 60, 5, 2, "moving"))
+    assert scene.move("east", [0]).state == "finished"
 
 
 def test_a_step_that_moves_a_bin_twice_is_refused():
