@@ -196,7 +196,7 @@ def _survey(frame: Frame, operator: Operator) -> Batch:
         functions.count(functions.lit(1)).alias("size"),
         functions.collect_set(_bin(operator.bins)).alias("bins"),
     )
-    named = functions.lit("") if partition is None else functions.col(partition).cast("string")
+    named = functions.lit("") if partition is None else functions.col(partition)
     moments = [
         functions.col(f"{which}.at{at}").alias(f"{which}{at}")
         for which in ("first", "last")
@@ -214,7 +214,7 @@ def _batch(table: Any, times: int) -> Batch:  # Arrow's table, of a row a partit
     for one in table.column("bins").to_pylist():
         bins |= set(one)
     rows: Mapping[int, Rows | None] = dict.fromkeys(sorted(bins))
-    names = table.column("partition").to_pylist()
+    names = map(str, table.column("partition").to_pylist())  # as the other home says them
     seen = dict(zip(names, _moments(table, "last", times), strict=True))
     size = sum(table.column("size").to_pylist())
     return Batch(rows, seen, size, min(_moments(table, "first", times)))

@@ -1,0 +1,38 @@
+"""What the driver knows of a batch whose rows are in Spark's tasks."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from stateshift.formats.spark.placement import signed_hash
+from stateshift.formats.spark.types import Atomic
+from stateshift.live.bins.batches import NOTHING
+from stateshift.live.bins.in_executors import _batch, sent_to
+
+
+def test_each_partition_has_a_number_that_sparks_hash_sends_there():
+    for partitions in (1, 2, 3, 16, 100):
+        places = [
+            signed_hash([one], [Atomic("integer")]) % partitions for one in sent_to(partitions)
+        ]
+        assert places == list(range(partitions))
+
+
+def test_a_survey_names_partitions_of_the_source_as_the_driver_does():
+    table = pa.table(
+        {
+            "partition": [True, False],
+            "size": [3, 2],
+            "bins": [[1, 5], [5, 2]],
+            "first0": [7, 4],
+            "last0": [9, 8],
+        }
+    )
+    batch = _batch(table, 1)
+    assert batch.seen == {"True": (9,), "False": (8,)}
+    assert (list(batch.rows), batch.size, batch.earliest) == ([1, 2, 5], 5, (4,))
+    assert set(batch.rows.values()) == {None}
+
+
+def test_a_survey_of_no_rows_says_nothing():
+    assert _batch(pa.table({"partition": pa.array([], pa.string())}), 1) == NOTHING
