@@ -102,7 +102,7 @@ class Folder:
             raise UnknownVersion(
                 f"buffer version {version}; the newest that is known here is {VERSION}",
                 str(path),
-                hint="use the stateshift that wrote it, or a newer one",
+                hint="use the version that wrote it, or a newer one",
             )
         return _fitting(About, plain, path).id
 

@@ -63,7 +63,7 @@ def decode_segment_head(content: bytes) -> int:
     if version > VERSION:
         raise UnknownVersion(
             f"segment version {version}; the newest that is known here is {VERSION}",
-            hint="use the stateshift that wrote it, or a newer one",
+            hint="use the version that wrote it, or a newer one",
         )
     return int(first)
 
