@@ -260,12 +260,15 @@ class Files:
         """Return a commit; None if it is not there."""
         return self._read(Commit, _commit(operator, worker, number), COMMIT_MAX)
 
+    def last_commit(self, operator: str, worker: str) -> int:
+        """Return the number of a worker's last commit that a listing shows; -1 if there is none."""
+        return max(self._numbers(operator, worker), default=-1)
+
     def ledger(self, operator: str, worker: str) -> Ledger:
         """Return what all commits of a worker come to."""
-        numbers = self._numbers(operator, worker)
-        if not numbers:
+        number = self.last_commit(operator, worker)
+        if number < 0:
             return Ledger()
-        number = max(numbers)
         needed: list[Commit] = []
         while number >= 0:
             commit = self.committed(operator, worker, number)

@@ -56,6 +56,7 @@ from stateshift.live.protocol.configuration import Time, complaints, retired
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.02
+LOOKS_IN_VAIN_MAX = 50  # until it is asked whether commits were forgotten before they were read
 ACKNOWLEDGED, REFUSED = "acknowledged", "refused"
 
 
@@ -77,9 +78,10 @@ class Home(Protocol):
 
 @dataclass
 class Known:
-    """What a worker knows of another one."""
+    """What a worker knows of another one, and how often it has found nothing new since."""
 
     ledger: Ledger
+    looks_in_vain: int = 0
 
 
 class Running:
@@ -209,13 +211,28 @@ class Running:
             known = self.others[number] = Known(ledger)
             for given in ledger.unclaimed:
                 self._note(number, given)
+        before = known.ledger.number
         while True:
             commit = self.files.committed(self.operator.name, name, known.ledger.number + 1)
             if commit is None:
-                return
+                break
             known.ledger = known.ledger.plus(commit)
             for given in commit.given:
                 self._note(number, given)
+        known.looks_in_vain = 0 if known.ledger.number > before else known.looks_in_vain + 1
+        if known.looks_in_vain == LOOKS_IN_VAIN_MAX:
+            known.looks_in_vain = 0
+            self._look_further(number, name, known)
+
+    def _look_further(self, number: int, name: str, known: Known) -> None:
+        """Go on from the last whole commit of a worker, where the next one that was to be read here
+        is gone: it lies so far back that it was forgotten.
+        """
+        if self.files.last_commit(self.operator.name, name) <= known.ledger.number:
+            return
+        known.ledger = self.files.ledger(self.operator.name, name)
+        for given in known.ledger.unclaimed:
+            self._note(number, given)
 
     def _note(self, source: int, given: Given) -> None:
         if given.to == self.me:
