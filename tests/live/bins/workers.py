@@ -86,15 +86,16 @@ def alone(operator: Operator, until: int, keys: int = KEYS) -> list[tuple[int, .
 class Reader:
     """One worker, with how far it has read."""
 
-    def __init__(self, ground: Ground, name: str) -> None:
+    def __init__(self, ground: Ground, name: str, offsets: Sequence[int] = (0,)) -> None:
         self.ground, self.name = ground, name
-        self.offsets = [0]  # where each batch began
+        self.storage = ground.storage
+        self.offsets = list(offsets)  # where each batch began
         self.start()
 
     def start(self) -> None:
         """Begin, or go on from the commits as after a crash."""
         ground = self.ground
-        self.files = Files(ground.storage)
+        self.files = Files(self.storage)
         self.home = ground.home_of(self)
         self.running = Running(self.files, ground.operator, self.name, self.home)
         last = self.running.ledger.last
@@ -111,7 +112,18 @@ class Reader:
             self.running.step(batch, self.batch)
         self.batch += 1
         self.read_to = max(until, self.read_to)
+        self.deliver()
         self.running.clean_up()
+
+    def deliver(self) -> None:
+        """Deliver what is not known to have arrived; again what has, after a crash."""
+        for waiting in self.running.ledger.undelivered:
+            tables = [from_bytes(self.files.read(piece)) for piece in waiting.pieces]
+            columns = pa.concat_tables(tables).to_pydict().values()
+            rows = tuple(zip(*columns, strict=True))
+            name = (self.name, waiting.number)
+            assert self.ground.delivered.setdefault(name, rows) == rows
+            self.running.has_arrived_at(waiting.number)
 
     def between(self) -> None:
         """Do what has become possible between two batches."""
@@ -135,6 +147,7 @@ class Ground:
     ) -> None:
         self.operator, self.keys, self.homes = operator, keys, homes
         self.starts = 0
+        self.delivered: dict[tuple[str, int], tuple[tuple[int, ...], ...]] = {}
         self.storage = storage or MemoryStorage(MemoryDisk(), "memory://group")
         self.files = Files(self.storage)
         self.files.begin(Begun(operator.bins, (names[0],)))
@@ -185,12 +198,12 @@ class Ground:
         return found
 
     def put_out(self) -> list[tuple[int, ...]]:
-        """All rows that the workers' commits name, sorted."""
+        """All rows that the workers have delivered, sorted."""
         return sorted(chain.from_iterable(map(self.put_out_by, self.workers)))
 
     def put_out_by(self, name: str) -> Iterator[tuple[int, ...]]:
-        """Yield the rows that a worker's commits name, in their order."""
-        for commit in self.commits(name):
-            for piece in commit.outputs:
-                table = from_bytes(self.files.read(piece))
-                yield from zip(*table.to_pydict().values(), strict=True)
+        """Yield the rows of a worker, in their order."""
+        self.workers[name].deliver()
+        for (worker, _), rows in sorted(self.delivered.items()):
+            if worker == name:
+                yield from rows
