@@ -134,7 +134,7 @@ class Worker:
             form=operator.form,
             key=operator.key,
             time=operator.time,
-            output=str(operator.output),
+            output=", ".join(f"{one.name} {one.type}" for one in operator.output),
             code=package(operator.function).digest,
             python=python_version(),
             at=time.time(),
