@@ -26,7 +26,7 @@ from stateshift.errors import AlreadyThere, FormatError, MissingFile, PlanError
 from stateshift.live.bins.commits import Commit, Ledger, Piece
 from stateshift.live.bins.times import Moment
 from stateshift.live.folder import SMALL, file_name
-from stateshift.live.protocol.chains import Decided, decode, encode
+from stateshift.live.protocol.chains import Decided, decode, encode, encode_densely
 from stateshift.live.protocol.configuration import (
     Configuration,
     Time,
@@ -43,7 +43,7 @@ T = TypeVar("T")
 COMMIT_MAX = 1 << 28
 PREPARED = "bins/prepared"
 WHOLE_EVERY = 20  # commits
-KEPT_COMMITS = 200  # of those before the last whole one; others may still read them
+KEPT_COMMITS = 40  # of those before the last whole one; others may still read them
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ class Files:
         Raises:
             PlanError: another process has committed under the same name.
         """
-        path, content = _commit(operator, worker, commit.number), encode(commit)
+        path, content = _commit(operator, worker, commit.number), encode_densely(commit)
         try:
             self.storage.create(path, content)
         except AlreadyThere:

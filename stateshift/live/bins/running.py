@@ -35,6 +35,7 @@ from stateshift.live.bins.commits import (
     borrowed,
     whole,
 )
+from stateshift.live.bins.compacting import worth_rewriting
 from stateshift.live.bins.files import (
     WHOLE_EVERY,
     Answer,
@@ -108,6 +109,7 @@ class Running:
         self.planned: Moment | None = self.frontier
         self._answered: set[int] = set()
         self._unneeded: set[str] = set()
+        self._rewritten: frozenset[int] = frozenset()  # bins that the next batch writes whole
         self._ahead: dict[int, Kept] = {}  # bins that were read ahead, as they were then
         self._ahead_for: tuple[tuple[int, int], ...] = ()
         self._told_ahead: set[int] = set()
@@ -311,7 +313,7 @@ class Running:
 
     def _touched(self, batch: Batch, frontier: Moment | None) -> list[int]:
         """Return the bins that something happens to: rows, time that has come, or a move."""
-        bins = set(batch.rows) | set(self.ledger.held)
+        bins = set(batch.rows) | set(self.ledger.held) | (self._rewritten & self.ledger.here.keys())
         if frontier is None:
             return sorted(bins)
         for bin, kept in self.ledger.here.items():
@@ -335,7 +337,8 @@ class Running:
         held = self.ledger.held[bin].pieces if bin in self.ledger.held else ()
         taken = {one.time: arrived[one.time] for one in found if isinstance(one, Take)}
         kept, rows = self.ledger.here.get(bin), batch.rows.get(bin)
-        return Work(bin, found, after, kept, taken, held, rows, self.frontier)
+        is_rewritten = bin in self._rewritten and kept is not None
+        return Work(bin, found, after, kept, taken, held, rows, self.frontier, is_rewritten)
 
     # ---------------------------------------------------------------- its commit
 
@@ -376,6 +379,7 @@ class Running:
     def _commit(self, commit: Commit, works: list[Work]) -> None:
         self.files.commit(self.operator.name, self.name, commit)
         self.ledger = self.ledger.plus(commit)
+        self._rewritten = frozenset()
         for work in works:
             for since in work.taken:
                 del self.arrived[work.bin][since]
@@ -466,10 +470,12 @@ class Running:
         for known in self.others.values():
             last = known.ledger.last
             needed |= set() if last is None else set(last.borrowed)
-        committed = (file for file in self.files.data(operator, name) if self._is_past(file))
-        unneeded = set(committed) - needed
+        sizes = self.files.data(operator, name)
+        unneeded = {file for file in sizes if self._is_past(file)} - needed
         self.files.remove_data(sorted(unneeded & self._unneeded))
         self._unneeded = unneeded
+        lasting = {file: size for file, size in sizes.items() if file in needed}
+        self._rewritten = frozenset(worth_rewriting(self.ledger.here, lasting))
         self.files.forget(operator, name, self.ledger)
 
     def _is_past(self, file: str) -> bool:

@@ -35,7 +35,7 @@ from stateshift.storage.opening import open_patiently
 logger = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.1
-CLEAN_UP_EVERY = 10  # commits
+CLEAN_UP_EVERY = 5  # commits
 
 Frame = Any  # a DataFrame of Spark
 HomeName = Literal["driver", "executors"]

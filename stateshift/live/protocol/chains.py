@@ -324,6 +324,11 @@ def encode(value: object) -> bytes:
     return json.dumps(to_plain(value), indent=1).encode() + b"\n"
 
 
+def encode_densely(value: object) -> bytes:
+    """Return the same on one line: for what is long, and written at every batch."""
+    return json.dumps(to_plain(value), separators=(",", ":")).encode() + b"\n"
+
+
 def decode(kind: type[T], content: bytes, path: str) -> T:
     """Return the value that a file holds, or a FormatError that names the file."""
     try:

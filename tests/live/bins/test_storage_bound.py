@@ -1,0 +1,79 @@
+"""What a group's folder holds stays in proportion to the state, whatever dies in it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from stateshift import live
+from stateshift.live.bins.batches import HASH, read_batch
+from stateshift.live.bins.commits import Kept, Piece
+from stateshift.live.bins.compacting import SLACK, worth_rewriting
+from stateshift.live.bins.worker import CLEAN_UP_EVERY
+from stateshift.live.protocol.configuration import Update
+from tests.live.bins.workers import Ground, hash_of
+
+KEYS, HOT, ROWS, SIZE = 3000, 100, 100, 1000
+
+
+@live.operator(bins=64, key="key", time="at", out="key long", values="at")
+def large(key, state, values):
+    """Keep a thousand bytes a key, other ones each time."""
+    return live.Folded(bytes([values[-1] % 251]) * SIZE)
+
+
+def batch(number: int) -> pa.Table:
+    """First each key once, then the hot ones again and again."""
+    rows = range(number * ROWS, (number + 1) * ROWS)
+    keys = [row if row < KEYS else row % HOT for row in rows]
+    hashes = [hash_of(key) for key in keys]
+    signed = [one - (1 << 64) if one >= 1 << 63 else one for one in hashes]
+    return pa.table({"at": pa.array(list(rows)), "key": pa.array(keys), HASH: pa.array(signed)})
+
+
+def stored(ground: Ground) -> int:
+    return sum(file.size for file in ground.storage.list("bins"))
+
+
+@pytest.mark.parametrize("batches", [150, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_thousand_batches_leave_three_times_the_state_at_most(batches):
+    ground = Ground(large, ["west", "east"])
+    workers = list(ground.workers.values())
+    most = 0
+    for number in range(batches):
+        if number == batches // 2:
+            at = number * ROWS + 10
+            ground.propose([Update(at, bin, 1) for bin in range(32)])
+            for worker in workers:
+                worker.running.answer()
+            assert ground.decide() == "applied"
+        for worker in workers:
+            worker.running.step(read_batch(batch(number), large), number)
+            worker.between()
+            if number % CLEAN_UP_EVERY == 0:
+                worker.running.clean_up()
+        if number * ROWS > KEYS:
+            most = max(most, stored(ground))
+    assert sum(len(worker.running.ledger.here) for worker in workers) == 64
+    state = KEYS * SIZE
+    commits = 2 * 100 * 64 * 150  # of two workers, each with a line for each of 64 bins
+    assert most < 3 * state + 2 * SLACK + commits
+
+
+def test_a_bin_that_keeps_a_dead_file_is_written_anew():
+    here = {
+        1: Kept((Piece("dead", 0, 1 << 16),)),
+        2: Kept((Piece("alive", 0, 1 << 23),)),
+    }
+    sizes = {"dead": 1 << 24, "alive": 1 << 23}
+    assert worth_rewriting(here, sizes) == (1,)
+
+
+def test_a_bin_that_needs_a_file_of_others_is_written_anew():
+    here = {1: Kept((Piece("theirs", 0, 10),)), 2: Kept((Piece("ours", 0, 10),))}
+    assert worth_rewriting(here, {"ours": 10}) == (1,)
+
+
+def test_nothing_is_written_anew_where_little_is_dead():
+    here = {1: Kept((Piece("ours", 0, 1 << 23),))}
+    assert worth_rewriting(here, {"ours": (1 << 23) + 100}) == ()
