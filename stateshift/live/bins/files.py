@@ -56,14 +56,11 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A worker: its number, its name, and what it runs."""
+    """A worker: its number, and its name."""
 
     number: int
     name: str
     at: float
-    host: str = ""
-    python: str = ""
-    home: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +76,9 @@ class Runs:
     code: str
     python: str
     at: float
+    home: str = ""
+    host: str = ""
+    is_evicted: bool = False  # until somebody starts under its name again
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stateshift.errors import Complaint, FormatError, PlanError, SpecError
@@ -55,8 +56,10 @@ def evict_worker(group: str, worker: str) -> tuple[Evicted, ...]:
     files = _opened(group)
     evicted = []
     for operator in files.operators():
-        if worker in [runs.worker for runs in files.runs(operator)]:
-            evicted.append(evict(files, operator, worker))
+        for runs in files.runs(operator):
+            if runs.worker == worker:
+                evicted.append(evict(files, operator, worker))
+                files.run(replace(runs, is_evicted=True))
     if not evicted:
         names = ", ".join(one.name for one in files.joined()) or "none"
         raise PlanError(

@@ -126,15 +126,15 @@ class StepTable:
         """Take what the commits say of a step that is decided."""
         parts = {(part.runs.operator, part.runs.worker): part for part in bins.parts}
         for crossing in self.crossings:
-            giver, taker = parts[crossing.source], parts[crossing.target]
-            if crossing.bins <= giver.given:
+            giver, taker = parts.get(crossing.source), parts[crossing.target]
+            if giver is None or crossing.bins <= giver.given:  # a giver with nothing left may go
                 self._take(Shipped(crossing.task, self.last), now)
             if crossing.bins <= taker.taken:
                 self._take(Deployed(crossing.task), now)
                 if taker.passed > self.last:
                     self._take(Running(crossing.task), now)
         for key, task in self.parts.items():
-            if parts[key].passed > self.last:
+            if key not in parts or parts[key].passed > self.last:
                 self._take(Running(task), now)
 
     def give_up(self, reason: str, now: float) -> None:

@@ -63,6 +63,12 @@ class Part:
         return {each.bin: each.since for each in held if each.since is not None}
 
     @property
+    def is_gone(self) -> bool:
+        """Whether nobody runs under its name, and nothing waits there for somebody who will."""
+        ledger = self.ledger
+        return self.runs.is_evicted and not (ledger.here or ledger.held or ledger.unclaimed)
+
+    @property
     def passed(self) -> Time:
         """The first time whose moves are not all made here: above a time, its moves are."""
         if self.frontier is None:
@@ -218,7 +224,8 @@ class Watch:
         self.moves = look(self.files, self.moves)
         for key, part in self.parts.items():
             self.parts[key] = self._followed(part)
-        parts = tuple(sorted(self.parts.values(), key=lambda part: part.name))
+        there = (part for part in self.parts.values() if not part.is_gone)
+        parts = tuple(sorted(there, key=lambda part: part.name))
         return Bins(self.files.location, time.time(), self.workers, self.moves, parts)
 
     def _followed(self, part: Part) -> Part:

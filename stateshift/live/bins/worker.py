@@ -72,7 +72,7 @@ class Worker:
         storage = open_patiently(self.group.location)
         Folder(storage).ensure()
         self.files = Files(storage)
-        self._join(tuple(first) or (name,))
+        self._join(tuple(first) or (name,), home)
         self.home: Home = InDriver(self.files, operator, name)
         if home == "executors":
             self.home = InExecutors(self.group.location, operator, name, SparkTasks(operator))
@@ -110,7 +110,7 @@ class Worker:
 
     # ---------------------------------------------------------------- start
 
-    def _join(self, first: tuple[str, ...]) -> None:
+    def _join(self, first: tuple[str, ...], home: HomeName) -> None:
         """Take part in the group, or refuse what does not fit it."""
         held = self.files.begin(Begun(self.operator.bins, first))
         if held.bins != self.operator.bins:
@@ -120,13 +120,13 @@ class Worker:
                 hint=f"declare it with bins={held.bins}, or give it a group of its own",
             )
         for name in (*held.workers, self.name):
-            self.files.join(Joined(-1, name, time.time(), socket.gethostname(), python_version()))
-        runs = self._runs()
+            self.files.join(Joined(-1, name, time.time()))
+        runs = self._runs(home)
         for other in self.files.runs(self.operator.name):
             _refuse_another(runs, other)
         self.files.run(runs)
 
-    def _runs(self) -> Runs:
+    def _runs(self, home: HomeName) -> Runs:
         operator = self.operator
         return Runs(
             operator=operator.name,
@@ -138,6 +138,8 @@ class Worker:
             code=package(operator.function).digest,
             python=python_version(),
             at=time.time(),
+            home=home,
+            host=socket.gethostname(),
         )
 
     def _is_committed(self, query: str, batch: int) -> bool:

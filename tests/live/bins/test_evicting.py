@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from stateshift.errors import PlanError
+from stateshift.live.bins.controlling import Controller
 from stateshift.live.bins.evicting import evict
+from stateshift.live.bins.state_acts import evict_worker
+from stateshift.live.folder import Folder
+from stateshift.storage.opening import open_patiently
 from tests.live.bins.workers import Ground, alone, count_and_ask
 
 
@@ -24,6 +28,20 @@ def test_whoever_goes_on_under_the_name_has_nothing_twice_and_misses_nothing():
     west.read(200)
     ground.workers["east"].read(200)
     assert ground.put_out() == alone(count_and_ask, 200, ground.keys)
+
+
+def test_who_has_gone_for_good_and_has_no_bins_need_not_answer(tmp_path):
+    storage = open_patiently(f"file://{tmp_path}")
+    Folder(storage).ensure()
+    ground = Ground(count_and_ask, ["west", "east"], storage=storage)
+    for worker in ground.workers.values():
+        worker.read(50)
+    controller = Controller(str(tmp_path))
+    assert {part.runs.worker for part in controller.status().parts} == {"west", "east"}
+    evict_worker(str(tmp_path), "east")
+    assert {part.runs.worker for part in controller.status().parts} == {"west"}
+    evict_worker(str(tmp_path), "west")  # has bins, which wait for somebody
+    assert {part.runs.worker for part in controller.status().parts} == {"west"}
 
 
 def test_who_is_not_there_is_not_evicted():
