@@ -15,7 +15,8 @@ from stateshift.live.bins.batches import HASH, Records, read_batch
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.stores import Objects
 from tests.support.nexmark import events as nexmark
-from tests.support.nexmark import live, reference
+from tests.support.nexmark import live_queries as live
+from tests.support.nexmark import reference
 
 MARKET = nexmark.Market(dilation=15)
 NEW_USERS = nexmark.Market(dilation=20_000)

@@ -8,9 +8,9 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts" / "bench" / "nexmark.d"))
 
 import events
-import live
+import live_queries
 import native_rows
 import reference
 import source
 
-__all__ = ["events", "live", "native_rows", "reference", "source"]
+__all__ = ["events", "live_queries", "native_rows", "reference", "source"]

@@ -49,8 +49,8 @@ def test_workers_go_on_from_what_is_brought_in():
         ("west",),
         lambda key, value: Folded(1000, later=((2, -7),)),
     )
-    ground.storage, ground.files = fresh, Files(fresh)
     west = ground.workers["west"]
+    west.storage = fresh
     west.start()
     west.read(90)
     rows = ground.put_out()

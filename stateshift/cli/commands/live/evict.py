@@ -25,10 +25,11 @@ def command(
     group: GroupOf,
     worker: Annotated[str, typer.Argument(metavar="WORKER", help="The name of a worker.")],
 ) -> int | None:
-    """Take the name of a worker that never comes back, so that another can go on.
+    """Free the name of a worker that never comes back.
 
-    If it lives after all, it ends at its next batch. Start an application under the same name,
-    anywhere, that reads from the frontier or from before; then move its bins where they shall be.
+    Another can go on under it. If it lives after all, it ends at its next batch. Start an
+    application under the same name, anywhere, that reads from the frontier or from before; then
+    move its bins where they shall be.
     """
     from stateshift.cli.views import live_state_json, live_state_text
     from stateshift.live.bins import state_acts

@@ -10,7 +10,6 @@ from stateshift.cli.shell.options import GroupOf, OperatorOf, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = epilog(
-    "stateshift export s3://bucket/checkpoints/orders --to orders.parquet\n"
     "stateshift live import s3://live/orders jobs:visits orders.parquet --with jobs:from_row "
     "--worker west",
     2,
@@ -43,9 +42,9 @@ def command(
         ),
     ] = None,
 ) -> int | None:
-    """Bring state into a group before its operator runs for the first time.
+    """Bring state into a group that has none.
 
-    The job then begins to read where the exported one had stopped.
+    The operator has not run yet. The job then begins to read where the exported one had stopped.
     """
     from stateshift.cli.shell.change import found_from_here
     from stateshift.cli.views import live_state_json, live_state_text

@@ -6,7 +6,7 @@ from stateshift.cli.shell.options import GroupOf, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = epilog(
-    "stateshift live pause s3://live/orders\nstateshift live resume s3://live/orders",
+    "stateshift live pause s3://live/orders",
     2,
     3,
     4,
