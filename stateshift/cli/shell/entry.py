@@ -20,7 +20,7 @@ from stateshift import __version__, leave_logging_to_the_program
 from stateshift.cli.commands import GROUPS, NAMES, members_of, module_of
 from stateshift.cli.shell import settings
 from stateshift.cli.shell.signature import Parsed, with_shared_options
-from stateshift.cli.shell.terminal import Terminal
+from stateshift.cli.shell.terminal import Terminal, drop_stdout
 
 if TYPE_CHECKING:
     from stateshift.migration import Adapters
@@ -90,9 +90,7 @@ def enter(argv: Sequence[str] | None, adapters: Adapters | None) -> int | None:
     except Usage as error:
         return _refused(cast("UsageError", error), terminal)
     except BrokenPipeError:
-        # Nobody reads any more (`… | head`). Python would complain once more when it flushes at
-        # exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_stdout()  # nobody reads any more: `… | head`
         return 128 + signal.SIGPIPE
     except (Exception, KeyboardInterrupt) as error:
         # It was raised before a command began: commands tell their own.

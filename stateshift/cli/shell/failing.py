@@ -13,10 +13,11 @@ With `--json` the same is one document on stdout.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from stateshift.cli.shell.terminal import Terminal
+from stateshift.cli.shell.terminal import Terminal, drop_stdout
 from stateshift.cli.views import problems_json
 from stateshift.cli.views.text import Block, Line
 from stateshift.errors import (
@@ -50,7 +51,18 @@ def tell(caught: BaseException, terminal: Terminal, report: FailedRunDocument | 
     if terminal.json:
         _document(terminal, error, report)
     terminal.talk(described(error))
+    _drop_what_is_stuck()
     return error.exit_code
+
+
+def _drop_what_is_stuck() -> None:
+    """Let go of what stdout cannot write, so that the exit code is ours."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError:
+        drop_stdout()
 
 
 def _document(terminal: Terminal, error: StateshiftError, report: FailedRunDocument | None) -> None:

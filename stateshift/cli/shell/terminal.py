@@ -27,6 +27,19 @@ if TYPE_CHECKING:
     from stateshift.world import Meter
 
 
+def drop_stdout() -> None:
+    """Let go of what stdout still holds, where it cannot be written: nobody reads any more, or the
+    disk is full. Python would try once more at exit, and end with a code of its own.
+    """
+    try:
+        number = sys.stdout.fileno()
+    except (OSError, ValueError):  # somebody who calls us from Python caught stdout
+        return
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, number)
+    os.close(sink)
+
+
 @dataclass
 class Terminal:
     """The terminal of one command: its output, its flags, and the adapters to the outside."""
