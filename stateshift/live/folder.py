@@ -30,15 +30,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-import os
-import socket
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import quote, unquote
 
-from stateshift.errors import AlreadyThere, FormatError, MissingFile, PlanError
+from stateshift.errors import AlreadyThere, FormatError, PlanError
 from stateshift.live.protocol.chains import (
     Change,
     Decided,
@@ -52,15 +50,13 @@ from stateshift.live.protocol.chains import (
     decode_group,
     encode,
 )
+from stateshift.live.values import SMALL, ValueFiles, number_in
 from stateshift.storage import locations
-from stateshift.storage.protocol import Storage
-from stateshift.storage.temporaries import apart
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-SMALL = 1 << 20  # bytes; no file but code, schemas and states is larger
 CODE_MAX = 1 << 28
 KEPT_BATCHES = 500  # seals and measures older than that are removed
 
@@ -156,16 +152,10 @@ _WAYS_OUT: dict[type, str] = {
 }
 
 
-class Folder:
+class Folder(ValueFiles):
     """A group's folder, on whatever storage it is."""
 
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
-
-    @property
-    def location(self) -> str:
-        """The location of the folder."""
-        return self.storage.location
+    ways_out = _WAYS_OUT
 
     # ---------------------------------------------------------------- the group
 
@@ -268,7 +258,7 @@ class Folder:
         read, as each of them can be read by itself.
         """
         try:
-            settled = self._read(Settled, "changes/settled.json")
+            settled = self._read(Settled, "changes/settled.json", CODE_MAX)
         except FormatError as error:
             logger.warning("%s is passed over: %s", error.path, error.fact)
             return ()
@@ -468,38 +458,6 @@ class Folder:
         """Remove the state after a batch."""
         self.storage.remove(_state(query, chain, batch))
 
-    # ---------------------------------------------------------------- files
-
-    def _first(self, kind: type[T], path: str, value: T) -> T:
-        """Create a file if it is absent; return what it holds, by whomever."""
-        try:
-            self.storage.create(path, encode(value))
-        except AlreadyThere:
-            held = self._read(kind, path)
-            assert held is not None, "what was created is never removed while it is asked for"
-            return held
-        return value
-
-    def _read(self, kind: type[T], path: str) -> T | None:
-        content = self._bytes(path, CODE_MAX if kind is Settled else SMALL)
-        if content is None:
-            return None
-        try:
-            return decode(kind, content, f"{self.location}/{path}")
-        except FormatError as error:
-            raise error.with_hint(_WAYS_OUT.get(kind)) from None
-
-    def _bytes(self, path: str, size_max: int) -> bytes | None:
-        try:
-            return self.storage.read(path, size_max)
-        except MissingFile:
-            return None
-
-    def _write(self, path: str, content: bytes) -> None:
-        # Several processes may write one file at once, each whole.
-        with apart(f"{socket.gethostname()}:{os.getpid()}:{id(self.storage)}"):
-            self.storage.write(path, lambda: iter((content,)))
-
 
 def file_name(text: str) -> str:
     """Return a name as a file's name: no slash, no dot that could lead elsewhere."""
@@ -526,9 +484,8 @@ def _signature(number: Version, content: bytes) -> str:
 
 
 def _number(name: str) -> int | None:
-    """Return the number that names a file or a directory; None where somebody else put it."""
-    text = name.removesuffix(".json")
-    return int(text) if text.isdecimal() and text.isascii() else None
+    """Return the number that names a value or a directory."""
+    return number_in(name.removesuffix(".json"))
 
 
 def _batch(query: str, batch: int) -> str:

@@ -1,7 +1,8 @@
 """The files of a group that are about bins.
 
     bins/bins.json                         how many bins, and the workers that they begin at
-    bins/workers/NUMBER.json               a worker's name, and what it runs
+    bins/workers/NUMBER.json               a worker's name
+    bins/runs/OPERATOR.NAME.json           what a worker says of an operator that it runs
     bins/moves/N/proposed.json             move N: which bins go where, and when
     bins/moves/N/words/OPERATOR.NAME.json  what a worker says of it
     bins/moves/N/decided.json              what became of it
@@ -10,7 +11,8 @@
     bins/states/OPERATOR/NAME/commits/N    a worker's commit
     bins/states/OPERATOR/NAME/data/N-ONCE  what commits name pieces of
 
-Everything but words is created if absent, and never changed. A commit that is there already is
+What runs, what is prepared and how moves are steered is written by its last writer. Everything else
+is created if absent, and never changed. A commit that is there already is
 another process's that runs under the same name: whoever finds that ends.
 """
 
@@ -22,11 +24,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from stateshift.errors import AlreadyThere, FormatError, MissingFile, PlanError
+from stateshift.errors import AlreadyThere, FormatError, PlanError
 from stateshift.live.bins.commits import Commit, Ledger, Piece
 from stateshift.live.bins.times import Moment
-from stateshift.live.folder import SMALL, file_name
-from stateshift.live.protocol.chains import Decided, decode, encode, encode_densely
+from stateshift.live.folder import file_name
+from stateshift.live.protocol.chains import Decided, encode, encode_densely
 from stateshift.live.protocol.configuration import (
     Configuration,
     Time,
@@ -34,7 +36,7 @@ from stateshift.live.protocol.configuration import (
     configured,
     updated,
 )
-from stateshift.storage.protocol import Storage
+from stateshift.live.values import ValueFiles, number_in
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +44,7 @@ T = TypeVar("T")
 
 COMMIT_MAX = 1 << 28
 PREPARED = "bins/prepared"
+RUNS = "bins/runs"
 WHOLE_EVERY = 20  # commits
 KEPT_COMMITS = 40  # of those before the last whole one; others may still read them
 
@@ -126,16 +129,8 @@ class Prepared:
     bins: tuple[int, ...]
 
 
-class Files:
+class Files(ValueFiles):
     """The files of a group that are about bins, on whatever storage they are."""
-
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
-
-    @property
-    def location(self) -> str:
-        """The location of the group."""
-        return self.storage.location
 
     # ---------------------------------------------------------------- who is there
 
@@ -170,25 +165,14 @@ class Files:
         """Return a worker by its number; None if there is none yet."""
         return self._read(Joined, f"bins/workers/{number}.json")
 
-    def runs(self, operator: str) -> tuple[Runs, ...]:
-        """Return what the workers say of an operator that they run."""
-        paths = sorted(file.path for file in self.storage.list(_of_operator(operator)))
-        found = [self._read(Runs, path) for path in paths if path.endswith("/runs.json")]
-        return tuple(one for one in found if one is not None)
+    def runs(self) -> tuple[Runs, ...]:
+        """Return what the workers say of the operators that they run."""
+        return self._all(Runs, RUNS)
 
     def run(self, runs: Runs) -> None:
         """Write what a worker says of the operator that it runs."""
-        path = f"{_of_worker(runs.operator, runs.worker)}/runs.json"
-        self.storage.write(path, lambda: iter((encode(runs),)))
-
-    def operators(self) -> tuple[str, ...]:
-        """Return the operators of the group that a worker has ever run."""
-        names = set()
-        for file in self.storage.list("bins/states"):
-            if file.path.endswith("/runs.json"):
-                runs = self._read(Runs, file.path)
-                names.add("" if runs is None else runs.operator)
-        return tuple(sorted(names - {""}))
+        path = f"{RUNS}/{file_name(runs.operator)}.{file_name(runs.worker)}.json"
+        self._write(path, encode(runs))
 
     # ---------------------------------------------------------------- moves
 
@@ -221,20 +205,17 @@ class Files:
 
     def answers(self, number: int) -> tuple[Answer, ...]:
         """Return what the workers say of a move."""
-        paths = sorted(file.path for file in self.storage.list(f"{_move(number)}/words"))
-        found = [self._read(Answer, path) for path in paths if path.endswith(".json")]
-        return tuple(answer for answer in found if answer is not None)
+        return self._all(Answer, f"{_move(number)}/words")
 
     def prepare(self, prepared: Prepared) -> None:
         """Write which bins a worker has read ahead."""
         path = f"{PREPARED}/{file_name(prepared.operator)}.{file_name(prepared.worker)}.json"
-        self.storage.write(path, lambda: iter((encode(prepared),)))
+        self._write(path, encode(prepared))
 
     def prepared(self) -> dict[tuple[str, str], frozenset[int]]:
         """Return which bins were read ahead, by operator and worker."""
-        paths = sorted(file.path for file in self.storage.list(PREPARED))
-        found = [self._read(Prepared, path) for path in paths if path.endswith(".json")]
-        return {(each.operator, each.worker): frozenset(each.bins) for each in found if each}
+        found = self._all(Prepared, PREPARED)
+        return {(each.operator, each.worker): frozenset(each.bins) for each in found}
 
     # ---------------------------------------------------------------- commits
 
@@ -301,8 +282,8 @@ class Files:
 
     def _numbers(self, operator: str, worker: str) -> list[int]:
         under = f"{_of_worker(operator, worker)}/commits"
-        names = (file.path.rsplit("/", 1)[1] for file in self.storage.list(under))
-        return [int(name) for name in names if name.isdecimal() and name.isascii()]
+        found = (number_in(file.path.rsplit("/", 1)[1]) for file in self.storage.list(under))
+        return [number for number in found if number is not None]
 
     # ---------------------------------------------------------------- data
 
@@ -334,22 +315,11 @@ class Files:
 
     # ---------------------------------------------------------------- files
 
-    def _first(self, kind: type[T], path: str, value: T) -> T:
-        """Create a file if it is absent; return what it holds, by whomever."""
-        try:
-            self.storage.create(path, encode(value))
-        except AlreadyThere:
-            held = self._read(kind, path)
-            assert held is not None, "what was created is never removed"
-            return held
-        return value
-
-    def _read(self, kind: type[T], path: str, size_max: int = SMALL) -> T | None:
-        try:
-            content = self.storage.read(path, size_max)
-        except MissingFile:
-            return None
-        return decode(kind, content, f"{self.location}/{path}")
+    def _all(self, kind: type[T], under: str) -> tuple[T, ...]:
+        """Return the values below a place, in the order of their names."""
+        paths = sorted(file.path for file in self.storage.list(under))
+        found = [self._read(kind, path) for path in paths if path.endswith(".json")]
+        return tuple(one for one in found if one is not None)
 
 
 @dataclass(frozen=True, slots=True)

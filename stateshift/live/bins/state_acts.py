@@ -15,7 +15,7 @@ from stateshift.live.bins.adopting import BroughtIn, as_table, bring_in, take_ou
 from stateshift.live.bins.evicting import Evicted, evict
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.operators import Operator
-from stateshift.live.code import Function, named
+from stateshift.live.code import named
 from stateshift.live.folder import Folder
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently
@@ -31,7 +31,7 @@ def import_state(
 ) -> BroughtIn:
     """Bring a file of `stateshift export` into a group, which is made if it is not there."""
     declared = _operator(operator)
-    make = None if make_state is None else _function(make_state)
+    make = None if make_state is None else named(make_state)
     table = _read(file)
     storage = open_patiently(locations.normal(group, os.getcwd()))
     Folder(storage).ensure()
@@ -41,7 +41,7 @@ def import_state(
 def export_state(group: str, operator: str, to: str, show: str | None) -> tuple[int, int]:
     """Write every key of an operator with its state; return how many, and the file's bytes."""
     declared = _operator(operator)
-    shown = _as_json if show is None else _function(show)
+    shown = _as_json if show is None else named(show)
     table = as_table(declared, take_out(_opened(group), declared), shown)
     target = locations.normal(to, os.getcwd())
     content = _encoded(table, to)
@@ -55,11 +55,10 @@ def evict_worker(group: str, worker: str) -> tuple[Evicted, ...]:
     """Take a worker's name from it, in every operator that it runs."""
     files = _opened(group)
     evicted = []
-    for operator in files.operators():
-        for runs in files.runs(operator):
-            if runs.worker == worker:
-                evicted.append(evict(files, operator, worker))
-                files.run(replace(runs, is_evicted=True))
+    for runs in files.runs():
+        if runs.worker == worker:
+            evicted.append(evict(files, runs.operator, worker))
+            files.run(replace(runs, is_evicted=True))
     if not evicted:
         names = ", ".join(one.name for one in files.joined()) or "none"
         raise PlanError(
@@ -80,10 +79,6 @@ def _operator(name: str) -> Operator:
         fact = f"{name} is no operator: {type(found).__name__}"
         raise SpecError((Complaint("OPERATOR", fact, name),), hint="decorate it: live.operator(…)")
     return found
-
-
-def _function(name: str) -> Function:
-    return named(name)
 
 
 def _read(file: str) -> pyarrow.Table:

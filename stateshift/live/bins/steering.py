@@ -12,10 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stateshift.errors import MissingFile
-from stateshift.live.folder import SMALL
-from stateshift.live.protocol.chains import decode, encode
-from stateshift.storage.protocol import Storage
+from stateshift.live.protocol.chains import encode
+from stateshift.live.values import ValueFiles
 
 CARRIED = "bins/steer/carried.json"
 PAUSED = "bins/steer/paused"
@@ -42,11 +40,8 @@ class CarriedBy:
     state: str
 
 
-class Steering:
+class Steering(ValueFiles):
     """The files by which moves of a group are steered."""
-
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
 
     def pause(self) -> None:
         """Propose nothing from now on."""
@@ -59,7 +54,7 @@ class Steering:
     @property
     def is_paused(self) -> bool:
         """Whether nothing is to be proposed."""
-        return self._read(PAUSED) is not None
+        return self._bytes(PAUSED) is not None
 
     def throttle(self, throttle: Throttle) -> None:
         """Say how fast moves may go."""
@@ -68,10 +63,7 @@ class Steering:
     @property
     def throttled(self) -> Throttle:
         """How fast moves may go."""
-        content = self._read(THROTTLE)
-        if content is None:
-            return Throttle()
-        return decode(Throttle, content, f"{self.storage.location}/{THROTTLE}")
+        return self._read(Throttle, THROTTLE) or Throttle()
 
     def stop(self) -> None:
         """Let whoever carries moves end."""
@@ -80,7 +72,7 @@ class Steering:
     @property
     def is_stopped(self) -> bool:
         """Whether whoever carries moves is to end."""
-        return self._read(STOPPED) is not None
+        return self._bytes(STOPPED) is not None
 
     def carry(self, carried: CarriedBy) -> None:
         """Say who carries moves, and how far they are."""
@@ -94,16 +86,4 @@ class Steering:
     @property
     def carried(self) -> CarriedBy | None:
         """Who carries moves; None where nobody does."""
-        content = self._read(CARRIED)
-        if content is None:
-            return None
-        return decode(CarriedBy, content, f"{self.storage.location}/{CARRIED}")
-
-    def _read(self, path: str) -> bytes | None:
-        try:
-            return self.storage.read(path, SMALL)
-        except MissingFile:
-            return None
-
-    def _write(self, path: str, content: bytes) -> None:
-        self.storage.write(path, lambda: iter((content,)))
+        return self._read(CarriedBy, CARRIED)

@@ -202,13 +202,13 @@ class Watch:
         """Learn who is there: workers, and what they run."""
         self.workers = self.files.joined()
         numbers = {each.name: each.number for each in self.workers}
-        for operator in self.files.operators():
-            for runs in self.files.runs(operator):
-                known = self.parts.get((operator, runs.worker))
-                if known is not None:
-                    self.parts[operator, runs.worker] = replace(known, runs=runs)
-                elif runs.worker in numbers:
-                    self.parts[operator, runs.worker] = self._met(runs, numbers[runs.worker])
+        for runs in self.files.runs():
+            key = (runs.operator, runs.worker)
+            known = self.parts.get(key)
+            if known is not None:
+                self.parts[key] = replace(known, runs=runs)
+            elif runs.worker in numbers:
+                self.parts[key] = self._met(runs, numbers[runs.worker])
 
     def _met(self, runs: Runs, number: int) -> Part:
         ledger = self.files.ledger(runs.operator, runs.worker)

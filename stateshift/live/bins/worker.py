@@ -122,8 +122,9 @@ class Worker:
         for name in (*held.workers, self.name):
             self.files.join(Joined(-1, name, time.time()))
         runs = self._runs(home)
-        for other in self.files.runs(self.operator.name):
-            _refuse_another(runs, other)
+        for other in self.files.runs():
+            if other.operator == self.operator.name:
+                _refuse_another(runs, other)
         self.files.run(runs)
 
     def _runs(self, home: HomeName) -> Runs:

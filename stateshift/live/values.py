@@ -1,0 +1,68 @@
+"""Values in the files of a group's folder: what its chains and its bins have in common."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from typing import ClassVar, TypeVar
+
+from stateshift.errors import AlreadyThere, FormatError, MissingFile
+from stateshift.live.protocol.chains import decode, encode
+from stateshift.storage.protocol import Storage
+from stateshift.storage.temporaries import apart
+
+T = TypeVar("T")
+
+SMALL = 1 << 20  # bytes; what is larger says so
+
+
+class ValueFiles:
+    """A folder's files, on whatever storage it is. `ways_out` has hints, by the kind of a value
+    that cannot be read.
+    """
+
+    ways_out: ClassVar[Mapping[type, str]] = {}
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+
+    @property
+    def location(self) -> str:
+        """The location of the folder."""
+        return self.storage.location
+
+    def _first(self, kind: type[T], path: str, value: T) -> T:
+        """Create a file if it is absent; return what it holds, by whomever."""
+        try:
+            self.storage.create(path, encode(value))
+        except AlreadyThere:
+            held = self._read(kind, path)
+            assert held is not None, "what was created is never removed while it is asked for"
+            return held
+        return value
+
+    def _read(self, kind: type[T], path: str, size_max: int = SMALL) -> T | None:
+        content = self._bytes(path, size_max)
+        if content is None:
+            return None
+        try:
+            return decode(kind, content, f"{self.location}/{path}")
+        except FormatError as error:
+            raise error.with_hint(self.ways_out.get(kind)) from None
+
+    def _bytes(self, path: str, size_max: int = SMALL) -> bytes | None:
+        try:
+            return self.storage.read(path, size_max)
+        except MissingFile:
+            return None
+
+    def _write(self, path: str, content: bytes) -> None:
+        # Several processes may write one file at once, each whole.
+        with apart(f"{socket.gethostname()}:{os.getpid()}:{id(self.storage)}"):
+            self.storage.write(path, lambda: iter((content,)))
+
+
+def number_in(name: str) -> int | None:
+    """Return the number that names a file or a directory; None where somebody else put it."""
+    return int(name) if name.isdecimal() and name.isascii() else None
