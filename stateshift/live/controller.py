@@ -56,7 +56,6 @@ from stateshift.live.protocol.coordinator import Coordinator
 from stateshift.live.protocol.coordinator_messages import (
     Acknowledged,
     Complete,
-    GiveUp,
     Refused,
     Running,
     Word,
@@ -64,11 +63,10 @@ from stateshift.live.protocol.coordinator_messages import (
 from stateshift.live.protocol.task_flow import Deployment, Flow, Replacement, Task
 from stateshift.live.rows import check_returned, empty_input, from_base64, run_on_no_rows
 from stateshift.live.state import function_of
+from stateshift.live.waiting import Pause
 
 logger = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.01
-POLL_SECONDS_MAX = 0.5
 COUNT_SECONDS = 0.3
 SETTLED_EVERY = 10  # changes; as many are read one by one by a worker that begins
 # A query that has begun no batch for so long is not waited for: it reads what is decided when it
@@ -420,7 +418,7 @@ def carry(
     never left undecided.
     """
     carrier = _Carrier(folder, now, change, patience.unattended)
-    pause = POLL_SECONDS
+    pause = Pause(time.sleep)
     while True:
         carried = carrier.step()
         progress(carried)
@@ -430,8 +428,7 @@ def carry(
             return carried
         if carried.decided and time.time() >= carried.decided.at + patience.seconds:
             return carried
-        time.sleep(pause)
-        pause = min(pause * 1.1, POLL_SECONDS_MAX)
+        pause()
 
 
 class _Carrier:
@@ -531,9 +528,7 @@ class _Carrier:
 
     def _abort(self, reason: str) -> None:
         """Take an abort to its end: nobody has held anything back, everybody runs on as before."""
-        self.state, _, _ = table.advance(self.state, GiveUp(reason), time.time())
-        for task in self.state.flow.tasks:
-            self.state, _, _ = table.advance(self.state, Running(task), time.time())
+        self.state = table.given_up(self.state, reason, time.time())
 
     def _silent(self) -> str:
         """Return the workers that have not answered, for people."""

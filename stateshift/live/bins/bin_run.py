@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from stateshift.live.bins.batches import Rows
+from stateshift.live.bins.batches import Records, Rows
 from stateshift.live.bins.commits import Changed, Given, Kept, Piece, grown
 from stateshift.live.bins.fetching import read_together
 from stateshift.live.bins.files import data_file
@@ -279,21 +279,12 @@ class _Run:
 
     def _apply(self, until: Any, rows: Rows | None) -> Rows | None:
         assert self.store is not None, "what is applied is here"
+        ready, rest = (Records(()), None) if rows is None else rows.cut(until)
         due = self.store.due
-        if rows is None:
-            if due is not None and due < until:
-                self.put_out.extend(self.store.apply(self._no_rows(), until))
-            return None
-        ready, rest = rows.cut(until)
         if len(ready) or (due is not None and due < until):
             self.done.folded += len(ready)
             self.put_out.extend(self.store.apply(ready, until))
         return rest
-
-    def _no_rows(self) -> Rows:
-        from stateshift.live.bins.batches import Records
-
-        return Records(())
 
     def _give(self, time: Time, worker: int) -> None:
         assert self.store is not None, "what is given is here"

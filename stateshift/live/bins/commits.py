@@ -208,9 +208,8 @@ def _has_taken(taker: Ledger | None, given: Given) -> bool:
 
 def grown(before: Kept | None, changed: Changed) -> Kept:
     """Return a bin's state with the piece that was added."""
-    is_new = before is None or changed.is_whole
-    pieces = (changed.piece,) if is_new else (*before.pieces, changed.piece)  # type: ignore[union-attr]
-    return Kept(pieces, changed.keys, changed.due)
+    earlier = () if before is None or changed.is_whole else before.pieces
+    return Kept((*earlier, changed.piece), changed.keys, changed.due)
 
 
 def whole(commit: Commit, before: Ledger) -> Commit:

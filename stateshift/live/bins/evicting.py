@@ -23,7 +23,7 @@ TRIES = 20  # as often a worker that lives may commit in between
 
 @dataclass(frozen=True, slots=True)
 class Evicted:
-    """Where whoever goes on under the name has to begin."""
+    """The place where whoever goes on under the name has to begin."""
 
     operator: str
     worker: str
@@ -39,9 +39,10 @@ def evict(files: Files, operator: str, worker: str) -> Evicted:
     Raises:
         PlanError: there is no such worker, or it has never committed, or it commits faster.
     """
-    if worker not in [one.name for one in files.joined()]:
-        names = ", ".join(one.name for one in files.joined())
-        raise PlanError(f"there is no worker {worker}", hint=f"the group has {names or 'none'}")
+    names = [one.name for one in files.joined()]
+    if worker not in names:
+        hint = f"the group has {', '.join(names) or 'none'}"
+        raise PlanError(f"there is no worker {worker}", hint=hint)
     for _ in range(TRIES):
         ledger = files.ledger(operator, worker)
         last = ledger.last

@@ -32,7 +32,7 @@ Frame = Any  # a DataFrame of Spark
 
 
 class Tasks(Protocol):
-    """Where tasks run: Spark, or its twin."""
+    """The place where tasks run: Spark, or its twin."""
 
     def partitions(self) -> int:
         """Return how many tasks a batch has."""

@@ -25,14 +25,13 @@ from stateshift.live.bins.running import REFUSED
 from stateshift.live.bins.steering import CarriedBy, Steering
 from stateshift.live.bins.step_table import StepTable
 from stateshift.live.bins.times import cut
-from stateshift.live.bins.watch import Bins, Watch
+from stateshift.live.bins.watch import Bins, Part, Watch
 from stateshift.live.member import decided_here, process_name
 from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import Time, Update
 from stateshift.live.protocol.rollout import Rollout, advance, prepared
+from stateshift.live.waiting import POLL_SECONDS_MAX, Pause
 
-POLL_SECONDS = 0.01
-POLL_SECONDS_MAX = 0.5
 TRIES_MAX = 6  # of one step; each has twice the lead of the one before
 DEAD_SECONDS = 20.0  # whoever carries moves and has said nothing for so long is dead
 TELL_SECONDS = 5.0  # between two words of whoever carries moves that it lives
@@ -78,17 +77,6 @@ class _Stopped(Exception):
 
     state: State
     reason: str
-
-
-class Pause:
-    """Waiting, a little longer each time that nothing has happened."""
-
-    def __init__(self, wait: Callable[[float], None]) -> None:
-        self._wait, self._seconds = wait, POLL_SECONDS
-
-    def __call__(self) -> None:
-        self._wait(self._seconds)
-        self._seconds = min(self._seconds * 1.1, POLL_SECONDS_MAX)
 
 
 @dataclass
@@ -422,8 +410,13 @@ class Carrier:
 
     def _late(self, bins: Bins, until: Time | None) -> str:
         """Return who has not passed a time yet, for people."""
-        late = [part.name for part in bins.parts if until is None or part.passed <= until]
+        late = [part.name for part in bins.parts if _is_late(part, until)]
         return f"{', '.join(late)} did not pass {until} within {self.manner.wait_seconds:g} s"
+
+
+def _is_late(part: Part, until: Time | None) -> bool:
+    """Whether a part has not passed a time; where there is none, nobody has."""
+    return until is None or part.passed <= until
 
 
 def _cut(steps: Steps, bins: int) -> list[TimedStep]:

@@ -191,7 +191,11 @@ def _call_binary(operator: Operator) -> _Call:
 
 def _of(values: tuple[Value, ...], mark: int) -> tuple[Value, ...]:
     """Return the rows of one side."""
-    return tuple(value[1] for value in values if type(value) is not Notified and value[0] == mark)
+    return tuple(value[1] for value in values if _is_of(value, mark))
+
+
+def _is_of(value: Value, mark: int) -> bool:
+    return type(value) is not Notified and bool(value[0] == mark)
 
 
 def _notified(values: tuple[Value, ...]) -> tuple[Value, ...]:

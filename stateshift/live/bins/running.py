@@ -62,7 +62,7 @@ ACKNOWLEDGED, REFUSED = "acknowledged", "refused"
 
 
 class Home(Protocol):
-    """Where bins are: in this process, or in those of Spark's executors."""
+    """The place where bins are: this process, or those of Spark's executors."""
 
     def reading(self, rows: Any) -> AbstractContextManager[Batch]:  # a DataFrame, or Arrow's table
         """Return what is to be known of a batch. Its rows are at hand until the end."""
@@ -113,7 +113,6 @@ class Running:
         self._ahead: dict[int, Kept] = {}  # bins that were read ahead, as they were then
         self._ahead_for: tuple[tuple[int, int], ...] = ()
         self._told_ahead: set[int] = set()
-        self.positions: dict[int, Position] = {}
         self._recover()
 
     # ---------------------------------------------------------------- what is known
@@ -125,41 +124,32 @@ class Running:
 
     def _recover(self) -> None:
         """Take up where the commits have ended."""
-        at = BEGIN if self.frontier is None else self.frontier
-        self._look_at_moves()
+        self.answer()
         if self.ledger.last is None:
             history = self.moves.configuration.history
             mine = [bin for bin, since in enumerate(history) if since[0].worker == self.me]
             self.ledger = Ledger(here=dict.fromkeys(mine, Kept()))
-        for bin in self.ledger.here:
-            self.positions[bin] = Position(at, "here")
-        for held in self.ledger.held.values():
-            if held.since is not None:
-                self.positions[held.bin] = Position(cut(held.since), "awaited", held.since)
         self.look()
 
     def position(self, bin: int) -> Position:
         """Return how far a bin has come here."""
-        known = self.positions.get(bin)
-        if known is not None and known.place == "awaited":
-            return known
+        held = self.ledger.held.get(bin)
+        if held is not None and held.since is not None:
+            return Position(cut(held.since), "awaited", held.since)
         at = BEGIN if self.frontier is None else self.frontier
-        return Position(at, "away" if known is None else known.place)
+        return Position(at, "here" if bin in self.ledger.here else "away")
 
     def look(self) -> None:
         """Read what is new: moves, and what others have committed."""
-        self._look_at_moves()
+        self.answer()
         self._look_at_others()
 
-    def _look_at_moves(self) -> None:
+    def answer(self) -> None:
+        """Read which moves are new, and answer what is proposed; while a batch is at work too."""
         with self._answering:
             self.moves = look(self.files, self.moves)
             if self.moves.open is not None:
                 self._answer(self.moves.open)
-
-    def answer(self) -> None:
-        """Answer what is proposed; while a batch is at work too."""
-        self._look_at_moves()
 
     def _answer(self, proposal: Proposal) -> None:
         """Say whether a move can still be made: it is in time, and this worker knows how far it
@@ -248,10 +238,11 @@ class Running:
 
     def has_arrived(self) -> bool:
         """Whether something has come that is awaited."""
-        for bin, position in self.positions.items():
-            if position.place == "awaited" and position.since in self.arrived.get(bin, {}):
-                return True
-        return False
+        return any(held.since in self.arrived.get(held.bin, {}) for held in self._awaited())
+
+    def _awaited(self) -> Iterator[Held]:
+        """Yield what is held of bins that have not come yet."""
+        return (held for held in self.ledger.held.values() if held.since is not None)
 
     def step(self, batch: Batch = NOTHING, number: int | None = None, query: str = "") -> Came:
         """Do a batch, or between two what has become possible; commit it."""
@@ -295,9 +286,8 @@ class Running:
             proposal = self.moves.open
         while proposal is not None and _is_passed(proposal, frontier):
             self._await(proposal)
-            with self._answering:
-                self.moves = look(self.files, self.moves)
-                proposal = self.moves.open
+            self.answer()
+            proposal = self.moves.open
         return frontier
 
     def _await(self, proposal: Proposal) -> None:
@@ -305,9 +295,7 @@ class Running:
         while self.files.decided(proposal.number) is None:
             if time.time() >= proposal.expires:
                 reason = f"nobody has decided within {proposal.timeout_seconds:g} s"
-                self.files.decide(
-                    proposal.number, Decided("aborted", time.time(), self.name, reason)
-                )
+                self._abort(proposal, reason)
                 return
             time.sleep(POLL_SECONDS)
 
@@ -368,8 +356,7 @@ class Running:
         )
         if commit.number % WHOLE_EVERY == 0:
             commit = whole(commit, self.ledger)
-        after = self.ledger.plus(commit)
-        return replace(commit, borrowed=borrowed(after, own_data(self.operator.name, self.name)))
+        return commit
 
     def _taken(self, works: list[Work]) -> Iterator[Taken]:
         for work in works:
@@ -377,24 +364,22 @@ class Running:
                 yield Taken(work.bin, since, arrived.source, arrived.kept)
 
     def _commit(self, commit: Commit, works: list[Work]) -> None:
+        after = self.ledger.plus(commit)
+        own = own_data(self.operator.name, self.name)
+        commit = replace(commit, borrowed=borrowed(after, own))
         self.files.commit(self.operator.name, self.name, commit)
-        self.ledger = self.ledger.plus(commit)
+        self.ledger = replace(after, last=commit)
         self._rewritten = frozenset()
         for work in works:
             for since in work.taken:
                 del self.arrived[work.bin][since]
-            if work.after.place == "away":
-                self.positions.pop(work.bin, None)
-            else:
-                self.positions[work.bin] = work.after
         if commit.frontier is not None:
             self._retire(commit.frontier)
 
     def _retire(self, frontier: Moment) -> None:
         """Let go of what no time can need any more: what is awaited needs the time before it."""
-        needed = frontier[0] - 1
-        since = [one.since for one in self.positions.values() if one.since is not None]
-        needed = min([needed, *(time - 1 for time in since)])
+        since = [held.since for held in self._awaited() if held.since is not None]
+        needed = min([frontier[0], *since]) - 1
         with self._answering:
             configuration = retired(self.moves.configuration, needed)
             self.moves = replace(self.moves, configuration=configuration)

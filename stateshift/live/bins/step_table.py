@@ -23,7 +23,6 @@ from stateshift.live.protocol.configuration import Update
 from stateshift.live.protocol.coordinator_messages import (
     Acknowledged,
     Deployed,
-    GiveUp,
     Refused,
     Role,
     Running,
@@ -139,9 +138,7 @@ class StepTable:
 
     def give_up(self, reason: str, now: float) -> None:
         """Take an abort to its end: nobody has held anything back, everybody runs on as before."""
-        self.state, _, _ = table.advance(self.state, GiveUp(reason), now)
-        for task in self.state.flow.tasks:
-            self.state, _, _ = table.advance(self.state, Running(task), now)
+        self.state = table.given_up(self.state, reason, now)
 
     def _take(self, word: Word, now: float) -> None:
         if word not in self._said:

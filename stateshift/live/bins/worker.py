@@ -19,6 +19,7 @@ from typing import Any, Literal, get_args
 
 from stateshift.errors import Complaint, PlanError, SpecError, TransientStorageError
 from stateshift.live.bins.batches import HASH
+from stateshift.live.bins.bin_run import Came
 from stateshift.live.bins.commits import Undelivered
 from stateshift.live.bins.files import Begun, Files, Joined, Runs
 from stateshift.live.bins.in_driver import InDriver
@@ -100,8 +101,8 @@ class Worker:
         only hand on this worker.
         """
         with self.home.reading(rows) as read:
-            self.running.step(read, batch, query)
-        self._after_commit()
+            came = self.running.step(read, batch, query)
+        self._after_commit(came)
 
     def stop(self) -> None:
         """End the thread between batches. What is committed stays."""
@@ -152,23 +153,28 @@ class Worker:
 
     # ---------------------------------------------------------------- output
 
-    def _deliver_all(self) -> None:
-        """Deliver what is not known to have arrived."""
+    def _deliver_all(self, came: Came | None = None) -> None:
+        """Deliver what is not known to have arrived; of the last commit, what came of it."""
+        last = self.running.ledger.number
         for waiting in self.running.ledger.undelivered:
-            self._deliver(waiting)
+            at_hand = came.tables if came is not None and waiting.number == last else None
+            self._deliver(waiting, at_hand or self._read(waiting))
 
-    def _deliver(self, waiting: Undelivered) -> None:
+    def _read(self, waiting: Undelivered) -> list[Any]:
+        """Return the tables that a commit has put out."""
+        return [from_bytes(self.files.read(piece)) for piece in waiting.pieces]
+
+    def _deliver(self, waiting: Undelivered, tables: list[Any]) -> None:
         import pyarrow
 
-        tables = [from_bytes(self.files.read(piece)) for piece in waiting.pieces]
         table = pyarrow.concat_tables(tables)
         self.output(Delivery(self.operator.name, self.name, waiting.number, table))
         self.running.has_arrived_at(waiting.number)
 
     # ---------------------------------------------------------------- between batches
 
-    def _after_commit(self) -> None:
-        self._deliver_all()
+    def _after_commit(self, came: Came) -> None:
+        self._deliver_all(came)
         if self.running.ledger.number % CLEAN_UP_EVERY == 0:
             self.running.clean_up()
 
@@ -194,8 +200,7 @@ class Worker:
         """Do what has become possible since the last batch."""
         self.running.look()
         if self.running.has_arrived():
-            self.running.step()
-            self._after_commit()
+            self._after_commit(self.running.step())
             return
         until = time.monotonic() + TICK_SECONDS  # a batch waits for no longer
         while self.running.read_ahead() and time.monotonic() < until:

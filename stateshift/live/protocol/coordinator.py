@@ -173,6 +173,16 @@ def advance(before: Coordinator, word: Word, now: float) -> Outcome:
     return _settled(heard, now)
 
 
+def given_up(before: Coordinator, reason: str, now: float) -> Coordinator:
+    """Return an abort taken to its end, where nobody has held anything back: every task runs on as
+    before.
+    """
+    state, _, _ = advance(before, GiveUp(reason), now)
+    for task in state.flow.tasks:
+        state, _, _ = advance(state, Running(task), now)
+    return state
+
+
 def _settled(heard: Coordinator, now: float) -> Outcome:
     """Finish every step that is now done, and give the orders of the next: words may have come in
     any order.
