@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -75,6 +77,26 @@ def test_what_is_pinned_is_what_the_project_asks_for(name: str, requirements: li
             assert release(version) >= release(bound), (
                 f"{package} {version} is older than asked: run scripts/pins"
             )
+
+
+def test_what_is_pinned_is_installed_without_a_look_at_what_is_newer() -> None:
+    scripts = [path for path in (ROOT / "scripts").rglob("*") if path.is_file()]
+    asked = []
+    for path in scripts:
+        if path.suffix not in ("", ".py"):
+            continue
+        for line in path.read_text("utf-8").splitlines():
+            if "--require-hashes" in line and not line.strip().startswith("#"):
+                asked.append((path.name, line))
+    assert {name for name, _ in asked} >= {"setup", "sparks", "sbom", "audit", "downloads.py"}
+    for name, line in asked:
+        assert "--no-deps" in line, f"{name}: {line.strip()}"
+
+
+def test_the_lists_are_complete() -> None:
+    check = [sys.executable, "-m", "pip", "check"]
+    answer = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stdout
 
 
 def test_no_address_of_an_index_is_written_down() -> None:

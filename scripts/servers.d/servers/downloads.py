@@ -119,7 +119,7 @@ def _pinned(name: str, packages: Sequence[str]) -> list[str]:
     listed = PINS / f"{name}.txt"
     if not listed.exists() or os.environ.get("STATESHIFT_UNPINNED"):
         return list(packages)
-    return ["--require-hashes", "--requirement", str(listed)]
+    return ["--require-hashes", "--no-deps", "--requirement", str(listed)]
 
 
 def spark(version: str) -> Path:
