@@ -23,6 +23,7 @@ import keyword
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from stateshift.errors import Complaint, SpecError
@@ -280,9 +281,21 @@ def _check(made: Operator) -> None:
     check_promise(made.promise, made.time)
 
 
-def _row_class(names: Sequence[str]) -> Any:  # a named tuple made at run time
+@cache
+def _row_class(names: tuple[str, ...]) -> Any:  # a named tuple made at run time
+    """Return the class of rows of several columns. They can be pickled, which a class that is made
+    at run time cannot: they wait for their bin, or stand in a state.
+    """
     usable = all(name.isidentifier() and not keyword.iskeyword(name) for name in names)
-    return namedtuple("Row", names, rename=not usable)
+    make: Any = namedtuple  # at run time, where mypy sees no class
+    made = make("Row", names, rename=not usable)
+    made.__reduce__ = lambda row: (row_of, (names, *row))
+    return made
+
+
+def row_of(names: tuple[str, ...], *values: object) -> Any:  # likewise
+    """Return a row of several columns by its values."""
+    return _row_class(names)(*values)
 
 
 _SIMPLE = {

@@ -55,6 +55,18 @@ def binary(time, key, state, left, right, notified):
     return Folded(waiting or None, tuple(outputs), tuple(later))
 
 
+@live.operator(bins=BINS, key="key", time=("at", "number"), out=OUT)
+def whole_rows(key, state, rows):
+    """Count a key's rows, of which it is given all columns, and keep the last one."""
+    n = 0 if state is None else state[0]
+    outputs = []
+    for row in rows:
+        assert state is None or state[1].number < row.number
+        n += 1
+        outputs.append((row.number, row.key, n))
+    return Folded((n, rows[-1]), tuple(outputs))
+
+
 @live.operator(form="columns", bins=BINS, key="key", time=("at", "number"), out=OUT, state="n long")
 def columns(table, rows):
     """Count a key's rows."""
@@ -71,4 +83,11 @@ def columns(table, rows):
     return changed, pa.table({"number": numbers, "key": of, "n": n})
 
 
-FORMS = {"fold": fold, "unary": unary, "binary": binary, "columns": columns}
+FORMS = {
+    "fold": fold,
+    "whole rows": whole_rows,
+    "unary": unary,
+    "binary": binary,
+    "columns": columns,
+}
+ASK_LATER = ("fold", "unary", "binary")
