@@ -7,6 +7,7 @@ WORKDIR/
   plans/0.json …  the adopted plans, each on disk before the record that adopts it
   report.json     the last report
   report.html     the same as a page for people
+  notified.json   whether it was sent that the run is finished (`on` of the spec)
   steer/          what is asked of the process at work from outside, and live.json its answer
                   (`steering`)
   log             what the processes at work on it did, at DEBUG; log.1 is what came before (`logs`)
@@ -48,6 +49,7 @@ OURS = frozenset(
         "live.json",
         "report.json",
         "report.html",
+        "notified.json",
         "fleet.log",
         "log",
         "log.1",

@@ -30,7 +30,7 @@ ROWS = (
     ("api",),
     ("documents",),
     ("migration", "look", "job", "live"),
-    ("executor", "report", "fleet", "lock", "workdir", "estimating", "logs"),
+    ("executor", "report", "fleet", "lock", "workdir", "estimating", "logs", "notification"),
     ("engines", "dataflow"),
     ("journal", "plan", "steering"),
     ("step",),

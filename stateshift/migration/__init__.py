@@ -30,6 +30,7 @@ a run at work
   rollback            the way back, of a run or of one wave
   rollback_checks     what keeps jobs from being taken back
   failure_record      a failure, written down
+  notifications       which events are told to whom the spec names
   foreign             what others have written to a target
   run_control         what is asked of a run from outside: cutover, pause, throttle, stop
   live_status         what a run is at, for whoever watches

@@ -25,6 +25,7 @@ from stateshift.migration.adapters import Adapters, world_of
 from stateshift.migration.context import open_run, reopen_run
 from stateshift.migration.foreign import foreign_files
 from stateshift.migration.gathering import check_submits
+from stateshift.migration.notifications import tell_finished, with_end_told
 from stateshift.migration.proposal import Proposal, encode_proposal, proposal_of, refuse
 from stateshift.migration.rollback import roll_back_run
 from stateshift.migration.rollback_checks import refuse_rollback
@@ -76,7 +77,7 @@ def apply(
             RunStarted(adapters.clock.now(), run, __version__, plain.fingerprint(plain_spec), names)
         )
         begun()
-        return carry_out(open_run(proposal, journal, workdir, adapters))
+        return with_end_told(open_run(proposal, journal, workdir, adapters), carry_out)
 
 
 def resume(
@@ -97,11 +98,16 @@ def resume(
                 check_submits(corrected, job)
             correct(workdir, spec, corrected)
         match journal.progress.state:
-            case "finished" | "rolled-back":
+            case "finished":
+                context = reopen_run(journal, workdir, adapters)
+                report = context.write_report()
+                tell_finished(context, report)
+                return report
+            case "rolled-back":
                 return reopen_run(journal, workdir, adapters).write_report()
             case "rolling-back":
                 begun()
-                return roll_back_run(reopen_run(journal, workdir, adapters))
+                return with_end_told(reopen_run(journal, workdir, adapters), roll_back_run)
             case "new":
                 raise PlanError(
                     f"{workdir.path} was begun and nothing was done in it",
@@ -110,7 +116,7 @@ def resume(
             case _:
                 journal.append(RunResumed(adapters.clock.now()))
                 begun()
-                return carry_out(reopen_run(journal, workdir, adapters))
+                return with_end_told(reopen_run(journal, workdir, adapters), carry_out)
 
 
 def rollback(
@@ -133,11 +139,11 @@ def rollback(
                 if discard_progress and not journal.progress.discard:
                     journal.append(RollbackStarted(adapters.clock.now(), discard_progress))
                 begun()
-                return roll_back_run(context)
+                return with_end_told(context, roll_back_run)
         refuse_rollback(context, journal.progress.known, discard_progress)
         journal.append(RollbackStarted(adapters.clock.now(), discard_progress))
         begun()
-        return roll_back_run(context)
+        return with_end_told(context, roll_back_run)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from stateshift.migration.live_status import LiveStatus
 from stateshift.migration.plan_book import NumberedPlan, PlanBook
 from stateshift.migration.proposal import Proposal, proposal_of
 from stateshift.migration.run_control import RunControl
+from stateshift.notification.notifier import Notifier
 from stateshift.plan import PHASES, PhaseName
 from stateshift.report import Report, summarize
 from stateshift.specification import JobSpec, Spec
@@ -26,8 +27,8 @@ from stateshift.world import World
 
 @dataclass(frozen=True)
 class RunContext:
-    """One run. `world` is what its steps act on; `status` tells people what the run is at, and
-    `control` heeds what they ask of it.
+    """One run. `world` is what its steps act on; `status` tells people what the run is at,
+    `control` heeds what they ask of it, and `notifier` sends what the spec's `on` asks for.
     """
 
     spec: Spec
@@ -39,6 +40,7 @@ class RunContext:
     status: LiveStatus
     control: RunControl
     plans: PlanBook
+    notifier: Notifier
 
     @property
     def progress(self) -> Progress:
@@ -100,6 +102,7 @@ def open_run(
         status=status,
         control=control,
         plans=PlanBook(proposal, journal, workdir, clock),
+        notifier=Notifier(spec.on),
     )
 
 

@@ -27,6 +27,7 @@ from stateshift.migration import round_compaction
 from stateshift.migration.context import RunContext
 from stateshift.migration.halts import prepare
 from stateshift.migration.history import round_count, rounds_of
+from stateshift.migration.notifications import tell_ready
 from stateshift.migration.observation import facts_as_proposed, facts_behind_round, facts_of
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
@@ -89,6 +90,7 @@ class WarmRounds:
         self.jobs = list(jobs)
         self.seen: dict[str, list[Seen]] = {}
         self._prepared = False
+        self._told_ready: set[str] = set()
         self._kept: dict[str, Epochs] = {}
         self._unkept: dict[str, str] = {}
         self._stopping: dict[str, Epochs] = {}
@@ -102,6 +104,7 @@ class WarmRounds:
             while True:
                 seen = self._look()
                 if not self._may_cut_over(seen):
+                    self._tell_if_ready(seen)
                     self._go_on(seen)
                 elif self._prepared or not self._prepare():
                     break
@@ -236,6 +239,23 @@ class WarmRounds:
             return True
         return any(after < SHRINKS * before for before, after in pairwise(last))
 
+    def _tell_if_ready(self, seen: list[Seen]) -> None:
+        """Tell that jobs could be stopped, and wait for a person or for their hours."""
+        if any(look.is_standby for look in seen) or not all(look.is_ready for look in seen):
+            return
+        seconds = max(look.left.seconds for look in seen)
+        self._tell_ready(
+            [look.job.name for look in seen],
+            f"about {seconds:.1f} s are left to copy; it waits {self._waits_for(seen)}",
+        )
+
+    def _tell_ready(self, jobs: list[str], detail: str) -> None:
+        """Tell that jobs are ready, once a process."""
+        if self._told_ready.issuperset(jobs):
+            return
+        self._told_ready.update(jobs)
+        tell_ready(self.context, jobs, detail)
+
     # -- while the jobs go
 
     def while_they_stop(self) -> Callable[[threading.Event], None] | None:
@@ -362,7 +382,9 @@ class WarmRounds:
             return False
         self._kept[name] = runs_at(look.facts)
         self._unkept.pop(name, None)
-        context.say(f"{name}: can be started from {_at(plan)} at {look.job.destination}")
+        startable = f"can be started from {_at(plan)} at {look.job.destination}"
+        context.say(f"{name}: {startable}")
+        self._tell_ready([name], startable)
         return True
 
     def _hide(self, look: Seen) -> None:

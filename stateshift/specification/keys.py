@@ -25,6 +25,8 @@ from stateshift.specification.model import (
     Keep,
     Mode,
     OnFailure,
+    Receiver,
+    Receivers,
     SinkKind,
     SinkSpec,
     Spec,
@@ -434,6 +436,13 @@ SPEC = Keys(
         "on_failure",
         choices=get_args(OnFailure),
     ),
+    Key(
+        "on",
+        "on",
+        "Who is notified: by event, a command or a webhook. Never keeps the run waiting.",
+        Spec,
+        "on",
+    ),
     Key("clusters", "clusters", "Where jobs run: a map by name, or a list.", Spec, "clusters"),
     Key(
         "uid_hash",
@@ -472,6 +481,56 @@ THROTTLE = Keys(
         "bytes_per_second",
     ),
     Key("operations_per_second", "number", "Requests in a second.", Spec, "operations_per_second"),
+)
+
+ON = Keys(
+    Key(
+        "ready",
+        "receiver",
+        "A warm job could be stopped now and waits for `stateshift cutover` or its hours; or a "
+        "standby has its first image to start from.",
+        Receivers,
+        "ready",
+    ),
+    Key(
+        "failed",
+        "receiver",
+        "The run has ended with an error, or was interrupted.",
+        Receivers,
+        "failed",
+    ),
+    Key("finished", "receiver", "The run is finished.", Receivers, "finished"),
+)
+
+RECEIVER = Keys(
+    Key(
+        "command",
+        "words",
+        "A command, word by word. It gets the event as JSON on its standard input.",
+        Receiver,
+        "command",
+    ),
+    Key(
+        "url_variable",
+        "text",
+        "The environment variable that holds the URL of a webhook, such as Slack's.",
+        Receiver,
+        "url_variable",
+    ),
+    Key(
+        "url_file",
+        "location",
+        "A file on this machine that holds the URL of a webhook.",
+        Receiver,
+        "url_file",
+    ),
+    Key(
+        "seconds_max",
+        "number",
+        "How long it may take, 60 at most. Whoever runs stateshift waits that long at the end.",
+        Receiver,
+        "seconds_max",
+    ),
 )
 
 SUBMIT = Keys(

@@ -8,6 +8,7 @@
                            (`dataflow.wave_strategy`)
       dataflow             how the operators of the jobs send to each other
       on_failure           what becomes of the other jobs when one fails
+      on                   who is notified of what the run has come to
         source, target       locations; without a target the job stays where it is
         merge_locations      directories whose content joins the source first (Algorithm 5)
         operators            names (= UIDs), with the directory where somebody else chose one
@@ -158,6 +159,27 @@ class SinkSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Receiver:
+    """Who is notified: a command, or a webhook. A webhook's URL is a credential, so it stands in a
+    variable of the environment, or in a file on this machine.
+    """
+
+    command: tuple[str, ...] = ()
+    url_variable: str | None = None
+    url_file: str | None = None
+    seconds_max: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Receivers:
+    """Who is notified of which event."""
+
+    ready: Receiver | None = None
+    failed: Receiver | None = None
+    finished: Receiver | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FlinkJob:
     """What only Flink's dialect of INFORE D5.2 has (IF-1). `cancel_job`: true takes savepoints and
     cancels the jobs then, false lets them go on; left out, they end with their savepoints, and lose
@@ -268,6 +290,7 @@ class Spec:
     strategy: str | None = None
     dataflow: Dataflow | None = None
     on_failure: OnFailure = "stop"
+    on: Receivers | None = None
     clusters: tuple[ClusterSpec, ...] = ()
     uid_hash: HashProfile = HashProfile()
     production: bool = False

@@ -10,6 +10,7 @@ hashes.
     kafka       {"bootstrap_servers": "host:9092,other:9092", "properties": "client.properties",
                  "source_bootstrap_servers": "old:9092", "source_properties": "old.properties"}
     sink        {"kind": "delta", "location": "s3://lake/orders"}
+    on          {"failed": ["./page.sh"], "finished": {"url_variable": "SLACK_URL"}}
     uid_hash    "java-signed"  or  {"p": 31, "m": 1000000009, "offset": -96, "signed": false}
 
 `read_part` reads any key's value, these as well as single ones.
@@ -47,6 +48,7 @@ from stateshift.specification.model import (
     SubmitSpec,
 )
 from stateshift.specification.place import Place
+from stateshift.specification.receivers import read_receivers
 from stateshift.specification.secret import refuse_secrets
 from stateshift.specification.values import Reader, is_host_port
 
@@ -370,4 +372,5 @@ _READ: dict[str, Callable[[Reader, Place], Any]] = {
     "throttle": _throttle,
     "verify": _verify,
     "transform": read_changes,
+    "on": read_receivers,
 }

@@ -25,8 +25,10 @@ from stateshift.specification.keys import (
     HASH,
     JOB,
     KAFKA,
+    ON,
     OPERATOR,
     PROFILES,
+    RECEIVER,
     SINK,
     SPEC,
     STOP,
@@ -87,6 +89,8 @@ def spec_schema() -> Schema:
             "sink": object_schema(SINK, "#/$defs/sink"),
             "operator": object_schema(OPERATOR, "#/$defs/operator"),
             "verify_ends": object_schema(VERIFY, "#/$defs/verify_ends"),
+            "on": object_schema(ON, "#/$defs/on"),
+            "webhook_or_command": object_schema(RECEIVER, "#/$defs/webhook_or_command"),
             "throttle": object_schema(THROTTLE, "#/$defs/throttle"),
             "hash": object_schema(HASH, "#/$defs/hash"),
             "column": object_schema(COLUMN, "#/$defs/column"),
@@ -193,6 +197,8 @@ def _list_or_map(of: str) -> list[Schema]:
 _TEXT = {"type": "string", "pattern": r"\S"}
 _TEXTS = {"anyOf": [{"type": "array", "items": _TEXT}, {"type": "string"}]}
 
+_WORDS: Schema = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+
 _STRATEGY = "|".join(
     (
         *map(_loosely, ("all_at_once", "fluid", "optimised", "optimized")),
@@ -233,6 +239,8 @@ _INLINE: dict[str, Schema] = {
             {"$ref": "#/$defs/verify_ends"},
         ]
     },
+    "words": _WORDS,
+    "receiver": {"anyOf": [_WORDS, {"$ref": "#/$defs/webhook_or_command"}]},
     "until": {"type": "string", "pattern": _UNTIL},
     "strategy": {"type": "string", "pattern": rf"^\s*({_STRATEGY})\s*$|{_PLACEHOLDER}"},
     "dataflow": {"anyOf": [_TEXT, {"type": "object"}]},

@@ -16,6 +16,8 @@ from stateshift.specification.keys import (
     HASH,
     JOB,
     KAFKA,
+    ON,
+    RECEIVER,
     SINK,
     SPEC,
     SUBMIT,
@@ -32,6 +34,8 @@ from stateshift.specification.model import (
     JobSpec,
     KafkaSpec,
     OperatorSpec,
+    Receiver,
+    Receivers,
     SinkSpec,
     Spec,
     SubmitSpec,
@@ -123,6 +127,14 @@ def _plain_sink(sink: SinkSpec) -> dict[str, object]:
     return _fields(sink, SINK.all)
 
 
+def _plain_receivers(receivers: Receivers) -> dict[str, object]:
+    return _fields(receivers, ON.all)
+
+
+def _plain_receiver(receiver: Receiver) -> dict[str, object]:
+    return _fields(receiver, RECEIVER.all)
+
+
 def _plain_profile(profile: HashProfile) -> str | dict[str, object]:
     """Return the name of a known profile; of any other its constants."""
     if NAMED_PROFILES.get(profile.name) == profile:
@@ -138,6 +150,8 @@ _PLAIN: Mapping[type, Callable[[Any], object]] = {
     DataSpec: _plain_data,
     KafkaSpec: _plain_kafka,
     SinkSpec: _plain_sink,
+    Receivers: _plain_receivers,
+    Receiver: _plain_receiver,
     Dataflow: to_plain,
 }
 

@@ -23,6 +23,8 @@ from stateshift.specification import (
     JobSpec,
     KafkaSpec,
     OperatorSpec,
+    Receiver,
+    Receivers,
     SinkSpec,
     Spec,
     SubmitSpec,
@@ -175,6 +177,15 @@ def job_specs(
     )
 
 
+RECEIVERS = st.sampled_from(
+    [
+        None,
+        Receivers(failed=Receiver(("a b", "${A}", "")), ready=Receiver(url_variable="TEAM_URL")),
+        Receivers(finished=Receiver(url_file="file:///etc/url", seconds_max=2.5)),
+    ]
+)
+
+
 @st.composite
 def specs(draw: Any) -> Spec:
     engine = draw(st.sampled_from(["spark", "flink"]))
@@ -207,6 +218,7 @@ def specs(draw: Any) -> Spec:
             )
         ),
         on_failure=draw(st.sampled_from(["stop", "finish", "rollback", "discard"])),
+        on=draw(RECEIVERS),
         clusters=tuple(
             ClusterSpec(name, draw(st.sampled_from(CLUSTER_KINDS)), draw(OPTIONS))
             for name in clusters

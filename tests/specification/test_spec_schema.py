@@ -19,7 +19,9 @@ from stateshift.specification.keys import (
     HASH,
     JOB,
     KAFKA,
+    ON,
     OPERATOR,
+    RECEIVER,
     SINK,
     SPEC,
     STOP,
@@ -107,7 +109,8 @@ def test_no_complaint_repeats_a_secret(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "keys", [SPEC, JOB, CLUSTER, DATA, HASH, KAFKA, OPERATOR, SINK, STOP, SUBMIT, THROTTLE]
+    "keys",
+    [SPEC, JOB, CLUSTER, DATA, HASH, KAFKA, ON, OPERATOR, RECEIVER, SINK, STOP, SUBMIT, THROTTLE],
 )
 def test_no_two_keys_of_an_object_fold_to_the_same_name(keys: Any) -> None:
     names = [fold(each) for key in keys.all for each in key.names]

@@ -32,6 +32,7 @@ from stateshift.cli.views import (
     run_json,
     survey_json,
 )
+from stateshift.notification.event import NotificationDocument
 
 Schema = dict[str, object]
 
@@ -168,6 +169,11 @@ DOCUMENTS: Mapping[str, Document] = {
     "man": Document("Which man pages were written", ("man",), (manual.ManPageDocument,), many=True),
     "completion": Document(
         "A shell's completion script", ("completion",), (completion.CompletionDocument,)
+    ),
+    "notification": Document(
+        "What a receiver of `on` in a spec gets",
+        ("nothing: a run sends it",),
+        (NotificationDocument,),
     ),
     "error": Document(
         "Why a command failed", ("any command that fails",), (problems_json.ErrorDocument,)
