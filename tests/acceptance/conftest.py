@@ -9,23 +9,28 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.matrix.kinds import NEWEST
+from tests.acceptance.matrix.kinds import NEWEST, Cell
 from tests.acceptance.matrix.outcomes import Outcome
 from tests.acceptance.matrix.running import Version, needs
-from tests.acceptance.samples import CELLS, DAMAGES
+from tests.acceptance.samples import CELLS, CELLS_BY_DEFAULT, DAMAGES
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Version:
+def cells(request: pytest.FixtureRequest) -> list[Cell]:
+    return CELLS if request.config.getoption("--full") else CELLS_BY_DEFAULT
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, cells: list[Cell]) -> Version:
     """The Spark that the package is installed with, and all jobs of the samples as it left them."""
     version = Version(NEWEST, tmp_path_factory.mktemp("matrix"), Path(sys.executable))
-    version.prepare([need for cell in CELLS for need in needs(cell)])
+    version.prepare([need for cell in cells for need in needs(cell)])
     return version
 
 
 @pytest.fixture(scope="session")
-def changed(spark: Version) -> dict[str, Outcome]:
-    return {outcome.cell: outcome for outcome in spark.outcomes(CELLS)}
+def changed(spark: Version, cells: list[Cell]) -> dict[str, Outcome]:
+    return {outcome.cell: outcome for outcome in spark.outcomes(cells)}
 
 
 @pytest.fixture(scope="session")

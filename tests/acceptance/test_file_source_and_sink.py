@@ -80,6 +80,7 @@ def moved_in_between(tmp_path: Path) -> tuple[Deduplicated, Deduplicated]:
     return here, there
 
 
+@pytest.mark.slow
 @pytest.mark.row("IS-13")
 @pytest.mark.row("IS-14")
 @pytest.mark.row("IS-16")

@@ -187,6 +187,7 @@ def test_a_fleet_of_local_processes_leaves_the_same_journal_and_bytes(ground: Gr
     assert (ground.folder / "runs" / "local" / "fleet.log").exists()
 
 
+@pytest.mark.slow
 def test_an_executor_that_is_killed_costs_its_steps_and_nothing_else(
     ground: Ground, spark: Standalone
 ) -> None:

@@ -120,12 +120,21 @@ def started(job: Numbered, checkpoint: Path) -> list[str]:
 
 @pytest.mark.row("W-1")
 def test_a_batch_that_foreach_batch_skips_has_its_state_at_the_target(tmp_path: Path) -> None:
-    moved_and_in_place(tmp_path, Numbered(tmp_path / "job", "foreach-batch", "hdfs"))
+    job = Numbered(tmp_path / "job", "foreach-batch", "hdfs")
+    job.feed(0, FED)
+    job.die(job.folder / "checkpoint")
+    brought(tmp_path, job)
+    job.feed(FED, FILES)
+    started(job, job.folder / "moved")
+    assert job.rows() == job.expected(FILES)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("provider", ["rocksdb", "changelog"])
-def test_the_same_with_state_in_rocksdb(tmp_path: Path, provider: str) -> None:
+@pytest.mark.row("W-1")
+@pytest.mark.parametrize("provider", ["hdfs", "rocksdb", "changelog"])
+def test_at_the_target_foreach_batch_does_what_it_does_in_place(
+    tmp_path: Path, provider: str
+) -> None:
     moved_and_in_place(tmp_path, Numbered(tmp_path / "job", "foreach-batch", provider))
 
 

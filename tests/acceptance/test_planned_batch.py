@@ -68,6 +68,7 @@ class Totals:
         return totals
 
 
+@pytest.mark.slow
 @pytest.mark.row("IS-14")
 @pytest.mark.row("IS-16")
 def test_a_batch_that_died_before_its_commit_runs_again_over_the_same_input(tmp_path: Path) -> None:

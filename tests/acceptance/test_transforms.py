@@ -9,7 +9,7 @@ import pytest
 from tests.acceptance.matrix.kinds import KINDS, NEWEST, PROVIDERS, Base, Cell, missing
 from tests.acceptance.matrix.outcomes import Outcome
 from tests.acceptance.matrix.running import Version
-from tests.acceptance.samples import CELLS
+from tests.acceptance.samples import CELLS, CELLS_BY_DEFAULT
 
 pytestmark = pytest.mark.spark
 
@@ -18,9 +18,11 @@ pytestmark = pytest.mark.spark
 @pytest.mark.row("IS-12")
 @pytest.mark.row("IS-16")
 @pytest.mark.row("IS-17")
-def test_changed_state_goes_on_as_if_nothing_had_happened(changed: dict[str, Outcome]) -> None:
+def test_changed_state_goes_on_as_if_nothing_had_happened(
+    changed: dict[str, Outcome], cells: list[Cell]
+) -> None:
     assert {name: (outcome.result, outcome.told) for name, outcome in changed.items()} == {
-        cell.name: ("passed", "") for cell in CELLS
+        cell.name: ("passed", "") for cell in cells
     }
 
 
@@ -41,4 +43,6 @@ def test_state_of_every_kind_goes_on_under_new_numbers(spark: Version, provider:
 
 def test_the_sample_has_state_of_python_and_both_providers() -> None:
     assert {"pandas", "timed", "expiring"} < {cell.base.kind for cell in CELLS}
-    assert {cell.base.provider.partition("-")[0] for cell in CELLS} == {"hdfs", "rocksdb"}
+    assert "timed" in {cell.base.kind for cell in CELLS_BY_DEFAULT}
+    for cells in (CELLS, CELLS_BY_DEFAULT):
+        assert {cell.base.provider.partition("-")[0] for cell in cells} == {"hdfs", "rocksdb"}

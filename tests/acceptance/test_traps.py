@@ -65,6 +65,7 @@ def raw(checkpoint: Path) -> Counter[tuple[str, bytes, bytes]]:
     return Counter((entry.store, entry.key, bytes(entry.value)) for entry in found)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_1_the_last_two_offset_files_are_kept_for_with_one_alone_spark_does_not_start(
     damaged: dict[str, Outcome], tmp_path: Path

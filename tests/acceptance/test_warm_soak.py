@@ -173,6 +173,7 @@ def wandering(tmp_path: Path, seed: int) -> Iterator[Wandering]:
     end_jobs(tmp_path, tuple(f"place-{number}" for number in range(made.place + 2)))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(SECONDS_FULL + 2 * TRIP_SECONDS_MAX)
 @pytest.mark.row("T-1", "T-3", "T-5", "IS-16", "IS-17", "IS-18")
 def test_whatever_happens_on_the_way_every_record_is_counted_once(

@@ -59,6 +59,7 @@ def _input(tmp_path: Path) -> Path:
     return tmp_path / "input"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.row("IS-7")
 @pytest.mark.row("IS-19")

@@ -199,6 +199,7 @@ def test_a_workflow_is_divided_between_two_clusters_and_joined_again(ground: Gro
         whole.write("_stateshift/stop", lambda: iter((b"",)))
 
 
+@pytest.mark.slow
 @pytest.mark.row("IS-4", "IS-5", "IS-16", "IS-19")
 def test_merge_split_and_remote_from_one_spec_and_a_wave_that_fails_is_taken_back(
     ground: Ground,

@@ -137,6 +137,7 @@ class Pair:
         )
 
 
+@pytest.mark.slow
 def test_no_record_is_met_by_the_old_version_of_one_job_and_the_new_one_of_the_other(
     servers: Servers, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.servers, pytest.mark.spark]
 SHOWN_ON = "HDFS"
 
 
+@pytest.mark.slow
 @pytest.mark.row("IS-19")
 @pytest.mark.parametrize("version", [pytest.param("3.5", marks=pytest.mark.slow), "4.3"])
 def test_a_driver_that_wakes_up_behind_a_fence_cannot_commit(

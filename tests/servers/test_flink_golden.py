@@ -120,6 +120,7 @@ def test_every_kind_of_state_of_an_older_flink_is_gone_on_with(
     goes_on_with_all(older, image, unmoved, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.row("IF-12")
 @pytest.mark.parametrize("image", images("kinds-canonical-hashmap", version="2.3.0"), ids=str)
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ def test_a_job_that_fails_when_it_is_stopped_goes_on_elsewhere_and_the_report_sa
     ground.goes_on("orders")
 
 
+@pytest.mark.slow
 @pytest.mark.row("IF-7", "IF-12")
 def test_two_jobs_become_one(ground: Ground) -> None:
     ids = [ground.started(counter) for counter in ("orders", "payments")]
@@ -139,6 +140,7 @@ def test_two_jobs_that_count_the_same_keys_do_not_become_one_by_a_union(ground: 
     assert list((ground.folder / "new-orders").glob("*")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.row("IF-12")
 @pytest.mark.parametrize(
     ("was", "becomes", "kind", "most"),

@@ -121,6 +121,7 @@ def refused(flink: FlinkRest, submission: Submission) -> ClusterError:
     return raised.value
 
 
+@pytest.mark.slow
 @pytest.mark.row("IF-2")
 @pytest.mark.parametrize("native", [False, True])
 def test_a_job_that_is_stopped_with_a_savepoint_goes_on_from_it_with_nothing_lost_or_doubled(

@@ -176,6 +176,7 @@ def started(ground: Ground) -> str:
     return id
 
 
+@pytest.mark.slow
 @pytest.mark.row("IF-2", "IF-6", "IF-12", "IF-14")
 def test_a_job_of_sql_goes_to_another_cluster_and_counts_on(ground: Ground) -> None:
     """configs/examples/flink-sql.json."""

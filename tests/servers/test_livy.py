@@ -80,6 +80,7 @@ def test_a_job_is_submitted_once_found_by_its_tag_and_stopped_between_two_batche
     )  # by itself: what Livy ends it deletes
 
 
+@pytest.mark.slow
 @pytest.mark.row("IS-15", "IS-19")
 def test_a_job_that_does_not_watch_for_the_marker_is_ended_by_livy(
     servers: Servers, tmp_path: Path

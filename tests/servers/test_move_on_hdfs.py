@@ -35,6 +35,7 @@ def environment(request: pytest.FixtureRequest, servers: Servers) -> dict[str, s
     }
 
 
+@pytest.mark.slow
 @pytest.mark.row("IS-16")
 @pytest.mark.parametrize(
     "environment", ["native", pytest.param("web", marks=pytest.mark.slow)], indirect=True
