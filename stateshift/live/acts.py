@@ -2,9 +2,9 @@
 
     change("s3://live/orders", [Edit("score", "replace", "model_v2:score")], Manner())
 
-It is checked first, and nothing is told to anybody unless all of it holds. With `check_only` that
-is all. Else code is shipped, the change proposed, acknowledged, decided (`controller`); what comes
-back says how far it came while it was waited for.
+It is checked first (`checking`), and nothing is told to anybody unless all of it holds. With
+`check_only` that is all. Else code is shipped and the change proposed (`proposing`), acknowledged
+and decided (`carrying`); what comes back says how far it came while it was waited for.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from stateshift.errors import PlanError
-from stateshift.live import code, controller, scheduling
-from stateshift.live.controller import Asked, Carried, Patience, Standing
+from stateshift.live import carrying, checking, code, proposing, scheduling
+from stateshift.live.carrying import Carried, Patience
 from stateshift.live.folder import Folder
 from stateshift.live.member import decided_here, process_name
 from stateshift.live.protocol import chains
 from stateshift.live.protocol.chains import Known, Link, Links, NewChain, OnError, Version
 from stateshift.live.scheduling import Choice, Scheduler, Target
+from stateshift.live.standing import Asked, Standing, read_standing
 from stateshift.specification.dataflow.operators import Dataflow
 from stateshift.storage.opening import open_patiently
 
@@ -115,7 +116,7 @@ def change(
 def check(location: str, edits: Sequence[Edit], manner: Manner) -> Checked:
     """Return a change that could be made, or raise what stands against it. Nobody is told."""
     folder = opened(location)
-    now = controller.standing(folder)
+    now = read_standing(folder)
     _refuse_doubled(edits)
     shipped = _Shipped()
     links = {edit.chain: _links_after(edit, now, shipped) for edit in edits}
@@ -131,7 +132,7 @@ def check(location: str, edits: Sequence[Edit], manner: Manner) -> Checked:
         unattended=manner.unattended,
     )
     _refuse_torn_reversal(asked)
-    typed = controller.check(folder, now, asked)
+    typed = checking.check(folder, now, asked)
     return Checked(folder, now, asked, choice, typed)
 
 
@@ -142,9 +143,9 @@ def carry(
 ) -> Carried:
     """Propose a change that was checked, and follow it to its end, or as long as somebody waits."""
     folder, now, asked = checked.folder, checked.before, checked.asked
-    proposed = controller.propose(folder, now, asked)
+    proposed = proposing.propose(folder, now, asked)
     patience = Patience(wait_seconds, asked.unattended)
-    return controller.carry(folder, now, proposed, patience, progress)
+    return carrying.carry(folder, now, proposed, patience, progress)
 
 
 def withdraw(checked: Checked, reason: str) -> Known | None:
@@ -162,7 +163,7 @@ def withdraw(checked: Checked, reason: str) -> Known | None:
 def abort(location: str) -> Known:
     """Abort the change that is under way; return it."""
     folder = opened(location)
-    return controller.abort(folder, controller.standing(folder))
+    return proposing.abort(folder, read_standing(folder))
 
 
 def opened(location: str) -> Folder:

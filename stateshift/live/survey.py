@@ -8,12 +8,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from stateshift.live import acts, controller
+from stateshift.live import acts
 from stateshift.live.bins.steering import CarriedBy, Steering, Throttle
 from stateshift.live.bins.watch import Bins, Watch, opened
-from stateshift.live.controller import Standing
 from stateshift.live.folder import KEPT_BATCHES, Folder, Measured, Said, Seal
 from stateshift.live.protocol.chains import Known
+from stateshift.live.standing import Standing, read_standing
 
 LATE_BATCHES = 12  # measured ones, of which it is said how fast a query is of late
 
@@ -55,7 +55,7 @@ class GroupSurvey:
 def look(location: str, is_whole: bool = False) -> GroupSurvey:
     """Return what runs now: with the last changes and measures, or with all that are kept."""
     folder = acts.opened(location)
-    now = controller.standing(folder)
+    now = read_standing(folder)
     told = _told(folder, now.changes if is_whole else now.changes[-_last_of_interest(now) :])
     measures = folder.measures(KEPT_BATCHES if is_whole else LATE_BATCHES)
     return GroupSurvey(
@@ -83,7 +83,7 @@ def look_at_bins(location: str) -> BinsLooked | None:
 def history(location: str, chain: str | None = None) -> GroupSurvey:
     """Return all changes, or those of one chain, with what workers have said of them."""
     folder = acts.opened(location)
-    now = controller.standing(folder)
+    now = read_standing(folder)
     changes = now.changes
     if chain is not None:
         now.declaration(chain)

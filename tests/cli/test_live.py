@@ -14,8 +14,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from stateshift.live import acts, controller
+from stateshift.live import acts, proposing
 from stateshift.live.acts import Edit, Manner
+from stateshift.live.protocol.chains import Change
 from tests.cli.live_group import FUNCTIONS, Played
 from tests.cli.support import Said, said
 
@@ -45,11 +46,11 @@ def changed(played: Played, act: str, *words: str) -> Said:
     return ran
 
 
-def proposed(played: Played, timeout_seconds: float = 30.0) -> controller.Change:
+def proposed(played: Played, timeout_seconds: float = 30.0) -> Change:
     """A change that somebody has asked for, and waits for no more."""
     manner = Manner(timeout_seconds=timeout_seconds)
     checked = acts.check(played.location, [Edit("score", "remove")], manner)
-    return controller.propose(checked.folder, checked.before, checked.asked)
+    return proposing.propose(checked.folder, checked.before, checked.asked)
 
 
 # ------------------------------------------------------------------------------------ changes

@@ -14,7 +14,6 @@ from stateshift.cli.views.live_rates import (
     version_that_ran,
 )
 from stateshift.cli.views.text import plain_text
-from stateshift.live.controller import Standing
 from stateshift.live.folder import Measured, Ran, Said, Seal
 from stateshift.live.protocol.chains import (
     Change,
@@ -25,6 +24,7 @@ from stateshift.live.protocol.chains import (
     NewChain,
     Reverted,
 )
+from stateshift.live.standing import Standing
 from stateshift.live.survey import GroupSurvey
 
 

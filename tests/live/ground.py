@@ -13,12 +13,13 @@ from typing import Any
 import pyarrow
 import pyarrow.compute
 
-from stateshift.live import code, controller
+from stateshift.live import carrying, checking, code, proposing
+from stateshift.live.carrying import Carried, Patience
 from stateshift.live.chains import Chain, Group
-from stateshift.live.controller import Asked, Carried, Patience
 from stateshift.live.folder import Folder, Worker
 from stateshift.live.member import Here, Member, Trust
 from stateshift.live.protocol.chains import Change, Link, NewChain, OnError, When
+from stateshift.live.standing import Asked, read_standing
 from stateshift.live.task import Task
 from stateshift.storage.protocol import Storage, Traits
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
@@ -141,18 +142,18 @@ def asked(
 
 def propose(folder: Folder, what: Asked) -> Change:
     """Propose a change that nobody has checked."""
-    return controller.propose(folder, controller.standing(folder), what)
+    return proposing.propose(folder, read_standing(folder), what)
 
 
 def change(
     folder: Folder, what: Asked, work: Callable[[], object] = lambda: None, seconds: float = 10.0
 ) -> Carried:
     """Check, propose and carry a change, while tasks do some work between two looks."""
-    now = controller.standing(folder)
-    controller.check(folder, now, what)
-    proposed = controller.propose(folder, now, what)
+    now = read_standing(folder)
+    checking.check(folder, now, what)
+    proposed = proposing.propose(folder, now, what)
     patience = Patience(seconds, what.unattended)
-    return controller.carry(folder, now, proposed, patience, lambda carried: work())
+    return carrying.carry(folder, now, proposed, patience, lambda carried: work())
 
 
 class SharedCreates(MemoryStorage):

@@ -19,12 +19,12 @@ from typing import Any
 
 import pyarrow
 
-from stateshift.live import controller, scheduling
+from stateshift.live import scheduling
 from stateshift.live.chains import Chain
-from stateshift.live.controller import Asked
 from stateshift.live.member import Member
 from stateshift.live.protocol.chains import Known, Links, When, links_at
 from stateshift.live.scheduling import Scheduler, Target
+from stateshift.live.standing import Asked, read_standing
 from stateshift.storage.protocol import Storage
 from tests.live.ground import Ground, asked, giving, running
 
@@ -191,7 +191,7 @@ class Jobs:
 
     def asked(self, names: Sequence[str], scheduler: Scheduler | None = None, **more: Any) -> Asked:
         """Return the change of some chains that is due, as the scheduler would have it."""
-        now = controller.standing(self.ground.folder)
+        now = read_standing(self.ground.folder)
         number = len(now.changes) + 1
         targets = [Target(now.declaration(name), frozenset((f"q{name}",))) for name in names]
         when = scheduling.choose(targets, None, scheduler).when

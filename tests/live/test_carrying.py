@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from stateshift.live import controller
-from stateshift.live.controller import Asked, Patience
+from stateshift.live import carrying, proposing
+from stateshift.live.carrying import Patience
 from stateshift.live.folder import Folder, Said, Seal
 from stateshift.live.protocol.chains import Declaration, NewChain
+from stateshift.live.standing import Asked, read_standing
 from stateshift.storage.opening import open_patiently
 
 
@@ -23,10 +24,10 @@ def test_workers_whose_partitions_do_not_begin_at_0_complete_a_change(tmp_path: 
     folder.seal("q", 0, Seal(0, time.time()))
     for partition in (4, 5):
         folder.register(word(partition, "registered"))
-    now = controller.standing(folder)
-    change = controller.propose(folder, now, Asked("replace", {"score": NewChain(())}, "epoch"))
+    now = read_standing(folder)
+    change = proposing.propose(folder, now, Asked("replace", {"score": NewChain(())}, "epoch"))
     for partition in (4, 5):
         folder.say(change.number, word(partition, "acknowledged"))
         folder.say(change.number, word(partition, "running"))
-    carried = controller.carry(folder, now, change, Patience(0.0))
+    carried = carrying.carry(folder, now, change, Patience(0.0))
     assert (carried.state.state, carried.workers, carried.running) == ("finished", 2, 2)

@@ -22,13 +22,14 @@ from stateshift.errors import (
     StateshiftError,
     StorageError,
 )
-from stateshift.live import acts, code, controller, state
+from stateshift.live import acts, carrying, checking, code, proposing, state
 from stateshift.live.acts import Edit, Manner
+from stateshift.live.carrying import Patience
 from stateshift.live.chains import Chain
 from stateshift.live.code import Package
-from stateshift.live.controller import Asked, Patience
 from stateshift.live.member import Member, Trust
 from stateshift.live.protocol.chains import Decided, Link, NewChain, Reverted
+from stateshift.live.standing import Asked, read_standing
 from tests.live.ground import (
     SCHEMA,
     Ground,
@@ -248,9 +249,9 @@ def test_a_worker_that_cannot_import_what_a_module_imports_aborts_the_change(
 ) -> None:
     text = b"import no_such_library\ndef score(batch): return batch\n"
     what = _shipped(_header(kind="source", name="rules:score") + text)
-    now = controller.standing(ground.folder)
-    proposed = controller.propose(ground.folder, now, what)
-    carried = controller.carry(
+    now = read_standing(ground.folder)
+    proposed = proposing.propose(ground.folder, now, what)
+    carried = carrying.carry(
         ground.folder, now, proposed, Patience(5.0), lambda carried: job.work()
     )
     assert carried.decided is not None and carried.decided.outcome == "aborted"
@@ -281,10 +282,10 @@ def test_a_word_that_cannot_be_read_counts_as_not_said(ground: Ground, job: Job)
 
 
 def test_of_two_controllers_one_proposes(ground: Ground, job: Job) -> None:
-    now = controller.standing(ground.folder)
-    controller.propose(ground.folder, now, asked({"score": giving(1)}))
+    now = read_standing(ground.folder)
+    proposing.propose(ground.folder, now, asked({"score": giving(1)}))
     with pytest.raises(PlanError, match="somebody else has proposed change 1") as refused:
-        controller.propose(ground.folder, now, asked({"score": giving(2)}))
+        proposing.propose(ground.folder, now, asked({"score": giving(2)}))
     assert "live status" in str(refused.value.hint)
     with pytest.raises(PlanError, match="change 1 is under way") as refused:
         propose(ground.folder, asked({"score": giving(2)}))
@@ -307,37 +308,37 @@ def test_a_controller_goes_by_what_another_one_has_decided(ground: Ground, job: 
 
 def test_who_finds_an_overdue_change_applied_looks_again(ground: Ground, job: Job) -> None:
     propose(ground.folder, asked({"score": giving(1)}, timeout_seconds=0.0))
-    now = controller.standing(ground.folder)
+    now = read_standing(ground.folder)
     ground.folder.decide(1, APPLIED)
     with pytest.raises(StalePlan, match="applied in this moment"):
-        controller.propose(ground.folder, now, asked({"score": giving(2)}))
+        proposing.propose(ground.folder, now, asked({"score": giving(2)}))
     assert ground.folder.change(2) is None
 
 
 def test_an_abort_before_the_decision_holds(ground: Ground, job: Job) -> None:
     propose(ground.folder, asked({"score": giving(1)}))
     job.work()
-    now = controller.standing(ground.folder)
-    assert controller.abort(ground.folder, now).decided is not None
+    now = read_standing(ground.folder)
+    assert proposing.abort(ground.folder, now).decided is not None
     assert ground.folder.decide(1, APPLIED).outcome == "aborted"
     assert job.work() == [0, 0]
     with pytest.raises(PlanError, match="nothing is under way"):
-        controller.abort(ground.folder, controller.standing(ground.folder))
+        proposing.abort(ground.folder, read_standing(ground.folder))
 
 
 def test_an_abort_after_the_decision_changes_nothing(ground: Ground, job: Job) -> None:
     propose(ground.folder, asked({"score": giving(1)}))
-    now = controller.standing(ground.folder)
+    now = read_standing(ground.folder)
     ground.folder.decide(1, APPLIED)
     with pytest.raises(PlanError, match="applied in this moment") as refused:
-        controller.abort(ground.folder, now)
+        proposing.abort(ground.folder, now)
     assert "live revert" in str(refused.value.hint)
     assert job.work() == [1, 1]
 
 
 def test_an_abort_clears_a_proposal_that_cannot_be_read(ground: Ground, job: Job) -> None:
     ground.text("changes/000001/proposed.json", b"{")
-    known = controller.abort(ground.folder, controller.standing(ground.folder))
+    known = proposing.abort(ground.folder, read_standing(ground.folder))
     assert (known.number, known.change.act) == (1, "damaged")
     assert change(ground.folder, asked({"score": giving(1)}), job.work).state.state == "finished"
 
@@ -359,7 +360,7 @@ def test_a_query_that_goes_back_to_an_older_checkpoint_is_still_heard(
     for path in list(ground.disk.snapshot(f"{ground.folder.location}/batches")):
         seal = json.loads(ground.text(f"batches/{path}"))
         ground.text(f"batches/{path}", json.dumps(seal | {"at": 1.0}).encode())
-    assert controller.standing(ground.folder).queries("score") == {"q"}
+    assert read_standing(ground.folder).queries("score") == {"q"}
 
 
 def test_a_change_that_was_taken_back_in_this_moment_takes_the_next_one_along(
@@ -397,7 +398,7 @@ def test_a_reversal_is_seen_by_who_read_the_change_before_it(ground: Ground, job
     propose(ground.folder, asked({"score": giving(1)}, on_error="revert"))
     ground.folder.decide(1, APPLIED)
     ground.folder.revert(1, Reverted("score", "q", "run", 1, "ValueError", 1.0))
-    now = controller.standing(ground.folder)
+    now = read_standing(ground.folder)
     assert [str(link) for link in now.links("score")] == [code.name_of(giving(0))]
 
 
@@ -506,6 +507,6 @@ def test_what_cannot_transform_the_states_there_are_is_refused(
     new = NewChain((), state=Link(package.digest, package.name))
     what = Asked("replace", {"rules": new}, "epoch", (package,))
     with pytest.raises(expected) as refused:
-        controller.check(folder, controller.standing(folder), what)
+        checking.check(folder, read_standing(folder), what)
     assert fact in refused.value.fact
     assert refused.value.hint

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import pytest
 
 from stateshift.errors import StateshiftError
-from stateshift.live import code, controller
-from stateshift.live.controller import Asked
+from stateshift.live import code, proposing
 from stateshift.live.folder import Folder
 from stateshift.live.protocol.chains import Link, NewChain, When
+from stateshift.live.standing import Asked, read_standing
 from tests.kill.moments import Doomed, Moment, Moments
 from tests.live.ground import GROUP, Ground, change, raising
 from tests.live.jobs import Jobs, Killed
@@ -127,9 +127,9 @@ def test_what_a_dead_controller_has_proposed_is_aborted_in_its_time() -> None:
     jobs = Jobs(ground)
     jobs.drain()
     folder = ground.folder
-    controller.propose(
+    proposing.propose(
         folder,
-        controller.standing(folder),
+        read_standing(folder),
         jobs.changing(1, {"a": "batch"}, timeout_seconds=SECONDS),
     )
     with pytest.raises(StateshiftError, match="is under way"):

@@ -12,11 +12,12 @@ import pyarrow
 import pytest
 
 from stateshift.errors import FormatError, StorageError
-from stateshift.live import code, controller
+from stateshift.live import code
 from stateshift.live.code import Package
 from stateshift.live.folder import Seal
 from stateshift.live.member import Trust
 from stateshift.live.protocol.chains import Decided, Link, NewChain, Reverted
+from stateshift.live.standing import Asked
 from tests.live.ground import GROUP, Ground, asked, giving, numbers, propose, raising, run, running
 from tests.live.ground import rows as some_rows
 
@@ -32,10 +33,10 @@ def words(ground: Ground, number: int = 1) -> list[tuple[str, str]]:
     return [(said.word, said.reason) for said in ground.folder.said(number)]
 
 
-def shipped(package: Package) -> controller.Asked:
+def shipped(package: Package) -> Asked:
     """A change to a package that nobody has checked."""
     links = (Link(package.digest, package.name),)
-    return controller.Asked("replace", {"score": NewChain(links)}, "epoch", (package,))
+    return Asked("replace", {"score": NewChain(links)}, "epoch", (package,))
 
 
 def test_a_worker_acknowledges_a_change_and_runs_it_once_it_is_decided(ground: Ground) -> None:

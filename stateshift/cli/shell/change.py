@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stateshift.cli.views.live_facts import ChangeFacts
     from stateshift.errors import Interrupted
     from stateshift.live.acts import Checked, Edit, Manner
-    from stateshift.live.controller import Carried
+    from stateshift.live.carrying import Carried
     from stateshift.live.protocol.chains import OnError
     from stateshift.live.scheduling import Scheduler
     from stateshift.specification.dataflow.operators import Dataflow

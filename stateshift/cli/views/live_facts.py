@@ -20,7 +20,7 @@ from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
     from stateshift.live.acts import Checked
-    from stateshift.live.controller import Carried
+    from stateshift.live.carrying import Carried
     from stateshift.live.folder import Said, Worker
     from stateshift.live.protocol.chains import Decided, Declaration, Known, Links, Version, When
     from stateshift.live.survey import GroupSurvey, Told

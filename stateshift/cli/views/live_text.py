@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         StatusFacts,
         UnderWayFacts,
     )
-    from stateshift.live.controller import Carried
+    from stateshift.live.carrying import Carried
     from stateshift.live.protocol.chains import Known, Links
 
 WHEN = {"batch": "at a batch", "message": "at once", "column": "by its rows' version"}
