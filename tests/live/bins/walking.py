@@ -6,9 +6,10 @@ import random as randoms
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from stateshift.live.bins.files import Files
 from stateshift.live.bins.operators import Operator
 from stateshift.live.protocol.configuration import Update
-from tests.live.bins.workers import BINS, TIES, Ground, Reader
+from tests.live.bins.workers import BINS, TIES, Ground, Reader, Remembering
 
 NAMES = ("west", "east", "south")
 END = 400
@@ -16,7 +17,9 @@ END = 400
 
 @dataclass
 class Walk:
-    """A walk over a log of `end` rows; `look` sees the group after each step."""
+    """A walk over a log of `end` rows; `look` sees the group after each step. One that is not
+    forgetful decodes equal files once, which is three times as fast.
+    """
 
     operator: Operator
     seed: object
@@ -25,12 +28,14 @@ class Walk:
     names: Sequence[str] = NAMES
     homes: Sequence[str] = ("driver",)
     look: Callable[[Ground], None] | None = None
+    is_forgetful: bool = True
     steps: int = 0
 
     def run(self) -> Ground:
         """Walk to the end of the log, and let everything arrive."""
         self.random = randoms.Random(repr(self.seed))
-        self.ground = Ground(self.operator, self.names, homes=self.homes)
+        files = Files if self.is_forgetful else Remembering
+        self.ground = Ground(self.operator, self.names, homes=self.homes, kind=files)
         self.is_open = False
         for worker in self.ground.workers.values():
             worker.read(self.random.randrange(1, 5))

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import chain
+from typing import ClassVar, TypeVar
 
 import pyarrow as pa
 import xxhash
@@ -22,15 +23,19 @@ from stateshift.live.bins.in_executors import InExecutors
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.running import ACKNOWLEDGED, Home, Running
 from stateshift.live.bins.stores import from_bytes
-from stateshift.live.protocol.chains import Decided
+from stateshift.live.protocol.chains import Decided, decode
 from stateshift.live.protocol.configuration import Update
 from stateshift.live.protocol.messages import Folded
+from stateshift.live.values import SMALL
 from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.live.bins.twins import TwinTasks
 
+T = TypeVar("T")
+
 BINS = 8
 KEYS = 30
+KNOWN_MAX = 20_000
 TIES = 3  # rows of one time
 LATER = 40  # units of time until a row is seen again
 OUT = "number long, key long, n long"
@@ -83,6 +88,23 @@ def alone(operator: Operator, until: int, keys: int = KEYS) -> list[tuple[int, .
     return one.put_out()
 
 
+class Remembering(Files):
+    """Files that are decoded once for equal bytes: a value does not change."""
+
+    known: ClassVar[dict[tuple[type, bytes], object]] = {}
+
+    def _read(self, kind: type[T], path: str, size_max: int = SMALL) -> T | None:
+        content = self._bytes(path, size_max)
+        if content is None:
+            return None
+        found = self.known.get((kind, content))
+        if found is None:
+            if len(self.known) > KNOWN_MAX:
+                self.known.clear()
+            found = self.known[kind, content] = decode(kind, content, path)
+        return found  # type: ignore[return-value]  # decoded as this kind
+
+
 class Reader:
     """One worker, with how far it has read."""
 
@@ -95,7 +117,7 @@ class Reader:
     def start(self) -> None:
         """Begin, or go on from the commits as after a crash."""
         ground = self.ground
-        self.files = Files(self.storage)
+        self.files = ground.kind(self.storage)
         self.home = ground.home_of(self)
         self.running = Running(self.files, ground.operator, self.name, self.home)
         last = self.running.ledger.last
@@ -144,12 +166,13 @@ class Ground:
         keys: int = KEYS,
         storage: Storage | None = None,
         homes: Sequence[str] = ("driver",),
+        kind: type[Files] = Files,
     ) -> None:
-        self.operator, self.keys, self.homes = operator, keys, homes
+        self.operator, self.keys, self.homes, self.kind = operator, keys, homes, kind
         self.starts = 0
         self.delivered: dict[tuple[str, int], tuple[tuple[int, ...], ...]] = {}
         self.storage = storage or MemoryStorage(MemoryDisk(), "memory://group")
-        self.files = Files(self.storage)
+        self.files = kind(self.storage)
         self.files.begin(Begun(operator.bins, (names[0],)))
         for name in names:
             self.files.join(Joined(-1, name, 0.0))
