@@ -433,3 +433,17 @@ def decided_here(outcome: Outcome, reason: str = "") -> Decided:
 def process_name() -> str:
     """Return this process's name for people."""
     return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def is_gone(process: str) -> bool:
+    """Whether a process, by its name, has ended: one of this machine that is not there."""
+    host, _, number = process.rpartition(":")
+    if host != socket.gethostname() or not number.isdecimal():
+        return False
+    try:
+        os.kill(int(number), 0)  # no signal: it only asks whether somebody would have it
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False

@@ -26,7 +26,7 @@ from stateshift.live.bins.steering import CarriedBy, Steering
 from stateshift.live.bins.step_table import StepTable
 from stateshift.live.bins.times import cut
 from stateshift.live.bins.watch import Bins, Part, Watch
-from stateshift.live.member import decided_here, process_name
+from stateshift.live.member import decided_here, is_gone, process_name
 from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import Time, Update
 from stateshift.live.protocol.rollout import Rollout, advance, prepared
@@ -121,7 +121,7 @@ class Carrier:
 
     def _refuse_another(self) -> None:
         carried = self.steering.carried
-        if carried is None or carried.by == process_name():
+        if carried is None or carried.by == process_name() or is_gone(carried.by):
             return
         if abs(time.time() - carried.at) < DEAD_SECONDS:
             raise PlanError(
@@ -294,11 +294,15 @@ class Carrier:
         return False
 
     def _closed(self, bins: Bins) -> Bins:
-        """Abort what is proposed and overdue; refuse while it is not."""
-        while bins.moves.open is not None:
+        """Abort what is proposed, and overdue or of a process that has ended; refuse while it is
+        neither.
+        """
+        while (open_ := bins.moves.open) is not None:
             refuse_under_way(bins)
-            reason = f"nobody has decided within {bins.moves.open.timeout_seconds:g} s"
-            self.files.decide(bins.moves.open.number, decided_here("aborted", reason))
+            reason = f"nobody has decided within {open_.timeout_seconds:g} s"
+            if is_gone(open_.by):
+                reason = f"{open_.by}, which has proposed it, has ended"
+            self.files.decide(open_.number, decided_here("aborted", reason))
             bins = self.watch.look()
         return bins
 

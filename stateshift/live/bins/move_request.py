@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from stateshift.dataflow.move_steps import AllAtOnce, Move, Step, in_steps, strategy_of
 from stateshift.errors import Complaint, Incompatible, PlanError, SpecError
 from stateshift.live.bins.watch import Bins, Part
+from stateshift.live.member import is_gone
 from stateshift.live.protocol.configuration import Time
 from stateshift.live.protocol.plan_file import decode_plan_file, planned
 
@@ -204,9 +205,11 @@ def _check_twice(steps: Steps) -> None:
 
 
 def refuse_under_way(bins: Bins) -> None:
-    """Refuse to propose while something is proposed whose time is not over."""
+    """Refuse to propose while something is proposed whose time is not over, by somebody who lives
+    as far as is known.
+    """
     open_ = bins.moves.open
-    if open_ is not None and time.time() < open_.expires:
+    if open_ is not None and time.time() < open_.expires and not is_gone(open_.by):
         raise PlanError(
             f"move {open_.number} is under way since {time.time() - open_.at:.0f} s",
             hint=f"wait for it, or: {command('abort', bins.location)}",

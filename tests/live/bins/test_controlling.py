@@ -5,6 +5,8 @@ and a controller that dies anywhere.
 from __future__ import annotations
 
 import contextlib
+import socket
+import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -414,3 +416,23 @@ def test_what_a_dead_controller_has_proposed_is_aborted_once_it_is_overdue():
     assert scene.move("east", [0]).state == "finished"
     decided = scene.ground.files.decided(0)
     assert decided is not None and decided.outcome == "aborted"
+
+
+def test_what_a_process_has_proposed_that_has_ended_is_aborted_at_once():
+    scene = Scene()
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    by = f"{socket.gethostname()}:{ended.pid}"
+    scene.ground.files.propose(Proposal(0, (Update(1000, 0, 1),), time.time(), 300.0, by=by))
+    Steering(scene.ground.storage).carry(CarriedBy(by, time.time(), 3, 1, "moving"))
+    assert scene.move("east", [0]).state == "finished"
+    decided = scene.ground.files.decided(0)
+    assert decided is not None and decided.reason == f"{by}, which has proposed it, has ended"
+
+
+def test_what_a_process_of_another_machine_has_proposed_is_waited_for():
+    scene = Scene()
+    by = "another-machine:1"
+    scene.ground.files.propose(Proposal(0, (Update(1000, 0, 1),), time.time(), 300.0, by=by))
+    with pytest.raises(PlanError, match="move 0 is under way"):
+        scene.move("east", [0])
