@@ -6,14 +6,15 @@
     bins/moves/N/proposed.json             move N: which bins go where, and when
     bins/moves/N/words/OPERATOR.NAME.json  what a worker says of it
     bins/moves/N/decided.json              what became of it
+    bins/moves.json                        what the first moves come to: nobody reads them again
     bins/prepared/OPERATOR.NAME.json       which bins a worker has read ahead
     bins/steer/…                           how moves are steered (`steering`)
     bins/states/OPERATOR/NAME/commits/N    a worker's commit
     bins/states/OPERATOR/NAME/data/N-ONCE  what commits name pieces of
 
-What runs, what is prepared and how moves are steered is written by its last writer. Everything else
-is created if absent, and never changed. A commit that is there already is
-another process's that runs under the same name: whoever finds that ends.
+What runs, what is prepared, what the first moves come to and how moves are steered is written by
+its last writer. Everything else is created if absent, and never changed. A commit that is there
+already is another process's that runs under the same name: whoever finds that ends.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ COMMIT_MAX = 1 << 28
 PREPARED = "bins/prepared"
 RUNS = "bins/runs"
 WHOLE_EVERY = 20  # commits
+MOVES_BASE = "bins/moves.json"
+MOVES_BASE_EVERY = 32  # moves
 KEPT_COMMITS = 40  # of those before the last whole one; others may still read them
 
 
@@ -129,6 +132,15 @@ class Prepared:
     bins: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class MovesBase:
+    """What the first moves come to: where bins are, from the first time on."""
+
+    decided: int
+    configuration: Configuration
+    ahead: tuple[tuple[int, int], ...] = ()
+
+
 class Files(ValueFiles):
     """The files of a group that are about bins, on whatever storage they are."""
 
@@ -180,6 +192,25 @@ class Files(ValueFiles):
         """Return where the bins are before any move, among so many workers."""
         count = len(begun.workers)
         return configured([bin % count for bin in range(begun.bins)], max(workers, count))
+
+    def known_moves(self, begun: Begun, workers: int) -> KnownMoves:
+        """Return the moves that need not be read one by one: `look` goes on from there."""
+        base = self._read(MovesBase, MOVES_BASE, COMMIT_MAX)
+        if base is None:
+            return KnownMoves(self.configuration(begun, workers))
+        known = base.configuration
+        known = replace(known, workers=max(known.workers, workers))
+        return KnownMoves(known, base.decided, None, base.ahead)
+
+    def keep_moves(self, moves: KnownMoves) -> None:
+        """Write what the moves so far come to, now and then. Times are not retired in it: somebody
+        may begin, or go on, from any of them.
+        """
+        base = self._read(MovesBase, MOVES_BASE, COMMIT_MAX)
+        before = 0 if base is None else base.decided
+        if moves.decided >= before + MOVES_BASE_EVERY:
+            kept = MovesBase(moves.decided, moves.configuration, moves.ahead)
+            self._write(MOVES_BASE, encode_densely(kept))
 
     def propose(self, proposal: Proposal) -> None:
         """Propose a move; AlreadyThere if somebody else has proposed one of this number."""

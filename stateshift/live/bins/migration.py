@@ -117,6 +117,7 @@ class Carrier:
             self._tell(state=end.state, reason=end.reason)
         finally:
             self.steering.clear()
+        self.files.keep_moves(self.watch.moves)
         return self.moved
 
     def _refuse_another(self) -> None:

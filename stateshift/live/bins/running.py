@@ -40,7 +40,6 @@ from stateshift.live.bins.files import (
     WHOLE_EVERY,
     Answer,
     Files,
-    KnownMoves,
     Prepared,
     Proposal,
     commit_of,
@@ -98,8 +97,7 @@ class Running:
         joined = files.joined()
         self.names = {one.number: one.name for one in joined}
         self.me = next(one.number for one in joined if one.name == name)
-        configuration = files.configuration(begun, len(joined))
-        self.moves = KnownMoves(configuration)
+        self.moves = files.known_moves(begun, len(joined))
         self.ledger = files.ledger(operator.name, name)
         self.others: dict[int, Known] = {}
         self.arrived: dict[int, dict[Time, Arrived]] = {}

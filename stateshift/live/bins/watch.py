@@ -193,7 +193,7 @@ class Watch:
     def __init__(self, files: Files, begun: Begun) -> None:
         self.files = files
         workers = files.joined()
-        self.moves = KnownMoves(files.configuration(begun, len(workers)))
+        self.moves = files.known_moves(begun, len(workers))
         self.workers = workers
         self.parts: dict[tuple[str, str], Part] = {}
         self.meet()
