@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import ClassVar, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -27,6 +28,7 @@ from stateshift.live.bins.batches import HASH, read_batch
 from stateshift.live.bins.bin_run import Memory, Work, Writing, put_out_as_tables, run
 from stateshift.live.bins.commits import Commit, Kept, Ledger, Taken
 from stateshift.live.bins.files import Files, Proposal
+from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.stages import Apply, Position
 from stateshift.live.bins.times import BEGIN, Moment
 from stateshift.live.protocol.chains import Decided
@@ -40,11 +42,12 @@ FIRST = 100  # rows that are there at once: a first batch takes long
 SECONDS_MAX = 400.0
 TIMEOUT_SECONDS = 60.0  # of a move
 Row = tuple[int, ...]
+A = TypeVar("A", bound="Applications")
 
 
 @dataclass
-class Bins:
-    """A group's applications in a folder, running or not."""
+class Applications:
+    """A group's applications in a folder, running or not: workers of some operators."""
 
     folder: Path
     names: tuple[str, ...]
@@ -53,22 +56,30 @@ class Bins:
     keys: int = 200
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     starts: int = 0
-    moves: int = 0
+
+    script: ClassVar[Path] = JOBS / "live_bins.py"
+    operators: ClassVar[tuple[Operator, ...]] = (visits,)
 
     def __post_init__(self) -> None:
-        self.files = Files(open_patiently(str(self.folder / "group")))
+        self.files = Files(open_patiently(self.location))
 
-    # ---------------------------------------------------------------- the applications
+    @property
+    def location(self) -> str:
+        """Where the group is."""
+        return str(self.folder / "group")
+
+    def words(self, name: str) -> tuple[object, ...]:
+        """What a worker's application is started with."""
+        source = ("--first", FIRST, "--rate", self.rate, "--rows", self.rows, "--keys", self.keys)
+        return ("--folder", self.folder, "--name", name, *source)
 
     def start(self, name: str) -> None:
         """Start a worker, for the first time or again."""
         (self.folder / name).mkdir(exist_ok=True)
         self.starts += 1
-        source = ("--first", FIRST, "--rate", self.rate, "--rows", self.rows, "--keys", self.keys)
-        words = ("--folder", self.folder, "--name", name, *source)
         with open(self.folder / f"{name}-{self.starts}.log", "wb") as log:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, str(JOBS / "live_bins.py"), *map(str, words)],
+                [sys.executable, str(self.script), *map(str, self.words(name))],
                 env={**environment(), "PYSPARK_DRIVER_PYTHON": sys.executable},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -93,7 +104,7 @@ class Bins:
 
     def begin(self) -> None:
         """Let the open loop begin, once all have read its first rows."""
-        self.wait(lambda: all(map(self.has_begun, self.names)), "the first rows are not read")
+        self.wait(self._has_begun, "the first rows are not read")
         begin = self.folder / "begin.new"
         begin.write_text(str(time.time()))
         begin.rename(self.folder / "begin")
@@ -108,6 +119,53 @@ class Bins:
             said = "".join(path.read_text()[-3000:] for path in self.folder.glob(f"{name}-*.log"))
             assert process.poll() is None, f"{name} has ended\n{said}"
         return True
+
+    # ---------------------------------------------------------------- how far they are
+
+    def commits(self, operator: str, name: str, number: int = 0) -> Iterator[Commit]:
+        """Yield a worker's commits from a number on, in their order."""
+        while (commit := self.files.committed(operator, name, number)) is not None:
+            yield commit
+            number += 1
+
+    def ledgers(self) -> Iterator[Ledger]:
+        """Yield what each worker has committed of each operator."""
+        for operator in self.operators:
+            for name in self.names:
+                yield self.files.ledger(operator.name, name)
+
+    def _has_begun(self) -> bool:
+        """Whether all have committed rows."""
+        lasts = [ledger.last for ledger in self.ledgers()]
+        return all(last is not None and last.frontier is not None for last in lasts)
+
+    def until_the_end(self) -> None:
+        """Wait until all workers have read everything, and what is awaited has come."""
+        self.wait(self._is_done, "the log is not read to its end")
+
+    @property
+    def end_of_log(self) -> Moment:
+        """The frontier behind the last row."""
+        return ((self.rows - 1) // TIES, self.rows - 1, 0)
+
+    def _is_done(self) -> bool:
+        ledgers = list(self.ledgers())
+        is_read = all(ledger.last and ledger.last.frontier == self.end_of_log for ledger in ledgers)
+        return is_read and not any(ledger.held for ledger in ledgers)
+
+    def put_out(self, operator: str = visits.name) -> Iterator[tuple[str, Row]]:
+        """Yield every row in the output of an operator, with the worker that has put it out."""
+        for path in sorted((self.folder / "output").glob(f"{operator}-*.parquet")):
+            table = pyarrow.parquet.read_table(path)
+            for row in zip(*table.to_pydict().values(), strict=True):
+                yield path.name.split("-")[1], row
+
+
+@dataclass
+class Bins(Applications):
+    """Applications of one operator, and its moves."""
+
+    moves: int = 0
 
     # ---------------------------------------------------------------- its moves
 
@@ -139,87 +197,61 @@ class Bins:
 
     # ---------------------------------------------------------------- what came out
 
-    def ledgers(self) -> dict[str, Ledger]:
-        """What the workers have committed."""
-        return {name: self.files.ledger(visits.name, name) for name in self.names}
-
-    def commits(self, name: str) -> Iterator[Commit]:
-        """Yield a worker's commits, in their order."""
-        number = 0
-        while (commit := self.files.committed(visits.name, name, number)) is not None:
-            yield commit
-            number += 1
-
     def given(self) -> list[int]:
         """The bins that west's commits have given."""
-        given = chain.from_iterable(commit.given for commit in self.commits("west"))
+        given = chain.from_iterable(commit.given for commit in self.commits(visits.name, "west"))
         return sorted(one.bin for one in given)
 
     def taken(self) -> list[Taken]:
         """What east's commits have taken, by bin."""
-        taken = chain.from_iterable(commit.taken for commit in self.commits("east"))
+        taken = chain.from_iterable(commit.taken for commit in self.commits(visits.name, "east"))
         return sorted(taken, key=lambda one: one.bin)
-
-    def has_begun(self, name: str) -> bool:
-        """Whether a worker has committed rows."""
-        last = self.files.ledger(visits.name, name).last
-        return last is not None and last.frontier is not None
-
-    def until_the_end(self) -> None:
-        """Wait until all workers have read everything, and what is awaited has come."""
-        self.wait(self._is_done, "the log is not read to its end")
-
-    @property
-    def end_of_log(self) -> Moment:
-        """The frontier behind the last row."""
-        return ((self.rows - 1) // TIES, self.rows - 1, 0)
-
-    def _is_done(self) -> bool:
-        ledgers = self.ledgers().values()
-        is_read = all(ledger.last and ledger.last.frontier == self.end_of_log for ledger in ledgers)
-        return is_read and not any(ledger.held for ledger in ledgers)
 
     def outputs(self) -> list[Row]:
         """All rows in the output, sorted."""
         return sorted(row for _, row in self.put_out())
 
-    def put_out(self) -> Iterator[tuple[str, Row]]:
-        """Yield every row in the output, with the worker that has put it out."""
-        for path in sorted((self.folder / "output").glob("*.parquet")):
-            table = pyarrow.parquet.read_table(path)
-            for row in zip(*table.to_pydict().values(), strict=True):
-                yield path.name.split("-")[1], row
-
     def alone(self) -> list[Row]:
-        """What one worker alone puts out, sorted: all rows folded at once, as one bin."""
+        """What one worker alone puts out, sorted."""
         table = pa.Table.from_batches([rows(0, self.rows, self.keys)])
-        table = table.append_column(HASH, pa.array([0] * self.rows, pa.int64()))
-        batch = read_batch(table, visits)
-        work = Work(
-            bin=0,
-            stages=(Apply(self.end_of_log),),
-            after=Position(BEGIN, "here"),
-            kept=Kept(),
-            taken={},
-            held=(),
-            rows=batch.rows[0],
-        )
-        put_out: list[object] = []
-        run(work, Memory(visits, lambda piece: b""), Writing(visits.name, "alone", 0), put_out)
-        tables = put_out_as_tables(visits, put_out)
-        return sorted(zip(*pa.concat_tables(tables).to_pydict().values(), strict=True))
+        return put_out_alone(visits, table, self.end_of_log)
+
+
+def put_out_alone(operator: Operator, table: pa.Table, frontier: Moment) -> list[Row]:
+    """Return what one worker alone puts out, sorted: all rows folded at once, as one bin."""
+    table = table.append_column(HASH, pa.array([0] * table.num_rows, pa.int64()))
+    batch = read_batch(table, operator)
+    work = Work(
+        bin=0,
+        stages=(Apply(frontier),),
+        after=Position(BEGIN, "here"),
+        kept=Kept(),
+        taken={},
+        held=(),
+        rows=batch.rows[0],
+    )
+    put_out: list[object] = []
+    run(work, Memory(operator, lambda piece: b""), Writing(operator.name, "alone", 0), put_out)
+    tables = put_out_as_tables(operator, put_out)
+    return sorted(zip(*pa.concat_tables(tables).to_pydict().values(), strict=True))
 
 
 @contextmanager
 def group(folder: Path, *names: str) -> Iterator[Bins]:
     """Applications of a group, running."""
-    bins = Bins(folder, names)
-    try:
-        for name in names:
-            bins.start(name)
+    with running(Bins(folder, names)) as bins:
         yield bins
+
+
+@contextmanager
+def running(applications: A) -> Iterator[A]:
+    """Start all of them; end them behind."""
+    try:
+        for name in applications.names:
+            applications.start(name)
+        yield applications
     finally:
-        bins.end()
+        applications.end()
 
 
 def half(begin: int = 0) -> list[int]:

@@ -5,7 +5,7 @@
 
 Rows are due one by one, `rate` a second, from the time on that stands in the file
 `begin`, whoever reads them and however slowly. What is not due cannot be read; before the file is there, that is all
-but the `first` rows.
+but the `first` rows. The file `end`, where one is named, says how many rows there are once that is known.
 
     number    n
     at        n // TIES: some rows have one time
@@ -59,6 +59,7 @@ class Reader(DataSourceStreamReader):  # type: ignore[misc]
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.begin = options["begin"]
+        self.end = options.get("end")
         self.rate, self.count, self.keys = (int(options[key]) for key in ("rate", "rows", "keys"))
         self.first = int(options.get("first", "0"))
         self.parts = int(options.get("partitions", "1"))
@@ -74,7 +75,16 @@ class Reader(DataSourceStreamReader):  # type: ignore[misc]
         except (FileNotFoundError, ValueError):
             return {"number": self.first}
         due = self.first + int((time.time() - began) * self.rate)
-        return {"number": min(max(due, 0), self.count)}
+        return {"number": min(max(due, 0), self._count())}
+
+    def _count(self) -> int:
+        """Return how many rows there are, as far as that is known."""
+        if self.end is None:
+            return self.count
+        try:
+            return int(Path(self.end).read_text())
+        except (FileNotFoundError, ValueError):
+            return self.count
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Part]:
         """Return a batch's rows in parts."""
