@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from stateshift.cli.views.metrics_facts import LABELS, METRICS
 from stateshift.clusters import command, manual
 from stateshift.clusters.flink import cluster as flink_rest
 from stateshift.clusters.flink import submit as flink_submit
@@ -211,8 +212,19 @@ def _row(cells: tuple[str, ...]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
+def metrics() -> str:
+    """Return every metric that `stateshift metrics` prints."""
+    rows = [(f"`{name}`", _labels_of(name), about) for name, about in METRICS.items()]
+    return _table(("metric", "labels", "says"), rows)
+
+
+def _labels_of(metric: str) -> str:
+    return ", ".join(f"`{name}`" for name in LABELS[metric])
+
+
 SECTIONS: Mapping[str, Callable[[], str]] = {
     "spec-keys": spec_keys,
     "waivers": waivers,
     "cluster-options": cluster_options,
+    "metrics": metrics,
 }

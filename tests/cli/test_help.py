@@ -94,6 +94,7 @@ def test_the_commands_of_later_issues_are_not_announced() -> None:
         "rollback",
         "status",
         "runs",
+        "metrics",
         "cutover",
         "pause",
         "throttle",

@@ -17,6 +17,7 @@ NAMES = (
     "rollback",
     "status",
     "runs",
+    "metrics",
     "cutover",
     "pause",
     "throttle",

@@ -27,6 +27,7 @@ from stateshift.cli.views import (
     live_json,
     live_state_json,
     manual,
+    metrics_json,
     plan_json,
     problems_json,
     run_json,
@@ -98,6 +99,9 @@ DOCUMENTS: Mapping[str, Document] = {
         ("runs",),
         (run_json.StatusDocument, run_json.DamagedRunDocument),
         many=True,
+    ),
+    "metrics": Document(
+        "Metrics of all runs, for Prometheus", ("metrics",), (metrics_json.MetricsDocument,)
     ),
     "steering": Document(
         "What was asked of a run at work",

@@ -1,0 +1,131 @@
+"""`stateshift metrics`: the runs of workdirs as Prometheus reads them. Only reads, but for the file
+that --output names.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stateshift.cli.commands.runs import below
+from stateshift.cli.shell.options import WORKDIRS, epilog
+from stateshift.cli.shell.terminal import Terminal
+
+if TYPE_CHECKING:
+    from stateshift.cli.views.metrics_facts import ObservedRun
+
+EPILOG = epilog(
+    "stateshift metrics /var/lib/stateshift\n"
+    "stateshift metrics --output /var/lib/node_exporter/stateshift.prom",
+    2,
+    6,
+    e0="printed or written, whatever state the runs are in",
+    e2="a directory is not there, or the request is not valid",
+    e6="the file cannot be written",
+)
+
+
+def command(
+    terminal: Terminal,
+    dirs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="DIR…", help="Workdirs, or directories of workdirs. In place of --workdirs."
+        ),
+    ] = None,
+    workdirs: Annotated[
+        str,
+        typer.Option(
+            "--workdirs",
+            metavar="DIR",
+            envvar="STATESHIFT_WORKDIRS",
+            help="Where to look for workdirs.",
+        ),
+    ] = WORKDIRS,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write a file for node_exporter's textfile collector, whole or not at all.",
+        ),
+    ] = None,
+) -> int | None:
+    """Print metrics of all runs, for Prometheus.
+
+    State, downtime, bytes, entries and warm lag of each job by its newest run, and its last
+    success. A workdir that cannot be read counts as damaged.
+    """
+    import time
+
+    from stateshift.cli.views import metrics_json, metrics_text
+    from stateshift.cli.views.metrics_facts import families
+
+    for folder in dirs or ():
+        _refuse_missing(folder)
+    runs = [observed(path) for path in _paths(dirs or [workdirs])]
+    found = families(runs, time.time())
+    text = metrics_text.exposition(found)
+    if output is not None:
+        _write(output, text)
+    if terminal.json:
+        terminal.document("metrics", metrics_json.document(found, output))
+    elif output is None:
+        terminal.write(text.encode("utf-8"))
+    return None
+
+
+def _paths(folders: list[str]) -> list[str]:
+    """Return the workdirs in these directories, each once."""
+    by_place: dict[str, str] = {}
+    for folder in folders:
+        for path in below(folder):
+            by_place.setdefault(os.path.realpath(path), path)
+    return list(by_place.values())
+
+
+def _refuse_missing(folder: str) -> None:
+    """Refuse a directory that is not there: its jobs would silently have no metrics."""
+    if os.path.isdir(folder):
+        return
+    from stateshift.errors import Complaint, SpecError
+
+    raise SpecError(
+        (Complaint("DIR", f"there is no directory {folder}"),),
+        hint="stateshift runs DIR lists the workdirs in a directory",
+    )
+
+
+def observed(path: str) -> ObservedRun:
+    """Return what a workdir says; without progress where its journal cannot be read."""
+    from stateshift import migration
+    from stateshift.cli.views.metrics_facts import ObservedRun
+    from stateshift.errors import StateshiftError
+    from stateshift.report import summarize
+    from stateshift.workdir import Workdir
+
+    workdir, place = Workdir(path), os.path.abspath(path)
+    try:
+        held = workdir.held
+        progress = migration.progress_of(workdir)
+    except StateshiftError:
+        return ObservedRun(place)
+    live = workdir.steering.live() if held else None
+    return ObservedRun(place, progress, summarize(progress), held, live)
+
+
+def _write(path: str, text: str) -> None:
+    """Write a file whole: the collector may read it at any time. It reads `*.prom` alone."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)

@@ -1,0 +1,252 @@
+"""What `stateshift metrics` measures of the runs in workdirs, computed once for all views. Pure.
+
+METRICS        every metric: its name, and what it says
+LABELS         the labels of each
+ObservedRun    a workdir as it was read; without progress where its journal cannot be
+Family         one metric with its samples
+
+Metrics are kept by job, not by run: the series of a job go on from run to run, and those of runs
+long past do not pile up. What a job's series say is what its newest run says, but for the last
+success.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import get_args
+
+from stateshift import __version__
+from stateshift.cli.views.run_facts import is_down, shown_state
+from stateshift.journal import Progress, State
+from stateshift.report import JobReport, Report, RoundReport
+from stateshift.steering import Live
+from stateshift.survey import Left
+
+Labels = tuple[tuple[str, str], ...]
+
+DAMAGED = "damaged"
+STATES: tuple[str, ...] = (*get_args(State), DAMAGED)
+
+METRICS: Mapping[str, str] = {
+    "stateshift_build_info": "The version that wrote this, as a label. Always 1.",
+    "stateshift_runs": "Runs in the workdirs by state. A damaged one cannot be read.",
+    "stateshift_job_info": "The job's newest run, as labels. Always 1.",
+    "stateshift_job_state": "1 for the state of the job's newest run, 0 for all others.",
+    "stateshift_job_at_work": "Whether a process works on the run.",
+    "stateshift_job_paused": "Whether somebody has paused the run.",
+    "stateshift_job_began_timestamp_seconds": "When the run began.",
+    "stateshift_job_run_seconds": "How long the run took, or has taken so far.",
+    "stateshift_job_last_success_timestamp_seconds": "When a run of the job was last finished.",
+    "stateshift_job_failure_exit_code": "The exit code with which the run has failed.",
+    "stateshift_job_down": "Whether the run has stopped the job, and nobody saw it go on.",
+    "stateshift_job_downtime_seconds": "How long the run kept the job down, or has so far.",
+    "stateshift_job_copied_bytes": "Bytes of the image that the run has copied.",
+    "stateshift_job_copied_files": "Files of the image that the run has copied.",
+    "stateshift_job_compared_entries": "Entries that the run has compared on both sides.",
+    "stateshift_job_step_age_seconds": "Age of the oldest step that is under way in a phase.",
+    "stateshift_job_warm_rounds": "Rounds that have copied while the job ran.",
+    "stateshift_job_warm_copied_timestamp_seconds": "When the last round was over.",
+    "stateshift_job_warm_left_bytes": "Bytes that are still to be copied while the job runs.",
+    "stateshift_job_warm_left_seconds": "How long the job would be down if it stopped now.",
+    "stateshift_job_warm_written_bytes_per_second": "How fast the job writes what is to be copied.",
+}
+
+_FURTHER_LABELS: Mapping[str, tuple[str, ...]] = {
+    "stateshift_job_info": ("engine", "run", "workdir"),
+    "stateshift_job_state": ("state",),
+    "stateshift_job_step_age_seconds": ("phase",),
+}
+LABELS: Mapping[str, tuple[str, ...]] = {
+    **{name: ("job", *_FURTHER_LABELS.get(name, ())) for name in METRICS},
+    "stateshift_build_info": ("version",),
+    "stateshift_runs": ("state",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One value of a metric."""
+
+    value: float
+    labels: Labels = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A metric with its samples. All metrics are gauges."""
+
+    name: str
+    samples: tuple[Sample, ...]
+
+    @property
+    def help(self) -> str:
+        """What the metric says."""
+        return METRICS[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedRun:
+    """A workdir. `held` says whether a process works on it, and `live` what that is at."""
+
+    workdir: str
+    progress: Progress | None = None
+    report: Report | None = None
+    held: bool = False
+    live: Live | None = None
+
+    @property
+    def state(self) -> str:
+        """The state of the run as it is shown."""
+        if self.progress is None:
+            return DAMAGED
+        return shown_state(self.progress.state, self.held)
+
+
+def families(runs: Sequence[ObservedRun], now: float) -> list[Family]:
+    """Return every metric that has a value, in the order of METRICS."""
+    samples: dict[str, list[Sample]] = {name: [] for name in METRICS}
+    samples["stateshift_build_info"].append(Sample(1, (("version", __version__),)))
+    counts = Counter(run.state for run in runs)
+    for state in STATES:
+        samples["stateshift_runs"].append(Sample(counts[state], (("state", state),)))
+    for job, run in sorted(_newest(runs).items()):
+        for name, sample in _of_job(_JobRun.of(job, run, now)):
+            samples[name].append(sample)
+    for job, at in sorted(_last_successes(runs).items()):
+        success = Sample(at, (("job", job),))
+        samples["stateshift_job_last_success_timestamp_seconds"].append(success)
+    return [Family(name, tuple(found)) for name, found in samples.items() if found]
+
+
+def _newest(runs: Iterable[ObservedRun]) -> dict[str, ObservedRun]:
+    """Return the newest run of each job."""
+    newest: dict[str, ObservedRun] = {}
+    for run in sorted(runs, key=_began):
+        if run.progress is not None:
+            newest |= dict.fromkeys(run.progress.jobs, run)
+    return newest
+
+
+def _began(run: ObservedRun) -> tuple[float, str]:
+    return (0.0 if run.progress is None else run.progress.began, run.workdir)
+
+
+def _last_successes(runs: Iterable[ObservedRun]) -> dict[str, float]:
+    """Return when a run of each job was last finished."""
+    successes: dict[str, float] = {}
+    for run in runs:
+        progress = run.progress
+        if progress is not None and progress.state == "finished":
+            for job in progress.jobs:
+                successes[job] = max(progress.ended, successes.get(job, 0.0))
+    return successes
+
+
+@dataclass(frozen=True, slots=True)
+class _JobRun:
+    """A job, and its newest run."""
+
+    job: str
+    run: ObservedRun
+    now: float
+    progress: Progress
+    report: Report
+    done: JobReport | None = None
+    left: Left | None = None
+    ages: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, job: str, run: ObservedRun, now: float) -> _JobRun:
+        assert run.progress is not None and run.report is not None, "it was read"
+        done = next((each for each in run.report.jobs if each.job == job), None)
+        live = run.live if run.held else None
+        left = None if live is None else live.left.get(job)
+        ages = _ages(run.progress, job, now) if run.held else {}
+        return cls(job, run, now, run.progress, run.report, done, left, ages)
+
+    def sample(self, value: float, **labels: str) -> Sample:
+        """Return a value of this job."""
+        return Sample(value, (("job", self.job), *labels.items()))
+
+
+def _ages(progress: Progress, job: str, now: float) -> dict[str, float]:
+    """Return the age of the oldest step under way, by phase."""
+    ages: dict[str, float] = {}
+    for plan in progress.plans_of((job,)):
+        for step in plan.steps.values():
+            if step.state == "started":
+                age = max(0.0, now - step.at)
+                ages[step.phase] = max(age, ages.get(step.phase, 0.0))
+    return ages
+
+
+def _of_job(job: _JobRun) -> Iterator[tuple[str, Sample]]:
+    """Yield the values of one job, each with its metric."""
+    of_parts = (_of_run, _of_downtime, _of_image, _of_steps, _of_rounds)
+    for part in of_parts:
+        for name, sample in part(job):
+            yield f"stateshift_job_{name}", sample
+
+
+def _of_run(job: _JobRun) -> Iterator[tuple[str, Sample]]:
+    run, report = job.run, job.report
+    engine = report.engine if job.done is None else job.done.engine or report.engine
+    yield "info", job.sample(1, engine=engine, run=report.run, workdir=run.workdir)
+    for state in STATES:
+        if state != DAMAGED:
+            yield "state", job.sample(run.state == state, state=state)
+    yield "at_work", job.sample(run.held)
+    if run.held and run.live is not None:
+        yield "paused", job.sample(run.live.paused)
+    yield "began_timestamp_seconds", job.sample(job.progress.began)
+    seconds = job.now - job.progress.began if run.held else report.seconds
+    yield "run_seconds", job.sample(max(0.0, seconds))
+    if report.failure is not None:
+        yield "failure_exit_code", job.sample(report.failure.exit_code)
+
+
+def _of_downtime(job: _JobRun) -> Iterator[tuple[str, Sample]]:
+    done = job.done
+    if done is None:
+        yield "down", job.sample(0)
+        return
+    yield "down", job.sample(is_down(done))
+    seconds = done.downtime_seconds
+    if seconds is None and done.downtime_start is not None:
+        seconds = max(0.0, job.now - job.progress.began - done.downtime_start)
+    if seconds is not None:
+        yield "downtime_seconds", job.sample(seconds)
+
+
+def _of_image(job: _JobRun) -> Iterator[tuple[str, Sample]]:
+    if job.done is None:
+        return
+    yield "copied_bytes", job.sample(job.done.bytes)
+    yield "copied_files", job.sample(job.done.files)
+    if job.done.entries is not None:
+        yield "compared_entries", job.sample(job.done.entries)
+
+
+def _of_steps(job: _JobRun) -> Iterator[tuple[str, Sample]]:
+    for phase, age in sorted(job.ages.items()):
+        yield "step_age_seconds", job.sample(age, phase=phase)
+
+
+def _of_rounds(job: _JobRun) -> Iterator[tuple[str, Sample]]:
+    if job.done is not None and job.done.rounds:
+        last = max(job.done.rounds, key=_number)
+        over = job.progress.began + last.start + last.seconds
+        yield "warm_rounds", job.sample(last.number)
+        yield "warm_copied_timestamp_seconds", job.sample(over)
+    if job.left is not None:
+        yield "warm_left_bytes", job.sample(job.left.bytes)
+        yield "warm_left_seconds", job.sample(job.left.seconds)
+        if job.left.written_per_second is not None:
+            written = job.left.written_per_second
+            yield "warm_written_bytes_per_second", job.sample(written)
+
+
+def _number(copied: RoundReport) -> int:
+    return copied.number
