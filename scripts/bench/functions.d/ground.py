@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import made
+from open_loop import Rates
 from pyspark import cloudpickle
-from source import Rates
 
 from stateshift.live.acts import Changed, Edit, Manner, change
 from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator

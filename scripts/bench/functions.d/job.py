@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import made
-import source
+import open_loop
 from made import AFTER_SCHEMA, BETWEEN_SCHEMA, SCHEMA, giving
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
@@ -54,7 +55,7 @@ def main() -> None:
     parser.add_argument("--kafka")
     parser.add_argument("--jars", default="")
     options = parser.parse_args()
-    for module in (made, source):
+    for module in (made, open_loop):
         cloudpickle.register_pickle_by_value(module)
     spark = session(options)
     queries = started(spark, options, options.k)
@@ -81,7 +82,7 @@ def session(options: argparse.Namespace) -> SparkSession:
     # functions that cost time sleep: more tasks at a time than cores
     cores = PARTITIONS * (2 if options.kafka else options.branches)
     spark = SparkSession.builder.master(f"local[{cores}]").config(map=settings).getOrCreate()
-    spark.dataSource.register(source.OpenLoop)
+    spark.dataSource.register(open_loop.OpenLoop)
     return spark
 
 

@@ -1,5 +1,6 @@
 """A log that nobody has to store, read in open loop: record n is due when the rates say so, whoever
-reads it and however late. `FOLDER/rates.json` has when which rate began, `[[at, rate], ...]`.
+reads it and however late. `FOLDER/rates.json` has when which rate began, `[[at, rate], ...]`. Its only
+column is a record's number, `i`: what else a record has is computed from that.
 """
 
 from __future__ import annotations
@@ -58,6 +59,14 @@ class Rates:
                 return begin + left / rate
             left -= (after[0] - begin) * rate
         raise ValueError(f"record {number} is never due")
+
+    def dues(self, numbers: Any) -> Any:
+        """When each record of an array is due."""
+        begins = np.array([begin for begin, _ in self.steps])
+        rates = np.array([rate for _, rate in self.steps])
+        first = np.concatenate(([0.0], np.cumsum(np.diff(begins) * rates[:-1])))
+        step = np.searchsorted(first, numbers, side="right") - 1
+        return begins[step] + (numbers - first[step]) / rates[step]
 
 
 class Range(InputPartition):
