@@ -24,6 +24,7 @@ _WHERE = {
     "Group": "stateshift.live.chains",
     "InOrder": "stateshift.live.bins.times",
     "Manner": "stateshift.live.acts",
+    "MoveManner": "stateshift.live.bins.move_request:Manner",
     "Watermark": "stateshift.live.bins.times",
     "Worker": "stateshift.live.bins.worker",
     "chain": "stateshift.live.chains",
@@ -43,6 +44,7 @@ __all__ = [
     "Group",
     "InOrder",
     "Manner",
+    "MoveManner",
     "Watermark",
     "Worker",
     "chain",
@@ -57,6 +59,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_WHERE[name]), name)
+    module, _, name_there = _WHERE[name].partition(":")
+    value = getattr(importlib.import_module(module), name_there or name)
     globals()[name] = value  # functions of users say live.Folded for each row
     return value

@@ -9,6 +9,8 @@
     commits     a batch's commit as a value, and the fold of commits
     files       the group's files of bins: commits, data, workers, proposals of moves
     running     a worker: bins here, a batch at a time, one commit each
+    reading_ahead   bins that will come, read before they do
+    compacting  which bins to write anew, so that dead files can go
     in_driver   the first home of bins: the driver's own process
     in_executors, bin_task   the second one: the processes of Spark's tasks
     worker      what a job hands to foreachBatch

@@ -12,7 +12,6 @@ not decided, it waits for the decision, at most until the move expires, and then
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -21,7 +20,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from stateshift.errors import MissingFile
 from stateshift.live.bins.batches import NOTHING, Batch
 from stateshift.live.bins.bin_run import Arrived, Came, Work
 from stateshift.live.bins.commits import (
@@ -40,7 +38,6 @@ from stateshift.live.bins.files import (
     WHOLE_EVERY,
     Answer,
     Files,
-    Prepared,
     Proposal,
     commit_of,
     look,
@@ -48,6 +45,7 @@ from stateshift.live.bins.files import (
     wide_enough,
 )
 from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.reading_ahead import ReadingAhead
 from stateshift.live.bins.stages import Position, Stage, Take, has_changes, stages
 from stateshift.live.bins.times import BEGIN, Moment, cut
 from stateshift.live.protocol.chains import Decided
@@ -108,9 +106,7 @@ class Running:
         self._answered: set[int] = set()
         self._unneeded: set[str] = set()
         self._rewritten: frozenset[int] = frozenset()  # bins that the next batch writes whole
-        self._ahead: dict[int, Kept] = {}  # bins that were read ahead, as they were then
-        self._ahead_for: tuple[tuple[int, int], ...] = ()
-        self._told_ahead: set[int] = set()
+        self._ahead = ReadingAhead(files, operator.name, name, home.read_ahead)
         self._recover()
 
     # ---------------------------------------------------------------- what is known
@@ -390,44 +386,11 @@ class Running:
     # ---------------------------------------------------------------- reading ahead, cleaning up
 
     def read_ahead(self) -> bool:
-        """Read one bin that will come, as it is at the moment; return whether there was one. Once
-        there is none any more, say which were read.
-        """
-        self._forget_ahead()
-        bins = self._worth_reading()
-        for bin in bins:
-            kept = self._kept_elsewhere(bin)
-            if kept is not None and self._ahead.get(bin) != kept:
-                self._read_ahead(bin, kept)
-                self._tell_prepared(self._ahead.keys() >= set(bins))
-                return True
-        self._tell_prepared(True)
-        return False
-
-    def _worth_reading(self) -> list[int]:
-        """Return the bins that will come: those that were not read yet, then the oldest."""
-        order = {bin: number for number, bin in enumerate(self._ahead)}
-        bins = [bin for bin, worker in self.moves.ahead if worker == self.me]
-        coming = [bin for bin in bins if bin not in self.ledger.here]
-        return sorted(coming, key=lambda bin: order.get(bin, -1))
-
-    def _read_ahead(self, bin: int, kept: Kept) -> None:
-        self._ahead.pop(bin, None)
-        with contextlib.suppress(MissingFile):  # cleaned up by now: there is a newer one
-            self.home.read_ahead(bin, kept)
-            self._ahead[bin] = kept
-
-    def _tell_prepared(self, is_all: bool) -> None:
-        """Say which bins were read, once it is all of them."""
-        if is_all and self._ahead.keys() != self._told_ahead:
-            self._told_ahead = set(self._ahead)
-            self.files.prepare(Prepared(self.operator.name, self.name, self.prepared))
-
-    def _forget_ahead(self) -> None:
-        """Forget what was read for another move."""
-        if self.moves.ahead != self._ahead_for:
-            self._ahead_for = self.moves.ahead
-            self._ahead.clear()
+        """Read one bin that will come, as it is at the moment; return whether there was one."""
+        asked = self.moves.ahead
+        mine = [bin for bin, worker in asked if worker == self.me]
+        coming = [bin for bin in mine if bin not in self.ledger.here]
+        return self._ahead.read_one(asked, coming, self._kept_elsewhere)
 
     def _kept_elsewhere(self, bin: int) -> Kept | None:
         """Return a bin as the last worker has committed it that is not this one; None where that is
@@ -438,11 +401,6 @@ class Running:
                 known = self.others.get(since.worker)
                 return None if known is None else known.ledger.here.get(bin)
         return None
-
-    @property
-    def prepared(self) -> tuple[int, ...]:
-        """The bins that will come and were read."""
-        return tuple(sorted(self._ahead))
 
     def clean_up(self) -> None:
         """Remove what nothing names any more: files that were not needed at the last look either,
