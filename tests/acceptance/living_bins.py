@@ -104,7 +104,7 @@ class Applications:
 
     def begin(self) -> None:
         """Let the open loop begin, once all have read its first rows."""
-        self.wait(self._has_begun, "the first rows are not read")
+        self.wait(self.has_begun, "the first rows are not read")
         begin = self.folder / "begin.new"
         begin.write_text(str(time.time()))
         begin.rename(self.folder / "begin")
@@ -112,9 +112,10 @@ class Applications:
     def wait(self, done: object, otherwise: str) -> None:
         """Wait for something while the workers run."""
         assert callable(done)
-        wait_until(lambda: self._alive() and done(), otherwise, SECONDS_MAX, self.folder)
+        wait_until(lambda: self.is_alive() and done(), otherwise, SECONDS_MAX, self.folder)
 
-    def _alive(self) -> bool:
+    def is_alive(self) -> bool:
+        """Whether all run; fail with what was said by one that has ended."""
         for name, process in self.processes.items():
             said = "".join(path.read_text()[-3000:] for path in self.folder.glob(f"{name}-*.log"))
             assert process.poll() is None, f"{name} has ended\n{said}"
@@ -134,7 +135,7 @@ class Applications:
             for name in self.names:
                 yield self.files.ledger(operator.name, name)
 
-    def _has_begun(self) -> bool:
+    def has_begun(self) -> bool:
         """Whether all have committed rows."""
         lasts = [ledger.last for ledger in self.ledgers()]
         return all(last is not None and last.frontier is not None for last in lasts)

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from stateshift import live
 from tests.acceptance.jobs.live import SETTINGS
-from tests.acceptance.jobs.live_bins import SLOW_START
+from tests.acceptance.jobs.live_bins import is_slow_start
 from tests.live.bins.forms import FORMS
 from tests.support.open_loop import OpenLoop
 
@@ -68,7 +68,7 @@ def main() -> None:
             time.sleep(0.1)
         if query.isActive:
             query.stop()
-        elif SLOW_START not in str(query.exception()):
+        elif not is_slow_start(query.exception()):
             raise SystemExit(str(query.exception()))
 
 
