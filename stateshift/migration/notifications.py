@@ -36,9 +36,6 @@ def with_end_told(context: RunContext, work: Callable[[RunContext], Report]) -> 
         _tell_failed(context, error)
         context.notifier.wait()
         raise
-    except BaseException:
-        context.notifier.wait()
-        raise
     if report.state == "finished":
         tell_finished(context, report)
     else:
