@@ -29,7 +29,7 @@ ROWS = (
     ("cli",),
     ("api",),
     ("documents",),
-    ("migration", "look", "job", "live"),
+    ("migration", "look", "job", "live", "advise"),
     ("executor", "report", "fleet", "lock", "workdir", "estimating", "logs", "notification"),
     ("engines", "dataflow"),
     ("journal", "plan", "steering"),
@@ -41,7 +41,7 @@ ROWS = (
 )
 ROW_OF = {room: number for number, rooms in enumerate(ROWS) for room in rooms}
 
-MAY_OPEN_ADAPTERS = ("migration", "look", "fleet", "live")
+MAY_OPEN_ADAPTERS = ("migration", "look", "fleet", "live", "advise")
 # What stands beside the program: nothing of it imports these.
 BESIDE = ("models", "testing")
 NO_ADAPTERS = (
@@ -89,7 +89,7 @@ PURE_ROOMS = (
     *("errors", "plain", "specification", "survey", "formats", "step", "world", "plan", "report"),
     *("dataflow", "models", "purpose", "suggestion"),
 )
-PURE_PARTS = ("stateshift.live.protocol",)
+PURE_PARTS = ("stateshift.live.protocol", "stateshift.advise.evaluate")
 PURE_IN_ENGINES = ("plan", "findings", "rewrite", "entries", "layout")
 OUTSIDE = frozenset(
     (

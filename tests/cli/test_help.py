@@ -111,6 +111,7 @@ def test_the_commands_of_later_issues_are_not_announced() -> None:
         "gather",
         "repair",
         "dataflow",
+        "advise",
         "live",
         "uid",
         "schema",

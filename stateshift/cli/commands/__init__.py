@@ -34,6 +34,7 @@ NAMES = (
     "gather",
     "repair",
     "dataflow",
+    "advise",
     "live",
     "uid",
     "schema",

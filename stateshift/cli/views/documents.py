@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, NotRequired, is_typeddict
 
 from stateshift.cli.views import (
+    advise_json,
     bins_json,
     completion,
     dataflow_json,
@@ -122,6 +123,12 @@ DOCUMENTS: Mapping[str, Document] = {
         "Which operators of a dataflow have to change together",
         ("dataflow",),
         (dataflow_json.DataflowDocument,),
+    ),
+    "advise": Document(
+        "A verdict on each job: does it fit, should it scale or move",
+        ("advise",),
+        (advise_json.AdviseDocument,),
+        many=True,
     ),
     "live-change": Document(
         "A change of functions that run, and how far it has come",

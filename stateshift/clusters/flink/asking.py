@@ -57,10 +57,10 @@ class Asking:
         service, url = self._service(), self.place(path)
         return self._in_its_words(lambda: service.json(method, url, **query), failed, hints or {})
 
-    def listed(self, path: str) -> list[Json]:
+    def listed(self, path: str, **query: Unpack[Query]) -> list[Json]:
         """Return the list in the answer."""
         service, url = self._service(), self.place(path)
-        return self._in_its_words(lambda: service.listed("GET", url), None, {})
+        return self._in_its_words(lambda: service.listed("GET", url, **query), None, {})
 
     def _service(self) -> Service:
         return Service(

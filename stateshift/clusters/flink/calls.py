@@ -25,6 +25,11 @@
                                                  {"failureCause": {"stack-trace"}}}
     GET   /jobs/<id>/vertices/<vertex>/metrics   [{"id": "0.name.group.metric"}, ...]; empty until
                                                  gathered
+    GET   /jobs/<id>/vertices/<vertex>           {"now", "subtasks": [{"metrics", "duration"}]}
+    GET   /jobs/<id>/vertices/<vertex>/subtasks/metrics?get=<names>&agg=sum
+                                                 [{"id": "name", "sum": 7.0}, ...]
+    GET   /jobs/<id>/rescales/history            [{"startTimestampInMillis", "terminalState", ...}];
+                                                 from 2.3 on, where it is kept
     GET   /overview                              {"slots-total", "slots-available", ...}
     GET   /jobmanager/config                     [{"key", "value"}, ...]
     GET   /jars, POST /jars/upload, POST /jars/<id>/run
@@ -45,7 +50,7 @@ is wrong has had no effect.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -64,7 +69,7 @@ from stateshift.clusters.flink.values import (
     triggered_of,
 )
 from stateshift.clusters.http.multipart import FileForm
-from stateshift.clusters.http.rest import Json, Query, Refused
+from stateshift.clusters.http.rest import Json, Query, Refused, Unanswered
 from stateshift.clusters.options import Options
 
 OUTAGE_SECONDS: Final = 30.0
@@ -168,6 +173,31 @@ class FlinkCalls:
         path = f"/jobs/{id}/vertices/{vertex}/metrics"
         with self._read(path):
             return tuple(str(metric["id"]) for metric in self._asking.listed(path))
+
+    def page(self, id: str) -> Json | None:
+        """Return the page of a job as it is; None if Flink does not know it."""
+        return self._call_or_none(f"/jobs/{id}")
+
+    def vertex_page(self, id: str, vertex: str) -> Json:
+        """Return the page of a vertex: what each subtask has counted. Asking for it makes Flink
+        gather newer counts, unless it did within the last ten seconds; the answer has the old ones.
+        """
+        return self._call("GET", f"/jobs/{id}/vertices/{vertex}")
+
+    def sums(self, id: str, vertex: str, metrics: Sequence[str]) -> dict[str, float]:
+        """Return the sum of each metric over a vertex's subtasks, as far as Flink has it."""
+        path = f"/jobs/{id}/vertices/{vertex}/subtasks/metrics"
+        with self._read(path):
+            asked = {"get": ",".join(metrics), "agg": "sum"}
+            answer = self._asking.listed(path, params=asked)
+            return {str(metric["id"]): float(metric["sum"]) for metric in answer}
+
+    def rescales(self, id: str) -> list[Json]:
+        """Return the rescales of a job that Flink remembers; none where it keeps no history."""
+        try:
+            return self._asking.listed(f"/jobs/{id}/rescales/history")
+        except (Refused, Unanswered):
+            return []
 
     def slots(self) -> tuple[int, int]:
         """Return how many there are, and how many are free."""
@@ -284,6 +314,10 @@ class FlinkCalls:
         **asked: Unpack[Query],
     ) -> Json:
         return self._asking.call(method, path, failed, hints, **asked)
+
+    def reading(self, path: str) -> AbstractContextManager[None]:
+        """Report whoever answers with other fields than Flink does: a page is read in here."""
+        return self._asking.read(path)
 
     def _read(self, path: str) -> AbstractContextManager[None]:
         return self._asking.read(path)

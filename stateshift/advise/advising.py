@@ -1,0 +1,181 @@
+"""Look at jobs, wait where one look is not enough, and judge.
+
+    adviser = Adviser(subjects, settings, clock, sample_seconds, history)
+    adviser.round() -> [Advice(inputs, verdict), ...]      one a job, in their order
+
+Nothing that is wrong with a job ends a round: it is a verdict, "unknown", with the reason.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, Protocol
+
+from stateshift.advise import history
+from stateshift.advise.evaluate.inputs import (
+    Circumstances,
+    FlinkInputs,
+    FreeSlots,
+    Inputs,
+    RestartCost,
+    SparkInputs,
+)
+from stateshift.advise.evaluate.samples import JobSample, Unusable, usable
+from stateshift.advise.evaluate.settings import Settings
+from stateshift.advise.evaluate.spark_batches import SparkSample
+from stateshift.advise.evaluate.verdicts import Verdict, verdict_on
+from stateshift.advise.history import Look, Sample
+from stateshift.errors import Interrupted, StateshiftError
+from stateshift.world import Clock
+
+_log = logging.getLogger(__name__)
+
+
+class Source(Protocol):
+    """Where samples of one job come from."""
+
+    def look(self) -> Sample: ...
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a job beside its samples."""
+
+    restart: RestartCost = field(default_factory=RestartCost)
+    slots: FreeSlots | None = None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A job to look at. `open` finds it, each time anew: a job that was restarted has another id.
+    `ask` tells the rest, of a job that was found. `trouble` is why it is not even looked for.
+    """
+
+    job: str
+    engine: Literal["flink", "spark"]
+    open: Callable[[], Source] | None = None
+    ask: Callable[[], Known] = Known
+    location: str | None = None
+    cores: int | None = None
+    trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A verdict, and what it was made from."""
+
+    inputs: Inputs
+    verdict: Verdict
+
+
+@dataclass
+class _Watched:
+    """A subject during a round: earlier looks, and what went wrong."""
+
+    subject: Subject
+    looks: list[Look]
+    trouble: str | None = None
+
+
+class Adviser:
+    """Judges the same jobs in one round or in many."""
+
+    def __init__(
+        self,
+        subjects: Sequence[Subject],
+        settings: Settings,
+        clock: Clock,
+        sample_seconds: float,
+        folder: Path | None = None,
+    ) -> None:
+        self._settings, self._clock, self._folder = settings, clock, folder
+        self._sample_seconds = sample_seconds
+        self._watched = [_Watched(subject, self._earlier(subject)) for subject in subjects]
+
+    def _earlier(self, subject: Subject) -> list[Look]:
+        if self._folder is None:
+            return []
+        return history.looks_at(self._folder, subject.job)
+
+    def round(self) -> list[Advice]:
+        """Look at each job, a second time where it takes two looks, and judge them all."""
+        for watched in self._watched:
+            self._look(watched)
+        again = [watched for watched in self._watched if self._needs_another(watched)]
+        if again:
+            self._clock.sleep(self._sample_seconds)
+        for watched in again:
+            self._look(watched)
+        return [self._judge(watched) for watched in self._watched]
+
+    def _look(self, watched: _Watched) -> None:
+        subject, watched.trouble = watched.subject, watched.subject.trouble
+        if subject.open is None:
+            return
+        try:
+            watched.looks.append(Look(subject.open().look()))
+        except Interrupted:
+            raise
+        except StateshiftError as error:
+            _log.debug("%s cannot be looked at: %s", subject.job, error)
+            watched.trouble = str(error)
+
+    def _needs_another(self, watched: _Watched) -> bool:
+        """Whether a second look, soon, would tell what this one did not."""
+        if watched.trouble is not None or not watched.looks:
+            return False
+        last = watched.looks[-1].sample
+        if isinstance(last, SparkSample):
+            return last.lag is not None and len(_spark_samples(watched.looks)) < 2
+        settled = last.time >= last.started + self._settings.stabilization_interval
+        samples = _flink_samples(watched.looks)
+        return settled and isinstance(usable(samples, last.time, self._settings), Unusable)
+
+    def _judge(self, watched: _Watched) -> Advice:
+        inputs = self._inputs(watched)
+        verdict = verdict_on(inputs)
+        if watched.trouble is None and watched.looks:
+            watched.looks[-1] = replace(watched.looks[-1], wanted=verdict.wish)
+            watched.looks = history.needed(watched.looks, self._settings)
+            if self._folder is not None:
+                history.keep(self._folder, watched.subject.job, watched.looks, self._settings)
+        return Advice(inputs, verdict)
+
+    def _inputs(self, watched: _Watched) -> Inputs:
+        subject = watched.subject
+        known = self._ask(subject, watched.trouble)
+        around = Circumstances(
+            job=subject.job,
+            now=watched.looks[-1].sample.time if watched.looks else self._clock.now(),
+            settings=self._settings,
+            restart=known.restart,
+            slots=known.slots,
+            wishes=tuple(look.wish for look in watched.looks if look.wanted),
+            trouble=watched.trouble,
+            location=subject.location,
+        )
+        if subject.engine == "spark":
+            return SparkInputs(around, tuple(_spark_samples(watched.looks)), subject.cores)
+        return FlinkInputs(around, tuple(_flink_samples(watched.looks)))
+
+    def _ask(self, subject: Subject, trouble: str | None) -> Known:
+        if trouble is not None:
+            return Known()
+        try:
+            return subject.ask()
+        except Interrupted:
+            raise
+        except StateshiftError as error:
+            _log.debug("%s: %s", subject.job, error)
+            return Known()
+
+
+def _flink_samples(looks: Sequence[Look]) -> list[JobSample]:
+    return [look.sample for look in looks if isinstance(look.sample, JobSample)]
+
+
+def _spark_samples(looks: Sequence[Look]) -> list[SparkSample]:
+    return [look.sample for look in looks if isinstance(look.sample, SparkSample)]

@@ -1,0 +1,102 @@
+"""Each formula with its numbers, for whoever wants to check a verdict by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stateshift.advise.evaluate.flink_formulas import VertexDecision, is_backlog
+from stateshift.advise.evaluate.inputs import Inputs
+from stateshift.advise.evaluate.loads import VertexLoad
+from stateshift.advise.evaluate.settings import Settings
+from stateshift.advise.evaluate.verdicts import Verdict, restart_seconds
+
+
+def explained(inputs: Inputs, verdict: Verdict) -> Iterator[str]:
+    """Yield the formulas of a verdict, a line each; nothing of one that could not be made."""
+    settings = inputs.around.settings
+    restart = restart_seconds(inputs.around)
+    backlog = is_backlog(verdict.loads, settings)
+    for load, decision in zip(verdict.loads, verdict.decisions, strict=False):
+        yield f"{load.name}, {load.parallelism} at present"
+        lines = (
+            *_arrives(load, decision, settings),
+            *_true_rate(load, decision, settings),
+            *_thresholds(decision, settings, restart, backlog),
+            *_wanted(load, decision, settings),
+        )
+        for line in lines:
+            yield f"  {line}"
+
+
+def _arrives(load: VertexLoad, decision: VertexDecision, settings: Settings) -> Iterator[str]:
+    if load.is_source:
+        yield (
+            f"lambda   = max(0, input rate {_n(load.input_rate)} + lag rate "
+            f"{_n(load.lag_rate)}) = {_n(decision.target_rate)}"
+        )
+        lag = "unknown, taken for 0" if load.lag is None else _n(load.lag)
+        yield (
+            f"catchup  = lag {lag} / catch-up.duration {_n(settings.catch_up_duration)} s = "
+            f"{_n(decision.catchup_rate)}"
+        )
+        return
+    upstream = ", ".join(edge.vertex[:8] for edge in load.inputs)
+    yield f"lambda   = of {upstream} by their output ratios = {_n(decision.target_rate)}"
+    yield f"catchup  = likewise = {_n(decision.catchup_rate)}"
+
+
+def _true_rate(load: VertexLoad, decision: VertexDecision, settings: Settings) -> Iterator[str]:
+    if decision.true_rate is None:
+        yield f"TPR      = infinite: input rate {_n(load.input_rate)}, busy {load.busy:.1%}"
+    elif decision.rate_is_observed:
+        yield (
+            f"TPR      = observed {_n(decision.true_rate)}: input rate / busy "
+            f"{load.busy:.1%} is more by {settings.observed_switch_threshold:.0%}"
+        )
+    else:
+        busy = f"busy {load.busy:.1%} ({settings.busy_time_aggregator} of subtasks)"
+        yield f"TPR      = input rate {_n(load.input_rate)} / {busy} = {_n(decision.true_rate)}"
+
+
+def _thresholds(
+    decision: VertexDecision, settings: Settings, restart: float, backlog: bool
+) -> Iterator[str]:
+    above = 1.0 if backlog else settings.utilization_above
+    below = 0.0 if backlog else settings.utilization_below
+    if backlog:
+        yield (
+            "backlog: a source has more than backlog-processing.lag-threshold "
+            f"{_n(settings.backlog_lag_threshold)} s before it, so the band is 0 to 1"
+        )
+    arrives = _n(decision.target_rate)
+    extra = f"lambda {arrives} * restart {_n(restart)} s / {_n(settings.catch_up_duration)} s"
+    catchup = f"catchup {_n(decision.catchup_rate)}"
+    yield f"up       = {catchup} + lambda {arrives} / {above:g} = {_n(decision.up)}"
+    down = "infinite" if decision.down is None else _n(decision.down)
+    yield f"down     = {catchup} + {extra} + lambda {arrives} / {below:g} = {down}"
+    target = f"lambda {arrives} / {settings.utilization_target:g}"
+    yield f"capacity = {catchup} + {extra} + {target} = {_n(decision.capacity)}"
+
+
+def _wanted(load: VertexLoad, decision: VertexDecision, settings: Settings) -> Iterator[str]:
+    least, most = 1 - settings.scale_down_max_factor, 1 + settings.scale_up_max_factor
+    yield (
+        f"factor   = capacity {_n(decision.capacity)} / TPR, within [{least:g}, {most:g}] = "
+        f"{decision.factor:.4g}"
+    )
+    bounds = (
+        f", bounded by {decision.ceiling.count} {decision.ceiling.what}" if decision.ceiling else ""
+    )
+    aligned = "" if settings.alignment == "OFF" else f", aligned ({settings.alignment})"
+    yield (
+        f"p'       = ceil({decision.factor:.4g} * {load.parallelism}) = {decision.unclamped}"
+        f"{bounds}{aligned} -> {decision.wanted}"
+    )
+    side = "below: too little" if decision.is_below else "inside the band"
+    side = "above: too much" if decision.is_above else side
+    yield f"TPR is {side}"
+
+
+def _n(value: float) -> str:
+    """Return a number with enough digits to calculate on."""
+    return f"{value:,.1f}".removesuffix(".0") if abs(value) >= 10 else f"{value:.4g}"

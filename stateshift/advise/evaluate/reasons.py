@@ -1,0 +1,189 @@
+"""The reasons of a verdict, in words. Each is made whole in one function here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from stateshift.advise.evaluate.flink_formulas import VertexDecision
+from stateshift.advise.evaluate.loads import VertexLoad
+from stateshift.advise.evaluate.settings import Settings
+from stateshift.advise.evaluate.spark_batches import HUNDREDTHS
+
+if TYPE_CHECKING:
+    from stateshift.advise.evaluate.inputs import FreeSlots
+    from stateshift.advise.evaluate.spark_batches import QueryLoad
+
+# A subtask with so much more than the mean is worth a word.
+SKEWED: Final = 1.5
+# Headroom below which a job that fits is worth a word.
+TIGHT: Final = 0.15
+
+BACK_TO_BACK_WITHOUT_LAG: Final = (
+    "batches follow each other without a pause, so that they do not tell how much more it could "
+    'do; what waits in Kafka would: give its brokers ("kafka" in the spec), and two samples'
+)
+KEEPS_UP: Final = (
+    "it keeps up: batches follow each other without a pause, and what waits does not grow; how "
+    "much more it could do was not seen"
+)
+
+
+def of_change(
+    word: str, decisions: Sequence[VertexDecision], changes: Mapping[str, int]
+) -> Iterator[str]:
+    """Yield what changes of each vertex, and why."""
+    for decision in decisions:
+        if decision.id not in changes:
+            continue
+        count = changes[decision.id]
+        if decision.is_below:
+            why = (
+                f"it can take {rate(decision.true_rate)} records/s and needs at least "
+                f"{rate(decision.up)}"
+            )
+        elif decision.is_above:
+            can = rate(decision.true_rate)
+            why = f"it can take {can} records/s, and {rate(decision.down)} would do"
+        else:
+            why = "it changes along, in the same restart"
+        yield f"{decision.name}: {decision.parallelism} -> {count}: {why}"
+    if word == "fits":
+        yield "every vertex is inside the band"
+
+
+def of_query(word: str, wanted: int | None, factor: float | None) -> str:
+    """Return what is advised for a query of Spark."""
+    if word == "fits":
+        return "its batches are inside the band"
+    if wanted is not None:
+        return f"it needs {wanted} cores"
+    return f"it needs {factor or 1:.2f} times the cores that it has"
+
+
+def hidden_backlog(loads: Sequence[VertexLoad]) -> str:
+    """Return that more arrives than can be seen."""
+    held = max((load for load in loads if load.is_source), key=lambda load: load.backpressured)
+    return (
+        f"{held.name} is held back for {held.backpressured:.0%} of the time and does not tell what "
+        "waits: this is the least that it needs, more may arrive than was read"
+    )
+
+
+def of_headroom(
+    headroom: float | None, decisions: Sequence[VertexDecision], settings: Settings
+) -> Iterator[str]:
+    """Yield how full the fullest vertex is."""
+    if headroom is None:
+        return
+    fullest = max(decisions, key=lambda decision: decision.utilization)
+    used = f"{fullest.name} is at {fullest.utilization:.0%}"
+    if headroom < 0:
+        yield f"{used}: it lacks {-headroom:.0%} of what it would need to keep up"
+    elif headroom < TIGHT and not fullest.is_outside:
+        band = f"its band ends at {settings.utilization_above:.0%}"
+        yield f"{used}, headroom {headroom:.0%}: the operator would leave it, {band}"
+    else:
+        yield f"{used}, headroom {headroom:.0%}"
+
+
+def of_lag(lag: float | None, drain: float | None, loads: Sequence[VertexLoad]) -> Iterator[str]:
+    """Yield what waits, and how long it takes to drain it."""
+    if not lag:
+        return
+    grows = sum(load.lag_rate for load in loads if load.is_source)
+    change = f", {grows:+,.0f} a second" if abs(grows) >= 1 else ""
+    if drain is None:
+        yield f"{lag:,.0f} records wait{change}: never drained at today's capacity"
+    else:
+        yield f"{lag:,.0f} records wait{change}: drained in {drain:,.0f} s at today's capacity"
+
+
+def of_waiting(
+    decisions: Sequence[VertexDecision], changes: Mapping[str, int], settings: Settings
+) -> Iterator[str]:
+    """Yield which vertices would do with fewer, and are left until that has lasted."""
+    if not any(decision.is_outside for decision in decisions):
+        return
+    for decision in decisions:
+        less = decision.wanted < decision.parallelism
+        if less and decision.id not in changes:
+            yield (
+                f"{decision.name}: {_count(decision)} would do; advised once it was so for "
+                f"{settings.scale_down_interval:.0f} s (scale-down.interval)"
+            )
+
+
+def _count(decision: VertexDecision) -> str:
+    if decision.parallelism == HUNDREDTHS:
+        return f"{decision.wanted} %"
+    return str(decision.wanted)
+
+
+def of_ceiling(
+    decisions: Sequence[VertexDecision], engine: str, location: str | None
+) -> Iterator[str]:
+    """Yield what bounds the parallelism, and the command that lifts it."""
+    for decision in decisions:
+        bound = decision.ceiling
+        if bound is None:
+            continue
+        needs = f"{decision.name} would need {decision.unclamped}"
+        lifting = _lifting(bound.what, decision.unclamped, engine, location)
+        yield f"{needs}, and is bounded by {bound.count} {bound.what}: {lifting}"
+
+
+def _lifting(what: str, needed: int, engine: str, location: str | None) -> str:
+    here = location or ("SAVEPOINT" if engine == "flink" else "CHECKPOINT")
+    match what:
+        case "max parallelism":
+            return (
+                f"stateshift repartition {here} --to {here}-{_power(needed)} "
+                f"--max-parallelism {_power(needed)}"
+            )
+        case "state partitions":
+            return f"stateshift repartition {here} --to {here}-{needed} --partitions {needed}"
+        case "partitions":
+            return "the topic needs more partitions"
+        case _:
+            return f"--set {what}={needed} allows it"
+
+
+def _power(count: int) -> int:
+    """Return the power of two from a count on: key groups are best divided by those."""
+    power = 1
+    while power < count:
+        power *= 2
+    return power
+
+
+def of_skew(loads: Sequence[VertexLoad]) -> Iterator[str]:
+    """Yield where one subtask has much more to do than the others."""
+    for load in loads:
+        if load.records_skew is None or load.records_skew < SKEWED:
+            continue
+        yield (
+            f"{load.name}: the busiest subtask takes {load.records_skew:.1f} times the mean; more "
+            "subtasks help only as far as its keys part"
+        )
+
+
+def no_room(more: int, slots: FreeSlots) -> str:
+    """Return that the cluster has too few free slots."""
+    return f"it needs {more} more slots, and this cluster has {slots.free} free of {slots.all}"
+
+
+def of_batches(measured: QueryLoad) -> Iterator[str]:
+    """Yield what was measured of a query's batches."""
+    yield f"{measured.batches} batches of {measured.seconds:.0f} s were measured"
+    if not measured.counted:
+        yield "its sources do not count records: judged by the time of its batches alone"
+    elif not measured.lag_known:
+        yield "what waits was not seen twice: what arrives is taken for what was read"
+
+
+def rate(value: float | None) -> str:
+    """Return a rate as a person reads it."""
+    if value is None:
+        return "any number of"
+    return f"{value:,.0f}" if value >= 99.5 or value == 0 else f"{value:.3g}"

@@ -1,0 +1,199 @@
+"""What was measured of a Flink job, and which of it counts.
+
+    JobSample           one look at a job, at a time
+      VertexSample        counters since the job's last start; what waits in front of a source
+        SubtaskSample       the same counters of one subtask
+
+Counters make two samples exact: the difference is a mean over all that happened between. A sample
+of before the last start is void, as is one of another parallelism or of a job of another id.
+
+Flink answers what it fetched from its tasks last, up to ten seconds ago. How long a task had run by
+then, its busy, idle and backpressured time tell together: rates are taken by that clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from stateshift.advise.evaluate.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An edge: the vertex that sends, and how (`HASH`, `FORWARD`, `REBALANCE`, …)."""
+
+    vertex: str
+    ship_strategy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskSample:
+    """Counters of one subtask since it was started. The three times add up to how long it runs by
+    its own clock. None is what Flink did not tell, or told as NaN.
+    """
+
+    records_in: float | None
+    busy_ms: float | None
+    idle_ms: float | None
+    backpressured_ms: float | None
+
+    @property
+    def clock_ms(self) -> float | None:
+        """Return how long it had run when its counters were taken."""
+        if self.busy_ms is None or self.idle_ms is None or self.backpressured_ms is None:
+            return None
+        return self.busy_ms + self.idle_ms + self.backpressured_ms
+
+
+@dataclass(frozen=True, slots=True)
+class VertexSample:
+    """A chain of operators. `records_in` of a source is what its reader took in. `lag` is how many
+    records wait in front of a source, `partitions` how many partitions it reads; both None where
+    the source does not tell.
+    """
+
+    id: str
+    name: str
+    parallelism: int
+    parallelism_max: int | None
+    inputs: tuple[Input, ...]
+    records_in: float | None
+    records_out: float | None
+    subtasks: tuple[SubtaskSample, ...]
+    lag: float | None = None
+    partitions: int | None = None
+
+    @property
+    def is_source(self) -> bool:
+        return not self.inputs
+
+
+@dataclass(frozen=True, slots=True)
+class JobSample:
+    """One look at a job. Times are seconds since 1970 by the JobManager's clock; `started` is when
+    it was last (re)started.
+    """
+
+    time: float
+    job_id: str
+    started: float
+    vertices: tuple[VertexSample, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """Why nothing can be told from some samples, and what would help."""
+
+    why: str
+
+
+def usable(
+    samples: Sequence[JobSample], now: float, settings: Settings
+) -> tuple[JobSample, ...] | Unusable:
+    """Return the samples that count, oldest first: at least two; or why there are none."""
+    if not samples:
+        return Unusable("nothing was measured")
+    last = max(samples, key=lambda sample: sample.time)
+    age = now - last.time
+    if age > settings.sample_age_max:
+        return Unusable(
+            f"the last sample is {age:.0f} s old, of {settings.sample_age_max:.0f} s that it may "
+            "be (sample.age-max)"
+        )
+    same_run = [sample for sample in samples if is_of_run(sample, last)]
+    begun = last.started + settings.stabilization_interval
+    settled = sorted(
+        (sample for sample in same_run if sample.time >= begun), key=lambda sample: sample.time
+    )
+    in_window = _in_window(settled, settings)
+    if len(in_window) < 2:
+        return Unusable(_too_few(samples, settled, last, settings))
+    damage = next(_damages(in_window), None)
+    return Unusable(damage) if damage else tuple(in_window)
+
+
+def is_of_run(sample: JobSample, last: JobSample) -> bool:
+    """Whether a sample is of the same run of the job as the last one: not before its start, and
+    with as many subtasks.
+    """
+    if sample.job_id != last.job_id or sample.started != last.started:
+        return False
+    return _shape(sample) == _shape(last)
+
+
+def _shape(sample: JobSample) -> list[tuple[str, int]]:
+    return [(vertex.id, vertex.parallelism) for vertex in sample.vertices]
+
+
+def _in_window(settled: Sequence[JobSample], settings: Settings) -> list[JobSample]:
+    """Return the samples of the last window; of a cron job that runs more seldom, the last two."""
+    if not settled:
+        return []
+    last = settled[-1].time
+    within = [sample for sample in settled if sample.time >= last - settings.metrics_window]
+    if len(within) > 1 or len(settled) < 2:
+        return within
+    before = settled[-2]
+    if last - before.time > settings.sample_age_max:
+        return within
+    return [before, *within]
+
+
+def _too_few(
+    samples: Sequence[JobSample],
+    settled: Sequence[JobSample],
+    last: JobSample,
+    settings: Settings,
+) -> str:
+    runs_for = last.time - last.started
+    if not settled:
+        return (
+            f"the job runs for {runs_for:.0f} s; samples count from "
+            f"{settings.stabilization_interval:.0f} s on (stabilization.interval)"
+        )
+    if len(settled) > 1:
+        apart = settled[-1].time - settled[-2].time
+        return (
+            f"the last two samples are {apart:.0f} s apart, of {settings.sample_age_max:.0f} s "
+            "that they may be (sample.age-max)"
+        )
+    if len(samples) > 1:
+        return "there is one sample since the job was started, or changed: it takes two"
+    return "there is one sample: it takes two"
+
+
+def _damages(samples: Sequence[JobSample]) -> Iterator[str]:
+    """Yield what forbids to take differences of successive samples."""
+    for earlier, later in pairwise(samples):
+        if later.time <= earlier.time:
+            yield "two samples have the same time"
+        for before, after in zip(earlier.vertices, later.vertices, strict=True):
+            yield from _vertex_damages(before, after)
+
+
+def _vertex_damages(before: VertexSample, after: VertexSample) -> Iterator[str]:
+    if len(after.subtasks) != after.parallelism or len(before.subtasks) != before.parallelism:
+        yield f"{after.name}: Flink tells of {len(after.subtasks)} of {after.parallelism} subtasks"
+        return
+    for what, earlier, later in _counters(before, after):
+        if earlier is None or later is None:
+            yield f"{after.name}: Flink tells no {what}"
+        elif not (math.isfinite(earlier) and math.isfinite(later)):
+            yield f"{after.name}: {what} is no number"
+        elif later < earlier:
+            yield f"{after.name}: {what} went back from {earlier:.0f} to {later:.0f}"
+
+
+def _counters(
+    before: VertexSample, after: VertexSample
+) -> Iterator[tuple[str, float | None, float | None]]:
+    """Yield the counters of a vertex that a decision needs: name, earlier, later."""
+    yield "records in", before.records_in, after.records_in
+    yield "records out", before.records_out, after.records_out
+    for earlier, later in zip(before.subtasks, after.subtasks, strict=True):
+        yield "busy time", earlier.busy_ms, later.busy_ms
+        yield "backpressured time", earlier.backpressured_ms, later.backpressured_ms
+        yield "idle time", earlier.idle_ms, later.idle_ms

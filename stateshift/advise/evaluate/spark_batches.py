@@ -1,0 +1,183 @@
+"""The load of a Spark job, read from its batches: the checkpoint is the history.
+
+    SparkSample    one look: the last batches, what waits in Kafka, how far work can be divided
+      Batch          when it was planned, when it was committed, how many records it read
+
+    records of a batch    the difference of two offset logs
+    batch time            planned (`batchTimestampMs`) -> committed (the commit log's mtime)
+    busy                  batch time / time between the starts of batches
+    true rate             records / batch time
+
+A job without a trigger interval starts a batch as soon as the last has ended. It is busy all the
+time, however little there is to do: only what waits in Kafka tells then whether it keeps up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from stateshift.advise.evaluate.loads import VertexLoad
+from stateshift.advise.evaluate.samples import Unusable
+from stateshift.advise.evaluate.settings import Settings
+
+# From this share on, batches follow each other without a pause.
+BACK_TO_BACK: Final = 0.95
+# So much may a commit be later than the next batch's start, by a storage's and a driver's clock.
+CLOCKS_APART_SECONDS: Final = 1.0
+# A job whose cores nobody told is counted in hundredths of what it has.
+HUNDREDTHS: Final = 100
+QUERY: Final = "query"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch that was planned. Times are seconds since 1970: the driver's of its start, the
+    storage's of its commit. `records` is None where its sources do not tell by their offsets.
+    """
+
+    id: int
+    started: float
+    committed: float | None
+    records: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSample:
+    """One look at a checkpoint and the brokers. `lag` is what waits in the topics, None where no
+    brokers were asked. `partitions` are the topics', `state_partitions` those of the state.
+    """
+
+    time: float
+    batches: tuple[Batch, ...]
+    lag: int | None = None
+    partitions: int | None = None
+    state_partitions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLoad:
+    """The load of a query, and whether its batches follow each other without a pause. `counted`:
+    its rates are records; otherwise shares of the time between batches.
+    """
+
+    load: VertexLoad
+    back_to_back: bool
+    counted: bool
+    lag_known: bool  # what waits was seen twice
+    seconds: float
+    batches: int
+
+
+def query_load(
+    samples: Sequence[SparkSample], now: float, settings: Settings, cores: int | None
+) -> QueryLoad | Unusable:
+    """Return the load of a query over the last window of its batches; or why nobody can tell."""
+    if not samples:
+        return Unusable("nothing was measured")
+    in_order = sorted(samples, key=lambda sample: sample.time)
+    last = in_order[-1]
+    if now - last.time > settings.sample_age_max:
+        return Unusable(f"the last sample is {now - last.time:.0f} s old (sample.age-max)")
+    batches = recent(last.batches, settings)
+    problem = _problem(batches, last, now, settings)
+    if problem is not None:
+        return Unusable(problem)
+    return _measured(batches, last, _lag_rate(in_order, settings), cores)
+
+
+def recent(batches: Sequence[Batch], settings: Settings) -> list[Batch]:
+    """Return the newest batches that follow each other, of the last window; at least the last two
+    where batches are longer than that.
+    """
+    in_order = sorted(batches, key=lambda batch: batch.id)
+    done = [batch for batch in in_order if batch.committed is not None]
+    following: list[Batch] = done[-1:]
+    for earlier, later in reversed(list(pairwise(done))):
+        too_old = earlier.started < done[-1].started - settings.metrics_window
+        if later.id != earlier.id + 1 or (too_old and len(following) > 1):
+            break
+        following.insert(0, earlier)
+    return following
+
+
+def _problem(
+    batches: Sequence[Batch], last: SparkSample, now: float, settings: Settings
+) -> str | None:
+    if len(batches) < 2:
+        return f"it takes two committed batches that follow each other, of {len(batches)} here"
+    silent = now - (batches[-1].committed or 0.0)
+    if silent > settings.sample_age_max:
+        return (
+            f"no batch was committed for {silent:.0f} s (sample.age-max): the job may be stopped, "
+            "or has nothing to read"
+        )
+    for earlier, later in pairwise(batches):
+        if later.started <= earlier.started:
+            return (
+                f"batch {later.id} is planned before batch {earlier.id}: the driver's clock was set"
+            )
+        late = (earlier.committed or 0.0) - later.started
+        if late > CLOCKS_APART_SECONDS:
+            return (
+                f"batch {earlier.id} is committed {late:.1f} s after batch {later.id} was planned: "
+                "the storage's clock is not the driver's"
+            )
+    for batch in batches:
+        early = batch.started - (batch.committed or 0.0)
+        if early > 0:
+            return (
+                f"batch {batch.id} is committed {early:.1f} s before it was planned: the storage's "
+                "clock is not the driver's"
+            )
+        if batch.records is not None and batch.records < 0:
+            return f"the offsets of batch {batch.id} go back"
+    return None
+
+
+def _measured(
+    batches: Sequence[Batch],
+    last: SparkSample,
+    lag_rate: float | None,
+    cores: int | None,
+) -> QueryLoad:
+    """Return the load over whole intervals: from a batch's start to the next one's."""
+    whole = batches[:-1]
+    seconds = batches[-1].started - batches[0].started
+    busy_seconds = sum((batch.committed or 0.0) - batch.started for batch in whole)
+    busy = min(1.0, busy_seconds / seconds)
+    counted = all(batch.records is not None for batch in whole)
+    records = sum(batch.records or 0 for batch in whole)
+    load = VertexLoad(
+        id=QUERY,
+        name=QUERY,
+        parallelism=cores or HUNDREDTHS,
+        parallelism_max=None,
+        inputs=(),
+        input_rate=records / seconds if counted else 1.0,
+        output_rate=0.0,
+        busy=busy,
+        lag=last.lag if counted else None,
+        lag_rate=(lag_rate or 0.0) if counted else 0.0,
+        busy_mean=busy,
+    )
+    back_to_back = busy >= BACK_TO_BACK
+    lag_known = lag_rate is not None and counted
+    return QueryLoad(load, back_to_back, counted, lag_known, seconds, len(whole))
+
+
+def _lag_rate(in_order: Sequence[SparkSample], settings: Settings) -> float | None:
+    """Return by how much the lag grows a second: over the last window or, if nobody looked within
+    it, since the look before. None where it was not seen twice.
+    """
+    last = in_order[-1]
+    known = [sample for sample in in_order if sample.lag is not None and sample.time < last.time]
+    within = [sample for sample in known if sample.time >= last.time - settings.metrics_window]
+    first = next(iter(within or known[-1:]), None)
+    if last.lag is None or first is None or first.lag is None:
+        return None
+    if last.time - first.time > settings.sample_age_max:
+        return None
+    return (last.lag - first.lag) / (last.time - first.time)

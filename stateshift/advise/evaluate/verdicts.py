@@ -1,0 +1,332 @@
+"""The verdict on a job: fits, scale to a parallelism, move to where there is room, or unknown.
+
+    verdict_on(inputs) -> Verdict      pure: the same inputs give the same verdict
+
+"unknown" is an answer: it says what is missing. What changes nothing today is told all the same:
+headroom, skew, the bound of the parallelism.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from stateshift.advise.evaluate import reasons
+from stateshift.advise.evaluate.flink_formulas import Ceiling, VertexDecision, decide
+from stateshift.advise.evaluate.inputs import (
+    Circumstances,
+    FlinkInputs,
+    Inputs,
+    RestartCost,
+    SparkInputs,
+    Wish,
+)
+from stateshift.advise.evaluate.loads import VertexLoad, loads_of
+from stateshift.advise.evaluate.samples import Unusable, usable
+from stateshift.advise.evaluate.settings import Settings
+from stateshift.advise.evaluate.spark_batches import HUNDREDTHS, QueryLoad, query_load
+
+Word = Literal["fits", "scale", "move", "unknown"]
+
+# A source that is held back for so much of the time could read more.
+HELD_BACK: Final = 0.1
+# From this utilization on a vertex holds others back.
+NEARLY_FULL: Final = 0.9
+# A lag that grows by less than this share of what arrives does not grow.
+LAG_GROWS: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is advised. `parallelism` and `wanted` are of the widest vertex, of Spark cores; None
+    where nobody told them, and then `factor` says by how much. `headroom` is the share of the
+    capacity that is left, `drain_seconds` how long what waits takes at today's capacity: None where
+    it is not drained, or nothing tells.
+    """
+
+    job: str
+    engine: str
+    word: Word
+    reasons: tuple[str, ...]
+    restart: RestartCost
+    parallelism: int | None = None
+    wanted: int | None = None
+    factor: float | None = None
+    headroom: float | None = None
+    lag: float | None = None
+    drain_seconds: float | None = None
+    cost_per_hour: float | None = None
+    cost_per_hour_wanted: float | None = None
+    changes: Mapping[str, int] = field(default_factory=dict)  # of vertices
+    loads: tuple[VertexLoad, ...] = ()
+    decisions: tuple[VertexDecision, ...] = ()
+
+    @property
+    def wish(self) -> dict[str, int]:
+        """Return what the formulas want of each vertex, for the next look to know."""
+        return {decision.id: decision.wanted for decision in self.decisions}
+
+
+def verdict_on(inputs: Inputs) -> Verdict:
+    """Return the verdict that these inputs lead to."""
+    if inputs.around.trouble is not None:
+        return _unknown(inputs, inputs.around.trouble)
+    match inputs:
+        case FlinkInputs():
+            return _on_flink(inputs)
+        case SparkInputs():
+            return _on_spark(inputs)
+
+
+def _unknown(inputs: Inputs, why: str, loads: tuple[VertexLoad, ...] = ()) -> Verdict:
+    around = inputs.around
+    return Verdict(around.job, inputs.engine, "unknown", (why,), around.restart, loads=loads)
+
+
+def _on_flink(inputs: FlinkInputs) -> Verdict:
+    around = inputs.around
+    counted = usable(inputs.samples, around.now, around.settings)
+    if isinstance(counted, Unusable):
+        return _unknown(inputs, counted.why)
+    loads = loads_of(counted, around.settings)
+    if isinstance(loads, Unusable):
+        return _unknown(inputs, loads.why)
+    wishes = [wish for wish in around.wishes if wish.time >= counted[-1].started]
+    return judge(loads, replace(around, wishes=tuple(wishes)))
+
+
+def judge(loads: Sequence[VertexLoad], around: Circumstances) -> Verdict:
+    """Return the verdict on a job of Flink with these loads."""
+    decisions = decide(loads, around.settings, restart_seconds(around))
+    hidden = _hides_its_backlog(loads, decisions)
+    if hidden:
+        changes = {each.id: each.wanted for each in decisions if each.wanted > each.parallelism}
+    else:
+        changes = settled_changes(decisions, around)
+    verdict = Verdict(
+        around.job,
+        "flink",
+        "scale" if changes else "fits",
+        (),
+        around.restart,
+        changes=changes,
+        loads=tuple(loads),
+        decisions=decisions,
+    )
+    verdict = _with_totals(verdict, around)
+    said = [
+        *reasons.of_change(verdict.word, decisions, changes),
+        *([reasons.hidden_backlog(loads)] if hidden else ()),
+        *_common_reasons(verdict, around),
+        *reasons.of_skew(loads),
+    ]
+    return _placed(replace(verdict, reasons=tuple(said)), around)
+
+
+def restart_seconds(around: Circumstances) -> float:
+    """Return the restart time that the formulas use: the setting's, or the measured one if the
+    settings say so.
+    """
+    settings = around.settings
+    if settings.restart_time_tracking and around.restart.source != "default":
+        return min(around.restart.seconds, settings.restart_time_limit)
+    return settings.restart_time
+
+
+def _hides_its_backlog(loads: Sequence[VertexLoad], decisions: Sequence[VertexDecision]) -> bool:
+    """Whether a source is held back by a full vertex, and does not tell what waits: more arrives
+    than the formulas can see.
+    """
+    held = any(
+        load.is_source and load.lag is None and load.backpressured >= HELD_BACK for load in loads
+    )
+    return held and max(decision.utilization for decision in decisions) >= NEARLY_FULL
+
+
+def settled_changes(decisions: Sequence[VertexDecision], around: Circumstances) -> dict[str, int]:
+    """Return the vertices to change, and to how many: none unless one of them is outside. Fewer are
+    advised only once they were wanted for the whole of `scale-down.interval`.
+    """
+    settled = {each.id: _settled(each, around) for each in decisions}
+    changing = [each for each in decisions if settled[each.id] != each.parallelism]
+    if not any(decision.is_outside for decision in changing):
+        return {}
+    return {each.id: settled[each.id] for each in changing}
+
+
+def _settled(decision: VertexDecision, around: Circumstances) -> int:
+    if decision.wanted >= decision.parallelism:
+        return decision.wanted
+    wished = wished_less(decision, around.wishes, around.now, around.settings)
+    return decision.parallelism if wished is None else max(wished, decision.wanted)
+
+
+def wished_less(
+    decision: VertexDecision, wishes: Sequence[Wish], now: float, settings: Settings
+) -> int | None:
+    """Return the most that was wanted of a vertex within `scale-down.interval`, if less than it has
+    was wanted throughout; None otherwise.
+    """
+    if settings.scale_down_interval <= 0:
+        return decision.wanted
+    streak: list[Wish] = []
+    for wish in sorted(wishes, key=lambda wish: -wish.time):
+        if wish.parallelism.get(decision.id, decision.parallelism) >= decision.parallelism:
+            break
+        streak.append(wish)
+    begun = now - settings.scale_down_interval
+    if not streak or streak[-1].time > begun:
+        return None
+    recent = [wish.parallelism[decision.id] for wish in streak if wish.time >= begun]
+    return max(recent, default=decision.wanted)
+
+
+def _with_totals(verdict: Verdict, around: Circumstances) -> Verdict:
+    """Return the verdict with what is told of the whole job."""
+    now = max(decision.parallelism for decision in verdict.decisions)
+    new = [verdict.changes.get(decision.id, decision.parallelism) for decision in verdict.decisions]
+    used = max(decision.utilization for decision in verdict.decisions)
+    lag = _lag(verdict.loads)
+    price = around.settings.cost_per_hour
+    return replace(
+        verdict,
+        parallelism=now,
+        wanted=max(new),
+        factor=max(new) / now,
+        headroom=1 - used,
+        lag=lag,
+        drain_seconds=drain_seconds(lag, used, verdict.decisions, verdict.loads),
+        cost_per_hour=None if price is None else price * now,
+        cost_per_hour_wanted=None if price is None else price * max(new),
+    )
+
+
+def _lag(loads: Sequence[VertexLoad]) -> float | None:
+    known = [load.lag for load in loads if load.is_source and load.lag is not None]
+    return sum(known) if known else None
+
+
+def drain_seconds(
+    lag: float | None,
+    used: float,
+    decisions: Sequence[VertexDecision],
+    loads: Sequence[VertexLoad],
+) -> float | None:
+    """Return how long what waits takes at today's capacity: lag / (TPR - lambda), of the job's
+    narrowest vertex. None where it is not drained.
+    """
+    if lag is None:
+        return None
+    if lag == 0:
+        return 0.0
+    arrives = sum(
+        decision.target_rate
+        for decision, load in zip(decisions, loads, strict=True)
+        if load.is_source
+    )
+    spare = arrives * (1 / used - 1) if used > 0 else 0.0
+    return lag / spare if spare > 0 else None
+
+
+def _common_reasons(verdict: Verdict, around: Circumstances) -> list[str]:
+    return [
+        *reasons.of_headroom(verdict.headroom, verdict.decisions, around.settings),
+        *reasons.of_lag(verdict.lag, verdict.drain_seconds, verdict.loads),
+        *reasons.of_waiting(verdict.decisions, verdict.changes, around.settings),
+        *reasons.of_ceiling(verdict.decisions, verdict.engine, around.location),
+    ]
+
+
+def _placed(verdict: Verdict, around: Circumstances) -> Verdict:
+    """Return the verdict as it is on this cluster: without free slots, the job has to move."""
+    slots = around.slots
+    assert verdict.wanted is not None and verdict.parallelism is not None
+    more = verdict.wanted - verdict.parallelism
+    if slots is None or slots.on_demand or more <= slots.free:
+        return verdict
+    lacks = reasons.no_room(more, slots)
+    return replace(verdict, word="move", reasons=(lacks, *verdict.reasons))
+
+
+def _on_spark(inputs: SparkInputs) -> Verdict:
+    around = inputs.around
+    measured = query_load(inputs.samples, around.now, around.settings, inputs.cores)
+    if isinstance(measured, Unusable):
+        return _unknown(inputs, measured.why)
+    load = measured.load
+    if measured.back_to_back and not measured.lag_known:
+        return _unknown(inputs, reasons.BACK_TO_BACK_WITHOUT_LAG, (load,))
+    settings = around.settings
+    if inputs.cores is None:
+        settings = replace(settings, vertex_max_parallelism=HUNDREDTHS * 1000)
+    around = replace(around, settings=settings)
+    decisions = decide((load,), settings, restart_seconds(around))
+    decisions = _bounded(decisions, inputs)
+    if measured.back_to_back and load.lag_rate <= LAG_GROWS * load.input_rate:
+        return _keeps_up(inputs, measured, decisions)
+    changes = settled_changes(decisions, around)
+    verdict = Verdict(
+        around.job,
+        "spark",
+        "scale" if changes else "fits",
+        (),
+        around.restart,
+        changes=changes,
+        loads=(load,),
+        decisions=decisions,
+    )
+    verdict = _in_cores(_with_totals(verdict, around), inputs)
+    said = [
+        reasons.of_query(verdict.word, verdict.wanted, verdict.factor),
+        *_common_reasons(verdict, around),
+        *reasons.of_batches(measured),
+    ]
+    return replace(verdict, reasons=tuple(said))
+
+
+def _bounded(
+    decisions: tuple[VertexDecision, ...], inputs: SparkInputs
+) -> tuple[VertexDecision, ...]:
+    """Return the decision with the bound of the state's partitions: each is one task."""
+    (decision,) = decisions
+    partitions = inputs.samples[-1].state_partitions
+    if inputs.cores is None or partitions is None or decision.wanted <= partitions:
+        return decisions
+    wanted = max(min(decision.wanted, partitions), min(decision.parallelism, decision.wanted))
+    bound = Ceiling("state partitions", partitions)
+    return (replace(decision, wanted=wanted, ceiling=bound),)
+
+
+def _keeps_up(
+    inputs: SparkInputs, measured: QueryLoad, decisions: tuple[VertexDecision, ...]
+) -> Verdict:
+    """Return the verdict on a query without pauses whose lag does not grow: its capacity is more
+    than what arrives, and nobody has seen how much.
+    """
+    around, load = inputs.around, measured.load
+    waits = load.lag is not None and load.lag > 0
+    drains = waits and load.lag_rate < 0
+    return Verdict(
+        around.job,
+        "spark",
+        "fits",
+        (reasons.KEEPS_UP, *reasons.of_batches(measured)),
+        around.restart,
+        parallelism=inputs.cores,
+        wanted=inputs.cores,
+        factor=1.0,
+        lag=load.lag,
+        drain_seconds=(load.lag or 0.0) / -load.lag_rate if drains else (None if waits else 0.0),
+        loads=(load,),
+        decisions=decisions,
+    )
+
+
+def _in_cores(verdict: Verdict, inputs: SparkInputs) -> Verdict:
+    """Return the verdict without a parallelism, where nobody told how many cores there are."""
+    if inputs.cores is not None:
+        return verdict
+    return replace(
+        verdict, parallelism=None, wanted=None, cost_per_hour=None, cost_per_hour_wanted=None
+    )

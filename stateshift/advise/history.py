@@ -1,0 +1,109 @@
+"""What earlier looks have seen: a file a job, a line a look, so that a cron job needs no waiting.
+
+    DIR/<job>.jsonl    {"sample": {…}, "wanted": {"<vertex>": 4}}
+
+A line that cannot be read is as one that is not there: the file is ours alone, and the next looks
+make up for it. Lines that no decision needs any more are left out when the next is added.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from urllib.parse import quote
+
+from stateshift.advise.evaluate.inputs import Wish
+from stateshift.advise.evaluate.samples import JobSample
+from stateshift.advise.evaluate.settings import Settings
+from stateshift.advise.evaluate.spark_batches import SparkSample
+from stateshift.clusters.whole_files import write_whole
+from stateshift.errors import StorageError
+from stateshift.plain import Misfit, from_plain, to_plain
+
+Sample = JobSample | SparkSample
+_SUFFIX = ".jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look has seen, and what it wanted of each vertex."""
+
+    sample: Sample
+    wanted: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def wish(self) -> Wish:
+        return Wish(self.sample.time, self.wanted)
+
+
+def file_of(folder: Path, job: str) -> Path:
+    """Return the file of a job."""
+    return folder / f"{quote(job, safe=' ()[],=')}{_SUFFIX}"
+
+
+def looks_at(folder: Path, job: str) -> list[Look]:
+    """Return the earlier looks at a job, oldest first; none where there is no file yet.
+
+    Raises:
+        StorageError: the file cannot be read.
+    """
+    file = file_of(folder, job)
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise _unreachable(file, error) from error
+    return sorted(_decoded(text.splitlines()), key=lambda look: look.sample.time)
+
+
+def keep(folder: Path, job: str, looks: Iterable[Look], settings: Settings) -> None:
+    """Write the looks at a job that a later decision may need.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    kept = needed(looks, settings)
+    lines = [json.dumps(_plain(look), separators=(",", ":")) + "\n" for look in kept]
+    file = file_of(folder, job)
+    try:
+        write_whole(file, "".join(lines).encode())
+    except OSError as error:
+        raise _unreachable(file, error) from error
+
+
+def needed(looks: Iterable[Look], settings: Settings) -> list[Look]:
+    """Return the looks that a later decision may need, oldest first."""
+    in_order = sorted(looks, key=lambda look: look.sample.time)
+    if not in_order:
+        return []
+    lasts = settings.scale_down_interval + max(settings.sample_age_max, settings.metrics_window)
+    begins = in_order[-1].sample.time - lasts
+    return [look for look in in_order if look.sample.time >= begins]
+
+
+def _plain(look: Look) -> dict[str, object]:
+    sample = look.sample
+    if isinstance(sample, SparkSample):
+        sample = replace(sample, batches=())  # they are in the checkpoint
+    engine = "spark" if isinstance(sample, SparkSample) else "flink"
+    return {"engine": engine, "sample": to_plain(sample), "wanted": dict(look.wanted)}
+
+
+def _decoded(lines: Iterable[str]) -> Iterator[Look]:
+    for line in lines:
+        try:
+            plain = json.loads(line)
+            kind = SparkSample if plain["engine"] == "spark" else JobSample
+            sample = from_plain(kind, plain["sample"])
+            wanted = {str(vertex): int(count) for vertex, count in plain["wanted"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError, Misfit):
+            continue
+        yield Look(sample, wanted)
+
+
+def _unreachable(file: Path, error: OSError) -> StorageError:
+    hint = "name another folder with --history"
+    return StorageError(f"{file}: {error.strerror}", location=str(file), hint=hint)

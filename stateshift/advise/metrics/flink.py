@@ -1,0 +1,230 @@
+"""A look at a job of Flink over REST (1.15 to 2.3): counters of each subtask, what waits before
+sources, free slots, and how long rescales took.
+
+    of a subtask    read-records, write-records, accumulated-busy-time, accumulated-idle-time,
+                    accumulated-backpressured-time (ms), each since it was started
+    of a source     Source__<name>.numRecordsIn, .numRecordsOut, .pendingRecords
+    partitions      the names ….KafkaSourceReader.topic.<topic>.partition.<n>.currentOffset
+
+A source's task reads from no other, so that its own read-records stay 0: its reader's numRecordsIn
+counts instead or, of a source that does not count those, its numRecordsOut.
+
+Flink gathers counters when somebody asks, and answers with those that it has: a first question is
+asked for its effect alone. Seen of 2.3.0 and 1.20.5; source: MetricFetcherImpl, MutableIOMetrics.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stateshift.advise.evaluate.inputs import RestartCost
+from stateshift.advise.evaluate.samples import Input, JobSample, SubtaskSample, VertexSample
+from stateshift.clusters.flink.calls import FlinkCalls
+from stateshift.clusters.http.rest import Json
+from stateshift.errors import ClusterError
+from stateshift.world import Clock
+
+# Counters that are older than this are asked for again: Flink gathers every ten seconds.
+STALE_MS: Final = 12_000.0
+LOOKS_MAX: Final = 8
+SECONDS_BETWEEN: Final = 0.5
+
+_PARTITION = re.compile(r"\.KafkaSourceReader\.topic\.(.+)\.partition\.(\d+)\.currentOffset$")
+_SOURCE_METRIC = re.compile(r"\d+\.(Source__.+\.(?:numRecordsIn|numRecordsOut|pendingRecords))$")
+
+
+@dataclass(frozen=True)
+class VertexPages:
+    """What Flink answers of one vertex: its page, sums of its source's metrics, its partitions."""
+
+    page: Json
+    sums: Mapping[str, float]
+    partitions: int | None = None
+
+
+@dataclass(frozen=True)
+class FlinkJob:
+    """A job that can be looked at again and again."""
+
+    calls: FlinkCalls
+    id: str
+    clock: Clock
+
+    def look(self) -> JobSample:
+        """Return what the job has counted by now.
+
+        Raises:
+            ClusterError: the cluster does not answer, the job has gone, or not all of it runs.
+        """
+        path = f"/jobs/{self.id}"
+        page = self.calls.page(self.id)
+        if page is None:
+            raise self._error("Flink knows no such job any more")
+        with self.calls.reading(path):
+            self._refuse_what_stands(page)
+            ids = [str(vertex["id"]) for vertex in page["vertices"]]
+        pages = {id: self._vertex(id) for id in ids}
+        with self.calls.reading(path):
+            return sample_of(page, pages)
+
+    def _refuse_what_stands(self, page: Json) -> None:
+        if page["state"] != "RUNNING":
+            raise self._error(f"the job is {page['state']}")
+        for vertex in page["vertices"]:
+            if vertex["status"] != "RUNNING":
+                raise self._error(f"{vertex['name']} is {vertex['status']}")
+
+    def _vertex(self, vertex: str) -> VertexPages:
+        page = self._fresh(vertex)
+        names = self.calls.metrics(self.id, vertex)
+        wanted = sorted({found[1] for found in map(_SOURCE_METRIC.match, names) if found})
+        sums = self.calls.sums(self.id, vertex, wanted) if wanted else {}
+        return VertexPages(page, sums, partition_count(names))
+
+    def _fresh(self, vertex: str) -> Json:
+        """Return the page of a vertex once its counters are new, or the last one there is."""
+        for _ in range(LOOKS_MAX):
+            page = self.calls.vertex_page(self.id, vertex)
+            with self.calls.reading(f"/jobs/{self.id}/vertices/{vertex}"):
+                if is_fresh(page):
+                    break
+            self.clock.sleep(SECONDS_BETWEEN)
+        return page
+
+    def _error(self, fact: str) -> ClusterError:
+        return ClusterError(fact, cluster=self.calls.cluster, job=self.id)
+
+
+def is_fresh(page: Json) -> bool:
+    """Whether the counters of each subtask are of the last seconds, by the time that it runs."""
+    return all(_age_ms(subtask) <= STALE_MS for subtask in page["subtasks"])
+
+
+def _age_ms(subtask: Json) -> float:
+    """Return how long a subtask runs, less what its counters say; infinite where they say
+    nothing.
+    """
+    counted = _subtask(subtask).clock_ms
+    states: Json = subtask.get("status-duration") or {}
+    running = float(states["RUNNING"] if "RUNNING" in states else subtask["duration"])
+    return running - counted if counted else math.inf
+
+
+def sample_of(page: Json, pages: Mapping[str, VertexPages]) -> JobSample:
+    """Return the look that these pages are."""
+    inputs = {str(node["id"]): _inputs(node) for node in page["plan"]["nodes"]}
+    starts = [int(vertex["start-time"]) for vertex in page["vertices"]]
+    running = int(page["timestamps"]["RUNNING"])
+    times = [int(page["now"]), *(int(each.page["now"]) for each in pages.values())]
+    return JobSample(
+        time=max(times) / 1000,
+        job_id=str(page["jid"]),
+        started=max([running, *starts]) / 1000,
+        vertices=tuple(
+            _vertex(vertex, inputs[str(vertex["id"])], pages[str(vertex["id"])])
+            for vertex in page["vertices"]
+        ),
+    )
+
+
+def _inputs(node: Json) -> tuple[Input, ...]:
+    return tuple(
+        Input(str(edge["id"]), str(edge.get("ship_strategy", "")))
+        for edge in node.get("inputs", ())
+    )
+
+
+def _vertex(vertex: Json, inputs: tuple[Input, ...], pages: VertexPages) -> VertexSample:
+    metrics = [subtask["metrics"] for subtask in pages.page["subtasks"]]
+    records_in = _sum(_counter(each, "read-records") for each in metrics)
+    records_out = _sum(_counter(each, "write-records") for each in metrics)
+    parallelism_max = int(vertex.get("maxParallelism", -1))
+    return VertexSample(
+        id=str(vertex["id"]),
+        name=str(vertex["name"]),
+        parallelism=int(vertex["parallelism"]),
+        parallelism_max=parallelism_max if parallelism_max > 0 else None,
+        inputs=inputs,
+        records_in=records_in if inputs else source_records(records_in, pages.sums, records_out),
+        records_out=records_out,
+        subtasks=tuple(map(_subtask, pages.page["subtasks"])),
+        lag=None if inputs else _metric(pages.sums, ".pendingRecords"),
+        partitions=None if inputs else pages.partitions,
+    )
+
+
+def source_records(
+    read: float | None, sums: Mapping[str, float], written: float | None
+) -> float | None:
+    """Return what a source took in: the first of its counters that counts."""
+    counters = (read, _metric(sums, ".numRecordsIn"), _metric(sums, ".numRecordsOut"), written)
+    known = [counter for counter in counters if counter is not None]
+    return next((counter for counter in known if counter > 0), known[0] if known else None)
+
+
+def _metric(sums: Mapping[str, float], suffix: str) -> float | None:
+    values = [value for name, value in sums.items() if name.endswith(suffix)]
+    return _number(sum(values)) if values else None
+
+
+def _subtask(subtask: Json) -> SubtaskSample:
+    metrics = subtask["metrics"]
+    return SubtaskSample(
+        records_in=_counter(metrics, "read-records"),
+        busy_ms=_number(metrics.get("accumulated-busy-time")),
+        idle_ms=_number(metrics.get("accumulated-idle-time")),
+        backpressured_ms=_number(metrics.get("accumulated-backpressured-time")),
+    )
+
+
+def _counter(metrics: Json, name: str) -> float | None:
+    """Return a counter; None while Flink has gathered it of none, or of some of its tasks."""
+    if metrics.get(f"{name}-complete") is False:
+        return None
+    return _number(metrics.get(name))
+
+
+# What JSON has where a number is expected: Flink writes "NaN" as a text.
+def _number(value: Any) -> float | None:
+    """Return a number; None of what is none."""
+    if value is None:
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    numbers = list(values)
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known and len(known) == len(numbers) else None
+
+
+def partition_count(names: Sequence[str]) -> int | None:
+    """Return how many partitions of Kafka a vertex reads, by the names of its metrics; None where
+    they name none.
+    """
+    found = {match.groups() for match in map(_PARTITION.search, names) if match}
+    return len(found) or None
+
+
+def running_jobs(calls: FlinkCalls) -> tuple[tuple[str, str], ...]:
+    """Return (id, name) of each job that runs."""
+    return tuple((id, name) for id, name, state in calls.jobs() if state == "RUNNING")
+
+
+def restart_of(calls: FlinkCalls, id: str) -> RestartCost | None:
+    """Return how long the slowest of the job's rescales took that Flink remembers."""
+    took = [_took_seconds(rescale) for rescale in calls.rescales(id)]
+    known = [seconds for seconds in took if seconds is not None]
+    return RestartCost(max(known), "flink") if known else None
+
+
+def _took_seconds(rescale: Json) -> float | None:
+    began, ended = rescale.get("startTimestampInMillis"), rescale.get("endTimestampInMillis")
+    if rescale.get("terminalState") != "COMPLETED" or began is None or ended is None:
+        return None
+    return (float(ended) - float(began)) / 1000

@@ -1,0 +1,185 @@
+"""A look at a query of Spark without an agent: its checkpoint is its history.
+
+    offsets/<n>    planned: batchTimestampMs, and how far each source goes
+    commits/<n>    committed: the file's time
+    brokers        the end of each topic, if the spec says where they are
+
+Records are counted of sources whose offsets count them: Kafka, and what speaks its protocol.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Protocol
+
+from stateshift.advise.evaluate.spark_batches import Batch, SparkSample
+from stateshift.engines.spark.layout import number_of_log
+from stateshift.errors import StorageError
+from stateshift.formats.spark.offsets import PARTITIONS, OffsetEntry, decode_offsets
+from stateshift.formats.spark.positions import position_of
+from stateshift.specification.model import KafkaSpec
+from stateshift.storage.protocol import Storage
+from stateshift.survey import FileInfo
+from stateshift.world import Clock
+
+# Spark keeps a hundred batches unless told otherwise (spark.sql.streaming.minBatchesToRetain).
+BATCHES_MAX: Final = 100
+_OFFSETS, _COMMITS = "offsets", "commits"
+
+# A source of a query, a topic, a partition.
+Place = tuple[str, str, int]
+
+
+class AskTopics(Protocol):
+    """Asks brokers for topics: partition -> (the first offset, the one after the last)."""
+
+    def __call__(
+        self, spec: KafkaSpec, topics: Sequence[str], /
+    ) -> Mapping[str, Mapping[int, tuple[int, int]]]: ...
+
+
+@dataclass(frozen=True)
+class SparkQuery:
+    """A query that can be looked at again and again. `prefix` is where it lies below the storage's
+    location, empty where that is its checkpoint.
+    """
+
+    storage: Storage
+    prefix: str
+    kafka: KafkaSpec | None
+    ask_topics: AskTopics
+    clock: Clock
+    window_seconds: float
+
+    def look(self) -> SparkSample:
+        """Return the batches of the last window, and what waits.
+
+        Raises:
+            StorageError: the checkpoint cannot be read, holds no offsets, or brokers do not answer.
+        """
+        commits = {number: file.modified for number, file in self._logs(_COMMITS)}
+        entries = dict(self._entries(commits))
+        if not entries:
+            fact = "no batch of it can be read: there is nothing in offsets/"
+            raise StorageError(fact, location=self.storage.location)
+        batches = [
+            batch_of(number, before, entry, commits.get(number))
+            for (_, before), (number, entry) in pairwise(sorted(entries.items()))
+        ]
+        read = read_until(entries, commits)
+        ends = self._ends(read)
+        newest = entries[max(entries)]
+        return SparkSample(
+            time=self.clock.now(),
+            batches=tuple(batches),
+            lag=None if ends is None else lag_of(read, ends),
+            partitions=len(read) or None,
+            state_partitions=state_partitions(newest),
+        )
+
+    def _logs(self, folder: str) -> Iterator[tuple[int, FileInfo]]:
+        """Yield the number of each log in a folder, and its file."""
+        where = f"{self.prefix}/{folder}" if self.prefix else folder
+        for file in self.storage.list(where):
+            number = number_of_log(file.path)
+            if number >= 0:
+                yield number, file
+
+    def _entries(self, commits: Mapping[int, float]) -> Iterator[tuple[int, OffsetEntry]]:
+        """Yield the newest planned batches, as far back as the window goes, and one before it."""
+        files = sorted(self._logs(_OFFSETS), reverse=True)[:BATCHES_MAX]
+        newest = max(commits.values(), default=0.0)
+        for number, file in files:
+            yield number, decode_offsets(self.storage.read(file.path))
+            if 0 < commits.get(number, newest) < newest - self.window_seconds:
+                return
+
+    def _ends(self, read: Mapping[Place, int]) -> Mapping[tuple[str, int], int] | None:
+        """Return the end of each partition; None where nobody says where the brokers are."""
+        if self.kafka is None or not read:
+            return None
+        topics = sorted({topic for _, topic, _ in read})
+        spans = self.ask_topics(self.kafka, topics)
+        return {
+            (topic, partition): end
+            for topic, partitions in spans.items()
+            for partition, (_, end) in partitions.items()
+        }
+
+
+def batch_of(
+    number: int, before: OffsetEntry, entry: OffsetEntry, committed: float | None
+) -> Batch:
+    """Return a batch by its offset log and that of the batch before it."""
+    return Batch(number, entry.timestamp_ms / 1000, committed or None, records_of(before, entry))
+
+
+def records_of(before: OffsetEntry, entry: OffsetEntry) -> int | None:
+    """Return how many records lie between two offset logs; None if a source does not count them."""
+    earlier, later = positions_of(before), positions_of(entry)
+    if earlier is None or later is None:
+        return None
+    return sum(offset - earlier.get(place, offset) for place, offset in later.items())
+
+
+def positions_of(entry: OffsetEntry) -> dict[Place, int] | None:
+    """Return how far each partition is read; None if a source has no partitions to tell of."""
+    places: dict[Place, int] = {}
+    for source in entry.offsets:
+        if source.offset is None:
+            continue
+        topics = position_of(_json(source.offset), has_log=False).details.get("offsets")
+        if topics is None:
+            return None
+        for topic, partitions in topics.items():
+            for partition, offset in partitions.items():
+                places[source.source, str(topic), int(partition)] = int(offset)
+    return places or None
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def read_until(
+    entries: Mapping[int, OffsetEntry], commits: Mapping[int, float]
+) -> dict[Place, int]:
+    """Return how far the last committed batch has read; nothing where no source tells."""
+    committed = [number for number in entries if number in commits]
+    if not committed:
+        return {}
+    return positions_of(entries[max(committed)]) or {}
+
+
+def lag_of(read: Mapping[Place, int], ends: Mapping[tuple[str, int], int]) -> int:
+    """Return how many records wait. A topic that several sources read waits for each of them."""
+    waiting = (
+        ends[topic, partition] - offset
+        for (_, topic, partition), offset in read.items()
+        if (topic, partition) in ends
+    )
+    return sum(max(0, records) for records in waiting)
+
+
+def state_partitions(entry: OffsetEntry) -> int | None:
+    """Return the number of state partitions that the offset log names."""
+    word = entry.conf.get(PARTITIONS, "")
+    return int(word) if word.isdecimal() else None
+
+
+def queries_below(storage: Storage) -> list[str]:
+    """Return where queries lie below a location: "" where it is a checkpoint itself."""
+    if next(iter(storage.list(_OFFSETS)), None) is not None:
+        return [""]
+    folders = {
+        file.path.rpartition(f"/{_OFFSETS}/")[0]
+        for file in storage.list()
+        if f"/{_OFFSETS}/" in file.path
+    }
+    return sorted(folders)

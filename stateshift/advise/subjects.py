@@ -1,0 +1,231 @@
+"""Which jobs to look at, and where: those of a spec, of a Flink by its URL, of a checkpoint.
+
+of_spec(spec, only, outside)           each job of a spec, where it runs at present
+of_flink(url, only, outside)           the jobs that run on a Flink
+of_checkpoint(location, outside)       the queries of a checkpoint
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from stateshift.advise.advising import Known, Subject
+from stateshift.advise.evaluate.inputs import FreeSlots, RestartCost
+from stateshift.advise.evaluate.settings import Settings
+from stateshift.advise.metrics.flink import FlinkJob, restart_of, running_jobs
+from stateshift.advise.metrics.spark import AskTopics, SparkQuery, queries_below
+from stateshift.clusters.flink.calls import FlinkCalls
+from stateshift.clusters.flink.cluster import FlinkRest
+from stateshift.clusters.flink.jobs import named
+from stateshift.clusters.opening import check_cluster
+from stateshift.clusters.protocol import JobState
+from stateshift.errors import ClusterError, Complaint, SpecError, StateshiftError
+from stateshift.specification.model import ClusterSpec, JobSpec, KafkaSpec, Spec
+from stateshift.storage.protocol import Storage
+from stateshift.suggestion import BRACKETED, did_you_mean
+from stateshift.world import Clock
+
+FLINK_REST: Final = "flink_rest"
+
+
+@dataclass(frozen=True)
+class Outside:
+    """How the outside is reached, and what the caller knows: restart times that our own runs have
+    measured, by job; `cores` of Spark jobs.
+    """
+
+    open_storage: Callable[[str], Storage]
+    ask_topics: AskTopics
+    clock: Clock
+    settings: Settings
+    restarts: Mapping[str, float] = field(default_factory=dict)
+    cores: int | None = None
+
+
+def of_spec(spec: Spec, only: Collection[str], outside: Outside) -> list[Subject]:
+    """Return the jobs of a spec, or those of the names in `only`.
+
+    Raises:
+        SpecError: a name is none of the spec's jobs, or a cluster's options are not valid.
+    """
+    names = [job.name for job in spec.jobs]
+    for name in only:
+        if name not in names:
+            message = f"the spec has no job {name!r}{did_you_mean(name, names, BRACKETED)}"
+            raise SpecError((Complaint("--job", message),), hint=f"--job {names[0]!r}")
+    jobs = [job for job in spec.jobs if not only or job.name in only]
+    subjects: list[Subject] = []
+    for job in jobs:
+        if spec.engine == "flink":
+            subjects.append(_flink_job(spec, job, outside))
+        else:
+            subjects += _queries(job.name, job.source, _kafka(job), outside, _cores(job))
+    return subjects
+
+
+def of_flink(url: str, only: Collection[str], outside: Outside) -> list[Subject]:
+    """Return the jobs that run on a Flink, or those of the names or ids in `only`."""
+    options = check_cluster(ClusterSpec(url, FLINK_REST, {"url": url}))
+    calls = FlinkCalls(url, url, options)
+    try:
+        running = running_jobs(calls)
+    except ClusterError as error:
+        return [Subject(url, "flink", trouble=str(error))]
+    if not only:
+        return [_flink_subject(name, calls, (id,), outside) for id, name in running]
+    by_word = {
+        **{name: (name, id) for id, name in running},
+        **{id: (name, id) for id, name in running},
+    }
+    return [_asked_for(word, by_word, calls, outside) for word in only]
+
+
+def _asked_for(
+    word: str,
+    by_word: Mapping[str, tuple[str, str]],
+    calls: FlinkCalls,
+    outside: Outside,
+) -> Subject:
+    if word not in by_word:
+        return Subject(word, "flink", trouble=f"no job of this name or id runs at {calls.url}")
+    name, id = by_word[word]
+    return _flink_subject(name, calls, (id,), outside)
+
+
+def of_checkpoint(location: str, outside: Outside) -> list[Subject]:
+    """Return the queries of a checkpoint of Spark."""
+    return _queries(location, location, None, outside, None)
+
+
+# ---- Flink
+
+
+def _flink_job(spec: Spec, job: JobSpec, outside: Outside) -> Subject:
+    """Return a job of a spec, as its source cluster knows it."""
+    if job.source_cluster is None:
+        return Subject(
+            job.name,
+            "flink",
+            trouble='the spec does not say where it runs: give it a "source_cluster"',
+        )
+    cluster = spec.cluster(job.source_cluster)
+    if cluster.kind != FLINK_REST:
+        trouble = f"{cluster.name} is of kind {cluster.kind}: only {FLINK_REST} tells of load"
+        return Subject(job.name, "flink", trouble=trouble)
+    calls = FlinkCalls(cluster.name, str(cluster.options.get("url")), check_cluster(cluster))
+    ids = [*job.ids_on_cluster, *job.stop.get("job_ids", ())]
+    if "job_id" in job.stop:
+        ids.append(job.stop["job_id"])
+    name = str(job.stop.get("job_name", job.name))
+    subject = _flink_subject(name, calls, tuple(map(str, ids)), outside)
+    return replace(subject, job=job.name, location=job.source)
+
+
+def _flink_subject(name: str, calls: FlinkCalls, ids: tuple[str, ...], outside: Outside) -> Subject:
+    def find() -> FlinkJob:
+        return FlinkJob(calls, ids[-1] if ids else _running_id(calls, name), outside.clock)
+
+    def ask() -> Known:
+        return Known(_restart(name, calls, find, outside), _slots(calls))
+
+    return Subject(name, "flink", find, ask)
+
+
+def _running_id(calls: FlinkCalls, name: str) -> str:
+    """Return the id of the job of this name that runs."""
+    alive = [job for job in named(calls, name) if job.state is JobState.RUNNING]
+    if len(alive) == 1:
+        return alive[0].id
+    if not alive:
+        raise ClusterError(f"no job called {name!r} runs there", cluster=calls.cluster, job=name)
+    ids = ", ".join(job.id for job in alive)
+    fact = f"{len(alive)} jobs called {name!r} run there: {ids}"
+    raise ClusterError(fact, cluster=calls.cluster, job=name)
+
+
+def _restart(
+    name: str, calls: FlinkCalls, find: Callable[[], FlinkJob], outside: Outside
+) -> RestartCost:
+    """Return what a restart costs: as our own runs have measured it, else as Flink remembers it."""
+    if name in outside.restarts:
+        return RestartCost(outside.restarts[name], "runs")
+    return restart_of(calls, find().id) or RestartCost()
+
+
+def _slots(calls: FlinkCalls) -> FreeSlots | None:
+    slots = FlinkRest(calls.cluster, Path(), calls.options).slots()
+    return None if slots is None else FreeSlots(slots.all, slots.free, slots.on_demand)
+
+
+# ---- Spark
+
+
+def _queries(
+    name: str, location: str, kafka: KafkaSpec | None, outside: Outside, cores: int | None
+) -> list[Subject]:
+    """Return the queries of a job: one where its location is a checkpoint itself."""
+    try:
+        storage = outside.open_storage(location)
+        prefixes = queries_below(storage)
+    except StateshiftError as error:
+        return [Subject(name, "spark", trouble=str(error))]
+    if not prefixes:
+        return [Subject(name, "spark", trouble=f"there is no checkpoint at {location}")]
+    around = _Around(storage, kafka, outside, outside.cores or cores)
+    return [_query(name, prefix, around) for prefix in prefixes]
+
+
+@dataclass(frozen=True)
+class _Around:
+    """What the queries of one job have in common."""
+
+    storage: Storage
+    kafka: KafkaSpec | None
+    outside: Outside
+    cores: int | None
+
+
+def _query(name: str, prefix: str, around: _Around) -> Subject:
+    storage, outside = around.storage, around.outside
+    window = outside.settings.metrics_window
+
+    def find() -> SparkQuery:
+        return SparkQuery(storage, prefix, around.kafka, outside.ask_topics, outside.clock, window)
+
+    def ask() -> Known:
+        seconds = outside.restarts.get(name)
+        return Known() if seconds is None else Known(RestartCost(seconds, "runs"))
+
+    whole_name = f"{name}/{prefix}" if prefix else name
+    location = f"{storage.location}/{prefix}" if prefix else storage.location
+    return Subject(whole_name, "spark", find, ask, location, around.cores)
+
+
+def _kafka(job: JobSpec) -> KafkaSpec | None:
+    """Return the brokers from which the job reads at present."""
+    kafka = job.kafka
+    if kafka is None or kafka.source_bootstrap_servers is None:
+        return kafka
+    return KafkaSpec(kafka.source_bootstrap_servers, kafka.source_properties)
+
+
+def _cores(job: JobSpec) -> int | None:
+    """Return how many cores the job is started with, as far as its submission says."""
+    submit = job.source_submit or job.submit
+    conf = {} if submit is None else submit.options.get("conf", {})
+    if not isinstance(conf, Mapping):
+        return None
+    if "spark.cores.max" in conf:
+        return _count(conf["spark.cores.max"])
+    executors = _count(conf.get("spark.executor.instances"))
+    if executors is None:
+        return None
+    return executors * (_count(conf.get("spark.executor.cores")) or 1)
+
+
+def _count(value: object) -> int | None:
+    word = str(value)
+    return int(word) if word.isdecimal() and int(word) > 0 else None

@@ -1,0 +1,121 @@
+"""What `stateshift advise` asks: which jobs to look at, and a verdict on each. Reads only."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stateshift import migration
+from stateshift.advise import subjects
+from stateshift.advise.advising import Advice, Adviser, Subject
+from stateshift.advise.evaluate.inputs import inputs_from
+from stateshift.advise.evaluate.settings import Settings
+from stateshift.advise.evaluate.verdicts import verdict_on
+from stateshift.advise.subjects import Outside
+from stateshift.api.local_files import text_of
+from stateshift.api.requests import spec_of
+from stateshift.errors import Complaint, SpecError, StateshiftError
+from stateshift.plain import Misfit
+from stateshift.workdir import Workdir
+
+if TYPE_CHECKING:
+    from stateshift.migration import Adapters
+
+WEB = ("http://", "https://")
+_REPLAY_HINT = "name a file that `stateshift advise --json` has written"
+
+
+@dataclass(frozen=True)
+class AdviceRequest:
+    """What somebody asks for. `given` is a spec's file, the URL of a Flink, or the location of a
+    checkpoint of Spark; `workdirs` is where runs of ours have told how long jobs were down.
+    """
+
+    given: str
+    jobs: Sequence[str] = ()
+    settings: Settings = field(default_factory=Settings)
+    sample_seconds: float = 60.0
+    history: str | None = None
+    cores: int | None = None
+    workdirs: str | None = None
+
+
+def adviser_of(request: AdviceRequest, adapters: Adapters) -> Adviser:
+    """Return who judges these jobs, in one round or in many.
+
+    Raises:
+        SpecError: the spec is not valid, or has no such job.
+        StorageError: the history cannot be read.
+    """
+    outside = Outside(
+        adapters.open_storage,
+        adapters.ask_topics,
+        adapters.clock,
+        request.settings,
+        restarts_below(request.workdirs),
+        request.cores,
+    )
+    return Adviser(
+        _subjects(request, outside),
+        request.settings,
+        adapters.clock,
+        request.sample_seconds,
+        None if request.history is None else Path(request.history),
+    )
+
+
+def _subjects(request: AdviceRequest, outside: Outside) -> list[Subject]:
+    given, only = request.given, request.jobs
+    if given.startswith(WEB):
+        return subjects.of_flink(given, only, outside)
+    if os.path.isdir(given) or "://" in given:
+        if only:
+            message = "a checkpoint has no jobs by name"
+            raise SpecError((Complaint("--job", message),), hint="leave --job out")
+        return subjects.of_checkpoint(given, outside)
+    return subjects.of_spec(spec_of(given), only, outside)
+
+
+def restarts_below(workdirs: str | None) -> dict[str, float]:
+    """Return how long each job was down in our own runs: the longest of them."""
+    longest: dict[str, float] = {}
+    for path in _runs_below(workdirs):
+        try:
+            report = migration.status(Workdir(path))
+        except StateshiftError:
+            continue
+        for job in report.jobs:
+            if job.downtime_seconds is not None:
+                longest[job.job] = max(longest.get(job.job, 0.0), job.downtime_seconds)
+    return longest
+
+
+def _runs_below(workdirs: str | None) -> Iterator[str]:
+    if workdirs is None or not os.path.isdir(workdirs):
+        return
+    for name in sorted(os.listdir(workdirs)):
+        path = os.path.join(workdirs, name)
+        if os.path.exists(os.path.join(path, "journal")):
+            yield path
+
+
+def replayed(path: str, only: Collection[str] = ()) -> list[Advice]:
+    """Return the verdicts that the inputs in a file lead to: what `--json` has printed.
+
+    Raises:
+        SpecError: the file cannot be read, or holds no such inputs.
+    """
+    text = text_of(path, _REPLAY_HINT, path)
+    try:
+        plain = json.loads(text)
+        documents = plain if isinstance(plain, list) else [plain]
+        inputs = [inputs_from(document["inputs"]) for document in documents]
+    except (Misfit, ValueError, KeyError, TypeError, RecursionError) as error:
+        fact = f"no verdict with its inputs: {error}"
+        raise SpecError((Complaint(path, fact),), hint=_REPLAY_HINT) from error
+    chosen = [each for each in inputs if not only or each.around.job in only]
+    return [Advice(each, verdict_on(each)) for each in chosen]

@@ -1,0 +1,104 @@
+"""The JSON document of `stateshift advise`: values in, typed dictionaries out. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
+
+from stateshift.plain import to_plain
+
+if TYPE_CHECKING:
+    from stateshift.advise.advising import Advice
+    from stateshift.advise.evaluate.flink_formulas import VertexDecision
+    from stateshift.advise.evaluate.verdicts import Verdict
+
+
+class AdviseVertexDocument(TypedDict):
+    """What the formulas say of a vertex; of Spark, of the query. Rates are records a second."""
+
+    id: Annotated[str, "Flink's id"]
+    name: Annotated[str, "its name"]
+    parallelism: Annotated[int, "at present"]
+    advised: Annotated[int, "what is advised"]
+    wanted: Annotated[int, "what the formulas want, before scale-down.interval"]
+    target_rate: Annotated[float, "what arrives: lambda"]
+    catchup_rate: Annotated[float, "what catches up with the backlog"]
+    true_rate: Annotated[float | None, "what it could take; null where nothing bounds it"]
+    up: Annotated[float, "below this rate it has too little"]
+    down: Annotated[float | None, "above this rate it has too much; null while it catches up"]
+    capacity: Annotated[float, "what it is to be able to take"]
+    factor: Annotated[float, "capacity over true rate, clamped"]
+    utilization: Annotated[float, "target rate over true rate"]
+    bounded_by: Annotated[str | None, "what forbids more subtasks"]
+
+
+class AdviseDocument(TypedDict):
+    """The verdict on one job, and all that it was made from."""
+
+    job: Annotated[str, "its name"]
+    engine: Annotated[Literal["flink", "spark"], "flink or spark"]
+    verdict: Annotated[
+        Literal["fits", "scale", "move", "unknown"],
+        "fits; scale: to `wanted`; move: there is no room here; unknown: the reasons say why",
+    ]
+    reasons: Annotated[list[str], "why"]
+    parallelism: Annotated[int | None, "of its widest vertex, of Spark cores; null if not known"]
+    wanted: Annotated[int | None, "what is advised"]
+    factor: Annotated[float | None, "wanted over present"]
+    headroom: Annotated[float | None, "share of the capacity that is left; negative: it lacks"]
+    lag: Annotated[float | None, "records that wait; null if not known"]
+    drain_seconds: Annotated[float | None, "until they are read, at today's capacity"]
+    restart_seconds: Annotated[float, "how long a restart takes"]
+    restart_from: Annotated[
+        Literal["runs", "flink", "default"], "who says so: runs of ours, Flink, nobody"
+    ]
+    cost_per_hour: Annotated[float | None, "at present, where cost-per-hour is given"]
+    cost_per_hour_wanted: Annotated[float | None, "as advised"]
+    vertices: Annotated[list[AdviseVertexDocument], "one for each vertex"]
+    inputs: Annotated[dict[str, object], "what --replay makes the verdict from again"]
+
+
+def document(advice: list[Advice]) -> list[AdviseDocument]:
+    """Return the verdicts, in the order of the jobs."""
+    return [_document(each) for each in advice]
+
+
+def _document(advice: Advice) -> AdviseDocument:
+    verdict = advice.verdict
+    return {
+        "job": verdict.job,
+        "engine": "spark" if verdict.engine == "spark" else "flink",
+        "verdict": verdict.word,
+        "reasons": list(verdict.reasons),
+        "parallelism": verdict.parallelism,
+        "wanted": verdict.wanted,
+        "factor": verdict.factor,
+        "headroom": verdict.headroom,
+        "lag": verdict.lag,
+        "drain_seconds": verdict.drain_seconds,
+        "restart_seconds": verdict.restart.seconds,
+        "restart_from": verdict.restart.source,
+        "cost_per_hour": verdict.cost_per_hour,
+        "cost_per_hour_wanted": verdict.cost_per_hour_wanted,
+        "vertices": [_vertex(decision, verdict) for decision in verdict.decisions],
+        "inputs": to_plain(advice.inputs),
+    }
+
+
+def _vertex(decision: VertexDecision, verdict: Verdict) -> AdviseVertexDocument:
+    ceiling = decision.ceiling
+    return {
+        "id": decision.id,
+        "name": decision.name,
+        "parallelism": decision.parallelism,
+        "advised": verdict.changes.get(decision.id, decision.parallelism),
+        "wanted": decision.wanted,
+        "target_rate": decision.target_rate,
+        "catchup_rate": decision.catchup_rate,
+        "true_rate": decision.true_rate,
+        "up": decision.up,
+        "down": decision.down,
+        "capacity": decision.capacity,
+        "factor": decision.factor,
+        "utilization": decision.utilization,
+        "bounded_by": None if ceiling is None else f"{ceiling.count} {ceiling.what}",
+    }

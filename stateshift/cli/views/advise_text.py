@@ -1,0 +1,92 @@
+"""Verdicts for a person: a table first, then each job's reasons. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from stateshift.advise.evaluate.explaining import explained
+from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone
+from stateshift.cli.views.units import span
+
+if TYPE_CHECKING:
+    from stateshift.advise.advising import Advice
+    from stateshift.advise.evaluate.inputs import RestartCost
+    from stateshift.advise.evaluate.verdicts import Verdict
+
+_TONES: Final[Mapping[str, Tone]] = {
+    "fits": "good",
+    "scale": "warn",
+    "move": "warn",
+    "unknown": "dim",
+}
+_SAID_BY: Final[Mapping[str, str]] = {
+    "runs": "measured by our own runs",
+    "flink": "measured by Flink",
+    "default": "assumed: nothing has measured it",
+}
+
+
+def blocks(advice: Sequence[Advice], explain: bool) -> Iterator[Block]:
+    """Show the verdicts; with `explain`, each formula with its numbers."""
+    if not advice:
+        yield Line("no job runs there")
+        return
+    heads = ("job", "verdict", ">now", ">advised", ">headroom", ">waits")
+    yield Table(heads, tuple(_row(each.verdict) for each in advice), indent=0)
+    for each in advice:
+        yield Gap()
+        yield Line(f"{each.verdict.job}: {headline(each.verdict)}", "strong")
+        for reason in each.verdict.reasons:
+            yield Line(reason, indent=2)
+        yield from _costs(each.verdict)
+        if explain:
+            yield from (Line(line, indent=4) for line in explained(each.inputs, each.verdict))
+
+
+def line(verdict: Verdict) -> str:
+    """Return a verdict on one line, as --watch shows it where there is no terminal."""
+    return f"{verdict.job}: {headline(verdict)}: {verdict.reasons[0]}"
+
+
+def headline(verdict: Verdict) -> str:
+    """Return what is advised, in a few words."""
+    match verdict.word:
+        case "unknown":
+            return "cannot tell"
+        case "fits":
+            return "fits"
+        case word:
+            return f"{word} to {_wanted(verdict)}"
+
+
+def _wanted(verdict: Verdict) -> str:
+    if verdict.wanted is None:
+        return f"{verdict.factor or 1:.2f} times the cores"
+    unit = " cores" if verdict.engine == "spark" else ""
+    return f"{verdict.wanted}{unit}"
+
+
+def _row(verdict: Verdict) -> Row:
+    return (
+        verdict.job,
+        Cell("cannot tell" if verdict.word == "unknown" else verdict.word, _TONES[verdict.word]),
+        "-" if verdict.parallelism is None else str(verdict.parallelism),
+        "-" if verdict.wanted is None else str(verdict.wanted),
+        "-" if verdict.headroom is None else f"{verdict.headroom:.0%}",
+        "-" if verdict.lag is None else f"{verdict.lag:,.0f}",
+    )
+
+
+def _costs(verdict: Verdict) -> Iterator[Line]:
+    if verdict.word in ("scale", "move"):
+        yield Line(_restart(verdict.restart), indent=2)
+    if verdict.cost_per_hour is not None and verdict.cost_per_hour_wanted is not None:
+        price = f"{verdict.cost_per_hour:.2f} an hour"
+        if verdict.cost_per_hour_wanted != verdict.cost_per_hour:
+            price += f", {verdict.cost_per_hour_wanted:.2f} as advised"
+        yield Line(f"it costs {price}", indent=2)
+
+
+def _restart(restart: RestartCost) -> str:
+    return f"a restart takes {span(restart.seconds)} ({_SAID_BY[restart.source]})"

@@ -1,0 +1,360 @@
+"""`stateshift advise` on a stand-in of Flink: what it says, keeps and makes of what is missing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift.advise.evaluate.inputs import inputs_from
+from stateshift.advise.evaluate.verdicts import verdict_on
+from tests.advise.measured_flink import BEGAN, Clock, Measured, MeasuredFlink, Part
+from tests.cli.support import Outside, Said, said
+from tests.clusters.faulty_server import serving
+
+pytestmark = pytest.mark.row("IF-19", "W-11")
+
+ORDERS = Measured(
+    "orders",
+    [
+        Part("read", 1000, 0.1, parallelism=2, lag=60_000, lag_rate=200, partitions=8),
+        Part("count", 1000, 1.0, inputs=("read",)),
+    ],
+)
+CALM = Measured(
+    "calm",
+    [Part("read", 500, 0.1, parallelism=1, lag=0), Part("count", 500, 0.6, inputs=("read",))],
+)
+
+
+@dataclass
+class Ground:
+    """A Flink, and the command before it."""
+
+    flink: MeasuredFlink
+    folder: Path
+
+    def advise(self, *argv: str, given: str | None = "") -> Said:
+        adapters = replace(Outside().adapters, clock=self.flink.clock)
+        place = self.flink.url if given == "" else given
+        arguments = [] if place is None else [place]
+        return said("advise", *arguments, *argv, "--workdirs", str(self.folder), adapters=adapters)
+
+    def document(self, *argv: str) -> Any:
+        ran = self.advise(*argv, "--json")
+        assert ran.code == 0, ran.err
+        return ran.document
+
+    def only(self, *argv: str) -> Any:
+        (told,) = self.document(*argv)
+        return told
+
+    def spec(self, **job: Any) -> str:
+        path = self.folder / "spec.json"
+        plain = {
+            "version": 1,
+            "engine": "flink",
+            "clusters": {"a": {"kind": "flink_rest", "url": self.flink.url}},
+            "jobs": [
+                {
+                    "name": "orders",
+                    "checkpoint_location": "/data/orders",
+                    "remote_location": "/data/moved",
+                    "source_cluster": "a",
+                    **job,
+                }
+            ],
+        }
+        path.write_text(json.dumps(plain))
+        return str(path)
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Iterator[Ground]:
+    flink = MeasuredFlink(clock=Clock(), jobs=[replace(ORDERS), replace(CALM)])
+    with serving(flink):
+        yield Ground(flink, tmp_path)
+
+
+def test_each_job_that_runs_gets_a_verdict_with_its_reasons(ground: Ground) -> None:
+    ran = ground.advise()
+    assert ran.code == 0, ran.err
+    lines = [" ".join(line.split()) for line in ran.out.splitlines()]
+    assert lines[:3] == [
+        "job verdict now advised headroom waits",
+        "orders scale 4 8 -20% 72,000",
+        "calm fits 4 4 40% 0",
+    ]
+    assert "orders: scale to 8" in lines
+    assert "count: 4 -> 8: it can take 1,000 records/s and needs at least 1,240" in lines
+    assert "72,000 records wait, +200 a second: never drained at today's capacity" in lines
+    assert "a restart takes 5 min 00 s (assumed: nothing has measured it)" in lines
+
+
+def test_the_document_holds_the_verdict_and_what_it_was_made_from(ground: Ground) -> None:
+    orders, calm = ground.document()
+    assert (orders["verdict"], orders["parallelism"], orders["wanted"]) == ("scale", 4, 8)
+    assert calm["headroom"] == pytest.approx(0.4, abs=0.01)
+    inputs = inputs_from(orders["inputs"])
+    assert verdict_on(inputs).word == "scale"
+    assert len(inputs.samples) == 2
+
+
+def test_a_verdict_is_made_again_from_a_file(ground: Ground) -> None:
+    before = ground.document()
+    file = ground.folder / "advice.json"
+    file.write_text(json.dumps(before))
+    ground.flink.asked.clear()
+    ran = ground.advise("--replay", str(file), "--json", given=None)
+    assert ran.document == before
+    assert ground.flink.asked == []
+
+
+def test_a_file_that_was_changed_gets_another_verdict(ground: Ground) -> None:
+    told = ground.only("--job", "orders")
+    told["inputs"]["around"]["settings"]["vertex_max_parallelism"] = 5
+    file = ground.folder / "advice.json"
+    file.write_text(json.dumps(told))
+    (again,) = ground.advise("--replay", str(file), "--json", given=None).document
+    assert again["wanted"] == 5
+    assert "bounded by 5 vertex.max-parallelism" in "\n".join(again["reasons"])
+
+
+@pytest.mark.parametrize("text", ["", "[]x", '{"inputs": {"engine": "storm"}}', '[{"job": "a"}]'])
+def test_a_file_without_inputs_is_refused(ground: Ground, text: str) -> None:
+    file = ground.folder / "advice.json"
+    file.write_text(text)
+    ran = ground.advise("--replay", str(file), given=None)
+    assert ran.code == 2
+    assert "no verdict with its inputs" in ran.err
+
+
+def test_one_job_is_named_by_its_name_or_its_id(ground: Ground) -> None:
+    assert ground.only("--job", "calm")["job"] == "calm"
+    assert ground.only("--job", ground.flink.jobs[1].id)["job"] == "calm"
+    missing = ground.only("--job", "payments")
+    assert (missing["job"], missing["verdict"]) == ("payments", "unknown")
+
+
+def test_a_spec_says_where_a_job_runs_and_under_which_name(ground: Ground) -> None:
+    assert ground.advise("--json", given=ground.spec()).document[0]["verdict"] == "scale"
+    other = ground.spec(stop={"job_name": "calm"})
+    (told,) = ground.advise("--json", given=other).document
+    assert (told["job"], told["verdict"]) == ("orders", "fits")
+    ran = ground.advise("--job", "order", given=other)
+    assert ran.code == 2
+    assert "did you mean" in ran.err
+
+
+def test_every_formula_is_shown_with_its_numbers(ground: Ground) -> None:
+    out = ground.advise("--job", "orders", "--explain").out
+    for line in (
+        "lambda   = max(0, input rate 1,000 + lag rate 200) = 1,200",
+        "catchup  = lag 72,000 / catch-up.duration 1,800 s = 40",
+        "TPR      = input rate 1,000 / busy 100.0% (MAX of subtasks) = 1,000",
+        "up       = catchup 40 + lambda 1,200 / 1 = 1,240",
+        "p'       = ceil(1.954 * 4) = 8, aligned (BALANCED) -> 8",
+        "TPR is below: too little",
+    ):
+        assert line in out
+
+
+def test_settings_are_those_of_the_operator(ground: Ground) -> None:
+    lenient = ("--set", "utilization.max=2", "--set", "job.autoscaler.utilization.target=1.5")
+    assert ground.only("--job", "orders", *lenient)["verdict"] == "fits"
+    ran = ground.advise("--set", "utilization.targte=1")
+    assert ran.code == 2
+    assert "utilization.target" in ran.err
+    assert ground.advise("--set", "utilization.target").code == 2
+
+
+def test_a_price_is_told_where_one_is_given(ground: Ground) -> None:
+    told = ground.only("--job", "orders", "--set", "cost-per-hour=0.5")
+    assert (told["cost_per_hour"], told["cost_per_hour_wanted"]) == (2.0, 4.0)
+
+
+# ---------------------------------------------------------------------------------- by cron
+
+
+def test_the_first_run_waits_and_the_next_measures_from_it_on(ground: Ground) -> None:
+    history = str(ground.folder / "history")
+    assert ground.only("--job", "orders", "--history", history)["verdict"] == "scale"
+    assert ground.flink.clock.seconds == pytest.approx(BEGAN + 60, abs=5)
+    ground.flink.clock.seconds += 600
+    before = ground.flink.clock.seconds
+    again = ground.only("--job", "orders", "--history", history)
+    assert again["verdict"] == "scale"
+    assert ground.flink.clock.seconds == before
+    (file,) = (ground.folder / "history").iterdir()
+    assert len(file.read_text().splitlines()) == 3
+
+
+def test_fewer_are_advised_an_hour_later(ground: Ground) -> None:
+    ground.flink.jobs = [
+        Measured("big", [Part("read", 1000, 0.1, parallelism=10, lag=0)], runs_for=7200)
+    ]
+    words = []
+    for _ in range(8):
+        words.append(ground.only("--history", str(ground.folder / "history")))
+        ground.flink.clock.seconds += 600
+    assert [told["verdict"] for told in words] == ["fits"] * 6 + ["scale"] * 2
+    assert words[-1]["wanted"] == 4
+
+
+def test_samples_of_before_a_restart_are_void(ground: Ground) -> None:
+    history = str(ground.folder / "history")
+    ground.only("--job", "orders", "--history", history)
+    ground.flink.clock.seconds += 600
+    job = ground.flink.jobs[0]
+    ground.flink.jobs[0] = replace(job, runs_for=BEGAN + 100 - ground.flink.clock.seconds)
+    told = ground.only("--job", "orders", "--history", history)
+    assert told["verdict"] == "unknown"
+    assert "the job runs for 100 s" in told["reasons"][0]
+
+
+def test_a_history_that_is_damaged_is_made_anew(ground: Ground) -> None:
+    history = ground.folder / "history"
+    ground.only("--job", "orders", "--history", str(history))
+    (file,) = history.iterdir()
+    file.write_bytes(b'{"engine": "flink"\n\xff\xfe[]\n{"engine": "flink", "sample": 7}\n')
+    assert ground.only("--job", "orders", "--history", str(history))["verdict"] == "scale"
+    assert len(file.read_text().splitlines()) == 2
+
+
+def test_a_history_that_cannot_be_written_is_an_error(ground: Ground) -> None:
+    (ground.folder / "file").write_text("")
+    ran = ground.advise("--history", str(ground.folder / "file"))
+    assert ran.code == 6
+    assert "--history" in ran.err
+
+
+# ------------------------------------------------------------------------- what cannot be told
+
+
+def test_old_counters_are_not_taken_for_new_ones(ground: Ground) -> None:
+    ground.flink.stale_looks = 3
+    assert ground.only("--job", "orders")["verdict"] == "scale"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"status": "FINISHED"}, "count is FINISHED"),
+        ({"busy_text": "NaN"}, "Flink tells no busy time"),
+    ],
+)
+def test_a_vertex_that_does_not_tell_makes_no_verdict(
+    ground: Ground, change: dict[str, Any], why: str
+) -> None:
+    read, count = ORDERS.parts
+    ground.flink.jobs = [replace(ORDERS, parts=[read, replace(count, **change)])]
+    told = ground.only()
+    assert told["verdict"] == "unknown"
+    assert why in told["reasons"][0]
+
+
+def test_a_cluster_that_does_not_answer_makes_no_verdict(ground: Ground) -> None:
+    ground.flink.odd["/jobs/overview"] = (503, {"errors": ["Service temporarily unavailable"]})
+    told = ground.only()
+    assert (told["job"], told["verdict"]) == (ground.flink.url, "unknown")
+    (told,) = ground.advise("--json", given=ground.spec()).document
+    assert (told["job"], told["verdict"]) == ("orders", "unknown")
+    (told,) = ground.advise("--json", given="http://127.0.0.1:9").document
+    assert told["verdict"] == "unknown"
+
+
+@pytest.mark.parametrize("answer", [[], {"subtasks": 7}, {"subtasks": [{}]}, "<html>"])
+def test_an_odd_answer_makes_no_verdict(ground: Ground, answer: Any) -> None:
+    job = ground.flink.jobs[0]
+    ground.flink.odd[f"/jobs/{job.id}/vertices/count"] = (200, answer)
+    assert ground.only("--job", "orders")["verdict"] == "unknown"
+
+
+def test_a_job_that_restarts_makes_no_verdict(ground: Ground) -> None:
+    ground.flink.jobs = [replace(ORDERS, state="RESTARTING")]
+    (told,) = ground.advise("--json", given=ground.spec()).document
+    assert told["verdict"] == "unknown"
+
+
+def test_a_job_that_vanishes_between_two_looks_makes_no_verdict(ground: Ground) -> None:
+    class Vanishing(Clock):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            ground.flink.jobs = []
+
+    ground.flink.clock = Vanishing()
+    told = ground.only("--job", "orders")
+    assert told["verdict"] == "unknown"
+    assert "knows no such job" in told["reasons"][0]
+
+
+def test_a_spec_without_a_cluster_makes_no_verdict(ground: Ground) -> None:
+    (told,) = ground.advise("--json", given=ground.spec(source_cluster=None)).document
+    assert told["verdict"] == "unknown"
+    assert "source_cluster" in told["reasons"][0]
+
+
+@pytest.mark.parametrize(
+    "argv", [("--sample", "soon"), ("--sample", "0"), ("--replay", "x", "--watch")]
+)
+def test_options_that_do_not_fit_are_refused(ground: Ground, argv: tuple[str, ...]) -> None:
+    assert ground.advise(*argv).code == 2
+
+
+def test_something_to_look_at_is_needed(ground: Ground) -> None:
+    assert ground.advise(given=None).code == 2
+
+
+# ------------------------------------------------------------------------------ what else is told
+
+
+def test_flinks_own_rescales_say_what_a_restart_takes(ground: Ground) -> None:
+    ground.flink.rescales = [
+        {
+            "startTimestampInMillis": 1000,
+            "endTimestampInMillis": 9000,
+            "terminalState": "COMPLETED",
+        },
+        {
+            "startTimestampInMillis": 1000,
+            "endTimestampInMillis": 5000,
+            "terminalState": "COMPLETED",
+        },
+        {"startTimestampInMillis": 1000, "endTimestampInMillis": 99_000, "terminalState": "FAILED"},
+        {"startTimestampInMillis": 1000, "endTimestampInMillis": None, "terminalState": None},
+    ]
+    told = ground.only("--job", "orders")
+    assert (told["restart_seconds"], told["restart_from"]) == (8.0, "flink")
+
+
+def test_a_full_cluster_makes_a_job_move(ground: Ground) -> None:
+    ground.flink.slots = (10, 2)
+    told = ground.only("--job", "orders")
+    assert told["verdict"] == "move"
+    ground.flink.configured["execution.target"] = "kubernetes-application"
+    assert ground.only("--job", "orders")["verdict"] == "scale"
+
+
+def test_skew_is_told(ground: Ground) -> None:
+    read, count = ORDERS.parts
+    ground.flink.jobs = [replace(ORDERS, parts=[read, replace(count, skew=2.0)])]
+    assert "2.0 times the mean" in "\n".join(ground.only()["reasons"])
+
+
+def test_watching_prints_a_document_a_line_until_it_is_stopped(ground: Ground) -> None:
+    class Patience(Clock):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            if self.seconds > BEGAN + 200:
+                raise KeyboardInterrupt
+
+    ground.flink.clock = Patience()
+    ran = ground.advise("--job", "orders", "--watch", "--json")
+    assert ran.code == 130
+    documents = [json.loads(line) for line in ran.out.splitlines() if line.startswith("[")]
+    assert [told[0]["verdict"] for told in documents] == ["scale"] * len(documents)
+    assert len(documents) > 1

@@ -1,0 +1,134 @@
+"""Which samples count, and the rates over them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from stateshift.advise.evaluate.loads import VertexLoad, loads_of
+from stateshift.advise.evaluate.samples import JobSample, SubtaskSample, Unusable, usable
+from stateshift.advise.evaluate.settings import Settings
+from tests.advise.making import HOUR, sample, subtask, vertex
+
+pytestmark = pytest.mark.row("IF-19", "W-11")
+DEFAULT = Settings()
+
+
+def steady(*seconds: float, **more: float) -> list[JobSample]:
+    return [sample(at, vertex(at, 1000, 0.5), **more) for at in seconds]
+
+
+def why(samples: list[JobSample], now: float | None = None, settings: Settings = DEFAULT) -> str:
+    counted = usable(samples, samples[-1].time if now is None else now, settings)
+    assert isinstance(counted, Unusable)
+    return counted.why
+
+
+def only_load(samples: list[JobSample], settings: Settings = DEFAULT) -> VertexLoad:
+    counted = usable(samples, samples[-1].time, settings)
+    assert not isinstance(counted, Unusable), counted.why
+    loads = loads_of(counted, settings)
+    assert not isinstance(loads, Unusable), loads.why
+    return loads[0]
+
+
+def test_two_samples_suffice() -> None:
+    load = only_load(steady(400, 460))
+    assert load.input_rate == pytest.approx(1000)
+    assert load.busy == pytest.approx(0.5)
+
+
+def test_samples_before_the_job_has_settled_are_void() -> None:
+    assert "runs for 200 s" in why(steady(100, 200))
+    assert "it takes two" in why(steady(299, 400))
+
+
+def test_samples_of_before_the_last_start_are_void() -> None:
+    before, after = steady(1000, 1060), steady(400, started=1100)
+    assert "since the job was started" in why([*before, *after])
+
+
+def test_samples_of_another_parallelism_are_void() -> None:
+    other = sample(400, vertex(400, 1000, 0.5, parallelism=2))
+    assert "changed" in why([other, *steady(460)])
+
+
+def test_old_samples_tell_nothing() -> None:
+    samples = steady(400, 460)
+    assert "sample.age-max" in why(samples, now=460 + 2.1 * HOUR)
+    assert "3 samples" not in why(steady(400, 400 + 2.1 * HOUR))
+
+
+def test_samples_of_a_slow_cron_job_count_though_they_are_further_apart_than_the_window() -> None:
+    counted = usable(steady(400, 400 + HOUR), 400 + HOUR, DEFAULT)
+    assert not isinstance(counted, Unusable)
+    assert len(counted) == 2
+
+
+def test_only_the_window_counts_where_it_is_full() -> None:
+    counted = usable(steady(400, 1000, 1600, 2000), 2000, DEFAULT)
+    assert not isinstance(counted, Unusable)
+    assert [each.time for each in counted] == [1600, 2000]
+
+
+def test_counters_that_go_back_tell_nothing() -> None:
+    samples = [*steady(400), sample(460, vertex(460, 500, 0.5))]
+    assert "records in went back from 400000 to 230000" in why(samples)
+
+
+@pytest.mark.parametrize("value", [None, math.nan])
+def test_a_counter_that_is_missing_tells_nothing(value: float | None) -> None:
+    broken = replace(subtask(460, 250, 0.5), busy_ms=value)
+    samples = [*steady(400), sample(460, vertex(460, 1000, 0.5, subtasks=(broken,) * 4))]
+    assert "busy time" in why(samples)
+
+
+def test_a_subtask_that_is_missing_tells_nothing() -> None:
+    few = vertex(460, 1000, 0.5)
+    samples = [*steady(400), sample(460, replace(few, subtasks=few.subtasks[:3]))]
+    assert "3 of 4 subtasks" in why(samples)
+
+
+def test_nothing_is_told_while_flink_gathers_nothing_new() -> None:
+    first = sample(400, vertex(400, 1000, 0.5))
+    loads = loads_of([first, replace(first, time=460)], DEFAULT)
+    assert isinstance(loads, Unusable)
+    assert "nothing new" in loads.why
+
+
+def test_rates_are_taken_by_the_clock_of_the_tasks() -> None:
+    """Flink answers what it has fetched: here the second sample is ten seconds old."""
+    old = replace(sample(450, vertex(450, 1000, 0.5)), time=460)
+    assert only_load([*steady(400), old]).input_rate == pytest.approx(1000)
+
+
+def test_the_busiest_subtask_counts_or_the_mean() -> None:
+    def uneven(at: float) -> JobSample:
+        hot, cold = subtask(at, 700, 0.9), subtask(at, 100, 0.1)
+        return sample(at, vertex(at, 1000, 0.0, subtasks=(hot, cold, cold, cold)))
+
+    load = only_load([uneven(400), uneven(460)])
+    assert load.busy == pytest.approx(0.9)
+    assert load.records_skew == pytest.approx(2.8)
+    mean = only_load([uneven(400), uneven(460)], Settings(busy_time_aggregator="AVG"))
+    assert mean.busy == pytest.approx(0.3)
+
+
+def test_a_source_is_observed_only_while_enough_waits_and_often_enough() -> None:
+    def look(at: float, lag: float) -> JobSample:
+        held = SubtaskSample(250 * at, 200 * at, 0.0, 800 * at)
+        return sample(at, vertex(at, 1000, 0.0, subtasks=(held,) * 4, lag=lag))
+
+    assert only_load([look(400, 0), look(460, 90_000)]).observed is None
+    seen = only_load([look(400, 0), look(460, 90_000), look(520, 90_000)])
+    assert seen.observed == pytest.approx(5000)
+    little = only_load([look(400, 0), look(460, 29_000), look(520, 29_000)])
+    assert little.observed is None
+
+
+def test_a_lag_that_grows_counts_as_arriving() -> None:
+    first = sample(400, vertex(400, 1000, 1.0, lag=0))
+    last = sample(460, vertex(460, 1000, 1.0, lag=12_000))
+    assert only_load([first, last]).lag_rate == pytest.approx(200)

@@ -1,0 +1,341 @@
+"""Verdicts on queries of Spark, by their checkpoints and what the brokers say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift.advise.evaluate.inputs import Circumstances, SparkInputs
+from stateshift.advise.evaluate.settings import Settings
+from stateshift.advise.evaluate.spark_batches import Batch, SparkSample
+from stateshift.advise.evaluate.verdicts import Verdict, verdict_on
+from stateshift.plain import from_plain, to_plain
+from stateshift.specification.model import KafkaSpec
+from stateshift.storage.protocol import Storage
+from tests.advise.measured_flink import BEGAN, Clock
+from tests.cli.support import (
+    SOURCE,
+    Outside,
+    Said,
+    said,
+    spec_of,
+    submitting,
+    with_checkpoint,
+)
+
+pytestmark = pytest.mark.row("W-11", on="Spark")
+NOW = BEGAN
+
+
+def batches(
+    count: int, every: float, takes: float, records: int | None, first: int = 0
+) -> tuple[Batch, ...]:
+    """The last `count` batches before NOW, all alike."""
+    begin = NOW - count * every
+    return tuple(
+        Batch(first + i, begin + i * every, begin + i * every + takes, records)
+        for i in range(count)
+    )
+
+
+def judged(
+    *samples: SparkSample, cores: int | None = 4, settings: Settings | None = None, **more: Any
+) -> Verdict:
+    around = Circumstances(
+        "orders", max(sample.time for sample in samples), settings or Settings(), **more
+    )
+    inputs = SparkInputs(around, samples, cores)
+    assert verdict_on(from_plain(SparkInputs, to_plain(inputs))) == verdict_on(inputs)
+    return verdict_on(inputs)
+
+
+def said_of(verdict: Verdict) -> str:
+    return "\n".join(verdict.reasons)
+
+
+def look(
+    made: Sequence[Batch], lag: int | None = None, at: float = NOW, **more: Any
+) -> SparkSample:
+    return SparkSample(at, tuple(made), lag, **more)
+
+
+def test_a_query_with_pauses_is_judged_by_how_busy_it_is() -> None:
+    verdict = judged(look(batches(20, 10, 6, 10_000)))
+    assert verdict.word == "fits"
+    assert verdict.headroom == pytest.approx(0.4)
+    (decision,) = verdict.decisions
+    assert decision.true_rate == pytest.approx(10_000 / 6)
+    assert decision.target_rate == pytest.approx(1000)
+
+
+def test_a_query_that_falls_back_needs_more_cores() -> None:
+    before = look((), lag=0, at=NOW - 60)
+    verdict = judged(before, look(batches(20, 10, 9.9, 10_000), lag=12_000))
+    assert verdict.word == "scale"
+    assert (verdict.parallelism, verdict.wanted) == (4, 8)
+    assert "never drained" in said_of(verdict)
+
+
+def test_without_cores_the_verdict_is_a_factor() -> None:
+    before = look((), lag=0, at=NOW - 60)
+    verdict = judged(before, look(batches(20, 10, 9.9, 10_000), lag=12_000), cores=None)
+    assert (verdict.word, verdict.parallelism, verdict.wanted) == ("scale", None, None)
+    assert verdict.factor == pytest.approx(1.91, abs=0.03)
+    assert "times the cores that it has" in said_of(verdict)
+
+
+def test_batches_without_a_pause_tell_nothing_by_themselves() -> None:
+    verdict = judged(look(batches(20, 1, 0.99, 50)))
+    assert verdict.word == "unknown"
+    assert "without a pause" in said_of(verdict)
+
+
+def test_a_query_without_a_pause_whose_lag_does_not_grow_keeps_up() -> None:
+    before = look((), lag=500, at=NOW - 60)
+    verdict = judged(before, look(batches(20, 1, 0.99, 50), lag=200))
+    assert verdict.word == "fits"
+    assert verdict.headroom is None
+    assert "it keeps up" in said_of(verdict)
+    assert verdict.drain_seconds == pytest.approx(40)
+
+
+def test_a_query_whose_source_counts_nothing_is_judged_by_its_time() -> None:
+    verdict = judged(look(batches(20, 10, 9, None)))
+    assert verdict.word == "fits"
+    assert verdict.headroom == pytest.approx(0.1)
+    assert "do not count records" in said_of(verdict)
+
+
+def test_more_cores_than_state_partitions_do_not_help() -> None:
+    before = look((), lag=0, at=NOW - 60)
+    last = look(batches(20, 10, 9.9, 10_000), lag=12_000, state_partitions=6)
+    verdict = judged(before, last, location="s3a://b/orders")
+    assert verdict.wanted == 6
+    assert "stateshift repartition s3a://b/orders --to s3a://b/orders-8 --partitions 8" in said_of(
+        verdict
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        ((), "of 0 here"),
+        (batches(1, 10, 5, 10), "of 1 here"),
+        ((*batches(3, 10, 5, 10), replace(batches(1, 10, 5, 10)[0], id=7)), "of 1 here"),
+        (batches(5, 10, 12, 10), "clock is not the driver's"),
+        (batches(5, 10, -3, 10), "clock is not the driver's"),
+        (batches(5, 10, 5, -10), "go back"),
+        (batches(5, 0.0, 0.0, 10), "the driver's clock was set"),
+        (tuple(replace(b, committed=None) for b in batches(5, 10, 5, 10)), "of 0 here"),
+    ],
+)
+def test_batches_that_do_not_tell_make_no_verdict(made: Sequence[Batch], why: str) -> None:
+    verdict = judged(look(made))
+    assert verdict.word == "unknown"
+    assert why in said_of(verdict)
+
+
+def test_a_query_that_has_stopped_makes_no_verdict() -> None:
+    verdict = judged(look(batches(20, 10, 6, 10_000), at=NOW + 3 * 3600))
+    assert verdict.word == "unknown"
+    assert "may be stopped" in said_of(verdict)
+
+
+def test_only_batches_of_the_window_count() -> None:
+    old = batches(20, 10, 6, 10_000)
+    earlier = tuple(
+        replace(b, started=b.started - 5000, committed=(b.committed or 0) - 5000) for b in old
+    )
+    recent = batches(20, 10, 1, 10_000, first=20)
+    verdict = judged(look((*earlier, *recent)))
+    assert verdict.headroom == pytest.approx(0.9)
+
+
+# ---------------------------------------------------------------------------- by the command
+
+
+@dataclass
+class Ground:
+    """A checkpoint in memory, brokers, and the command before them."""
+
+    folder: Path
+    outside: Outside = field(default_factory=Outside)
+    clock: Clock = field(default_factory=Clock)
+    ends: dict[int, int] = field(default_factory=dict)
+    arrives: float = 0.0  # a second
+
+    def storage(self) -> Storage:
+        return self.outside.disk.open(SOURCE)
+
+    def write(self, made: Sequence[Batch], prefix: str = "", conf: str = "") -> None:
+        """Write batches; the one before them reads up to record 0."""
+        storage, read = self.storage(), 0
+        before = Batch(made[0].id - 1, made[0].started - 60, made[0].started - 30, 0)
+        for batch in (before, *made):
+            read += batch.records or 0
+            header = json.dumps(
+                {
+                    "batchWatermarkMs": 0,
+                    "batchTimestampMs": int(batch.started * 1000),
+                    "conf": {"spark.sql.shuffle.partitions": conf or "200"},
+                }
+            )
+            offsets = json.dumps({"orders": {"0": read // 2, "1": read - read // 2}})
+            content = f"v1\n{header}\n{offsets}".encode()
+            place = f"{prefix}/" if prefix else ""
+            storage.write(f"{place}offsets/{batch.id}", lambda content=content: iter([content]))
+            if batch.committed is not None:
+                storage.write(
+                    f"{place}commits/{batch.id}",
+                    lambda: iter([b'v1\n{"nextBatchWatermarkMs":0}']),
+                    batch.committed,
+                )
+        self.ends = {0: read // 2, 1: read - read // 2}
+
+    def ask(
+        self, kafka: KafkaSpec, topics: Sequence[str]
+    ) -> Mapping[str, Mapping[int, tuple[int, int]]]:
+        assert kafka.bootstrap_servers == "here:9092"
+        more = int(self.arrives * (self.clock.seconds - BEGAN) / 2)
+        return {topic: {n: (0, end + more) for n, end in self.ends.items()} for topic in topics}
+
+    def advise(self, *argv: str) -> Said:
+        adapters = replace(self.outside.adapters, clock=self.clock, ask_topics=self.ask)
+        return said("advise", *argv, "--workdirs", str(self.folder), adapters=adapters)
+
+    def spec(self, **job: Any) -> str:
+        path = self.folder / "spec.json"
+        plain = {
+            "name": "orders",
+            "checkpoint_location": SOURCE,
+            "remote_location": "hdfs://there:8020/ck/orders",
+            "kafka": {"bootstrap_servers": "there:9092", "source_bootstrap_servers": "here:9092"},
+            **job,
+        }
+        path.write_text(json.dumps({"version": 1, "engine": "spark", "jobs": [plain]}))
+        return str(path)
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    return Ground(tmp_path)
+
+
+def test_a_checkpoint_is_its_own_history(ground: Ground) -> None:
+    ground.write(batches(20, 10, 6, 10_000, first=5))
+    ran = ground.advise(SOURCE, "--cores", "8", "--json")
+    assert ran.code == 0, ran.err
+    (told,) = ran.document
+    assert (told["engine"], told["verdict"], told["parallelism"]) == ("spark", "fits", 8)
+    assert told["headroom"] == pytest.approx(0.4)
+    assert told["vertices"][0]["target_rate"] == pytest.approx(1000)
+    assert ground.clock.seconds == BEGAN, "one look suffices"
+
+
+def test_the_brokers_tell_what_waits(ground: Ground) -> None:
+    ground.write(batches(20, 10, 9.9, 10_000, first=5))
+    ground.arrives = 200.0
+    (told,) = ground.advise(ground.spec(), "--cores", "4", "--json").document
+    assert told["verdict"] == "scale"
+    assert told["wanted"] == 8
+    assert told["lag"] == pytest.approx(12_000, abs=2)
+
+
+def test_a_workflow_gets_a_verdict_for_each_query(ground: Ground) -> None:
+    ground.write(batches(20, 10, 6, 10_000, first=5), prefix="one")
+    ground.write(batches(20, 10, 1, 10_000, first=5), prefix="two")
+    told = ground.advise(SOURCE, "--json").document
+    assert [each["job"] for each in told] == [f"{SOURCE}/one", f"{SOURCE}/two"]
+
+
+def test_a_cron_job_needs_no_second_look(ground: Ground) -> None:
+    history = str(ground.folder / "history")
+    ground.write(batches(20, 10, 9.9, 10_000, first=5))
+    ground.arrives = 200.0
+    ground.advise(ground.spec(), "--cores", "4", "--history", history)
+    before = ground.clock.seconds
+    (told,) = ground.advise(ground.spec(), "--cores", "4", "--history", history, "--json").document
+    assert ground.clock.seconds == before
+    assert told["verdict"] == "scale"
+    (file,) = (ground.folder / "history").iterdir()
+    assert len(file.read_text()) < 2000, "batches are in the checkpoint"
+
+
+def test_cores_come_from_the_submission(ground: Ground) -> None:
+    ground.write(batches(20, 10, 6, 10_000, first=5))
+    conf = {"spark.executor.instances": "3", "spark.executor.cores": "2"}
+    spec = ground.spec(
+        kafka=None,
+        target_cluster="a",
+        submit={"application": "x.py", "conf": conf},
+        clusters=None,
+    )
+    plain = json.loads(Path(spec).read_text())
+    plain["clusters"] = {"a": {"kind": "spark_submit", "master": "local[2]"}}
+    del plain["jobs"][0]["clusters"], plain["jobs"][0]["kafka"]
+    Path(spec).write_text(json.dumps(plain))
+    (told,) = ground.advise(spec, "--json").document
+    assert told["parallelism"] == 6
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda storage: storage.write("offsets/24", lambda: iter([b"\xff\xfe"])),
+        lambda storage: [storage.remove(f"commits/{n}") for n in range(4, 25)],
+        lambda storage: [storage.remove(f"offsets/{n}") for n in range(4, 25)],
+    ],
+)
+def test_a_checkpoint_that_does_not_tell_makes_no_verdict(ground: Ground, damage: Any) -> None:
+    ground.write(batches(20, 10, 6, 10_000, first=5))
+    damage(ground.storage())
+    ran = ground.advise(SOURCE, "--json")
+    assert ran.code == 0, ran.err
+    assert [told["verdict"] for told in ran.document] == ["unknown"]
+
+
+def test_brokers_that_do_not_answer_make_no_verdict(ground: Ground) -> None:
+    from stateshift.errors import TransientStorageError
+
+    def silent(kafka: KafkaSpec, topics: Sequence[str]) -> Any:
+        raise TransientStorageError("here:9092 does not answer", location="here:9092")
+
+    ground.write(batches(20, 10, 6, 10_000, first=5))
+    ground.ask = silent  # type: ignore[method-assign]
+    (told,) = ground.advise(ground.spec(), "--json").document
+    assert told["verdict"] == "unknown"
+    assert "does not answer" in told["reasons"][0]
+
+
+def test_a_place_without_a_checkpoint_makes_no_verdict(ground: Ground) -> None:
+    (told,) = ground.advise(SOURCE, "--json").document
+    assert told["verdict"] == "unknown"
+    assert "no checkpoint" in told["reasons"][0]
+
+
+def test_the_text_names_cores_or_a_factor(ground: Ground) -> None:
+    ground.write(batches(20, 10, 9.9, 10_000, first=5))
+    ground.arrives = 200.0
+    assert "scale to 8 cores" in ground.advise(ground.spec(), "--cores", "4").out
+    ground.clock.seconds = BEGAN
+    assert "times the cores" in ground.advise(ground.spec()).out
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_our_own_runs_say_what_a_restart_takes(ground: Ground, found: bool) -> None:
+    moved = with_checkpoint()
+    command = {"kind": "command", "submit": "x", "find": "x", "stop": "x"}
+    spec = spec_of(job_name="orders", **submitting()) | {"clusters": {"b": command}}
+    (ground.folder / "move.json").write_text(json.dumps(spec))
+    run = ("apply", str(ground.folder / "move.json"), "--yes", "--workdirs", str(ground.folder))
+    downtime = moved.run(*run, "--json").document["report"]["downtime_seconds"]
+    ground.write(batches(20, 10, 6, 10_000, first=5))
+    other = {} if found else {"name": "payments"}
+    (told,) = ground.advise(ground.spec(**other), "--json").document
+    expected = (downtime, "runs") if found else (300.0, "default")
+    assert (told["restart_seconds"], told["restart_from"]) == expected

@@ -1,0 +1,113 @@
+"""A real Flink under four loads: what `stateshift advise` says of each; recorded on the way.
+
+STATESHIFT_RECORD=1 writes what Flink answered to tests/golden/advise.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift.advise.metrics.flink import FlinkJob
+from stateshift.clusters.flink.calls import FlinkCalls
+from stateshift.storage.opening import SystemClock
+from tests.cli.support import said
+from tests.support.flink import Cluster, cluster_of
+from tests.support.servers import group
+
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.slow,
+    pytest.mark.row("IF-19", on="Flink"),
+    pytest.mark.row("W-11", on="Flink"),
+]
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "advise"
+# Records a second of a source before two subtasks that take two milliseconds over each.
+LOADS = {"idle": 20, "fits": 300, "edge": 420, "drowning": 0}  # 0: as many as it can
+SAMPLE = 40.0
+
+
+@pytest.fixture(scope="module", params=["flink-a", "flink-1.20"])
+def flink(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    with group(tmp_path_factory.mktemp("flink"), request.param) as servers:
+        yield cluster_of(servers, request.param)
+
+
+@dataclass(frozen=True)
+class Taking(FlinkCalls):
+    """Keeps what Flink answers, by the path that it was asked at."""
+
+    taken: dict[str, Any] = field(default_factory=dict)
+
+    def page(self, id: str) -> dict[str, Any] | None:
+        return self._took(f"/jobs/{id}", super().page(id))
+
+    def vertex_page(self, id: str, vertex: str) -> dict[str, Any]:
+        return self._took(f"/jobs/{id}/vertices/{vertex}", super().vertex_page(id, vertex))
+
+    def metrics(self, id: str, vertex: str) -> tuple[str, ...]:
+        names = super().metrics(id, vertex)
+        self._took(f"/jobs/{id}/vertices/{vertex}/metrics", [{"id": name} for name in names])
+        return names
+
+    def sums(self, id: str, vertex: str, metrics: Sequence[str]) -> dict[str, float]:
+        values = super().sums(id, vertex, metrics)
+        path = f"/jobs/{id}/vertices/{vertex}/subtasks/metrics?get={','.join(metrics)}"
+        self._took(path, [{"id": name, "sum": value} for name, value in values.items()])
+        return values
+
+    def _took(self, path: str, answer: Any) -> Any:
+        self.taken[path] = answer
+        return answer
+
+
+def record(flink: Cluster, jobs: Mapping[str, str]) -> None:
+    """Write two looks at each job to the golden files."""
+    calls = FlinkCalls("flink", flink.url, {"url": flink.url})
+    version = calls.version()
+    looks: dict[str, list[dict[str, Any]]] = {load: [] for load in jobs}
+    for turn in range(2):
+        time.sleep(SAMPLE * turn)
+        for load, id in jobs.items():
+            taking = Taking("flink", flink.url, {"url": flink.url})
+            FlinkJob(taking, id, SystemClock()).look()
+            looks[load].append(taking.taken)
+    for load, id in jobs.items():
+        plain = {"version": version, "load": load, "job": id, "looks": looks[load]}
+        (GOLDEN / f"flink-{version}-{load}.json").write_text(json.dumps(plain))
+
+
+def test_each_load_gets_the_verdict_that_it_should(flink: Cluster) -> None:
+    jobs = {
+        load: flink.run(
+            "jobs.Count",
+            *("--counters", load, "--keys", "40"),
+            *("--per-second", str(rate), "--slow-us", "2000"),
+            parallelism=2,
+        )
+        for load, rate in LOADS.items()
+    }
+    time.sleep(10)
+    if os.environ.get("STATESHIFT_RECORD"):
+        record(flink, jobs)
+    ran = said(
+        *("advise", flink.url, "--sample", f"{SAMPLE}s", "--json"),
+        *("--set", "stabilization.interval=0"),
+    )
+    assert ran.code == 0, ran.err
+    told = {each["job"]: each for each in ran.document}
+    assert told["idle"]["verdict"] == "fits"
+    assert told["idle"]["headroom"] > told["fits"]["headroom"] > told["drowning"]["headroom"]
+    # Four jobs of two take all of the cluster's eight slots.
+    assert told["drowning"]["verdict"] == "move"
+    assert told["drowning"]["wanted"] > 2
+    assert "does not tell what waits" in "\n".join(told["drowning"]["reasons"])
