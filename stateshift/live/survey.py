@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stateshift.live import acts
+from stateshift.live.bins.past import PartPast, PastMove, past_moves, past_parts
 from stateshift.live.bins.steering import CarriedBy, Steering, Throttle
 from stateshift.live.bins.watch import Bins, Watch, opened
 from stateshift.live.folder import KEPT_BATCHES, Folder, Measured, Said, Seal
@@ -29,12 +30,16 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class BinsLooked:
-    """The bins of a group at a moment, and how moves of them are steered."""
+    """The bins of a group at a moment, how moves of them are steered, and their past where it was
+    asked for.
+    """
 
     bins: Bins
     carried: CarriedBy | None
     is_paused: bool
     throttle: Throttle
+    moves: tuple[PastMove, ...] = ()
+    parts: tuple[PartPast, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +70,33 @@ def look(location: str, is_whole: bool = False) -> GroupSurvey:
         told=told,
         measures=measures,
         seals=_seals(folder, measures),
-        bins=look_at_bins(location),
+        bins=look_at_bins(location, is_whole),
     )
 
 
-def look_at_bins(location: str) -> BinsLooked | None:
-    """Return the bins of a group; None where it has none."""
+def look_at_bins(location: str, is_whole: bool = False) -> BinsLooked | None:
+    """Return the bins of a group, with all of their past if that is wanted; None where it has
+    none.
+    """
     found = opened(location)
     if found is None:
         return None
     files, begun = found
     steering = Steering(files.storage)
-    bins = Watch(files, begun).look()
-    return BinsLooked(bins, steering.carried, steering.is_paused, steering.throttled)
+    return BinsLooked(
+        bins=Watch(files, begun).look(),
+        carried=steering.carried,
+        is_paused=steering.is_paused,
+        throttle=steering.throttled,
+        moves=past_moves(files, begun) if is_whole else (),
+        parts=past_parts(files) if is_whole else (),
+    )
+
+
+def moves_of_bins(location: str) -> tuple[PastMove, ...]:
+    """Return all moves of a group's bins, oldest first; none where it has no bins."""
+    found = opened(location)
+    return () if found is None else past_moves(*found)
 
 
 def history(location: str, chain: str | None = None) -> GroupSurvey:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -136,3 +137,48 @@ def test_a_program_moves_bins_as_the_command_does(played: PlayedBins) -> None:
         done = controller.move([0, 1], to="east", strategy="warm", manner=Manner(lead_seconds=0))
     assert (done.state, done.bins_moved) == ("finished", 2)
     assert controller.status().counts == {0: 6, 1: 2}
+
+
+def test_the_history_tells_every_move_and_why_one_was_aborted(played: PlayedBins) -> None:
+    run("move", played, "--to", "east", "--bins", "0", "--timeout", "0.1")
+    moved(played, "--to", "east", "--bins", "0-2,5", "--strategy", "batched(2)")
+    moved(played, "--to", "west", "--bins", "1")
+    ran = run("history", played)
+    assert not ran.code, ran.err
+    assert "move 0 was aborted" in ran.out and "did not answer within 0.1 s" in ran.out
+    moves = run("history", played, "--json").document["moves"]
+    assert [each["move"] for each in moves] == list(range(len(moves)))
+    assert (moves[0]["outcome"], moves[-1]["outcome"]) == ("aborted", "applied")
+    applied = [each for each in moves if each["outcome"] == "applied"]  # each at its last try
+    went = [each["went"][0] for each in applied]
+    ends = [(one["source"], one["target"], len(one["bins"])) for one in went]
+    assert ends == [("west", "east", 2), ("west", "east", 2), ("east", "west", 1)]
+    assert sorted(went[0]["bins"] + went[1]["bins"]) == [0, 1, 2, 5]
+    assert all(each["acknowledged"] == 2 for each in applied)
+
+
+def test_the_history_tells_what_was_copied_ahead(played: PlayedBins) -> None:
+    moved(played, "--to", "east", "--bins", "0-2", "--strategy", "warm")
+    ahead, move = run("history", played, "--json").document["moves"]
+    assert (ahead["ahead"], ahead["went"]) == ([0, 1, 2], [])
+    assert [one["bins"] for one in move["went"]] == [[0, 1, 2]]
+
+
+def test_a_group_whose_bins_never_moved_has_no_history(played: PlayedBins) -> None:
+    assert "nothing was changed yet" in run("history", played).out
+
+
+def test_the_page_shows_the_bins_over_time_with_the_moves(
+    played: PlayedBins, tmp_path: Path
+) -> None:
+    moved(played, "--to", "east", "--bins", "0-2")
+    with played.running():
+        time.sleep(0.3)
+    file = tmp_path / "page.html"
+    ran = run("status", played, "--html", str(file))
+    assert not ran.code, ran.err
+    page = file.read_text()
+    assert "count_and_ask at west" in page and "count_and_ask at east" in page
+    assert "behind the furthest worker" in page and "a batch took" in page
+    assert "move 0 3 bins to east" in page  # of the line that is drawn in
+    assert "No task was measured" not in page and "Chains" not in page

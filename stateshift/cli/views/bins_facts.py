@@ -3,6 +3,7 @@
 MoveFacts      a migration that was checked, and how far it has come
 PartFacts      one worker's part in one operator
 BinsFacts      the group: its workers, their parts, what is on its way
+PastMoveFacts  a move of the past, and what became of it
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
     from stateshift.live.bins.files import Proposal
     from stateshift.live.bins.migration import Moved
     from stateshift.live.bins.move_request import Manner, Steps
+    from stateshift.live.bins.past import PastMove, Went
     from stateshift.live.bins.steering import CarriedBy, Throttle
     from stateshift.live.bins.watch import Bins, Part
 
 Came = Literal["checked", "finished", "applied", "aborted"]
+Became = Literal["under-way", "applied", "aborted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,11 @@ class BinsFacts:
         return sum(len(part.awaited) for part in self.bins.parts)
 
     @property
+    def is_moving(self) -> bool:
+        """Whether something is proposed, or bins are on their way."""
+        return self.open is not None or self.carried is not None or self.on_their_way > 0
+
+    @property
     def parts(self) -> tuple[PartFacts, ...]:
         """The parts of all workers, by operator and name."""
         furthest = self.bins.furthest
@@ -148,3 +156,53 @@ class BinsFacts:
         """The workers that have joined and run nothing."""
         running = {part.number for part in self.bins.parts}
         return tuple(name for number, name in enumerate(self.bins.names) if number not in running)
+
+
+@dataclass(frozen=True, slots=True)
+class PastMoveFacts:
+    """A move of the past, and what became of it."""
+
+    move: PastMove
+
+    @property
+    def number(self) -> int:
+        """Its number."""
+        return self.move.proposal.number
+
+    @property
+    def at(self) -> float:
+        """When it was proposed."""
+        return self.move.proposal.at
+
+    @property
+    def became(self) -> Became:
+        """What became of it."""
+        decided = self.move.decided
+        if decided is None:
+            return "under-way"
+        return "applied" if decided.outcome == "applied" else "aborted"
+
+    @property
+    def went(self) -> tuple[Went, ...]:
+        """What it takes from where to where; nothing where bins are copied ahead."""
+        return self.move.went
+
+    @property
+    def ahead(self) -> tuple[int, ...]:
+        """The bins that are copied ahead."""
+        return tuple(sorted(bin for bin, _ in self.move.proposal.ahead))
+
+    @property
+    def decided_seconds(self) -> float | None:
+        """The seconds from the proposal to the decision."""
+        return None if self.move.decided is None else self.move.decided.at - self.at
+
+    @property
+    def reason(self) -> str:
+        """Why it was aborted; empty where it was not."""
+        return "" if self.move.decided is None else self.move.decided.reason
+
+    @property
+    def refusals(self) -> dict[str, str]:
+        """The parts that have refused it, and why."""
+        return {f"{each.operator} at {each.worker}": each.reason for each in self.move.refused}

@@ -8,7 +8,13 @@ from stateshift.cli.views import problems_json
 from stateshift.cli.views.problems_json import ErrorDocument
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.bins_facts import BinsFacts, CrossingFacts, MoveFacts, PartFacts
+    from stateshift.cli.views.bins_facts import (
+        BinsFacts,
+        CrossingFacts,
+        MoveFacts,
+        PartFacts,
+        PastMoveFacts,
+    )
     from stateshift.errors import StateshiftError
     from stateshift.live.bins.files import Proposal
     from stateshift.live.bins.steering import Throttle
@@ -99,6 +105,57 @@ class LiveBinsDocument(TypedDict):
     carried_by: Annotated[str | None, "who moves bins at the moment"]
     steps: Annotated[int | None, "in how many steps"]
     steps_begun: Annotated[int | None, "those that have begun"]
+
+
+class LiveWentDocument(TypedDict):
+    """Bins that one proposal takes from one worker to another, at one time."""
+
+    source: Annotated[str, "the worker that had them"]
+    target: Annotated[str, "the worker that gets them"]
+    time: Annotated[int, "the logical time from which they are there"]
+    bins: Annotated[list[int], "their numbers"]
+
+
+class LivePastMoveDocument(TypedDict):
+    """A proposal of the past to move bins. A step that was proposed again has several."""
+
+    move: Annotated[int, "its number"]
+    at: Annotated[float, "when it was proposed, in seconds since 1970"]
+    by: Annotated[str, "who proposed it: host and process"]
+    went: Annotated[list[LiveWentDocument], "what goes from where to where"]
+    ahead: Annotated[list[int], "bins that are copied ahead"]
+    outcome: Annotated[Literal["under-way", "applied", "aborted"], "what became of it"]
+    decided_at: Annotated[float | None, "when it was decided, in seconds since 1970"]
+    decided_by: Annotated[str | None, "who decided"]
+    reason: Annotated[str | None, "why it was aborted"]
+    acknowledged: Annotated[int, "workers' parts that have acknowledged it"]
+    refused: Annotated[dict[str, str], "parts that have refused it, and why"]
+
+
+def past(facts: PastMoveFacts) -> LivePastMoveDocument:
+    """Return a move of the past."""
+    decided = facts.move.decided
+    return {
+        "move": facts.number,
+        "at": facts.at,
+        "by": facts.move.proposal.by,
+        "went": [
+            {
+                "source": each.source,
+                "target": each.target,
+                "time": each.time,
+                "bins": list(each.bins),
+            }
+            for each in facts.went
+        ],
+        "ahead": list(facts.ahead),
+        "outcome": facts.became,
+        "decided_at": None if decided is None else decided.at,
+        "decided_by": None if decided is None else decided.by,
+        "reason": facts.reason or None,
+        "acknowledged": facts.move.acknowledged,
+        "refused": facts.refusals,
+    }
 
 
 def move(facts: MoveFacts) -> LiveMoveDocument:

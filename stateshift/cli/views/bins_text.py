@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views.live_facts import live_command
-from stateshift.cli.views.text import Block, Gap, Line, Row, Table, pairs
-from stateshift.cli.views.units import dash, many, number, per_second, ranges, size, span
+from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, pairs
+from stateshift.cli.views.units import clock, dash, many, number, per_second, ranges, size, span
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.bins_facts import BinsFacts, CrossingFacts, MoveFacts, PartFacts
+    from stateshift.cli.views.bins_facts import (
+        BinsFacts,
+        CrossingFacts,
+        MoveFacts,
+        PartFacts,
+        PastMoveFacts,
+    )
     from stateshift.live.bins.files import Proposal
     from stateshift.live.bins.migration import Moved
 
@@ -29,6 +35,19 @@ PART_HEADS = (
     ">awaited",
     "committed",
 )
+MOVE_HEADS = (
+    ">move",
+    "proposed (UTC)",
+    ">bins",
+    "which",
+    "from",
+    "to",
+    ">time",
+    "outcome",
+    ">decided in",
+    "by",
+)
+MOVE_TONES: dict[str, Tone] = {"applied": "good", "under-way": "warn", "aborted": "bad"}
 WHICH_MAX = 40
 
 
@@ -54,15 +73,17 @@ def _prepared(facts: MoveFacts) -> str:
     return ", proposed together" if facts.manner.prepared else ""
 
 
+def _which(bins: Sequence[int]) -> str:
+    which = ranges(bins)
+    return f"{which[:WHICH_MAX]}…" if len(which) > WHICH_MAX else which
+
+
 def _crossing_row(facts: CrossingFacts) -> Row:
-    which = ranges(facts.bins)
-    if len(which) > WHICH_MAX:
-        which = f"{which[:WHICH_MAX]}…"
     return (
         facts.source,
         facts.target,
         number(len(facts.bins)),
-        which,
+        _which(facts.bins),
         number(facts.keys),
         size(facts.size),
     )
@@ -177,3 +198,50 @@ def throttled(facts: BinsFacts) -> Iterator[str]:
         yield f"at most {many(facts.throttle.bins, 'bin')} a step"
     if facts.throttle.gap_seconds is not None:
         yield f"{facts.throttle.gap_seconds:g} s between steps"
+
+
+# ------------------------------------------------------------------------------------ the past
+
+
+def history(moves: Sequence[PastMoveFacts]) -> Iterator[Block]:
+    """Show the moves of the past, and why some of them were not made."""
+    rows: list[Row] = []
+    for each in moves:
+        rows.extend(past_rows(each))
+    yield Table(MOVE_HEADS, tuple(rows), indent=0)
+    for each in moves:
+        yield from whys(each)
+
+
+def past_rows(facts: PastMoveFacts) -> Iterator[Row]:
+    """Yield a move of the past as rows of a table: one for each pair of workers and time."""
+    if not facts.went:
+        yield _past_row(facts, facts.ahead, "copied", "ahead", "-")
+    for each in facts.went:
+        yield _past_row(facts, each.bins, each.source, each.target, str(each.time))
+
+
+def _past_row(
+    facts: PastMoveFacts, bins: Sequence[int], source: str, target: str, time: str
+) -> Row:
+    seconds = facts.decided_seconds
+    return (
+        str(facts.number),
+        clock(facts.at),
+        number(len(bins)),
+        _which(bins),
+        source,
+        target,
+        time,
+        Cell(facts.became, MOVE_TONES[facts.became]),
+        "-" if seconds is None else span(max(0.0, seconds)),
+        facts.move.proposal.by,
+    )
+
+
+def whys(facts: PastMoveFacts) -> Iterator[Line]:
+    """Show why a move was aborted, and who has refused it."""
+    if facts.became == "aborted":
+        yield Line(f"move {facts.number} was aborted: {facts.reason}")
+        for part, reason in facts.refusals.items():
+            yield Line(f"{part} refused it: {reason}", indent=2)

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from stateshift.cli.views.bins_facts import BinsFacts
+from stateshift.cli.views.bins_facts import BinsFacts, PastMoveFacts
 from stateshift.cli.views.live_rates import Sample, samples, version_of
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
     from stateshift.live.acts import Checked
+    from stateshift.live.bins.past import PartPast
     from stateshift.live.carrying import Carried
     from stateshift.live.folder import Said, Worker
     from stateshift.live.protocol.chains import Decided, Declaration, Known, Links, Version, When
@@ -237,6 +238,17 @@ class StatusFacts:
         if found is None:
             return None
         return BinsFacts(found.bins, found.carried, found.is_paused, found.throttle)
+
+    @property
+    def moves(self) -> tuple[PastMoveFacts, ...]:
+        """All moves of its bins, where the survey is whole."""
+        found = self.survey.bins
+        return () if found is None else tuple(PastMoveFacts(move) for move in found.moves)
+
+    @property
+    def parts_past(self) -> tuple[PartPast, ...]:
+        """The last commits of its workers, where the survey is whole."""
+        return () if self.survey.bins is None else self.survey.bins.parts
 
     @property
     def declarations(self) -> tuple[Declaration, ...]:

@@ -1,7 +1,8 @@
-"""A group as a page that can be sent around: which version ran when in each query, how fast, and
-every change. Values in, text out.
+"""A group as a page that can be sent around: which version ran when in each query, how fast, where
+its bins are, every change and every move. Values in, text out.
 
     head        the group, and the numbers that everybody asks for
+    bins        where they are, of each worker a picture, and their moves (`bins_html`)
     queries     of each a picture (`live_html_drawing`), and what was measured
     chains      their functions now
     changes     every one that there ever was, and why some do not hold
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from stateshift import __version__
+from stateshift.cli.views import bins_html
 from stateshift.cli.views.live_facts import PastFacts, QueryFacts, StatusFacts
 from stateshift.cli.views.live_html_drawing import QueryTimeline, picture
 from stateshift.cli.views.live_rates import Sample, stretches
@@ -22,7 +24,6 @@ from stateshift.cli.views.live_text import (
     PAST_HEADS,
     QUERY_HEADS,
     chain_rows,
-    clock,
     past_row,
     query_row,
     whys,
@@ -32,7 +33,7 @@ from stateshift.cli.views.page import bullets, chip, table, tile, whole_page
 from stateshift.cli.views.run_html_axis import Axis
 from stateshift.cli.views.run_html_drawing import Mark
 from stateshift.cli.views.text import Row
-from stateshift.cli.views.units import many, per_second, span
+from stateshift.cli.views.units import clock, many, per_second, span
 from stateshift.report import SteeredReport
 
 SAMPLE_HEADS = (
@@ -82,15 +83,20 @@ class _Page:
 def page(facts: StatusFacts, changes: Sequence[PastFacts]) -> str:
     """Return the page of a group, with all of its changes."""
     shown = _Page(facts, changes)
-    return whole_page(
-        f"{facts.location}: live", *_head(shown), *_queries(shown), *_tables(shown), _foot(facts)
-    )
+    parts = [*_head(shown)]
+    if facts.bins is not None:
+        parts += bins_html.section(facts.bins, facts.moves, facts.parts_past)
+    if facts.bins is None or facts.declarations:
+        parts += [*_queries(shown), *_tables(shown)]
+    return whole_page(f"{facts.location}: live", *parts, _foot(facts))
 
 
 def _head(shown: _Page) -> Iterator[str]:
     facts = shown.facts
     under_way = facts.under_way
-    state = chip("idle", "good") if under_way is None else chip("under way", "warn")
+    is_moving = facts.bins is not None and facts.bins.is_moving
+    is_idle = under_way is None and not is_moving
+    state = chip("idle", "good") if is_idle else chip("under way", "warn")
     yield tag("p", "stateshift live", class_="dim")
     yield tag("h1", said(facts.location), state)
     yield tag("dl", *_tiles(shown), class_="tiles")
@@ -98,6 +104,10 @@ def _head(shown: _Page) -> Iterator[str]:
 
 def _tiles(shown: _Page) -> Iterator[str]:
     facts, counts = shown.facts, _counts(shown.changes)
+    if facts.bins is not None:
+        yield from bins_html.tiles(facts.bins, facts.moves)
+        if not facts.declarations:
+            return
     yield tile("Changes", str(len(shown.changes)), *counts)
     versions = [f"{each.name}: version {facts.version(each.name)}" for each in facts.declarations]
     yield tile("Chains", str(len(versions)), *versions)

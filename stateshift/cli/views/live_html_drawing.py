@@ -71,6 +71,18 @@ def picture(drawn: QueryTimeline, axis: Axis, zero: float, marks: Sequence[Mark]
     return tag("svg", *parts, class_="picture", height=bottom + BELOW, role="img", aria_label=label)
 
 
+def curves_drawn(curves: Sequence[Curve], axis: Axis, marks: Sequence[Mark], label: str) -> str:
+    """Draw curves below each other, without lanes."""
+    top = 6 + ROW * bool(marks)
+    bottom = top + (TITLE + PANEL) * len(curves)
+    parts = (
+        *grid(axis, top, bottom),
+        *panels(curves, top),
+        *marks_drawn(marks, axis, top, bottom),
+    )
+    return tag("svg", *parts, class_="picture", height=bottom + BELOW, role="img", aria_label=label)
+
+
 # ------------------------------------------------------------------------------------ versions
 
 

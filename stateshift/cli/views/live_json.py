@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict, cast
 
 from stateshift.cli.views import bins_json, problems_json
-from stateshift.cli.views.bins_json import LiveBinsDocument
+from stateshift.cli.views.bins_json import LiveBinsDocument, LivePastMoveDocument
 from stateshift.cli.views.live_facts import names_of
 from stateshift.cli.views.problems_json import ErrorDocument
 from stateshift.storage.locations import redact
@@ -13,6 +13,7 @@ from stateshift.storage.locations import redact
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stateshift.cli.views.bins_facts import PastMoveFacts
     from stateshift.cli.views.live_facts import (
         ChainFacts,
         ChangeFacts,
@@ -111,10 +112,11 @@ class LivePastDocument(TypedDict):
 
 
 class LiveHistoryDocument(TypedDict):
-    """All changes of a group, or of one of its chains, oldest first."""
+    """All changes of a group, or of one of its chains, and all moves of its bins, oldest first."""
 
     group: Annotated[str, "the group's folder"]
     changes: Annotated[list[LivePastDocument], "the changes"]
+    moves: Annotated[list[LivePastMoveDocument], "the moves; none where a chain is named"]
 
 
 class LiveChainDocument(TypedDict):
@@ -226,9 +228,15 @@ def _chain(facts: ChainFacts) -> LiveChainChangeDocument:
 # ------------------------------------------------------------------------------------ the group
 
 
-def history(location: str, changes: Sequence[PastFacts]) -> LiveHistoryDocument:
-    """Return the changes of the past."""
-    return {"group": redact(location), "changes": [_past(each) for each in changes]}
+def history(
+    location: str, changes: Sequence[PastFacts], moves: Sequence[PastMoveFacts] = ()
+) -> LiveHistoryDocument:
+    """Return the changes and the moves of the past."""
+    return {
+        "group": redact(location),
+        "changes": [_past(each) for each in changes],
+        "moves": [bins_json.past(each) for each in moves],
+    }
 
 
 def _past(facts: PastFacts) -> LivePastDocument:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views import bins_text
 from stateshift.cli.views.live_facts import live_command, names_of
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, pairs
-from stateshift.cli.views.units import many, per_second, span
+from stateshift.cli.views.units import clock, many, per_second, span
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
+    from stateshift.cli.views.bins_facts import PastMoveFacts
     from stateshift.cli.views.live_facts import (
         ChainFacts,
         ChangeFacts,
@@ -140,14 +140,20 @@ TONES: dict[str, Tone] = {
 }
 
 
-def history(location: str, changes: Sequence[PastFacts]) -> Iterator[Block]:
-    """Show the changes of the past, and why some of them do not hold."""
-    if not changes:
+def history(
+    location: str, changes: Sequence[PastFacts], moves: Sequence[PastMoveFacts] = ()
+) -> Iterator[Block]:
+    """Show the changes and moves of the past, and why some of them do not hold."""
+    if not changes and not moves:
         yield Line(f"nothing was changed yet in {redact(location)}")
-        return
-    yield Table(PAST_HEADS, tuple(past_row(each) for each in changes), indent=0)
-    for each in changes:
-        yield from whys(each)
+    if changes:
+        yield Table(PAST_HEADS, tuple(past_row(each) for each in changes), indent=0)
+        for each in changes:
+            yield from whys(each)
+    if changes and moves:
+        yield Gap()
+    if moves:
+        yield from bins_text.history(moves)
 
 
 def past_row(facts: PastFacts) -> Row:
@@ -169,14 +175,6 @@ def chains_of(facts: PastFacts) -> str:
     """Return the chains of a change, with their functions."""
     chains = facts.known.change.chains
     return "; ".join(f"{name}: {_functions(new.links)}" for name, new in chains.items())
-
-
-def clock(at: float) -> str:
-    """Return a moment in universal time: whoever reads this may sit elsewhere."""
-    try:
-        return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}"
-    except (OverflowError, ValueError, OSError):
-        return "-"
 
 
 def _first_and_last(facts: PastFacts) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 
 
 def size(count: float) -> str:
@@ -148,3 +149,11 @@ def _measured(plain: str) -> float:
     if not 0 < value < float("inf"):
         raise ValueError(plain)
     return value
+
+
+def clock(at: float) -> str:
+    """Return a moment in universal time: whoever reads this may sit elsewhere."""
+    try:
+        return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}"
+    except (OverflowError, ValueError, OSError):
+        return "-"

@@ -274,7 +274,7 @@ class Files(ValueFiles):
 
     def last_commit(self, operator: str, worker: str) -> int:
         """Return the number of a worker's last commit that a listing shows; -1 if there is none."""
-        return max(self._numbers(operator, worker), default=-1)
+        return max(self.commit_numbers(operator, worker), default=-1)
 
     def ledger(self, operator: str, worker: str) -> Ledger:
         """Return what all commits of a worker come to."""
@@ -307,11 +307,12 @@ class Files(ValueFiles):
     def forget(self, operator: str, worker: str, ledger: Ledger) -> None:
         """Remove commits that nobody needs: those long before the last whole one."""
         before = ledger.number - KEPT_COMMITS - WHOLE_EVERY
-        for number in self._numbers(operator, worker):
+        for number in self.commit_numbers(operator, worker):
             if number < before:
                 self.storage.remove(_commit(operator, worker, number))
 
-    def _numbers(self, operator: str, worker: str) -> list[int]:
+    def commit_numbers(self, operator: str, worker: str) -> list[int]:
+        """Return the numbers of a worker's commits that a listing shows, in no order."""
         under = f"{_of_worker(operator, worker)}/commits"
         found = (number_in(file.path.rsplit("/", 1)[1]) for file in self.storage.list(under))
         return [number for number in found if number is not None]

@@ -1,4 +1,4 @@
-"""`stateshift live history`: every change of a group."""
+"""`stateshift live history`: every change of a group, and every move of its bins."""
 
 from __future__ import annotations
 
@@ -31,17 +31,20 @@ def command(
 
     The number of a change is the version of its chains: `stateshift live revert --to` takes it.
     Seconds are counted from the proposal until the first and until the last worker ran the change.
+    Moves of bins are listed behind, a proposal a line: a step that was proposed again has several.
     Only reads.
     """
     from stateshift.cli.views import live_json, live_text
+    from stateshift.cli.views.bins_facts import PastMoveFacts
     from stateshift.cli.views.live_facts import PastFacts
     from stateshift.live import survey
 
     found = survey.history(group, chain)
     changes = [PastFacts(told) for told in found.told]
+    moves = [PastMoveFacts(move) for move in ([] if chain else survey.moves_of_bins(group))]
     terminal.answer(
         "live-history",
-        lambda: live_json.history(found.location, changes),
-        lambda: live_text.history(found.location, changes),
+        lambda: live_json.history(found.location, changes, moves),
+        lambda: live_text.history(found.location, changes, moves),
     )
     return None

@@ -37,7 +37,7 @@ def command(
         typer.Option(
             "--html",
             metavar="FILE",
-            help="Write a page: which version ran when, rows a second, how long tasks took.",
+            help="Write a page: which version ran when, how fast; where bins were and went.",
         ),
     ] = None,
     watch: Annotated[
@@ -49,7 +49,8 @@ def command(
     Shows the functions of each chain with their numbers, the queries that run them, how fast they
     are of late, and the change that is not decided yet; of bins where they are, how far and how
     fast each worker is, and what is on its way. Only reads. The page of --html holds all
-    changes, and a timeline of each query as far back as its batches are kept: the last 500.
+    changes, and a timeline of each query as far back as its batches are kept: the last 500. It
+    holds all moves of bins, and a timeline of each worker over its last 40 commits or more.
     """
     from stateshift.cli.views import live_json, live_text
     from stateshift.cli.views.live_facts import StatusFacts

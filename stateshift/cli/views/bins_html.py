@@ -1,0 +1,157 @@
+"""The bins of a group on its page: where they are, what each worker did over time, and every move.
+Values in, text out.
+
+    tiles      the numbers that everybody asks for
+    section    the workers as a table, a picture of each, and the moves
+
+A picture has, of one worker's part in one operator, as far back as its commits are kept
+
+    bins                        how many it has
+    behind the furthest worker  seconds since the first worker had come as far; its frontier
+    a batch took                seconds
+    rows that wait              for their bins, which are on their way
+
+and a line through all of it for each move that was made, with its number. All pictures have one
+axis of time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from stateshift.cli.views.bins_facts import BinsFacts, PastMoveFacts
+from stateshift.cli.views.bins_text import MOVE_HEADS, PART_HEADS, part_row, past_rows, whys
+from stateshift.cli.views.live_html_drawing import curves_drawn
+from stateshift.cli.views.markup import said, tag
+from stateshift.cli.views.page import bullets, table, tile
+from stateshift.cli.views.run_html_axis import Axis
+from stateshift.cli.views.run_html_curves import Curve, Point, placed
+from stateshift.cli.views.run_html_drawing import Mark
+from stateshift.cli.views.text import Row
+from stateshift.cli.views.units import clock, many, number, span
+from stateshift.live.bins.past import CommitPast, PartPast
+from stateshift.live.bins.times import Moment
+from stateshift.report import SteeredReport
+
+Reached = list[tuple[Moment, float]]  # how far the furthest worker had come when, in order
+
+
+def tiles(facts: BinsFacts, moves: Sequence[PastMoveFacts]) -> Iterator[str]:
+    """Yield how many bins there are, and how many moves were made."""
+    counts = [f"{name}: {facts.bins.counts[index]}" for index, name in enumerate(facts.bins.names)]
+    yield tile("Bins", str(facts.count), *counts)
+    made = [each for each in moves if each.became == "applied" and each.went]
+    aborted = sum(each.became == "aborted" for each in moves)
+    words = [f"{aborted} aborted"] if aborted else []
+    yield tile("Moves", str(len(made)), *words)
+
+
+def section(
+    facts: BinsFacts, moves: Sequence[PastMoveFacts], parts: Sequence[PartPast]
+) -> Iterator[str]:
+    """Yield the bins of a group: where they are, and their past."""
+    yield tag("h2", "Bins")
+    yield table(PART_HEADS, [part_row(each) for each in facts.parts])
+    yield from _pictures(moves, [part for part in parts if len(part.commits) > 1])
+    if moves:
+        yield tag("h3", "Moves")
+        rows: list[Row] = []
+        lines: list[str] = []
+        for each in moves:
+            rows.extend(past_rows(each))
+            lines.extend(line.text for line in whys(each))
+        yield table(MOVE_HEADS, rows)
+        if lines:
+            yield bullets(lines, "stateshift live history")
+
+
+# ------------------------------------------------------------------------------------ pictures
+
+
+def _pictures(moves: Sequence[PastMoveFacts], parts: Sequence[PartPast]) -> Iterator[str]:
+    if not parts:
+        return
+    zero = min(part.commits[0].commit.at for part in parts)
+    end = max(part.commits[-1].commit.at for part in parts)
+    axis = Axis(0.0, max(end - zero, 0.01), 0.0, f"since {clock(zero)} UTC")
+    marks = list(_marks(moves, axis, zero))
+    for part in parts:
+        others = [each for each in parts if each.operator == part.operator]
+        curves = list(_curves(part, _reached(others), axis, zero))
+        name = f"{part.operator} at {part.worker}"
+        label = f"{name}: its bins over time, how far behind it was, and how long its batches took"
+        yield tag("h3", said(name))
+        yield tag("figure", curves_drawn(curves, axis, marks, label))
+
+
+def _marks(moves: Sequence[PastMoveFacts], axis: Axis, zero: float) -> Iterator[Mark]:
+    """Yield the moves that were made, by their numbers."""
+    for each in moves:
+        decided = each.move.decided
+        if decided is None or each.became != "applied" or not each.went:
+            continue
+        at = decided.at - zero
+        if axis.shows(at, at):
+            count = many(sum(len(went.bins) for went in each.went), "bin")
+            targets = ", ".join(sorted({went.target for went in each.went}))
+            yield each.number, SteeredReport(at, f"move {each.number}", f"{count} to {targets}")
+
+
+def _curves(part: PartPast, reached: Reached, axis: Axis, zero: float) -> Iterator[Curve]:
+    """Yield what changed over time; what was nothing all the while is left out."""
+    batches = [each for each in part.commits if each.commit.counts.came]
+    wanted = (
+        Curve("bins", "in", _points(part.commits, _bins, zero), _count),
+        Curve("behind the furthest worker", "left", _behind(part.commits, reached, zero), span),
+        Curve("a batch took", "left", _points(batches, _seconds, zero), span),
+        Curve("rows that wait for their bins", "in", _points(part.commits, _held, zero), _count),
+    )
+    for curve in wanted:
+        if any(value for _, value in curve.points):
+            yield replace(curve, points=placed(curve.points, axis))
+
+
+def _points(
+    commits: Sequence[CommitPast], value_of: Callable[[CommitPast], float], zero: float
+) -> tuple[Point, ...]:
+    return tuple((each.commit.at - zero, value_of(each)) for each in commits)
+
+
+def _count(value: float) -> str:
+    return number(round(value))
+
+
+def _bins(past: CommitPast) -> float:
+    return past.bins
+
+
+def _seconds(past: CommitPast) -> float:
+    return max(0.0, past.commit.at - past.commit.began)
+
+
+def _held(past: CommitPast) -> float:
+    return past.commit.counts.held
+
+
+def _behind(commits: Sequence[CommitPast], reached: Reached, zero: float) -> tuple[Point, ...]:
+    """Return how many seconds later than the first worker each commit has come as far."""
+    moments = [moment for moment, _ in reached]
+    points: list[Point] = []
+    for each in commits:
+        at, frontier = each.commit.at, each.commit.frontier
+        if frontier is not None:
+            first = reached[bisect_left(moments, frontier)][1]
+            points.append((at - zero, max(0.0, at - first)))
+    return tuple(points)
+
+
+def _reached(parts: Sequence[PartPast]) -> Reached:
+    """Return when the first worker had come how far."""
+    found: Reached = []
+    commits = [each.commit for part in parts for each in part.commits]
+    for commit in sorted(commits, key=lambda each: each.at):
+        if commit.frontier is not None and (not found or commit.frontier > found[-1][0]):
+            found.append((commit.frontier, commit.at))
+    return found

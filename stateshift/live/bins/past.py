@@ -1,0 +1,117 @@
+"""The past of a group's bins, as far as its files have it: every move, and the last commits.
+
+    PastMove    a move as it was proposed, from where to where, and what became of it
+    past_moves  all of them, oldest first: moves are never removed
+    PartPast    the last commits of one worker's part in one operator; older ones are removed
+    past_parts  those of all
+
+Nothing is changed by looking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stateshift.live.bins.commits import Commit, Ledger
+from stateshift.live.bins.files import Answer, Begun, Files, Proposal, wide_enough
+from stateshift.live.bins.running import ACKNOWLEDGED, REFUSED
+from stateshift.live.protocol.chains import Decided
+from stateshift.live.protocol.configuration import Time, updated
+
+
+@dataclass(frozen=True, slots=True)
+class Went:
+    """Bins that one proposal takes from one worker to another, at one time."""
+
+    source: str
+    target: str
+    time: Time
+    bins: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PastMove:
+    """A move as it was proposed, and what became of it. One without `went` is a preparation: bins
+    are copied ahead.
+    """
+
+    proposal: Proposal
+    decided: Decided | None
+    answers: tuple[Answer, ...]
+    went: tuple[Went, ...]
+
+    @property
+    def acknowledged(self) -> int:
+        """How many parts have acknowledged it."""
+        return sum(answer.word == ACKNOWLEDGED for answer in self.answers)
+
+    @property
+    def refused(self) -> tuple[Answer, ...]:
+        """The answers that refuse it."""
+        return tuple(answer for answer in self.answers if answer.word == REFUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPast:
+    """A commit, and how many bins the part has after it."""
+
+    commit: Commit
+    bins: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartPast:
+    """The last commits of one worker's part in one operator."""
+
+    operator: str
+    worker: str
+    commits: tuple[CommitPast, ...]
+
+
+def past_moves(files: Files, begun: Begun) -> tuple[PastMove, ...]:
+    """Return all moves of a group, oldest first."""
+    names = {joined.number: joined.name for joined in files.joined()}
+    configuration = files.configuration(begun, len(names))
+    found: list[PastMove] = []
+    while (proposal := files.proposal(len(found))) is not None:
+        decided = files.decided(proposal.number)
+        configuration = wide_enough(configuration, proposal.updates)
+        before = dict(enumerate(configuration.at(configuration.last)))
+        went = tuple(_went(proposal, before, names))
+        found.append(PastMove(proposal, decided, files.answers(proposal.number), went))
+        if decided is not None and decided.outcome == "applied":
+            configuration = updated(configuration, proposal.updates)
+    return tuple(found)
+
+
+def _went(proposal: Proposal, at: dict[int, int], names: dict[int, str]) -> Iterator[Went]:
+    """Yield what a proposal takes from where to where; `at` has each bin's worker before it."""
+    between: dict[tuple[Time, int, int], list[int]] = {}
+    for time, bin, worker in sorted(proposal.updates):
+        between.setdefault((time, at[bin], worker), []).append(bin)
+        at[bin] = worker
+    for (time, source, target), bins in sorted(between.items()):
+        yield Went(
+            names.get(source, str(source)), names.get(target, str(target)), time, tuple(bins)
+        )
+
+
+def past_parts(files: Files) -> tuple[PartPast, ...]:
+    """Return the last commits of all parts, by operator and worker."""
+    runs = sorted(files.runs(), key=lambda each: (each.operator, each.worker))
+    return tuple(
+        PartPast(each.operator, each.worker, tuple(_commits(files, each.operator, each.worker)))
+        for each in runs
+    )
+
+
+def _commits(files: Files, operator: str, worker: str) -> Iterator[CommitPast]:
+    """Yield the commits that are kept, from the first one that lists all bins."""
+    ledger = Ledger()
+    for number in sorted(files.commit_numbers(operator, worker)):
+        commit = files.committed(operator, worker, number)
+        if commit is None or (ledger.last is None and commit.here is None):
+            continue
+        ledger = ledger.plus(commit)
+        yield CommitPast(commit, len(ledger.here))
