@@ -38,6 +38,7 @@ SECONDS_MAX = 240.0
 POLL_SECONDS = 0.25
 BEFORE_SECONDS = 10.0
 AFTER_SECONDS = 1.0
+LATE_SECONDS = 5.0  # rows that come later than that say that it is not settled
 WARM_UP_ROWS = 20  # batches that each worker has had before anything is measured
 OPERATORS = {"objects": "counting:VISITS", "columns": "counting:VISITS_IN_COLUMNS"}
 
@@ -78,6 +79,7 @@ class Pair:
     rates: Rates = field(default_factory=Rates)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     came: dict[Path, Any] = field(default_factory=dict)
+    moved_at: float = 0.0
 
     @property
     def group(self) -> str:
@@ -155,6 +157,21 @@ class Pair:
         number = self.rates.number_at(moment)
         self.until(lambda: len(self.latencies()) >= number, "rows are missing")
 
+    def is_settled(self) -> bool:
+        """Whether nothing has changed for so long as is looked at before a move, and rows come out
+        without growing later.
+        """
+        now = time.time()
+        if now - max(self.rates.steps[-1][0], self.moved_at) < BEFORE_SECONDS:
+            return False
+        begin, end = now - BEFORE_SECONDS, now - BEFORE_SECONDS / 2
+        found = self.latencies().between(begin, end)
+        due = self.rates.number_at(end) - self.rates.number_at(begin)
+        return len(found) >= due - 1 and bool(found.seconds.max() < LATE_SECONDS)
+
+    def settle(self) -> None:
+        self.until(self.is_settled, "it does not settle")
+
     def commits(self, since: float = 0.0) -> list[dict[str, Any]]:
         """What has been noted of commits of both."""
         found = []
@@ -186,6 +203,7 @@ class Pair:
         until = ended_at + AFTER_SECONDS
         time.sleep(AFTER_SECONDS)
         self.until_all_came(until)
+        self.moved_at = time.time()
         found = self.latencies()
         return {
             "steps": moved.steps,
@@ -236,7 +254,7 @@ def pair(setup: Setup, rate: float) -> Iterator[Pair]:
             both.until(lambda: len(both.commits()) >= WARM_UP_ROWS, "no batch has ended")
             both.until(lambda: _has_read(both), "a worker has read no rows")
             both.rate(rate)
-            both.until(lambda: is_settled(both), "the applications are too slow for the rate")
+            both.settle()
             yield both
         finally:
             both.end()
@@ -245,16 +263,6 @@ def pair(setup: Setup, rate: float) -> Iterator[Pair]:
 def _has_read(both: Pair) -> bool:
     parts = live.Controller(both.group).status().parts
     return len(parts) == 2 and all(part.frontier is not None for part in parts)
-
-
-def is_settled(both: Pair, seconds: float = BEFORE_SECONDS) -> bool:
-    """Whether rows come out without growing later: of those of the last seconds."""
-    now = time.time()
-    if now - both.rates.steps[-1][0] < seconds:
-        return False
-    found = both.latencies().between(now - seconds, now - seconds / 2)
-    due = both.rates.number_at(now - seconds / 2) - both.rates.number_at(now - seconds)
-    return len(found) >= due - 1 and bool(found.seconds.max() < seconds / 2)
 
 
 def environment() -> dict[str, str]:

@@ -1,8 +1,8 @@
 """What it costs that the state of a Spark job moves in bins while the job runs.
 
-    python live.py [--quick] [--parts strategies,throughput,bins,load,memory] [--again] [--page]
+    python live.py [--quick] [--parts NAMES] [--again] [--page]
 
-What was measured is kept beside the page, and not measured again.
+The parts: strategies, throughput, bins, columns, load, memory, executors. What was measured is kept beside the page, and not measured again.
 """
 
 from __future__ import annotations

@@ -70,7 +70,8 @@ def as_page(every: Every) -> Iterator[str]:
         if of_part:
             yield ""
             days = ", ".join(sorted({one["at"].split()[0] for one in of_part}))
-            yield f"Again: `{COMMAND} --again --parts {part}` (these: {days})."
+            names = "strategies,columns,executors" if part == "strategies" else part
+            yield f"Again: `{COMMAND} --again --parts {names}` (these: {days})."
     yield ""
     yield from beside(every)
 

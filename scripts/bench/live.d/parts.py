@@ -11,12 +11,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ground import HERE, Pair, Setup, Way, environment, is_settled, pair
+from ground import HERE, Pair, Setup, Way, environment, pair
 from latency import summary
 
 Figures = dict[str, Any]
@@ -37,7 +38,7 @@ WAYS = {
 class Size:
     """How much of each part is measured."""
 
-    setups: tuple[tuple[Setup, tuple[str, ...]], ...]
+    setups: Mapping[str, tuple[tuple[Setup, tuple[str, ...]], ...]]
     bins: tuple[int, ...]
     bins_keys: int
     bins_rounds: int
@@ -53,27 +54,35 @@ class Size:
 
 FEW = (ALL_AT_ONCE, FLUID, WARM)
 WHOLE = Size(
-    setups=(
-        (Setup("objects", "driver", 1_200_000), tuple(WAYS)),
-        (Setup("objects", "driver", 600_000), tuple(WAYS)),
-        (Setup("columns", "driver", 1_200_000), FEW),
-        (Setup("objects", "executors", 600_000), FEW),
-        (Setup("columns", "executors", 600_000), FEW),
-    ),
+    setups={
+        "strategies": (
+            (Setup("objects", "driver", 1_200_000), tuple(WAYS)),
+            (Setup("objects", "driver", 600_000), tuple(WAYS)),
+        ),
+        "columns": ((Setup("columns", "driver", 1_200_000), FEW),),
+        "executors": (
+            (Setup("objects", "executors", 600_000), FEW),
+            (Setup("columns", "executors", 600_000), FEW),
+        ),
+    },
     bins=(1, 16, 256, 4096, 65_536),
     bins_keys=200_000,
     bins_rounds=2,
-    bins_seconds=8,
+    bins_seconds=6,
     throughput_rows=100_000,
     throughput_batches=8,
     throughput_rounds=3,
     load_keys=300_000,
-    load_rates=(1000, 4000, 8000, 16_000, 32_000, 64_000),
-    memory_keys=1_200_000,
+    load_rates=(1000, 4000, 16_000, 32_000, 64_000),
+    memory_keys=600_000,
     memory=(ALL_AT_ONCE, BATCHED, FLUID),
 )
 QUICK = Size(
-    setups=((Setup("objects", "driver", 50_000), (ALL_AT_ONCE, FLUID)),),
+    setups={
+        "strategies": ((Setup("objects", "driver", 50_000), (ALL_AT_ONCE, FLUID)),),
+        "columns": ((Setup("columns", "driver", 50_000), (ALL_AT_ONCE,)),),
+        "executors": ((Setup("objects", "executors", 50_000), (ALL_AT_ONCE,)),),
+    },
     bins=(1, 256),
     bins_keys=20_000,
     bins_rounds=1,
@@ -96,15 +105,15 @@ def case_of(figures: Figures) -> tuple[Any, ...]:
 # ------------------------------------------------------------------------------------ moves
 
 
-def strategies(size: Size, is_missing: IsMissing) -> Iterator[Figures]:
-    for setup, names in size.setups:
+def strategies(which: str, size: Size, is_missing: IsMissing) -> Iterator[Figures]:
+    for setup, names in size.setups[which]:
         cases = {name: {**_of(setup), "part": "strategies", "strategy": name} for name in names}
         missing = {name: case for name, case in cases.items() if is_missing(**case)}
         if not missing:
             continue
         with pair(setup, RATE) as both:
             for name, case in missing.items():
-                both.until(lambda both=both: is_settled(both), "it does not settle")
+                both.settle()
                 yield {**case, "rate": RATE, **both.move(WAYS[name])}
 
 
@@ -138,7 +147,7 @@ def load(size: Size, is_missing: IsMissing) -> Iterator[Figures]:
             if is_saturated:
                 return
             for name in (ALL_AT_ONCE, BATCHED):
-                both.until(lambda both=both: is_settled(both), "it does not settle")
+                both.settle()
                 moved = both.move(WAYS[name])
                 moved.pop("timeline")
                 yield {**case, "strategy": name, **moved}
@@ -149,7 +158,7 @@ def _steady(both: Pair) -> tuple[dict[str, Any], bool]:
     began = time.time()
     for _ in range(3):
         time.sleep(12.0)
-        if is_settled(both):
+        if both.is_settled():
             now = time.time()
             both.until_all_came(now)
             return summary(both.latencies().between(now - 8.0, now)), False
@@ -214,9 +223,11 @@ def _application(script: str, cases: list[Figures], **settings: int) -> Iterator
 
 
 PARTS: dict[str, Callable[[Size, IsMissing], Iterator[Figures]]] = {
-    "strategies": strategies,
+    "strategies": partial(strategies, "strategies"),
     "throughput": throughput,
     "bins": bins,
+    "columns": partial(strategies, "columns"),
     "load": load,
     "memory": memory,
+    "executors": partial(strategies, "executors"),
 }

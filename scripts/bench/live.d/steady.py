@@ -28,7 +28,7 @@ from stateshift.live.bins.files import Files
 from stateshift.live.folder import Folder
 from stateshift.storage.opening import open_patiently
 
-WARM_UP_SECONDS = 4.0
+WARM_UP_SECONDS = 3.0
 STARTED_MAX = 60.0
 
 
