@@ -8,9 +8,21 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts" / "bench" / "nexmark.d"))
 
 import events
+import lines_of_code
 import live_queries
+import live_rows
 import native_rows
+import nexmark_page
 import reference
 import source
 
-__all__ = ["events", "live_queries", "native_rows", "reference", "source"]
+__all__ = [
+    "events",
+    "lines_of_code",
+    "live_queries",
+    "live_rows",
+    "native_rows",
+    "nexmark_page",
+    "reference",
+    "source",
+]

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -48,10 +49,16 @@ SETTINGS = {
 def main() -> None:
     """Run the queries that are asked for, or all, and write down what came out."""
     queries = sys.argv[2:] or list(native.QUERIES)
-    for module in (events, source, native):  # workers have none of their names
+    spark = session(native)
+    found = {query: patiently(spark, query) for query in queries}
+    Path(sys.argv[1]).write_text(json.dumps(found))
+
+
+def session(*modules: ModuleType, master: str = "local[2]") -> SparkSession:
+    """Return a session whose workers can unpickle what is in modules of this folder."""
+    for module in (events, source, *modules):  # workers have none of their names
         cloudpickle.register_pickle_by_value(module)
-    spark = SparkSession.builder.master("local[2]").config(map=SETTINGS).getOrCreate()
-    Path(sys.argv[1]).write_text(json.dumps({query: patiently(spark, query) for query in queries}))
+    return SparkSession.builder.master(master).config(map=SETTINGS).getOrCreate()
 
 
 def patiently(spark: SparkSession, query: str) -> list[list[Any]]:
