@@ -55,7 +55,7 @@ def test_durations_are_written_as_flink_writes_them(text: object, seconds: float
         ("restart.time-tracking.enabled", "1", "expected true or false"),
         ("metrics.busy-time.aggregator", "MIN", "expected MAX, AVG"),
         ("utilization.max", "0.5", "is not between"),
-        ("scale-down.max-factor", "2", "is above 1"),
+        ("scale-down.max-factor", "2", "is not between 0 and 1"),
         ("vertex.min-parallelism", "300", "is above vertex.max-parallelism"),
     ],
 )

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from stateshift.advise.evaluate.samples import JobSample
-from stateshift.advise.evaluate.settings import Settings
+from stateshift.advise.evaluate.settings import Settings, fault_of
 from stateshift.advise.evaluate.spark_batches import SparkSample
 from stateshift.plain import Misfit, from_plain
 
-RESTART_SECONDS = 300.0
+RESTART_SECONDS: Final = 300.0
+NUMBER_MAX: Final = 1e18
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,5 +96,47 @@ def inputs_from(plain: object) -> Inputs:
     engine = str(plain.get("engine")) if isinstance(plain, Mapping) else ""
     if engine not in _ENGINES:
         raise Misfit("/engine", "expected inputs of flink or spark")
+    refuse_odd_numbers(plain)
     inputs: Inputs = from_plain(_ENGINES[engine], plain)
+    fault = fault_of(inputs.around.settings)
+    if fault is not None:
+        raise Misfit("/around/settings", fault)
+    match inputs:
+        case FlinkInputs():
+            for number, sample in enumerate(inputs.samples):
+                _check_sample(sample, f"/samples/{number}")
+        case SparkInputs():
+            if inputs.cores is not None and inputs.cores < 1:
+                raise Misfit("/cores", "expected a number from 1 on")
     return inputs
+
+
+def refuse_odd_numbers(plain: object, pointer: str = "") -> None:
+    """Refuse numbers that nothing can be computed with: not finite, or beyond all measure."""
+    match plain:
+        case dict():
+            for key, item in plain.items():
+                refuse_odd_numbers(item, f"{pointer}/{key}")
+        case list():
+            for number, item in enumerate(plain):
+                refuse_odd_numbers(item, f"{pointer}/{number}")
+        case int() | float():
+            if not abs(plain) <= NUMBER_MAX:
+                raise Misfit(pointer, f"expected a number up to {NUMBER_MAX:g}")
+
+
+def _check_sample(sample: JobSample, pointer: str) -> None:
+    """Check that the vertices of a sample are those of a job: each follows those it reads from."""
+    seen: set[str] = set()
+    pending = list(sample.vertices)
+    while pending:
+        ready = [v for v in pending if all(edge.vertex in seen for edge in v.inputs)]
+        if not ready:
+            raise Misfit(pointer, f"{pending[0].name} reads from itself, or from no vertex")
+        seen.update(vertex.id for vertex in ready)
+        pending = [vertex for vertex in pending if vertex.id not in seen]
+    for vertex in sample.vertices:
+        if vertex.parallelism < 1:
+            raise Misfit(pointer, f"{vertex.name} has no subtasks")
+    if len(seen) < len(sample.vertices):
+        raise Misfit(pointer, "two vertices have one id")

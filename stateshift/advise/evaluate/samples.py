@@ -97,6 +97,8 @@ def usable(
     if not samples:
         return Unusable("nothing was measured")
     last = max(samples, key=lambda sample: sample.time)
+    if not last.vertices:
+        return Unusable("the job has no vertices")
     age = now - last.time
     if age > settings.sample_age_max:
         return Unusable(

@@ -195,27 +195,36 @@ def settings_from(given: Mapping[str, object], pointer: str = "--set") -> Settin
             message = f"{name} is {value!r}: expected {error}"
             complaints.append(Complaint(pointer, message, value, str(error)))
     settings = replace(Settings(), **fields)  # type: ignore[arg-type]
-    complaints += _contradictions(settings, pointer)
+    fault = fault_of(settings)
+    if fault is not None:
+        complaints.append(Complaint(pointer, fault))
     if complaints:
         raise SpecError(tuple(complaints), hint="stateshift/advise/README.md lists the settings")
     return settings
 
 
-def _contradictions(settings: Settings, pointer: str) -> list[Complaint]:
-    complaints = []
+def fault_of(settings: Settings) -> str | None:
+    """Return what makes no sense in these settings, if anything does."""
     low, high = settings.utilization_below, settings.utilization_above
-    if not low <= settings.utilization_target <= high:
-        complaints.append(
-            Complaint(
-                pointer,
-                f"utilization.target {settings.utilization_target:g} is not between "
-                f"utilization.min {low:g} and utilization.max {high:g}",
-            )
+    target = settings.utilization_target
+    if not (target > 0 and low <= target <= high):
+        return (
+            f"utilization.target {target:g} is not between utilization.min {low:g} and "
+            f"utilization.max {high:g}"
         )
-    if settings.scale_down_max_factor > 1:
-        complaints.append(Complaint(pointer, "scale-down.max-factor is above 1"))
-    if settings.vertex_min_parallelism > settings.vertex_max_parallelism:
-        complaints.append(
-            Complaint(pointer, "vertex.min-parallelism is above vertex.max-parallelism")
-        )
-    return complaints
+    if not 0 <= settings.scale_down_max_factor <= 1:
+        return "scale-down.max-factor is not between 0 and 1"
+    if not 1 <= settings.vertex_min_parallelism <= settings.vertex_max_parallelism:
+        return "vertex.min-parallelism is above vertex.max-parallelism"
+    times = (
+        settings.metrics_window,
+        settings.stabilization_interval,
+        settings.catch_up_duration,
+        settings.restart_time,
+        settings.restart_time_limit,
+        settings.scale_down_interval,
+        settings.sample_age_max,
+        settings.scale_up_max_factor,
+        settings.observed_switch_threshold,
+    )
+    return "a time or a factor is negative" if min(times) < 0 else None
