@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import venv
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,15 +43,14 @@ def python_with(package: str) -> Path:
     return python
 
 
-def run(python: Path, program: str, folder: Path, *arguments: str) -> str:
+def run(python: Path, folder: Path, *words: str) -> str:
     """Run a program in an environment, and return the last line that it prints."""
-    path = f"{ROOT}{os.pathsep}{ROOT / 'configs' / 'deploy'}"
     done = subprocess.run(
-        [python, "-c", program, *arguments],
+        [python, *words],
         cwd=folder,
         env={
-            **{k: v for k, v in os.environ.items() if k != "COVERAGE_PROCESS_START"},
-            "PYTHONPATH": path,
+            **{name: value for name, value in os.environ.items() if "COVERAGE" not in name},
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'configs' / 'deploy'}",
             "AIRFLOW_HOME": str(folder / "airflow"),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
@@ -61,7 +61,12 @@ def run(python: Path, program: str, folder: Path, *arguments: str) -> str:
         text=True,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout.strip().splitlines()[-1]
+    return done.stdout.strip().rpartition("\n")[2]
+
+
+def moved_by(python: Path, program: str, folder: Path, spec: Path) -> Any:
+    """Return what a program says that moves a spec's job."""
+    return json.loads(run(python, folder, "-c", program, str(spec), str(folder / "run")))
 
 
 def spec_in(folder: Path, waive: tuple[str, ...] = ("paths-stay",)) -> Path:
@@ -106,22 +111,19 @@ print(json.dumps([code, again.execute({})["state"]]))
 """
 
 DAG = """
-import json, os, sys
+import datetime
 from pathlib import Path
-from airflow.utils.db import initdb
-initdb()
 from airflow_operator import StateshiftOperator
 try:
     from airflow.sdk import DAG
 except ImportError:
     from airflow import DAG
-import datetime
 
-spec, workdir = sys.argv[1:]
-with DAG("moves", schedule=None, start_date=datetime.datetime(2026, 1, 1)) as dag:
-    StateshiftOperator(task_id="move", spec=spec, workdir=workdir + "-{{ ds_nodash }}", retries=0)
-done = dag.test(logical_date=datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc))
-print(json.dumps(str(done.state.value if hasattr(done.state, "value") else done.state)))
+HERE = Path(__file__).resolve().parents[1]
+with DAG("moves", schedule=None, start_date=datetime.datetime(2026, 1, 1)):
+    StateshiftOperator(
+        task_id="move", spec=f"{HERE}/orders.json", workdir=f"{HERE}/run-{{{{ ds_nodash }}}}"
+    )
 """
 
 DAGSTER = """
@@ -162,7 +164,7 @@ def test_the_operator_moves_and_a_second_attempt_goes_on_with_the_same_run(
     airflow: Path, tmp_path: Path
 ) -> None:
     spec = spec_in(tmp_path)
-    said = json.loads(run(airflow, AIRFLOW, tmp_path, str(spec), str(tmp_path / "run")))
+    said = moved_by(airflow, AIRFLOW, tmp_path, spec)
     assert said["states"] == ["finished", "finished"]
     assert len(set(said["runs"])) == 1
     assert (tmp_path / "moved" / "orders" / "metadata").exists()
@@ -172,7 +174,7 @@ def test_the_operator_fails_for_good_where_another_attempt_changes_nothing(
     airflow: Path, tmp_path: Path
 ) -> None:
     spec = spec_in(tmp_path, waive=())
-    said = json.loads(run(airflow, AIRFLOW, tmp_path, str(spec), str(tmp_path / "run")))
+    said = moved_by(airflow, AIRFLOW, tmp_path, spec)
     assert "paths" in said["failed"]
 
 
@@ -180,15 +182,19 @@ def test_a_task_that_is_stopped_goes_on_when_it_is_tried_again(
     airflow: Path, tmp_path: Path
 ) -> None:
     spec = spec_in(tmp_path)
-    said = json.loads(run(airflow, STOPPED, tmp_path, str(spec), str(tmp_path / "run")))
+    said = moved_by(airflow, STOPPED, tmp_path, spec)
     assert said == [130, "finished"]
 
 
 def test_the_operator_runs_in_a_dag_with_a_workdir_of_the_day(
     airflow: Path, tmp_path: Path
 ) -> None:
-    spec = spec_in(tmp_path)
-    assert json.loads(run(airflow, DAG, tmp_path, str(spec), str(tmp_path / "run"))) == "success"
+    spec_in(tmp_path)
+    (tmp_path / "dags").mkdir()
+    (tmp_path / "dags" / "moves.py").write_text(DAG)
+    run(airflow, tmp_path, "-m", "airflow", "db", "migrate")
+    run(airflow, tmp_path, "-m", "airflow", "dags", "reserialize")
+    run(airflow, tmp_path, "-m", "airflow", "dags", "test", "moves", "2026-01-01")
     assert (tmp_path / "run-20260101" / "journal").exists()
 
 
@@ -197,11 +203,11 @@ def test_the_op_moves_and_a_second_attempt_goes_on_with_the_same_run(
     dagster: Path, tmp_path: Path
 ) -> None:
     spec = spec_in(tmp_path)
-    said = json.loads(run(dagster, DAGSTER, tmp_path, str(spec), str(tmp_path / "run")))
+    said = moved_by(dagster, DAGSTER, tmp_path, spec)
     assert said == ["finished", "finished"]
 
 
 def test_the_op_fails_with_the_fact_of_the_error(dagster: Path, tmp_path: Path) -> None:
     spec = spec_in(tmp_path, waive=())
-    said = json.loads(run(dagster, DAGSTER, tmp_path, str(spec), str(tmp_path / "run")))
+    said = moved_by(dagster, DAGSTER, tmp_path, spec)
     assert all("paths" in each for each in said)
