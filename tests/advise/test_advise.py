@@ -16,7 +16,7 @@ from tests.advise.measured_flink import BEGAN, Clock, Measured, MeasuredFlink, P
 from tests.cli.support import Outside, Said, said
 from tests.clusters.faulty_server import serving
 
-pytestmark = pytest.mark.row("IF-19", "W-11")
+pytestmark = pytest.mark.row("IF-19", "W-11", on="Flink")
 
 ORDERS = Measured(
     "orders",

@@ -15,7 +15,7 @@ from stateshift.advise.evaluate.settings import Settings
 from tests.advise.making import keyed, load
 from tests.advise.reference import reference, told
 
-pytestmark = pytest.mark.row("IF-19", "W-11")
+pytestmark = pytest.mark.row("IF-19", "W-11", on="Flink")
 DEFAULT = Settings()
 SEEDS = range(400)
 

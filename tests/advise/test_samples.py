@@ -12,7 +12,7 @@ from stateshift.advise.evaluate.samples import JobSample, SubtaskSample, Unusabl
 from stateshift.advise.evaluate.settings import Settings
 from tests.advise.making import HOUR, sample, subtask, vertex
 
-pytestmark = pytest.mark.row("IF-19", "W-11")
+pytestmark = pytest.mark.row("IF-19", "W-11", on="Flink")
 DEFAULT = Settings()
 
 

@@ -28,7 +28,7 @@ from stateshift.advise.evaluate.verdicts import (
 from stateshift.plain import from_plain, to_plain
 from tests.advise.making import HOUR, keyed, load, sample, vertex
 
-pytestmark = pytest.mark.row("IF-19", "W-11")
+pytestmark = pytest.mark.row("IF-19", "W-11", on="Flink")
 NOW = 100_000.0
 
 
