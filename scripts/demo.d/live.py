@@ -1,35 +1,33 @@
-"""The demo of functions that change while their job runs.
+"""The demo of functions that change while their job runs, and of state that moves (`bins`).
 
     1  a job scores orders, 500 a second
     2  `stateshift live introduce`  a filter, into the running job
     3  `stateshift live replace`    the model
     4  a model with a fault takes itself back
     5  `stateshift live history`, a picture of throughput and latency, and the page of it
+    6  two other jobs share a state, half of which moves there and back
 
 Every row carries the version that scored it; at the end each batch is held against the history.
-Ends with 0 if all rows were scored by what the history says, with 1 if not.
+Ends with 0 if all rows were scored by what the history says, and if what came out where bins moved
+is what comes out where none does; with 1 if not.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from run import ROOT, say, tail, title
+import bins
+from jobs import Job, ended_afterwards, stateshift, submitted, wait_until
+from run import say, title
 
-HERE = Path(__file__).resolve().parent
-SECONDS_MAX = 120.0
 SECONDS_BETWEEN = 6.0
 BAR = 40
 TAKEN_BACK = 7
@@ -49,49 +47,37 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="stateshift-demo-"))
     began = time.monotonic()
     try:
-        with running_job(folder) as job:
-            right = demo(folder, job)
+        right, equal = both_demos(folder)
         if options.keep:
-            say(f"everything is still in {folder}: open {folder / 'live.html'}")
+            say(f"everything is still in {folder}: open live.html, and bins/bins.html")
     finally:
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
-    word = "Every row was scored by the version of its time" if right else "WRONG SCORES"
-    print(f"\n{word}, after {time.monotonic() - began:.0f} seconds.")
-    return 0 if right else 1
+    scores = "Every row was scored by the version of its time" if right else "WRONG SCORES"
+    counts = "and counted as if nothing had moved" if equal else "and COUNTED OTHERWISE"
+    print(f"\n{scores}, {counts}, after {time.monotonic() - began:.0f} seconds.")
+    return 0 if right and equal else 1
 
 
-@contextmanager
-def running_job(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The job in a process of its own, as long as the block lasts."""
-    submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
-    command = [*submit, str(HERE / "live_job.py"), group(folder), str(folder)]
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    with (folder / "job.log").open("wb") as log:
-        job = subprocess.Popen(
-            command, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
-    try:
-        yield job
-    finally:
-        (folder / "stop").touch()
-        try:
-            job.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(job.pid, 9)
-            job.wait()
+def both_demos(folder: Path) -> tuple[bool, bool]:
+    """Return whether all scores are right, and whether all counts are."""
+    job = submitted(folder / "job.log", "live_job.py", group(folder), folder)
+    with ended_afterwards(folder / "stop", job):
+        right = demo(folder, job)
+    with bins.running(folder / "bins") as (visits, jobs):
+        return right, bins.demo(folder / "bins", visits, jobs)
 
 
 def group(folder: Path) -> str:
     return str(folder / "group")
 
 
-def demo(folder: Path, job: subprocess.Popen[bytes]) -> bool:
+def demo(folder: Path, job: Job) -> bool:
     print("Functions of a running Spark job are introduced and replaced; it is never stopped.")
     place = group(folder)
 
     title("1", "A job scores orders: a chain of one function, twice the amount.")
-    wait_until(lambda: len(batches(folder)) >= 3, folder, job)
+    wait_until(lambda: len(batches(folder)) >= 3, job)
     time.sleep(SECONDS_BETWEEN)
     stateshift("live", "status", place)
 
@@ -107,8 +93,7 @@ def demo(folder: Path, job: subprocess.Popen[bytes]) -> bool:
     faulty = ("live", "replace", place, "score", "model_v3:score", "--at", "1")
     stateshift(*faulty, "--on-error", "revert", exit_code=TAKEN_BACK)
     time.sleep(SECONDS_BETWEEN)
-    if job.poll() is not None:
-        raise SystemExit(f"the job has ended:\n{tail(folder / 'job.log')}")
+    job.check()
 
     title("5", "What happened.")
     stateshift("live", "history", place)
@@ -146,34 +131,6 @@ def picture(folder: Path) -> None:
         versions = "+".join(sorted(batch["rows"]))
         bar = "#" * round(BAR * rate / most)
         print(f"    {batch['batch']:>7} {versions:>8} {rate:>7.0f} {seconds:>8.1f}  {bar}")
-
-
-def wait_until(done: Callable[[], bool], folder: Path, job: subprocess.Popen[bytes]) -> None:
-    began = time.monotonic()
-    while not done():
-        if job.poll() is not None or time.monotonic() - began > SECONDS_MAX:
-            raise SystemExit(f"the job has not begun:\n{tail(folder / 'job.log')}")
-        time.sleep(0.2)
-
-
-def stateshift(*arguments: str, exit_code: int = 0) -> None:
-    """The command line, as a user types it where the functions are; what it says is shown."""
-    print(f"\n    $ stateshift {' '.join(arguments)}", flush=True)
-    command = [sys.executable, "-m", "stateshift", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ended = subprocess.run(
-        command,
-        cwd=HERE / "functions",
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    for line in ended.stdout.splitlines():
-        print(f"    {line.rstrip()}", flush=True)
-    if ended.returncode != exit_code:
-        raise SystemExit(f"stateshift {' '.join(arguments[:2])} ended with {ended.returncode}")
 
 
 if __name__ == "__main__":
