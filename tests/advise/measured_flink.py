@@ -68,7 +68,9 @@ class Measured:
 
 @dataclass
 class MeasuredFlink(StandIn):
-    """`stale_looks` is how often a vertex's page has old counters before it has new ones."""
+    """`stale_looks` is how often a vertex's page has old counters before it has new ones,
+    `partial_looks` how often it has those of some tasks only.
+    """
 
     clock: Clock = field(default_factory=Clock)
     jobs: list[Measured] = field(default_factory=list)
@@ -77,6 +79,7 @@ class MeasuredFlink(StandIn):
     odd: dict[str, tuple[int, Any]] = field(default_factory=dict)
     rescales: list[dict[str, Any]] | None = None
     stale_looks: int = 0
+    partial_looks: int = 0
     asked: list[str] = field(default_factory=list)
 
     def answer(
@@ -151,6 +154,9 @@ class MeasuredFlink(StandIn):
             self.stale_looks -= 1
             counted = max(0.0, seconds - 30)
         subtasks = [_subtask(part, number, counted, seconds) for number in range(part.parallelism)]
+        if self.partial_looks > 0:
+            self.partial_looks -= 1
+            subtasks[0]["metrics"]["read-records-complete"] = False
         return {"id": part.id, "now": int(1000 * self.clock.seconds), "subtasks": subtasks}
 
     def _sums(self, job: Measured, part: Part) -> dict[str, float]:

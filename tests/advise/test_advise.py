@@ -236,8 +236,18 @@ def test_a_history_that_cannot_be_written_is_an_error(ground: Ground) -> None:
 
 
 def test_old_counters_are_not_taken_for_new_ones(ground: Ground) -> None:
-    ground.flink.stale_looks = 3
+    ground.flink.stale_looks = 20  # Flink gathers every ten seconds
     assert ground.only("--job", "orders")["verdict"] == "scale"
+    ground.flink.partial_looks = 3
+    assert ground.only("--job", "orders")["verdict"] == "scale"
+
+
+def test_counters_that_never_come_are_not_waited_for_forever(ground: Ground) -> None:
+    ground.flink.partial_looks = 10_000
+    told = ground.only("--job", "orders")
+    assert told["verdict"] == "unknown"
+    assert "tells no records in" in told["reasons"][0]
+    assert ground.flink.clock.seconds < BEGAN + 60 + 2 * 13
 
 
 @pytest.mark.parametrize(

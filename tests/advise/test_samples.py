@@ -91,6 +91,13 @@ def test_a_subtask_that_is_missing_tells_nothing() -> None:
     assert "3 of 4 subtasks" in why(samples)
 
 
+def test_an_earlier_sample_that_misses_something_is_left_out() -> None:
+    broken = replace(subtask(430, 250, 0.5), busy_ms=None)
+    partial = sample(430, vertex(430, 1000, 0.5, subtasks=(broken,) * 4))
+    assert only_load([*steady(400), partial, *steady(460)]).busy == pytest.approx(0.5)
+    assert "it takes two" in why([partial, *steady(460)])
+
+
 def test_nothing_is_told_while_flink_gathers_nothing_new() -> None:
     first = sample(400, vertex(400, 1000, 0.5))
     loads = loads_of([first, replace(first, time=460)], DEFAULT)

@@ -105,6 +105,8 @@ def test_each_load_gets_the_verdict_that_it_should(flink: Cluster) -> None:
     )
     assert ran.code == 0, ran.err
     told = {each["job"]: each for each in ran.document}
+    unknown = [each["reasons"] for each in ran.document if each["verdict"] == "unknown"]
+    assert not unknown
     assert told["idle"]["verdict"] == "fits"
     assert told["idle"]["headroom"] > told["fits"]["headroom"] > told["drowning"]["headroom"]
     # Four jobs of two take all of the cluster's eight slots.

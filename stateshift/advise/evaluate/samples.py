@@ -105,7 +105,11 @@ def usable(
             f"the last sample is {age:.0f} s old, of {settings.sample_age_max:.0f} s that it may "
             "be (sample.age-max)"
         )
-    same_run = [sample for sample in samples if is_of_run(sample, last)]
+    missing = next(_missing(last), None)
+    if missing is not None:
+        return Unusable(missing)
+    whole = [sample for sample in samples if next(_missing(sample), None) is None]
+    same_run = [sample for sample in whole if is_of_run(sample, last)]
     begun = last.started + settings.stabilization_interval
     settled = sorted(
         (sample for sample in same_run if sample.time >= begun), key=lambda sample: sample.time
@@ -163,39 +167,43 @@ def _too_few(
             "that they may be (sample.age-max)"
         )
     if len(samples) > 1:
-        return "there is one sample since the job was started, or changed: it takes two"
+        return "one sample counts since the job was started, or changed: it takes two"
     return "there is one sample: it takes two"
 
 
+def _missing(sample: JobSample) -> Iterator[str]:
+    """Yield what a sample does not tell that a decision needs."""
+    for vertex in sample.vertices:
+        if len(vertex.subtasks) != vertex.parallelism:
+            told = f"{len(vertex.subtasks)} of {vertex.parallelism} subtasks"
+            yield f"{vertex.name}: Flink tells of {told}"
+        for what, value in _counters(vertex):
+            if value is None:
+                yield f"{vertex.name}: Flink tells no {what}"
+            elif not math.isfinite(value):
+                yield f"{vertex.name}: {what} is no number"
+
+
 def _damages(samples: Sequence[JobSample]) -> Iterator[str]:
-    """Yield what forbids to take differences of successive samples."""
+    """Yield what forbids to take differences of successive samples, which tell everything."""
     for earlier, later in pairwise(samples):
         if later.time <= earlier.time:
             yield "two samples have the same time"
         for before, after in zip(earlier.vertices, later.vertices, strict=True):
-            yield from _vertex_damages(before, after)
+            yield from _going_back(before, after)
 
 
-def _vertex_damages(before: VertexSample, after: VertexSample) -> Iterator[str]:
-    if len(after.subtasks) != after.parallelism or len(before.subtasks) != before.parallelism:
-        yield f"{after.name}: Flink tells of {len(after.subtasks)} of {after.parallelism} subtasks"
-        return
-    for what, earlier, later in _counters(before, after):
-        if earlier is None or later is None:
-            yield f"{after.name}: Flink tells no {what}"
-        elif not (math.isfinite(earlier) and math.isfinite(later)):
-            yield f"{after.name}: {what} is no number"
-        elif later < earlier:
+def _going_back(before: VertexSample, after: VertexSample) -> Iterator[str]:
+    for (what, earlier), (_, later) in zip(_counters(before), _counters(after), strict=True):
+        if earlier is not None and later is not None and later < earlier:
             yield f"{after.name}: {what} went back from {earlier:.0f} to {later:.0f}"
 
 
-def _counters(
-    before: VertexSample, after: VertexSample
-) -> Iterator[tuple[str, float | None, float | None]]:
-    """Yield the counters of a vertex that a decision needs: name, earlier, later."""
-    yield "records in", before.records_in, after.records_in
-    yield "records out", before.records_out, after.records_out
-    for earlier, later in zip(before.subtasks, after.subtasks, strict=True):
-        yield "busy time", earlier.busy_ms, later.busy_ms
-        yield "backpressured time", earlier.backpressured_ms, later.backpressured_ms
-        yield "idle time", earlier.idle_ms, later.idle_ms
+def _counters(vertex: VertexSample) -> Iterator[tuple[str, float | None]]:
+    """Yield the counters of a vertex that a decision needs."""
+    yield "records in", vertex.records_in
+    yield "records out", vertex.records_out
+    for subtask in vertex.subtasks:
+        yield "busy time", subtask.busy_ms
+        yield "backpressured time", subtask.backpressured_ms
+        yield "idle time", subtask.idle_ms

@@ -30,7 +30,7 @@ from stateshift.world import Clock
 
 # Counters that are older than this are asked for again: Flink gathers every ten seconds.
 STALE_MS: Final = 12_000.0
-LOOKS_MAX: Final = 8
+SECONDS_MAX: Final = 12.0
 SECONDS_BETWEEN: Final = 0.5
 
 _PARTITION = re.compile(r"\.KafkaSourceReader\.topic\.(.+)\.partition\.(\d+)\.currentOffset$")
@@ -67,7 +67,8 @@ class FlinkJob:
         with self.calls.reading(path):
             self._refuse_what_stands(page)
             ids = [str(vertex["id"]) for vertex in page["vertices"]]
-        pages = {id: self._vertex(id) for id in ids}
+        until = self.clock.now() + SECONDS_MAX
+        pages = {id: self._vertex(id, until) for id in ids}
         with self.calls.reading(path):
             return sample_of(page, pages)
 
@@ -78,29 +79,32 @@ class FlinkJob:
             if vertex["status"] != "RUNNING":
                 raise self._error(f"{vertex['name']} is {vertex['status']}")
 
-    def _vertex(self, vertex: str) -> VertexPages:
-        page = self._fresh(vertex)
+    def _vertex(self, vertex: str, until: float) -> VertexPages:
+        page = self._fresh(vertex, until)
         names = self.calls.metrics(self.id, vertex)
         wanted = sorted({found[1] for found in map(_SOURCE_METRIC.match, names) if found})
         sums = self.calls.sums(self.id, vertex, wanted) if wanted else {}
         return VertexPages(page, sums, partition_count(names))
 
-    def _fresh(self, vertex: str) -> Json:
-        """Return the page of a vertex once its counters are new, or the last one there is."""
-        for _ in range(LOOKS_MAX):
+    def _fresh(self, vertex: str, until: float) -> Json:
+        """Return the page of a vertex once its counters are new, or the last one before `until`."""
+        while True:
             page = self.calls.vertex_page(self.id, vertex)
             with self.calls.reading(f"/jobs/{self.id}/vertices/{vertex}"):
                 if is_fresh(page):
-                    break
+                    return page
+            if self.clock.now() >= until:
+                return page
             self.clock.sleep(SECONDS_BETWEEN)
-        return page
 
     def _error(self, fact: str) -> ClusterError:
         return ClusterError(fact, cluster=self.calls.cluster, job=self.id)
 
 
 def is_fresh(page: Json) -> bool:
-    """Whether the counters of each subtask are of the last seconds, by the time that it runs."""
+    """Whether the counters of each subtask are whole, and of the last seconds by the time that it
+    runs.
+    """
     return all(_age_ms(subtask) <= STALE_MS for subtask in page["subtasks"])
 
 
@@ -108,10 +112,11 @@ def _age_ms(subtask: Json) -> float:
     """Return how long a subtask runs, less what its counters say; infinite where they say
     nothing.
     """
-    counted = _subtask(subtask).clock_ms
+    counters = _subtask(subtask)
+    counted = counters.clock_ms
     states: Json = subtask.get("status-duration") or {}
     running = float(states["RUNNING"] if "RUNNING" in states else subtask["duration"])
-    return running - counted if counted else math.inf
+    return running - counted if counted and counters.records_in is not None else math.inf
 
 
 def sample_of(page: Json, pages: Mapping[str, VertexPages]) -> JobSample:
