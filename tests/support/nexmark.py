@@ -7,6 +7,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts" / "bench" / "nexmark.d"))
 
+import bin_latency
 import events
 import lines_of_code
 import live_queries
@@ -14,9 +15,11 @@ import live_rows
 import native_rows
 import nexmark_page
 import reference
+import rows_of_some
 import source
 
 __all__ = [
+    "bin_latency",
     "events",
     "lines_of_code",
     "live_queries",
@@ -24,5 +27,6 @@ __all__ = [
     "native_rows",
     "nexmark_page",
     "reference",
+    "rows_of_some",
     "source",
 ]

@@ -167,12 +167,7 @@ class Market:
 
     def events(self, first: int, last: int) -> list[Event]:
         """Return the same as Python's values."""
-        batch = self.batch(first, last)
-        numbers, times = batch["number"].to_pylist(), batch["at"].cast(LONG).to_pylist()
-        persons = [one and Person(**one) for one in batch["person"].to_pylist()]
-        auctions = [one and _auction(one) for one in batch["auction"].to_pylist()]
-        bids = [one and Bid(**one) for one in batch["bid"].to_pylist()]
-        return list(map(Event, numbers, times, persons, auctions, bids))
+        return events_of(self.batch(first, last))
 
     # ---------------------------------------------------------------- the three kinds
 
@@ -223,6 +218,15 @@ class Market:
         last = _last_auction(numbers)
         first = np.maximum(last - self.in_flight, 0)
         return first + draw.below(last - first + 1 + LEAD)
+
+
+def events_of(batch: pyarrow.RecordBatch) -> list[Event]:
+    """Return the events of a batch as Python's values."""
+    numbers, times = batch["number"].to_pylist(), batch["at"].cast(LONG).to_pylist()
+    persons = [one and Person(**one) for one in batch["person"].to_pylist()]
+    auctions = [one and _auction(one) for one in batch["auction"].to_pylist()]
+    bids = [one and Bid(**one) for one in batch["bid"].to_pylist()]
+    return list(map(Event, numbers, times, persons, auctions, bids))
 
 
 def _last_person(numbers: Numbers) -> Numbers:

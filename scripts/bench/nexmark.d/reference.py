@@ -89,7 +89,7 @@ def q4(events: Sequence[Event]) -> list[Row]:
     """Average the prices of a category: of all its auctions so far, whenever one closes."""
     prices = defaultdict(list)
     rows = []
-    for at, auction, price in _sales(events):
+    for at, auction, price in sales(events):
         so_far = prices[auction.category]
         so_far.append(price)
         rows.append((at, auction.id, auction.category, sum(so_far) // len(so_far)))
@@ -114,7 +114,7 @@ def q6(events: Sequence[Event]) -> list[Row]:
     """Average the prices of a seller: of the last ten auctions, whenever one closes."""
     prices = defaultdict(list)
     rows = []
-    for at, auction, price in _sales(events):
+    for at, auction, price in sales(events):
         prices[auction.seller].append(price)
         last = prices[auction.seller][-LAST_PRICES:]
         rows.append((at, auction.id, auction.seller, sum(last) // len(last)))
@@ -163,7 +163,7 @@ def _sellers(events: Sequence[Event]) -> Iterator[tuple[tuple[Event, Event], Auc
             yield (before, event), event.auction, person
 
 
-def _sales(events: Sequence[Event]) -> list[tuple[int, Auction, int]]:
+def sales(events: Sequence[Event]) -> list[tuple[int, Auction, int]]:
     """Return the auctions that found a buyer, with the time at which they close and the price, in
     the order of (time, id). A bid counts that comes after its auction, before it closes, and is not
     below the reserve.
