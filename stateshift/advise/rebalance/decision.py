@@ -1,0 +1,253 @@
+"""What this run moves, and why each other job stays.
+
+from a situation, a policy and the memory of earlier runs, to moves in the order in which they
+are made: each has room when its turn comes, and is worth what it costs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from stateshift.advise.rebalance.limits import Movable, has_room, movable
+from stateshift.advise.rebalance.memory import Memory, Moved, judged
+from stateshift.advise.rebalance.placement import Placement, place
+from stateshift.advise.rebalance.policy import Policy
+from stateshift.advise.rebalance.situation import Cluster, Situation, Unit, loads_of, units_of
+from stateshift.advise.rebalance.triggers import Trigger, triggers_of
+from stateshift.advise.rebalance.worth import Flows, Worth, cost_of, gain_of, rates_of
+
+# Of the jobs, this part must have a load that can be told; else nothing is moved.
+KNOWN_MIN = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A cluster's load, now and after the moves of this run."""
+
+    name: str
+    capacity: float
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Jobs that this run moves from one cluster to another."""
+
+    jobs: tuple[str, ...]
+    source: str
+    target: str
+    bytes: int
+    downtime_seconds: float
+    worth: Worth
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A job that stays, and why."""
+
+    job: str
+    cluster: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a run does. `reason` says in a line why it does, or does not; `bound` is a load of the
+    fullest cluster that no spread is below, and `is_best` whether no better spread exists.
+    """
+
+    at: float
+    reason: str
+    clusters: tuple[Loaded, ...]
+    triggers: tuple[Trigger, ...]
+    moves: tuple[Move, ...]
+    stays: tuple[Stay, ...]
+    bound: float
+    is_best: bool
+    memory: Memory
+
+
+@dataclass
+class _Run:
+    """Loads and rates as the moves of this run change them."""
+
+    situation: Situation
+    policy: Policy
+    flows: Flows
+    moves: list[Move] = field(default_factory=list)
+    stays: list[Stay] = field(default_factory=list)
+
+    @property
+    def clusters(self) -> Mapping[str, Cluster]:
+        return {one.name: one for one in self.situation.clusters}
+
+    def stay(self, unit: Unit, reason: str) -> None:
+        self.stays += [Stay(job.name, job.cluster, reason) for job in unit.jobs]
+
+
+def decide(situation: Situation, policy: Policy, memory: Memory) -> Decision:
+    """Return what to move now."""
+    memory = judged(memory, situation, policy)
+    triggers = triggers_of(situation, policy, memory.counts)
+    loads = loads_of(situation)
+    units = movable(situation, units_of(situation), policy, memory)
+    placement = place(situation.clusters, units, loads, policy)
+    run = _Run(situation, policy, Flows(dict(loads), rates_of(situation.jobs, situation.clusters)))
+    idle = _why_not(situation, triggers, policy)
+    if idle:
+        _stay_all(run, units, idle)
+    else:
+        _move(run, units, placement, triggers)
+    return Decision(
+        at=situation.at,
+        reason=idle or _in_a_line(run, triggers),
+        clusters=_loaded(situation, loads, run.flows.loads),
+        triggers=triggers,
+        moves=tuple(run.moves),
+        stays=tuple(run.stays),
+        bound=placement.bound,
+        is_best=placement.is_best,
+        memory=_remembered(memory, situation, triggers, run, loads),
+    )
+
+
+def _why_not(situation: Situation, triggers: tuple[Trigger, ...], policy: Policy) -> str:
+    """Return why nothing is moved, whatever could be; "" if something may be."""
+    unknown = [job.name for job in situation.jobs if job.load is None]
+    draining = any(cluster.is_draining for cluster in situation.clusters)
+    if len(unknown) > (1 - KNOWN_MIN) * len(situation.jobs) and not draining:
+        return f"cannot tell: of {len(unknown)} of {len(situation.jobs)} jobs the load is not known"
+    if not triggers:
+        return "no cluster is too full"
+    if not any(trigger.is_due for trigger in triggers):
+        first = triggers[0]
+        return (
+            f"{first.cluster}: {first.reason}, in {first.runs} of the {policy.runs} runs that it "
+            "takes"
+        )
+    return ""
+
+
+def _stay_all(run: _Run, units: tuple[Movable, ...], reason: str) -> None:
+    for one in units:
+        kept = "; ".join(one.reasons) if not one.targets else reason
+        run.stay(one.unit, kept)
+
+
+def _move(
+    run: _Run,
+    units: tuple[Movable, ...],
+    placement: Placement,
+    triggers: tuple[Trigger, ...],
+) -> None:
+    """Make the moves of a placement that can be made in this run, in an order in which each has
+    room.
+    """
+    waiting = []
+    for one, target in zip(units, placement.places, strict=True):
+        if target != one.unit.cluster:
+            waiting.append((one.unit, target))
+        else:
+            run.stay(one.unit, _why_it_stays(one))
+    waiting.sort(key=lambda pair: -_ratio(run, pair[0].cluster))
+    reasons = {trigger.cluster: trigger.reason for trigger in triggers}
+    while waiting:
+        held_up = [pair for pair in waiting if not _try(run, *pair, reasons)]
+        if len(held_up) == len(waiting):
+            break
+        waiting = held_up
+    for unit, target in waiting:
+        run.stay(unit, f"there is no room on {target} yet: in a later run")
+
+
+def _why_it_stays(one: Movable) -> str:
+    if not one.targets:
+        return "; ".join(one.reasons)
+    return "the clusters are even enough with it where it is"
+
+
+def _ratio(run: _Run, cluster: str) -> float:
+    return run.flows.loads[cluster] / run.clusters[cluster].capacity
+
+
+def _try(run: _Run, unit: Unit, target: str, reasons: Mapping[str, str]) -> bool:
+    """Move a unit, or say why it stays; False if it has to wait for room."""
+    clusters = run.clusters
+    source = clusters[unit.cluster]
+    if not has_room(clusters[target], run.flows.loads[target] + unit.load, run.policy):
+        return False
+    pair = [move for move in run.moves if (move.source, move.target) == (source.name, target)]
+    if len(pair) >= run.policy.moves_max and not source.is_draining:
+        some = "one move" if run.policy.moves_max == 1 else f"{run.policy.moves_max} moves"
+        run.stay(unit, f"{some} a run from {source.name} to {target}: in a later run")
+        return True
+    gain = gain_of(unit, source, clusters[target], run.flows, run.policy.horizon_seconds)
+    worth = Worth(cost_of(unit), gain)
+    if worth.ratio < run.policy.gain_min and not source.is_draining:
+        run.stay(unit, _not_worth(worth, target, run.policy))
+        return True
+    run.flows.shift(unit, target)
+    run.moves.append(
+        Move(
+            jobs=tuple(job.name for job in unit.jobs),
+            source=source.name,
+            target=target,
+            bytes=unit.bytes,
+            downtime_seconds=unit.downtime_seconds,
+            worth=worth,
+            reason=f"{source.name}: {reasons.get(source.name, 'to make room')}",
+        )
+    )
+    return True
+
+
+def _not_worth(worth: Worth, target: str, policy: Policy) -> str:
+    return (
+        f"a move to {target} is not worth it: {worth.gain:,.0f} records less would wait, "
+        f"{worth.cost:,.0f} for the move itself; it takes {policy.gain_min:g} times as many"
+    )
+
+
+def _in_a_line(run: _Run, triggers: tuple[Trigger, ...]) -> str:
+    due = next(trigger for trigger in triggers if trigger.is_due)
+    what = f"{due.cluster}: {due.reason}"
+    if not run.moves:
+        return f"{what}; nothing can be moved"
+    return what
+
+
+def _loaded(
+    situation: Situation, before: Mapping[str, float], after: Mapping[str, float]
+) -> tuple[Loaded, ...]:
+    return tuple(
+        Loaded(one.name, one.capacity, before[one.name], after[one.name])
+        for one in situation.clusters
+    )
+
+
+def _remembered(
+    memory: Memory,
+    situation: Situation,
+    triggers: tuple[Trigger, ...],
+    run: _Run,
+    before: Mapping[str, float],
+) -> Memory:
+    """Return what the next run has to know, once the moves of this one are made."""
+    if not run.moves:
+        counts = {trigger.cluster: trigger.runs for trigger in triggers}
+        return Memory(counts, (), memory.failed)
+    moves = tuple(
+        Moved(
+            move.jobs,
+            move.source,
+            move.target,
+            situation.at,
+            before[move.source],
+            run.flows.loads[move.source],
+        )
+        for move in run.moves
+    )
+    return Memory({}, moves, memory.failed)

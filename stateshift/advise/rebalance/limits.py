@@ -1,0 +1,79 @@
+"""What forbids a move, each by name. A move that one of these forbids is never made, whatever it
+would bring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from stateshift.advise.rebalance.memory import Memory
+from stateshift.advise.rebalance.policy import Policy
+from stateshift.advise.rebalance.situation import Cluster, Situation, Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Movable:
+    """A unit, and the clusters that may have it; none, and why, if it stays."""
+
+    unit: Unit
+    targets: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+
+def movable(
+    situation: Situation, units: Sequence[Unit], policy: Policy, memory: Memory
+) -> tuple[Movable, ...]:
+    """Return where each unit may go, by all but its load: that depends on what else moves."""
+    return tuple(_movable(situation, unit, policy, memory) for unit in units)
+
+
+def _movable(situation: Situation, unit: Unit, policy: Policy, memory: Memory) -> Movable:
+    staying = tuple(_kept(unit, situation.at, policy))
+    if staying:
+        return Movable(unit, (), staying)
+    targets, reasons = [], []
+    for cluster in situation.clusters:
+        if cluster.name == unit.cluster:
+            continue
+        forbidden = tuple(_forbidden(unit, cluster, memory))
+        if forbidden:
+            reasons += [f"{cluster.name}: {reason}" for reason in forbidden]
+        else:
+            targets.append(cluster.name)
+    if not targets and not reasons:
+        reasons.append("there is no other cluster")
+    return Movable(unit, tuple(targets), tuple(reasons))
+
+
+def _kept(unit: Unit, at: float, policy: Policy) -> Iterator[str]:
+    """Yield what keeps a unit where it is, wherever it could go."""
+    for job in unit.jobs:
+        named = f"{job.name}: " if len(unit.jobs) > 1 else ""
+        if job.pinned:
+            yield f"{named}it is pinned"
+        if job.paused:
+            yield f"{named}it is paused"
+        if job.load is None:
+            yield f"{named}its load cannot be told: {job.unknown or 'there are no samples'}"
+        if job.moved_at is not None and at - job.moved_at < policy.cool_down_seconds:
+            minutes = (policy.cool_down_seconds - (at - job.moved_at)) / 60
+            yield f"{named}it was moved a short time ago, and stays for {minutes:.0f} more minutes"
+
+
+def _forbidden(unit: Unit, cluster: Cluster, memory: Memory) -> Iterator[str]:
+    """Yield what keeps a unit from one cluster."""
+    if cluster.is_draining:
+        yield "it is to be emptied"
+    for job in unit.jobs:
+        if cluster.name in job.forbidden:
+            yield job.forbidden[cluster.name]
+    names = tuple(job.name for job in unit.jobs)
+    failed = memory.forbids(names, cluster.name)
+    if failed is not None:
+        yield "a move there did not bring what it promised"
+
+
+def has_room(cluster: Cluster, load: float, policy: Policy) -> bool:
+    """Whether a cluster may have so much load in all."""
+    return load <= policy.load_max * cluster.capacity * (1 + 1e-9)

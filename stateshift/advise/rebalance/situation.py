@@ -1,0 +1,129 @@
+"""Clusters and their jobs, as they were measured: all that a decision is made from.
+
+Load and capacity are in one unit, a worker that is busy all the time: a slot of Flink, a core of
+Spark. A job's load is what it needs to keep up, which may be more than it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where jobs run, and how much of it there is. `other_load` is what others have on it."""
+
+    name: str
+    capacity: float
+    other_load: float = 0.0
+    is_draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job where it is.
+
+    Args:
+        name: its name in the spec.
+        cluster: where it runs.
+        load: what it needs to keep up; None where that cannot be told.
+        rate: records a second that come in.
+        capacity_rate: records a second that it could take; None where that is not known.
+        bytes: its state.
+        downtime_seconds: how long a move stops it.
+        keeps_up: whether it does, where it is.
+        pinned: whether the spec keeps it where it is.
+        paused: whether the spec leaves it alone for now.
+        moved_at: when it was last moved; None for never.
+        forbidden: clusters that cannot have it, and why.
+        unknown: why its load cannot be told.
+    """
+
+    name: str
+    cluster: str
+    load: float | None
+    rate: float = 0.0
+    capacity_rate: float | None = None
+    bytes: int = 0
+    downtime_seconds: float = 0.0
+    keeps_up: bool = True
+    pinned: bool = False
+    paused: bool = False
+    moved_at: float | None = None
+    forbidden: Mapping[str, str] = field(default_factory=dict)
+    unknown: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """All clusters and jobs at one time. Jobs of one of `together` are on one cluster, or are moved
+    together: they hand records on to each other.
+    """
+
+    at: float
+    clusters: tuple[Cluster, ...]
+    jobs: tuple[Job, ...]
+    together: tuple[frozenset[str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Jobs of one cluster that move together, or not at all."""
+
+    jobs: tuple[Job, ...]
+
+    @property
+    def name(self) -> str:
+        return ", ".join(job.name for job in self.jobs)
+
+    @property
+    def cluster(self) -> str:
+        return self.jobs[0].cluster
+
+    @property
+    def load(self) -> float:
+        """What is known of its load."""
+        return sum(job.load or 0.0 for job in self.jobs)
+
+    @property
+    def rate(self) -> float:
+        return sum(job.rate for job in self.jobs)
+
+    @property
+    def bytes(self) -> int:
+        return sum(job.bytes for job in self.jobs)
+
+    @property
+    def downtime_seconds(self) -> float:
+        return max(job.downtime_seconds for job in self.jobs)
+
+
+def units_of(situation: Situation) -> tuple[Unit, ...]:
+    """Return what moves together, in the order of its first jobs."""
+    group_of: dict[str, int] = {}
+    for number, names in enumerate(_merged(situation.together)):
+        group_of.update(dict.fromkeys(names, number))
+    parts: dict[tuple[str, object], list[Job]] = {}
+    for job in situation.jobs:
+        parts.setdefault((job.cluster, group_of.get(job.name, job.name)), []).append(job)
+    return tuple(Unit(tuple(jobs)) for jobs in parts.values())
+
+
+def _merged(groups: Sequence[frozenset[str]]) -> list[frozenset[str]]:
+    """Return groups of which no two share a job."""
+    merged: list[frozenset[str]] = []
+    for group in groups:
+        apart = [other for other in merged if not other & group]
+        shared = [other for other in merged if other & group]
+        merged = [*apart, group.union(*shared)]
+    return merged
+
+
+def loads_of(situation: Situation) -> dict[str, float]:
+    """Return the load of each cluster, others' included."""
+    loads = {cluster.name: cluster.other_load for cluster in situation.clusters}
+    for job in situation.jobs:
+        if job.cluster in loads:
+            loads[job.cluster] += job.load or 0.0
+    return loads

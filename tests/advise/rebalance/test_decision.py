@@ -1,0 +1,174 @@
+"""Runs one after the other: when they move something, what, and that they come to rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+
+from stateshift.advise.rebalance.decision import Decision, decide
+from stateshift.advise.rebalance.memory import Memory
+from stateshift.advise.rebalance.policy import Policy
+from stateshift.advise.rebalance.situation import Cluster, Situation
+from tests.advise.rebalance.grounds import carried_out, job, ratios, situation, situations
+
+POLICY = Policy()
+FOUR = [job(f"j{number}", "a", 2.0) for number in range(4)]
+
+
+def runs(of: Situation, count: int, policy: Policy = POLICY) -> list[tuple[Situation, Decision]]:
+    """So many runs, whose moves are all made."""
+    memory, done = Memory(), []
+    for _ in range(count):
+        decision = decide(of, policy, memory)
+        done.append((of, decision))
+        memory = decision.memory
+        of = carried_out(of, decision)
+    return done
+
+
+def moved(decision: Decision) -> list[tuple[str, str]]:
+    return [(name, move.target) for move in decision.moves for name in move.jobs]
+
+
+def why(decision: Decision, name: str) -> str:
+    (stay,) = (one for one in decision.stays if one.job == name)
+    return stay.reason
+
+
+def test_a_cluster_must_be_too_full_twice_before_anything_moves() -> None:
+    first, second = runs(situation({"a": 8, "b": 8}, FOUR), 2)
+    assert not first[1].moves
+    assert "in 1 of the 2 runs" in first[1].reason
+    assert len(second[1].moves) == 1
+    assert second[1].reason == "a: its load is 100%, above 80%"
+
+
+def test_a_cluster_that_was_well_in_between_begins_anew() -> None:
+    of = situation({"a": 8, "b": 8}, FOUR)
+    calm = replace(of, jobs=tuple(replace(one, load=0.1) for one in of.jobs))
+    memory = decide(of, POLICY, Memory()).memory
+    memory = decide(calm, POLICY, memory).memory
+    assert not decide(of, POLICY, memory).moves
+
+
+def test_four_jobs_of_one_cluster_are_spread_over_two_and_then_nothing_moves() -> None:
+    done = runs(situation({"a": 8, "b": 8}, FOUR), 24)
+    assert ratios(done[-1][0]) == {"a": 0.5, "b": 0.5}
+    assert sum(len(decision.moves) for _, decision in done) == 2
+    assert not any(decision.moves for _, decision in done[-10:])
+
+
+@settings(deadline=None)
+@given(situations(jobs_max=7))
+def test_runs_come_to_rest_and_keep_every_limit(of: Situation) -> None:
+    done = runs(of, 40)
+    assert not any(decision.moves for _, decision in done[-10:])
+    for before, decision in done:
+        jobs = {one.name: one for one in before.jobs}
+        assert {stay.job for stay in decision.stays} | {name for name, _ in moved(decision)} == set(
+            jobs
+        )
+        for name, target in moved(decision):
+            assert not jobs[name].pinned
+            assert target not in jobs[name].forbidden
+            assert ratios(carried_out(before, decision))[target] <= POLICY.load_max + 1e-9
+        for move in decision.moves:
+            assert move.worth.ratio >= POLICY.gain_min
+
+
+@settings(deadline=None)
+@given(situations(jobs_max=7))
+def test_nothing_moves_to_and_fro(of: Situation) -> None:
+    been: dict[str, list[str]] = {}
+    for _, decision in runs(of, 40):
+        for name, target in moved(decision):
+            assert target not in been.get(name, ())
+            been.setdefault(name, [next(one.cluster for one in of.jobs if one.name == name)])
+            been[name].append(target)
+
+
+def test_a_job_that_is_pinned_paused_or_unknown_stays_and_says_so() -> None:
+    jobs = [
+        job("pinned", "a", 3.0, pinned=True),
+        job("paused", "a", 3.0, paused=True),
+        job("free", "a", 3.0),
+    ]
+    _, (_, decision) = runs(situation({"a": 10, "b": 10}, jobs), 2)
+    assert moved(decision) == [("free", "b")]
+    assert why(decision, "pinned") == "it is pinned"
+    assert why(decision, "paused") == "it is paused"
+
+
+def test_nothing_moves_while_the_load_of_some_is_not_known() -> None:
+    jobs = [*FOUR, job("dark", "b", None, unknown="the cluster does not answer")]
+    _, (_, decision) = runs(situation({"a": 8, "b": 8}, jobs), 2)
+    assert not decision.moves
+    assert decision.reason == "cannot tell: of 1 of 5 jobs the load is not known"
+    assert why(decision, "dark") == "its load cannot be told: the cluster does not answer"
+
+
+def test_a_target_that_cannot_have_a_job_is_named_with_its_reason() -> None:
+    jobs = [replace(one, forbidden={"b": "Spark 3.5 cannot read its state"}) for one in FOUR]
+    _, (_, decision) = runs(situation({"a": 8, "b": 8}, jobs), 2)
+    assert not decision.moves
+    assert why(decision, "j0") == "b: Spark 3.5 cannot read its state"
+
+
+def test_jobs_of_one_dataflow_move_together_or_not_at_all() -> None:
+    of = situation({"a": 8, "b": 8}, FOUR, together=(frozenset({"j0", "j1"}),))
+    policy = replace(POLICY, moves_max=4)
+    _, (_, decision) = runs(of, 2, policy)
+    assert sum(len(move.jobs) for move in decision.moves) == 2
+    assert {move.jobs for move in decision.moves} in ({("j0", "j1")}, {("j2",), ("j3",)})
+
+
+def test_what_costs_more_than_it_brings_is_not_moved() -> None:
+    jobs = [replace(one, downtime_seconds=3600.0) for one in FOUR]
+    _, (_, decision) = runs(situation({"a": 8, "b": 8}, jobs), 2)
+    assert not decision.moves
+    assert any("is not worth it" in stay.reason for stay in decision.stays)
+
+
+def test_a_job_that_was_moved_stays_for_the_cool_down() -> None:
+    jobs = [replace(one, moved_at=-600.0) for one in FOUR]
+    of = situation({"a": 8, "b": 8}, jobs)
+    decision = decide(of, POLICY, Memory(counts={"a": 1}))
+    assert not decision.moves
+    assert why(decision, "j0") == "it was moved a short time ago, and stays for 50 more minutes"
+
+
+def test_a_move_that_brought_nothing_is_not_repeated_for_a_day() -> None:
+    of = situation({"a": 8, "b": 8}, [job("hot", "a", 7.0), job("cool", "a", 0.5)])
+    decision = decide(of, replace(POLICY, load_max=0.9), Memory(counts={"a": 1}))
+    assert moved(decision) == [("hot", "b")]
+    # It is moved back by hand, and is as hot as before.
+    policy = replace(POLICY, load_max=0.9, cool_down_seconds=0.0)
+    back = replace(of, at=900.0)
+    later = decide(back, policy, replace(decision.memory, counts={"a": 2}))
+    assert ("hot", "b") not in moved(later)
+    assert why(later, "hot") == "b: a move there did not bring what it promised"
+    next_day = decide(
+        replace(of, at=2 * 86400.0), policy, replace(later.memory, moves=(), counts={"a": 2})
+    )
+    assert moved(next_day) == [("hot", "b")]
+
+
+def test_a_cluster_that_is_to_be_emptied_is_left_by_all_at_once() -> None:
+    of = situation({"a": 8, "b": 12}, [replace(one, downtime_seconds=1800.0) for one in FOUR])
+    of = replace(of, clusters=(Cluster("a", 8.0, is_draining=True), of.clusters[1]))
+    decision = decide(of, POLICY, Memory())
+    assert [target for _, target in moved(decision)] == ["b"] * 4
+
+
+def test_a_new_cluster_is_filled() -> None:
+    jobs = [job(f"{name}{number}", name, 1.0) for name in "ab" for number in range(6)]
+    of = situation({"a": 10, "b": 10, "new": 10}, jobs)
+    done = runs(of, 12)
+    assert ratios(done[-1][0]) == {"a": 0.4, "b": 0.4, "new": 0.4}
+
+
+def test_clusters_that_do_next_to_nothing_are_left_alone() -> None:
+    jobs = [job("one", "a", 0.5), job("two", "a", 0.5)]
+    done = runs(situation({"a": 8, "b": 8}, jobs), 3)
+    assert [decision.reason for _, decision in done] == ["no cluster is too full"] * 3

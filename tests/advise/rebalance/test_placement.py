@@ -1,0 +1,99 @@
+"""The spread that is found is the best of all, which are tried here one by one."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+from hypothesis import given, settings
+
+from stateshift.advise.rebalance.limits import Movable, has_room, movable
+from stateshift.advise.rebalance.memory import Memory
+from stateshift.advise.rebalance.placement import Cost, Placement, place
+from stateshift.advise.rebalance.policy import Policy
+from stateshift.advise.rebalance.situation import Cluster, Situation, loads_of, units_of
+from tests.advise.rebalance.grounds import GB, job, situation, situations
+
+POLICY = Policy()
+
+
+def placed(of: Situation, policy: Policy = POLICY) -> tuple[tuple[Movable, ...], Placement]:
+    units = movable(of, units_of(of), policy, Memory())
+    return units, place(of.clusters, units, loads_of(of), policy)
+
+
+def every_spread(of: Situation, units: tuple[Movable, ...]) -> list[tuple[tuple[str, ...], Cost]]:
+    """All spreads in which whoever gets something has room for all it has then."""
+    clusters = {cluster.name: cluster for cluster in of.clusters}
+    mean = sum(loads_of(of).values()) / sum(one.capacity for one in of.clusters)
+    aim = min(POLICY.aim * mean, POLICY.load_max)
+    found = []
+    for places in itertools.product(*((one.unit.cluster, *one.targets) for one in units)):
+        held = dict.fromkeys(clusters, 0.0)
+        for one, name in zip(units, places, strict=True):
+            held[name] += one.unit.load
+        moved = [one for one, name in zip(units, places, strict=True) if name != one.unit.cluster]
+        into = {name for one, name in zip(units, places, strict=True) if name != one.unit.cluster}
+        if not all(has_room(clusters[name], held[name], POLICY) for name in into):
+            continue
+        ratios = [max(aim, held[name] / one.capacity) for name, one in clusters.items()]
+        cost = Cost(
+            0,
+            tuple(sorted((round(ratio, 2) for ratio in ratios), reverse=True)),
+            sum(one.unit.bytes for one in moved),
+            sum(one.unit.downtime_seconds for one in moved),
+            len(moved),
+        )
+        found.append((places, cost))
+    return found
+
+
+@settings(deadline=None)
+@given(situations())
+def test_a_few_jobs_are_spread_in_the_best_way_there_is(of: Situation) -> None:
+    units, found = placed(of)
+    best = min(cost for _, cost in every_spread(of, units))
+    assert found.cost == best
+    assert found.is_best
+
+
+@settings(deadline=None)
+@given(situations(jobs_max=8, clusters_max=4))
+def test_many_are_spread_within_the_limits_and_never_worse_than_now(of: Situation) -> None:
+    units, found = placed(of, replace(POLICY, exact_units=0))
+    spreads = dict(every_spread(of, units)) if len(of.jobs) < 6 else {found.places: found.cost}
+    assert spreads[found.places] == found.cost
+    if len(of.jobs) < 6:
+        assert found.cost <= spreads[tuple(one.unit.cluster for one in units)]
+
+
+@settings(deadline=None)
+@given(situations())
+def test_no_spread_is_below_the_bound(of: Situation) -> None:
+    units, found = placed(of)
+    for places, _ in every_spread(of, units):
+        held = {cluster.name: 0.0 for cluster in of.clusters}
+        for one, name in zip(units, places, strict=True):
+            held[name] += one.unit.load
+        assert max(held[one.name] / one.capacity for one in of.clusters) >= found.bound - 1e-9
+
+
+def test_of_two_ways_that_are_as_even_the_one_with_fewer_bytes_is_taken() -> None:
+    jobs = [job("large", "a", 2.0, bytes=9 * GB), job("small", "a", 2.0), job("third", "a", 4.0)]
+    _, found = placed(situation({"a": 10, "b": 10}, [*jobs, job("there", "b", 4.0)]))
+    assert found.places == ("a", "b", "a", "b")
+
+
+def test_what_is_even_enough_is_left_as_it_is() -> None:
+    jobs = [job("one", "a", 4.2), job("two", "b", 4.0)]
+    _, found = placed(situation({"a": 10, "b": 10}, jobs))
+    assert found.cost.moves == 0
+
+
+def test_a_cluster_that_is_to_be_emptied_is_left_by_all_that_others_have_room_for() -> None:
+    jobs = [job("one", "old", 4.0), job("two", "old", 4.0), job("three", "old", 5.0)]
+    of = situation({"a": 5, "b": 10}, jobs)
+    of = replace(of, clusters=(Cluster("old", 16.0, is_draining=True), *of.clusters))
+    _, found = placed(of)
+    assert found.cost.left_behind == 1
+    assert sorted(found.places) == ["a", "b", "old"]
