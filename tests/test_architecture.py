@@ -89,7 +89,11 @@ PURE_ROOMS = (
     *("errors", "plain", "specification", "survey", "formats", "step", "world", "plan", "report"),
     *("dataflow", "models", "purpose", "suggestion"),
 )
-PURE_PARTS = ("stateshift.live.protocol", "stateshift.advise.evaluate")
+PURE_PARTS = (
+    "stateshift.live.protocol",
+    "stateshift.advise.evaluate",
+    "stateshift.advise.rebalance",
+)
 PURE_IN_ENGINES = ("plan", "findings", "rewrite", "entries", "layout")
 OUTSIDE = frozenset(
     (

@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # What stands beside the program, for tests and benches. What it alone uses, stands beside as well.
 BESIDE = ("models", "testing")
-# What comes before its callers: the live runtime's protocol.
-BEFORE_ITS_CALLERS = ("stateshift/live/",)
+# What comes before its callers: which jobs to move between clusters.
+BEFORE_ITS_CALLERS = ("stateshift/advise/rebalance/",)
 
 # Where programs begin: the command line, and what users' programs and jobs import.
 ENTRIES = ("stateshift.__main__", "stateshift.api", "stateshift.job")
@@ -32,6 +32,12 @@ ENTRIES = ("stateshift.__main__", "stateshift.api", "stateshift.job")
 # What others call by a name that we never say.
 CALLED_BY_OTHERS = {
     "emit": "logging calls a handler",
+    **dict.fromkeys(
+        ("do_DELETE", "do_GET", "do_POST", "do_PUT", "log_message"), "http.server calls these"
+    ),
+    **dict.fromkeys(
+        ("handle_error", "process_request", "process_request_thread"), "socketserver calls these"
+    ),
     "seekable": "pyarrow and Python's io ask a file",
     "schema_text": "what configs/ holds is made and compared with it",
 }

@@ -18,20 +18,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stateshift.live.protocol.configuration import Configuration, Time
-from stateshift.live.protocol.messages import (
+from stateshift.live.protocol.folded import Key, State
+from stateshift.models.bin_messages import (
     Applied,
     Control,
     Data,
     Event,
-    Key,
     Logic,
     Message,
     Received,
     Resize,
     Sent,
-    State,
+    worker_of,
 )
-from stateshift.live.protocol.worker import Worker, advance, worker
+from stateshift.models.bin_worker import Worker, advance, worker
 
 Channel = tuple[int, int]
 Channels = Mapping[Channel, tuple[Message, ...]]
@@ -65,7 +65,7 @@ def network(
     """
     own: list[dict[Key, State]] = [{} for _ in range(configuration.workers)]
     for key, state in (states or {}).items():
-        place = configuration.worker_of(configuration.since, logic.hash_of(key))
+        place = worker_of(configuration, configuration.since, logic.hash_of(key))
         own[place][key] = state
     workers = tuple(worker(number, configuration, has) for number, has in enumerate(own))
     return Network(logic, workers, {})

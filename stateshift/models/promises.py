@@ -19,8 +19,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from stateshift.live.protocol.configuration import Configuration, Time
-from stateshift.live.protocol.messages import END, Applied, Key, Logic, Progress, Record, State
-from stateshift.live.protocol.worker import S, apply
+from stateshift.live.protocol.folded import Key, State
+from stateshift.models.bin_messages import END, Applied, Logic, Progress, Record, worker_of
+from stateshift.models.bin_worker import S, apply
 
 
 def alone(
@@ -63,7 +64,7 @@ def misplaced(
 ) -> Iterator[str]:
     """Yield what was applied elsewhere than the configuration says; it must not be retired."""
     for worker, time, key, _, _ in applied:
-        place = configuration.worker_of(time, logic.hash_of(key))
+        place = worker_of(configuration, time, logic.hash_of(key))
         if place != worker:
             yield f"key {key!r} at time {time}: at worker {worker} instead of {place}"
 

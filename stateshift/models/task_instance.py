@@ -16,11 +16,12 @@ The sending side aligns (T-8). At the checkpoint that a trigger names, a task
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from stateshift.live.protocol.coordinator_messages import (
+    FOLLOWS,
     Abort,
     Acknowledged,
     Complete,
@@ -34,7 +35,6 @@ from stateshift.live.protocol.coordinator_messages import (
     TaskState,
     Trigger,
     Word,
-    become,
 )
 from stateshift.live.protocol.task_flow import Flow, Task
 
@@ -169,7 +169,7 @@ def hear(before: Instance, order: Order) -> Done:
 def _processed(before: Instance, key: int, snapshot: Snapshot) -> Done:
     after = replace(before, snapshot=replace(snapshot, total=snapshot.total + key))
     items: list[tuple[Task, Item]] = []
-    for target in before.flow.routes(before.task, key):
+    for target in routes(before.flow, before.task, key):
         number = after.snapshot.sent.get(target, 0)
         after = replace(
             after,
@@ -227,3 +227,28 @@ def _sent(after: Instance, items: list[tuple[Task, Item]]) -> Done:
             buffers[target] = (*buffers[target], item)
     sent = tuple((target, item) for target, item in items if target not in buffers)
     return Done(replace(after, buffers=buffers), sent)
+
+
+def routes(flow: Flow, task: Task, key: int) -> Iterator[Task]:
+    """Yield where a record of a key goes from a task: along each edge, to those its exchange
+    pattern says.
+    """
+    for edge in flow.edges:
+        if edge.source != task.operator:
+            continue
+        count = flow.operators[edge.target]
+        match edge.exchange:
+            case "forward":
+                yield Task(edge.target, task.number)
+            case "partitioned":
+                yield Task(edge.target, key % count)
+            case _:
+                yield from (Task(edge.target, number) for number in range(count))
+
+
+def become(now: TaskState, *states: TaskState) -> TaskState:
+    """The last of states that follow one another."""
+    for after in states:
+        assert after in FOLLOWS[now], f"a task that is {now} does not become {after}"
+        now = after
+    return now

@@ -25,7 +25,9 @@ from stateshift.live.bins.move_request import Manner, check, steps_of
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.times import cut
 from stateshift.live.protocol.configuration import Configuration, Time, Update, updated
-from stateshift.live.protocol.plan_file import Changes, WholeMap, encode_plan_file
+from stateshift.live.protocol.plan_file import Changes, WholeMap
+from stateshift.models.bin_messages import worker_of
+from stateshift.models.plan_writer import encode_plan_file
 from tests.acceptance.living_bins import FIRST, Applications, running
 from tests.acceptance.support import JOBS, stateshift
 from tests.live.bins.forms import FORMS
@@ -206,7 +208,7 @@ def test_an_operator_of_every_form_puts_out_the_rows_of_one_worker_alone(
     where = forms.configuration()
     for worker, (number, key, *_) in put_out:
         if number >= 0:
-            assert worker == NAMES[where.worker_of(number // TIES, hash_of(key))]
+            assert worker == NAMES[worker_of(where, number // TIES, hash_of(key))]
 
 
 @pytest.mark.row("M-3")

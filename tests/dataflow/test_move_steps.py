@@ -27,8 +27,8 @@ from stateshift.dataflow.move_steps import (
     strategy_of,
 )
 from stateshift.errors import SpecError
-from stateshift.live.protocol.configuration import Update, evenly, retired, updated
-from stateshift.live.protocol.moves import check_moves, moves_between, updates_of
+from stateshift.live.protocol.configuration import Update
+from stateshift.live.protocol.moves import moves_between, updates_of
 
 RANDOM_ONES = 10_000
 STRATEGIES: tuple[Strategy, ...] = (
@@ -209,30 +209,3 @@ def test_sides_that_do_not_fit_each_other_are_refused_together() -> None:
     with pytest.raises(SpecError) as refused:
         moves_between([0, 0, 0], [0, 0])
     assert [complaint.pointer for complaint in refused.value.complaints] == ["/before", "/after"]
-
-
-def test_moves_that_cannot_be_made_are_refused_with_every_reason() -> None:
-    configuration = updated(evenly(4, 3), [Update(10, 1, 2)])
-    check_moves([Move(1, 1, 0)], configuration, 9)
-    wrong = [
-        Move(1, 1, 0),
-        Move(9, 0, 1),
-        Move(2, 2, 5),
-        Move(0, 0, 0),
-        Move(3, 7, 1),
-        Move(3, 0, 1),
-    ]
-    with pytest.raises(SpecError) as refused:
-        check_moves(wrong, configuration, 10)
-    assert [(complaint.pointer, complaint.message) for complaint in refused.value.complaints] == [
-        ("/0/source", "worker 1 does not own bin 1: worker 2 does at time 10"),
-        ("/1/bin", "there is no bin 9 among 4"),
-        ("/2/target", "there is no worker 5 among 3"),
-        ("/3/target", "bin 0 is at worker 0 already"),
-        ("/4/source", "there is no worker 7 among 3"),
-        ("/4/source", "worker 7 does not own bin 3: worker 0 does at time 10"),
-        ("/4/bin", "bin 3 moves 2 times at once"),
-        ("/5/bin", "bin 3 moves 2 times at once"),
-    ]
-    with pytest.raises(SpecError, match="/0/time: time runs backwards, from 8 to 7"):
-        check_moves([Move(1, 1, 0)], retired(configuration, 8), 7)

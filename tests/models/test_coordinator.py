@@ -16,14 +16,12 @@ from hypothesis import strategies as st
 
 from stateshift.errors import PlanError, SpecError
 from stateshift.journal import State, StepFinished, decode_records, encode_record, fold
-from stateshift.live.protocol.checkpoint_wait import Checkpoints, wait
 from stateshift.live.protocol.coordinator import STEPS, begin
 from stateshift.live.protocol.coordinator_messages import (
     FOLLOWS,
     GiveUp,
     Refused,
     TaskState,
-    become,
 )
 from stateshift.live.protocol.task_flow import (
     EXCHANGES,
@@ -34,6 +32,7 @@ from stateshift.live.protocol.task_flow import (
     check,
     flow,
 )
+from stateshift.models.checkpoint_wait import Checkpoints, wait
 from stateshift.models.coordinated_job import (
     Choice,
     Hear,
@@ -46,7 +45,7 @@ from stateshift.models.coordinated_job import (
     job,
     said,
 )
-from stateshift.models.task_instance import Instance, Record, Trigger, roles, take
+from stateshift.models.task_instance import Instance, Record, Trigger, become, roles, routes, take
 from stateshift.step.evidence import OtherEvidence
 
 WALKS = 200
@@ -277,8 +276,8 @@ def test_who_has_a_part_follows_from_the_exchange_patterns() -> None:
         "right-1": ("rewires",),
     }
     assert parts(Task("sink", 0)).keys() == {"left-0", "right-0", "right-1", "sink-0"}
-    assert list(of.routes(Task("map", 1), key=3)) == [Task("left", 0), Task("right", 1)]
-    assert list(of.routes(Task("source", 1), key=0)) == [Task("map", 1)]
+    assert list(routes(of, Task("map", 1), key=3)) == [Task("left", 0), Task("right", 1)]
+    assert list(routes(of, Task("source", 1), key=0)) == [Task("map", 1)]
     both = Trigger(Migration("m", {Task("source", 0): "x", Task("map", 0): "y"}), 1)
     assert roles(of, both, Task("source", 0)) == ("buffers", "ships")
 

@@ -16,13 +16,15 @@ from hypothesis import strategies as st
 from stateshift.dataflow.move_steps import AllAtOnce, Batched, Fluid, Optimised, Strategy, in_steps
 from stateshift.errors import SpecError
 from stateshift.live.protocol.configuration import Update, configured
-from stateshift.live.protocol.messages import (
+from stateshift.live.protocol.folded import Folded
+from stateshift.live.protocol.moves import moves_between
+from stateshift.live.protocol.rollout import Rollout, advance, prepared
+from stateshift.models.bin_messages import (
     END,
     START,
     Applied,
     Control,
     Data,
-    Folded,
     Logic,
     Message,
     Moved,
@@ -31,8 +33,6 @@ from stateshift.live.protocol.messages import (
     Resize,
     Routed,
 )
-from stateshift.live.protocol.moves import moves_between
-from stateshift.live.protocol.rollout import Rollout, advance, prepared
 from stateshift.models.network import Network, deliver, drained, feed, network
 from stateshift.models.promises import alone, incomplete, incorrect, misplaced
 from tests.models.walking import KEYS, LAST, LOGIC, Job, a_job, deliver_any, walk, with_channel

@@ -14,17 +14,8 @@ from dataclasses import dataclass, replace
 
 from stateshift.errors import SpecError
 from stateshift.live.protocol.configuration import Configuration, Time, Update, configured, updated
-from stateshift.live.protocol.messages import (
-    Control,
-    Data,
-    Folded,
-    Key,
-    Logic,
-    Record,
-    Resize,
-    State,
-    Value,
-)
+from stateshift.live.protocol.folded import Folded, Key, State, Value
+from stateshift.models.bin_messages import Control, Data, Logic, Record, Resize
 from stateshift.models.network import Channel, Network, deliver, feed, network
 
 LAST = 30  # the time to which all inputs come

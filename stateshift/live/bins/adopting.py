@@ -26,7 +26,7 @@ from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.stores import Objects, Store, Table, read_store
 from stateshift.live.bins.times import Moment, asked_for
 from stateshift.live.protocol.bins import bin_of
-from stateshift.live.protocol.messages import Folded, Key, State
+from stateshift.live.protocol.folded import Folded, Key, State
 
 if TYPE_CHECKING:
     import pyarrow

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.bins import HASH_BITS, bits_of
-from stateshift.live.protocol.messages import Key, Value
+from stateshift.live.protocol.folded import Key, Value
 
 if TYPE_CHECKING:
     import numpy

@@ -19,7 +19,7 @@ from stateshift.live.bins.batches import Columns, Records, Rows
 from stateshift.live.bins.operators import Notified
 from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.applying import Asked, Pending, turns
-from stateshift.live.protocol.messages import Key, State, Value
+from stateshift.live.protocol.folded import Key, State, Value
 
 if TYPE_CHECKING:
     import pyarrow

@@ -17,7 +17,7 @@ from itertools import pairwise
 from stateshift.errors import PlanError
 from stateshift.live.bins.commits import Commit, Given, Ledger, Taken
 from stateshift.live.bins.files import Begun, Files, Joined, KnownMoves, Runs, look
-from stateshift.live.bins.times import Moment, cut
+from stateshift.live.bins.times import Moment
 from stateshift.live.folder import Folder
 from stateshift.live.protocol.configuration import Time
 from stateshift.storage.opening import open_patiently
@@ -74,10 +74,6 @@ class Part:
         if self.frontier is None:
             return -1
         return min([self.at + 1, *self.awaited.values()])
-
-    def has_passed(self, time: Time) -> bool:
-        """Whether everything before a time is done, but for bins that are awaited."""
-        return self.frontier is not None and self.frontier >= cut(time)
 
     @property
     def keys(self) -> int:

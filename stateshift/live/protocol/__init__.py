@@ -13,15 +13,14 @@ Keys that move between workers (Megaphone, PVLDB 12(9), 2019):
                           strategies
     rollout               when a step may start: flow control, drain gaps, prepared moves
     plan_file             the file format of Megaphone's experiments
-    messages              what a worker receives, sends, and computes
-    worker                one worker: F routes and moves, S installs and applies
+    folded                what an operator computes of a key's values
+    applying              values are folded in the order of their times
 
 Tasks that move to another place at a checkpoint (BTW 2018):
 
     task_flow             operators, tasks and exchange patterns; the migration asked for
     coordinator_messages  the states of a task, and the messages it and the coordinator exchange
     coordinator           checks, triggers, counts acknowledgements, completes or aborts
-    checkpoint_wait       how long a migration waits for its checkpoint
 
 `models` runs all of it in every order of events.
 """

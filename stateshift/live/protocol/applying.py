@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, TypeAlias
 
-from stateshift.live.protocol.messages import Folded, Key, State, Value
+from stateshift.live.protocol.folded import Folded, Key, State, Value
 
 # A number in the model, a tuple where it runs; compared, and nothing else.
 Moment: TypeAlias = Any

@@ -77,10 +77,6 @@ class Configuration:
         """Return the bin of a key, by its hash."""
         return bin_of(hashed, self.bins)
 
-    def worker_of(self, time: Time, hashed: int) -> int:
-        """Return where a key is at a time, by its hash."""
-        return self.worker(time, self.bin_of(hashed))
-
     def at(self, time: Time) -> tuple[int, ...]:
         """Return the worker of every bin at a time."""
         return tuple(_worker(history, time) for history in self.history)
@@ -102,14 +98,6 @@ def configured(assigned: Sequence[int], workers: int, since: Time = BEGIN) -> Co
     if wrong:
         raise SpecError(tuple(wrong), hint="a power of two of bins, each at a worker from 0 on")
     return Configuration(workers, tuple((Since(since, worker),) for worker in assigned), since)
-
-
-def evenly(bins: int, workers: int) -> Configuration:
-    """Return bins dealt out to the workers in turn."""
-    wrong = _count_complaints(bins, workers)
-    if wrong:
-        raise SpecError(tuple(wrong), hint="a power of two of bins, and a worker for them")
-    return configured([bin % workers for bin in range(bins)], workers)
 
 
 def updated(

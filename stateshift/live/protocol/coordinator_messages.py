@@ -53,14 +53,6 @@ FOLLOWS: Mapping[TaskState, frozenset[TaskState]] = {
 }
 
 
-def become(now: TaskState, *states: TaskState) -> TaskState:
-    """The last of states that follow one another."""
-    for after in states:
-        assert after in FOLLOWS[now], f"a task that is {now} does not become {after}"
-        now = after
-    return now
-
-
 Role = Literal["buffers", "ships", "rewires", "replaces"]
 
 

@@ -7,13 +7,12 @@ two assignments.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from stateshift.dataflow.move_steps import Move, Step
 from stateshift.errors import Complaint, SpecError
 from stateshift.live.protocol.bins import is_count, not_a_count
-from stateshift.live.protocol.configuration import Configuration, Time, Update, unknown_worker
+from stateshift.live.protocol.configuration import Time, Update
 
 
 def moves_between(before: Sequence[int], after: Sequence[int]) -> tuple[Move, ...]:
@@ -32,56 +31,6 @@ def _count_complaints(before: int, after: int) -> Iterator[Complaint]:
             yield Complaint(f"/{name}", not_a_count(bins), bins)
     if before != after:
         yield Complaint("/after", f"{after} bins, but {before} before", after)
-
-
-def check_moves(moves: Sequence[Move], configuration: Configuration, time: Time) -> None:
-    """Refuse moves that cannot be made at a time, with all that is wrong with any of them."""
-    wrong: list[Complaint] = []
-    for index, move in enumerate(moves):
-        wrong += _complaints(index, move, configuration, time)
-    wrong += _repeated(moves)
-    if wrong:
-        hint = "take the moves from where the bins are: moves_between(now, wanted)"
-        raise SpecError(tuple(wrong), hint=hint)
-
-
-def _repeated(moves: Sequence[Move]) -> Iterator[Complaint]:
-    """Yield a complaint about each move of a bin that moves several times."""
-    often = Counter(move.bin for move in moves)
-    for index, move in enumerate(moves):
-        if often[move.bin] > 1:
-            message = f"bin {move.bin} moves {often[move.bin]} times at once"
-            yield Complaint(f"/{index}/bin", message, move.bin)
-
-
-def _complaints(
-    index: int, move: Move, configuration: Configuration, time: Time
-) -> Iterator[Complaint]:
-    is_early = time < configuration.since
-    if is_early:
-        message = f"time runs backwards, from {configuration.since} to {time}"
-        yield Complaint(f"/{index}/time", message, time)
-    yield from _unknown_ends(index, move, configuration.workers)
-    if not 0 <= move.bin < configuration.bins:
-        message = f"there is no bin {move.bin} among {configuration.bins}"
-        yield Complaint(f"/{index}/bin", message, move.bin)
-    elif not is_early:
-        owner = configuration.worker(time, move.bin)
-        if owner != move.source:
-            message = (
-                f"worker {move.source} does not own bin {move.bin}: "
-                f"worker {owner} does at time {time}"
-            )
-            yield Complaint(f"/{index}/source", message, move.source, str(owner))
-    if move.source == move.target:
-        message = f"bin {move.bin} is at worker {move.target} already"
-        yield Complaint(f"/{index}/target", message, move.target)
-
-
-def _unknown_ends(index: int, move: Move, workers: int) -> Iterator[Complaint]:
-    for name, worker in (("source", move.source), ("target", move.target)):
-        if not 0 <= worker < workers:
-            yield unknown_worker(f"/{index}/{name}", worker, workers)
 
 
 def updates_of(step: Step, time: Time) -> tuple[Update, ...]:

@@ -18,7 +18,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from stateshift.dataflow.move_steps import Step
 from stateshift.errors import Complaint, SpecError
@@ -48,11 +47,6 @@ class Changes:
 
 
 Line = WholeMap | Changes
-
-
-def encode_plan_file(lines: Sequence[Line]) -> str:
-    """Return a plan file as the published writer has it, byte for byte."""
-    return "".join(" ".join((*map(str, _values(line)), "\n")) for line in lines)
 
 
 def decode_plan_file(
@@ -87,31 +81,6 @@ def planned(
             steps.append((line.time, moves))
         assigned = after
     return configured(first.workers, workers, first.time - 1), tuple(steps)
-
-
-def as_lines(
-    before: Sequence[int], start: Time, steps: Sequence[Step], time: Time
-) -> tuple[Line, ...]:
-    """Return the plan that begins with `before` at `start` and sends the steps one by one from
-    `time` on.
-    """
-    lines: list[Line] = [WholeMap(start, tuple(before))]
-    for step in steps:
-        pairs = sorted((move.bin, move.target) for move in step)
-        lines.append(Changes(time, tuple(pairs)))
-    return tuple(lines)
-
-
-def _values(line: Line) -> Iterator[str | int]:
-    match line:
-        case WholeMap():
-            yield "M"
-            yield line.time
-            yield from line.workers
-        case Changes():
-            yield "D"
-            yield line.time
-            yield from chain.from_iterable(line.pairs)
 
 
 def _workers_after(assigned: Sequence[int], line: Line) -> list[int]:

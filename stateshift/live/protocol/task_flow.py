@@ -81,17 +81,6 @@ class Flow:
                 sources += self._ends(edge, edge.source, task.number)
         return tuple(sources)
 
-    def routes(self, task: Task, key: int) -> Iterator[Task]:
-        """Yield where a record of a key goes from a task: along each edge, to those its exchange
-        pattern says.
-        """
-        for edge in self._edges_from(task):
-            ends = self._ends(edge, edge.target, task.number)
-            if edge.exchange == "partitioned":
-                yield ends[key % len(ends)]
-            else:
-                yield from ends
-
     def _edges_from(self, task: Task) -> list[Edge]:
         return [edge for edge in self.edges if edge.source == task.operator]
 

@@ -12,7 +12,7 @@ from stateshift.errors import PlanError, SpecError
 from stateshift.live.bins import adopting
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.hashing import encoders, hash_of
-from stateshift.live.protocol.messages import Folded
+from stateshift.live.protocol.folded import Folded
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.live.bins.workers import Ground, count_and_ask
 

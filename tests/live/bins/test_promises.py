@@ -17,7 +17,8 @@ import pytest
 from stateshift import live
 from stateshift.live.bins.files import wide_enough
 from stateshift.live.protocol.configuration import Configuration, updated
-from stateshift.live.protocol.messages import Applied, Folded, Logic, Record
+from stateshift.live.protocol.folded import Folded
+from stateshift.models.bin_messages import Applied, Logic, Record
 from stateshift.models.promises import incomplete, incorrect, misplaced
 from tests.conftest import SEED
 from tests.live.bins.walking import END, Walk

@@ -25,7 +25,7 @@ from stateshift.live.bins.running import ACKNOWLEDGED, Home, Running
 from stateshift.live.bins.stores import from_bytes
 from stateshift.live.protocol.chains import Decided, decode
 from stateshift.live.protocol.configuration import Update
-from stateshift.live.protocol.messages import Folded
+from stateshift.live.protocol.folded import Folded
 from stateshift.live.values import SMALL
 from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage

@@ -12,14 +12,19 @@ from stateshift.live.protocol.configuration import (
     Configuration,
     Update,
     configured,
-    evenly,
     merged,
     retired,
     split,
     updated,
 )
+from stateshift.models.bin_messages import worker_of
 
 HASHES = st.integers(0, (1 << 64) - 1)
+
+
+def evenly(bins: int, workers: int) -> Configuration:
+    """Bins dealt out to the workers in turn."""
+    return configured([bin % max(workers, 1) for bin in range(bins)], workers)
 
 
 @st.composite
@@ -97,7 +102,7 @@ def test_a_split_moves_no_key_at_any_time(
 ) -> None:
     halves = split(configuration)
     assert halves.bins == 2 * configuration.bins
-    assert halves.worker_of(time, hashed) == configuration.worker_of(time, hashed)
+    assert worker_of(halves, time, hashed) == worker_of(configuration, time, hashed)
     assert merged(halves).at(time) == configuration.at(time)
 
 

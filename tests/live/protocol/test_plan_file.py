@@ -17,11 +17,10 @@ from stateshift.live.protocol.plan_file import (
     Changes,
     Line,
     WholeMap,
-    as_lines,
     decode_plan_file,
-    encode_plan_file,
     planned,
 )
+from stateshift.models.plan_writer import as_lines, encode_plan_file
 
 GOLDEN = Path(__file__).parent / "golden"
 THIRD = 400_000_000_000

@@ -12,16 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from stateshift.live.protocol.configuration import Time, Update
+from stateshift.live.protocol.configuration import Configuration, Time, Update
+from stateshift.live.protocol.folded import Folded, Key, State, Value
 
 END: Time = 1 << 62  # the frontier of an input that is closed
-
-# The operator's own: whoever writes its Logic knows their types.
-Key = Any
-State = Any
-Value = Any
 
 
 class Record(NamedTuple):
@@ -30,16 +26,6 @@ class Record(NamedTuple):
     time: Time
     key: Key
     value: Value
-
-
-class Folded(NamedTuple):
-    """A key's state after some values, what that put out, and values it wants to see again at
-    times to come.
-    """
-
-    state: State
-    outputs: tuple[Value, ...] = ()
-    later: tuple[tuple[Time, Value], ...] = ()
 
 
 class Logic(NamedTuple):
@@ -125,3 +111,8 @@ class Received:
 
 Event = Data | Control | Resize | Received
 Sent = tuple[int, Message]  # to which worker
+
+
+def worker_of(configuration: Configuration, time: Time, hashed: int) -> int:
+    """Return where a key is at a time, by its hash."""
+    return configuration.worker(time, configuration.bin_of(hashed))

@@ -47,15 +47,14 @@ from stateshift.live.protocol.configuration import (
     retired,
     updated,
 )
-from stateshift.live.protocol.messages import (
+from stateshift.live.protocol.folded import Folded, Key, State, Value
+from stateshift.models.bin_messages import (
     END,
     START,
     Applied,
     Control,
     Data,
     Event,
-    Folded,
-    Key,
     Logic,
     Moved,
     Progress,
@@ -64,8 +63,7 @@ from stateshift.live.protocol.messages import (
     Resize,
     Routed,
     Sent,
-    State,
-    Value,
+    worker_of,
 )
 
 
@@ -182,7 +180,7 @@ def _route(f: F, logic: Logic) -> tuple[F, tuple[Sent, ...]]:
     buffered = []
     for record in f.buffered:
         if record.time < f.control:
-            worker = f.configuration.worker_of(record.time, logic.hash_of(record.key))
+            worker = worker_of(f.configuration, record.time, logic.hash_of(record.key))
             sent.append((worker, Routed(record)))
         else:
             buffered.append(record)
