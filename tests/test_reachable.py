@@ -240,7 +240,7 @@ def test_every_module_is_reached_or_stands_beside_the_program() -> None:
         ("stateshift.cli.lazy", []),
         ("stateshift.models.y", []),
         ("stateshift.testing.y", []),
-        ("stateshift.live.protocol.y", []),
+        ("stateshift.advise.rebalance.y", []),
     ],
 )
 def test_a_module_that_nobody_imports_is_found(name: str, found: list[str]) -> None:

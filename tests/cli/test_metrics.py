@@ -209,7 +209,7 @@ def test_a_file_is_written_whole_and_nothing_is_left_beside_it(tmp_path: Path) -
     out.parent.mkdir()
     out.write_text("what was there")
     os.link(out, tmp_path / "reader")  # as if a collector had it open
-    answer = said("metrics", str(tmp_path / "runs"), "--output", str(out))
+    answer = said("metrics", str(tmp_path / "runs"), "--to", str(out))
     assert (answer.code, answer.out, answer.err) == (0, "", "")
     assert value(read(out.read_bytes()), "runs", state="finished") == 0
     assert (tmp_path / "reader").read_text() == "what was there"
@@ -217,7 +217,7 @@ def test_a_file_is_written_whole_and_nothing_is_left_beside_it(tmp_path: Path) -
 
 
 def test_a_file_that_cannot_be_written_ends_with_code_6(tmp_path: Path) -> None:
-    answer = said("metrics", "--output", str(tmp_path / "none" / "stateshift.prom"))
+    answer = said("metrics", "--to", str(tmp_path / "none" / "stateshift.prom"))
     assert answer.code == 6
 
 

@@ -1,5 +1,5 @@
 """`stateshift metrics`: the runs of workdirs as Prometheus reads them. Only reads, but for the file
-that --output names.
+that --to names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 EPILOG = epilog(
     "stateshift metrics /var/lib/stateshift\n"
-    "stateshift metrics --output /var/lib/node_exporter/stateshift.prom",
+    "stateshift metrics --to /var/lib/node_exporter/stateshift.prom",
     2,
     6,
     e0="printed or written, whatever state the runs are in",
@@ -47,8 +47,7 @@ def command(
     output: Annotated[
         str | None,
         typer.Option(
-            "--output",
-            "-o",
+            "--to",
             metavar="FILE",
             help="Write a file for node_exporter's textfile collector, whole or not at all.",
         ),
