@@ -182,3 +182,4 @@ def test_the_page_shows_the_bins_over_time_with_the_moves(
     assert "behind the furthest worker" in page and "a batch took" in page
     assert "move 0 3 bins to east" in page  # of the line that is drawn in
     assert "No task was measured" not in page and "Chains" not in page
+    assert "Tasks write down" not in page and "pictures of bins begin with them" in page

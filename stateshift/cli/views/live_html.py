@@ -199,11 +199,19 @@ def _whys(changes: Sequence[PastFacts]) -> Iterator[str]:
         yield bullets(lines, "stateshift live history")
 
 
+TASKS_FOOT = (
+    "Tasks write down what they did every few seconds, and always near a change. The other "
+    "tasks of such a batch are taken to be like them. Rows a second are counted from the begin "
+    "of a batch to that of the next."
+)
+BINS_FOOT = "Of each worker's commits the last ones are kept: pictures of bins begin with them."
+
+
 def _foot(facts: StatusFacts) -> str:
-    words = (
-        "Tasks write down what they did every few seconds, and always near a change. The other "
-        "tasks of such a batch are taken to be like them. Rows a second are counted from the begin "
-        f"of a batch to that of the next. As of {clock(facts.survey.at)} UTC. Written by "
-        f"stateshift {__version__}."
-    )
-    return tag("footer", tag("p", said(words)))
+    words: list[str] = []
+    if facts.bins is not None:
+        words.append(BINS_FOOT)
+    if facts.bins is None or facts.declarations:
+        words.append(TASKS_FOOT)
+    words.append(f"As of {clock(facts.survey.at)} UTC. Written by stateshift {__version__}.")
+    return tag("footer", tag("p", said(" ".join(words))))
