@@ -9,6 +9,8 @@ that was not committed it is read again.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,6 +33,7 @@ from stateshift.live.bins.stores import (
 from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.configuration import Time
 
+LASTING_MIN = 1000  # keys of a bin: of fewer it costs more than it saves
 FETCHED_MAX = 1 << 26  # bytes of states that are read together
 PIECES_MAX = 16  # and up to twice as many, so that not all bins are written whole at one time
 
@@ -138,11 +141,12 @@ class Memory:
         """Return a bin's state as it is kept, and forget it: whoever has it changes it."""
         known = self.stores.pop(bin, None)
         common = 0 if known is None else _common(known, kept)
-        if known is None or common == 0:
-            return read_store(self.operator, map(self.content, kept.pieces))
-        if common == len(kept.pieces):
+        if known is not None and 0 < common == len(kept.pieces):
             return known[1]
-        return known[1].caught_up(map(self.content, kept.pieces[common:]))
+        with lasting(kept.keys):
+            if known is None or common == 0:
+                return read_store(self.operator, map(self.content, kept.pieces))
+            return known[1].caught_up(map(self.content, kept.pieces[common:]))
 
     def put(self, bin: int, kept: Kept, store: Store) -> None:
         """Keep a bin's state at hand."""
@@ -151,6 +155,24 @@ class Memory:
     def read_ahead(self, bin: int, kept: Kept) -> None:
         """Read a bin that will come, or what has changed of it since the last time."""
         self.put(bin, kept, self.take(bin, kept))
+
+
+@contextlib.contextmanager
+def lasting(keys: int) -> Iterator[None]:
+    """Keep what is made meanwhile out of Python's search for garbage. States are many objects that
+    stay: to look through all of them, again and again, takes longer than to read them. They are
+    freed all the same once nothing refers to them; what is garbage by now is collected before.
+    """
+    if keys < LASTING_MIN or not gc.isenabled():
+        yield
+        return
+    gc.collect(1)
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _portions(works: Iterable[Work]) -> Iterator[list[Work]]:
