@@ -52,7 +52,7 @@ class Size:
     memory: tuple[str, ...]
 
 
-FEW = (ALL_AT_ONCE, FLUID, WARM)
+FEW = (ALL_AT_ONCE, FLUID)
 WHOLE = Size(
     setups={
         "strategies": (
@@ -67,13 +67,13 @@ WHOLE = Size(
     },
     bins=(1, 16, 256, 4096, 65_536),
     bins_keys=200_000,
-    bins_rounds=2,
+    bins_rounds=1,
     bins_seconds=6,
     throughput_rows=100_000,
     throughput_batches=8,
     throughput_rounds=3,
     load_keys=300_000,
-    load_rates=(1000, 4000, 16_000, 32_000, 64_000),
+    load_rates=(1000, 8000, 32_000),
     memory_keys=600_000,
     memory=(ALL_AT_ONCE, BATCHED, FLUID),
 )

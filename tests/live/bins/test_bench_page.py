@@ -43,6 +43,7 @@ def move(strategy: str, worst: float, p50: float = 0.3, form: str = "objects") -
         "before": latency,
         "during": {**latency, "p50": p50, "max": worst},
         "work": {what: {"keys": 1_200_000, "more": more} for what in ("given", "taken")},
+        "memory": dict.fromkeys(("giver", "taker"), {"before": 10, "peak": 30, "after": 25}),
         "exactly_once": True,
         "load": 1.0,
         "at": "2026-01-01 00:00",
@@ -57,10 +58,10 @@ def page(*figures: dict[str, Any]) -> str:
 
 def test_a_goal_that_is_reached_and_one_that_is_not_are_told_apart() -> None:
     good = page(move("all-at-once", 10.6), move("fluid", 1.1))
-    assert "excess, all-at-once ÷ fluid = 20.0 (goal: at least 10, reached)" in good
-    assert "maxima, all-at-once ÷ fluid = 9.6 (goal: at least 6, reached)" in good
+    assert "excess, all-at-once ÷ fluid = 20.00 (goal: at least 10, reached)" in good
+    assert "maxima, all-at-once ÷ fluid = 9.64 (goal: at least 6, reached)" in good
     bad = page(move("all-at-once", 3.6), move("fluid", 1.6, p50=0.6))
-    assert "excess, all-at-once ÷ fluid = 3.0 (goal: at least 10, NOT reached)" in bad
+    assert "excess, all-at-once ÷ fluid = 3.00 (goal: at least 10, NOT reached)" in bad
     assert "p50, during ÷ before, fluid = 2.00 (goal: at most 1.3, NOT reached)" in bad
 
 
@@ -78,7 +79,12 @@ def test_columns_are_held_against_objects_by_what_a_key_costs() -> None:
 
 def test_a_part_that_was_not_measured_says_so() -> None:
     told = page(move("all-at-once", 9.0))
-    assert "Not measured yet: `./scripts/bench/live --parts memory`." in told
+    assert "Not measured yet: `./scripts/bench/live --parts load`." in told
+
+
+def test_memory_is_that_of_the_moves_where_it_was_not_measured_by_itself() -> None:
+    told = page(move("all-at-once", 9.0))
+    assert "| 1,200,000 | all-at-once | 10 / 30 / 25 | 10 / 30 / 25 | 5 | 5 |" in told
 
 
 def test_throughput_is_compared_within_a_round() -> None:
