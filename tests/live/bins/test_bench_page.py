@@ -43,7 +43,7 @@ def move(strategy: str, worst: float, p50: float = 0.3, form: str = "objects") -
         "before": latency,
         "during": {**latency, "p50": p50, "max": worst},
         "work": {what: {"keys": 1_200_000, "more": more} for what in ("given", "taken")},
-        "memory": dict.fromkeys(("giver", "taker"), {"before": 10, "peak": 30, "after": 25}),
+        "memory": {who: {"before": 10, "peak": 30, "after": 25} for who in ("giver", "taker")},
         "exactly_once": True,
         "load": 1.0,
         "at": "2026-01-01 00:00",
