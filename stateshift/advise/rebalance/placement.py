@@ -151,13 +151,18 @@ def _greedy(ground: Ground, loads: Mapping[str, float]) -> Placement:
     places = [one.unit.cluster for one in ground.units]
     held = dict(loads)
     _empty_out(ground, places, held)
+    staying: dict[str, list[int]] = {name: [] for name in ground.clusters}
+    for number, one in enumerate(ground.units):
+        if places[number] == one.unit.cluster and one.unit.load > 0:
+            staying[one.unit.cluster].append(number)
     stuck: set[str] = set()
     while (fullest := _fullest(ground, held, stuck)) is not None:
-        step = _step_from(ground, fullest, places, held)
+        step = _step_from(ground, fullest, staying[fullest.name], held)
         if step is None:
             stuck.add(fullest.name)
             continue
         number, target = step
+        staying[fullest.name].remove(number)
         _shift(ground, number, target, places, held)
     return Placement(tuple(places), _judged(ground, places), 0.0, is_best=False)
 
@@ -191,19 +196,19 @@ def _fullest(ground: Ground, held: Mapping[str, float], stuck: set[str]) -> Clus
 
 
 def _step_from(
-    ground: Ground, cluster: Cluster, places: Sequence[str], held: Mapping[str, float]
+    ground: Ground, cluster: Cluster, staying: Sequence[int], held: Mapping[str, float]
 ) -> tuple[int, str] | None:
-    """Return the unit that shall leave a cluster, and where to: what relieves it most for a byte.
+    """Return the unit that shall leave a cluster, of those that have stayed there, and where to:
+    what relieves it most for a byte.
 
-    Nobody moves twice, and no target becomes as full as the cluster is.
+    No target becomes as full as the cluster is.
     """
     now = held[cluster.name] / cluster.capacity
     excess = held[cluster.name] - ground.aim * cluster.capacity
     best: tuple[float, float, int, str] | None = None
-    for number, one in enumerate(ground.units):
+    for number in staying:
+        one = ground.units[number]
         load = one.unit.load
-        if places[number] != cluster.name or one.unit.cluster != cluster.name or load <= 0:
-            continue
         target = _emptiest(ground, one, held, now)
         if target is None:
             continue
@@ -218,9 +223,10 @@ def _step_from(
 def _emptiest(ground: Ground, one: Movable, held: Mapping[str, float], below: float) -> str | None:
     """Return the target that is emptiest once it has a unit, if that is better than now."""
     ways = []
+    load = one.unit.load
     for name in one.targets:
-        after = _ratio(ground, name, held, one.unit.load)
-        room = has_room(ground.clusters[name], held[name] + one.unit.load, ground.policy)
+        after = _ratio(ground, name, held, load)
+        room = has_room(ground.clusters[name], held[name] + load, ground.policy)
         if room and after < below - _CLOSE:
             ways.append((after, name))
     return min(ways)[1] if ways else None
