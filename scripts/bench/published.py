@@ -15,18 +15,18 @@ PUBLISHED = (
 # What, theirs, and by which figure of ours it stands.
 MEGAPHONE = (
     (
-        "the longest wait while all moves, in steps beside all-at-once (abstract)",
+        "latency while state moves, beside naive ways (abstract)",
         "orders of magnitude lower",
         "excess",
     ),
     ("the same at rates up to 16 M records/s (figure 19)", "10 to 100 times lower", "load"),
     (
-        "steady overhead by the number of bins (5.2)",
+        "steady overhead by the number of bins",
         "noticeable from 2^16 bins on, up to 2^12 recommended",
         "bins",
     ),
     (
-        "extra memory of one of four processes, 16,000 M keys (figure 20)",
+        "extra memory of one of four processes, 16,000 M keys",
         "all-at-once about 30 GiB; optimised and fluid no large variance",
         "memory",
     ),

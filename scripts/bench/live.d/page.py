@@ -419,8 +419,8 @@ def beside(every: Every) -> Iterator[str]:
     yield "## Beside what was published"
     yield ""
     yield from wrapped(
-        "Megaphone (PVLDB 12(9), 2019) is a library of Timely Dataflow, measured on four machines "
-        "of 32 cores; ours is Spark on this one. Its floor is milliseconds, ours is two batches. "
+        "Megaphone (PVLDB 12(9), 2019) is a library of Timely Dataflow, measured on four machines; "
+        "ours is Spark on this one. Its floor is milliseconds, ours is two batches. "
         "How the strategies stand to each other can be compared, seconds cannot."
     )
     yield ""
