@@ -161,12 +161,13 @@ class Memory:
 def lasting(keys: int) -> Iterator[None]:
     """Keep what is made meanwhile out of Python's search for garbage. States are many objects that
     stay: to look through all of them, again and again, takes longer than to read them. They are
-    freed all the same once nothing refers to them; what is garbage by now is collected before.
+    freed all the same once nothing refers to them. What is garbage by now is collected before, or
+    it would stay for ever; that is quick, since states that were read earlier are left out.
     """
     if keys < LASTING_MIN or not gc.isenabled():
         yield
         return
-    gc.collect(1)
+    gc.collect()
     gc.disable()
     try:
         yield

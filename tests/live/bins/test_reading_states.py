@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -51,3 +52,20 @@ def test_whoever_has_no_search_for_garbage_has_none_afterwards(memory: Memory) -
     gc.disable()
     memory.take(0, Kept((Piece("file", 0, 1),), KEYS))
     assert not gc.isenabled()
+
+
+class _Ring:
+    """An object that only a search for garbage frees."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+def test_old_garbage_is_not_kept_for_ever(memory: Memory) -> None:
+    ring = _Ring()
+    freed = weakref.ref(ring)
+    gc.collect()
+    gc.collect()  # it is as old as objects get
+    del ring
+    memory.take(0, Kept((Piece("file", 0, 1),), KEYS))
+    assert freed() is None
