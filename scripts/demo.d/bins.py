@@ -2,8 +2,8 @@
 
     6  two jobs count visits of users, 400 a second: all bins are at `west`, `east` has none
     7  `stateshift live move`  half of the bins to `east`, all at once
-    8  the same half back to `west`, in steps of four bins
-    9  a picture of the latency; and all visits once more, through a job of which nothing moves
+    8  the same half back to `west`, in steps of eight bins
+    9  a picture of the latency; and what a third job made of the same visits: nothing moved there
 
 Each row that comes out says how often its user was there, so a row that is lost or folded twice is
 seen in it and in all later ones. The latency of a row is counted from the time at which the visit
@@ -18,24 +18,25 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
 from bins_job import BINS
-from jobs import SECONDS_MAX, Job, ended_afterwards, stateshift, submitted, wait_until
-from run import say, tail, title
+from jobs import Job, ended_afterwards, stateshift, submitted, wait_until
+from run import say, title
 
 from stateshift.live.survey import moves_of_bins
 
 USERS = 60_000  # all of them come at once in the beginning
 VISITS_PER_SECOND = 400
 SECONDS_BETWEEN_FILES = 0.25
-SECONDS_BETWEEN_MOVES = 4.0
+SECONDS_BETWEEN_MOVES = 3.0
 BAR = 40
 HALF = f"0-{BINS // 2 - 1}"
-BATCHED = "batched(4)"
+BATCHED = "batched(8)"
 
 
 class Visits:
@@ -84,36 +85,60 @@ class Visits:
         self._files += 1
 
 
+@dataclass(frozen=True)
+class Running:
+    """The input, the two jobs that share a state, and one for itself, of which nothing moves."""
+
+    visits: Visits
+    two: tuple[Job, ...]
+    alone: Job
+
+
 @contextmanager
-def running(folder: Path) -> Iterator[tuple[Visits, tuple[Job, ...]]]:
-    """The input and the two jobs that read it, as long as the block lasts."""
+def running(folder: Path) -> Iterator[Running]:
+    """The input and the jobs that read it, as long as the block lasts."""
     folder.mkdir()
     visits = Visits(folder / "visits")
     visits.write_first()
-    jobs = tuple(
-        submitted(
-            folder / f"{name}.log", "bins_job.py", group(folder), folder, name, master="local[1]"
-        )
-        for name in ("west", "east")
-    )
-    with ended_afterwards(folder / "stop", *jobs):
+    two = tuple(_submitted(folder, group(folder), name) for name in ("west", "east"))
+    alone = _submitted(folder, str(folder / "group-alone"), "alone", "--alone")
+    with ended_afterwards(folder / "stop", *two, alone):
         try:
-            yield visits, jobs
+            yield Running(visits, two, alone)
         finally:
             visits.end()
+
+
+def _submitted(folder: Path, place: str, name: str, *more: str) -> Job:
+    log = folder / f"{name}.log"
+    return submitted(log, "bins_job.py", place, folder, name, *more, master="local[1]")
 
 
 def group(folder: Path) -> str:
     return str(folder / "group")
 
 
-def demo(folder: Path, visits: Visits, jobs: tuple[Job, ...]) -> bool:
-    place = group(folder)
+def demo(folder: Path, jobs: Running) -> bool:
+    place, visits = group(folder), jobs.visits
     title("6", f"Two jobs count the visits of {USERS:,} users. Both run; `west` has all bins.")
-    wait_until(lambda: all(has_begun(folder, name) for name in ("west", "east")), *jobs)
+    wait_until(lambda: all(has_begun(folder, name) for name in ("west", "east")), *jobs.two)
+    wait_until(lambda: count(folder / "alone") >= USERS, jobs.alone)
     visits.begin()
-    time.sleep(SECONDS_BETWEEN_MOVES)
+    move_there_and_back(place)
+    visits.end()
+    stateshift("live", "history", place)
+    stateshift("live", "status", place, "--html", str(folder / "bins.html"))
+    wait_until(lambda: count(folder / "moved") >= visits.number, *jobs.two)
+    wait_until(lambda: count(folder / "alone") >= visits.number, jobs.alone)
 
+    title("9", "The latency; and what a third job made of the same visits: nothing moved there.")
+    picture(folder / "moved", place)
+    return side_by_side(rows(folder / "moved"), rows(folder / "alone"), visits.number)
+
+
+def move_there_and_back(place: str) -> None:
+    """Move half of the bins to `east`, and back."""
+    time.sleep(SECONDS_BETWEEN_MOVES)
     title("7", "Half of the bins goes to `east`, all at once.")
     move(place, "east", "all-at-once")
     time.sleep(SECONDS_BETWEEN_MOVES)
@@ -121,15 +146,6 @@ def demo(folder: Path, visits: Visits, jobs: tuple[Job, ...]) -> bool:
     title("8", f"The same half comes back to `west`, {BATCHED}.")
     move(place, "west", BATCHED)
     time.sleep(SECONDS_BETWEEN_MOVES)
-    visits.end()
-    stateshift("live", "history", place)
-    stateshift("live", "status", place, "--html", str(folder / "bins.html"))
-    wait_until(lambda: len(rows(folder / "moved")) >= visits.number, *jobs)
-
-    title("9", "The latency; and all visits once more, through a job of which nothing moves.")
-    picture(folder / "moved", place)
-    run_unmoved(folder)
-    return side_by_side(rows(folder / "moved"), rows(folder / "alone"), visits.number)
 
 
 def has_begun(folder: Path, name: str) -> bool:
@@ -145,6 +161,11 @@ def move(place: str, worker: str, strategy: str) -> None:
 
 
 # ---------------------------------------------------------------- what came out
+
+
+def count(folder: Path) -> int:
+    """How many rows have come out."""
+    return sum(pyarrow.parquet.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
 
 
 def rows(folder: Path) -> pyarrow.Table:
@@ -190,14 +211,6 @@ def latencies(folder: Path) -> dict[int, float]:
             due = at / 1_000_000
             highest[int(due)] = max(highest[int(due)], written - due)
     return highest
-
-
-def run_unmoved(folder: Path) -> None:
-    """The same job over the same input, in a group of its own, of which nothing moves."""
-    place = folder / "group-alone"
-    job = submitted(folder / "alone.log", "bins_job.py", place, folder, "alone", "--once")
-    if job.process.wait(SECONDS_MAX):
-        raise SystemExit(f"the job of which nothing moves failed:\n{tail(job.log)}")
 
 
 def side_by_side(moved: pyarrow.Table, alone: pyarrow.Table, count: int) -> bool:

@@ -1,10 +1,10 @@
 """The other job of `demo --live`: it counts the visits of users, those of its bins.
 
 bins_job.py GROUP FOLDER NAME            a worker, until there is a file FOLDER/stop
-bins_job.py GROUP FOLDER NAME --once     reads what is there, and ends
+bins_job.py GROUP FOLDER NAME --alone    the same, as the only one of its group
 
 FOLDER/visits/000012.parquet    the input, which everybody reads (`visits`)
-FOLDER/OUTPUT/                  what came out: NAME where it is --once, `moved` otherwise
+FOLDER/OUTPUT/                  what came out: NAME where it is --alone, `moved` otherwise
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("group")
     parser.add_argument("folder", type=Path)
     parser.add_argument("name")
-    parser.add_argument("--once", action="store_true")
+    parser.add_argument("--alone", action="store_true")
     options = parser.parse_args()
     folder, name = options.folder, options.name
     spark = (
@@ -53,18 +53,16 @@ def main() -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
-    output = live.files(str(folder / (name if options.once else "moved")))
-    first = (name,) if options.once else ("west",)
+    output = live.files(str(folder / (name if options.alone else "moved")))
+    first = (name,) if options.alone else ("west",)
     worker = live.Worker(options.group, name, visits, output, first=first)
-    writer = (
+    query = (
         spark.readStream.schema(SCHEMA)
         .parquet(str(folder / "visits"))
         .writeStream.foreachBatch(worker)
         .option("checkpointLocation", str(folder / "checkpoints" / name))
+        .start()
     )
-    if options.once:
-        writer = writer.trigger(availableNow=True)
-    query = writer.start()
     while query.isActive and not (folder / "stop").exists():
         time.sleep(0.2)
     if query.exception() is not None:

@@ -28,7 +28,7 @@ import bins
 from jobs import Job, ended_afterwards, stateshift, submitted, wait_until
 from run import say, title
 
-SECONDS_BETWEEN = 6.0
+SECONDS_BETWEEN = 4.0
 BAR = 40
 TAKEN_BACK = 7
 
@@ -62,10 +62,11 @@ def main() -> int:
 def both_demos(folder: Path) -> tuple[bool, bool]:
     """Return whether all scores are right, and whether all counts are."""
     job = submitted(folder / "job.log", "live_job.py", group(folder), folder)
-    with ended_afterwards(folder / "stop", job):
-        right = demo(folder, job)
-    with bins.running(folder / "bins") as (visits, jobs):
-        return right, bins.demo(folder / "bins", visits, jobs)
+    # The other jobs start while this one is shown.
+    with bins.running(folder / "bins") as jobs:
+        with ended_afterwards(folder / "stop", job):
+            right = demo(folder, job)
+        return right, bins.demo(folder / "bins", jobs)
 
 
 def group(folder: Path) -> str:
