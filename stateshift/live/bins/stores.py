@@ -210,11 +210,8 @@ class Table:
 
     def changes(self) -> bytes:
         """Return what has changed since this, or `whole`, was called last."""
-        changed: pyarrow.Table | None = None
-        for piece in self._changed:
-            changed = _upserted(changed, piece, self.operator.key)
-        self._changed = []
-        return to_bytes(changed)
+        changed, self._changed = self._changed, []
+        return to_bytes(_latest(changed, self.operator.key))
 
     def whole(self) -> bytes:
         """Return all of the state."""
@@ -228,12 +225,16 @@ class Table:
 
     def caught_up(self, pieces: Iterable[bytes]) -> Table:
         """Return the state with what has changed since it was read."""
-        table = self.table
-        for piece in pieces:
-            changed = from_bytes(piece)
-            if changed is not None:
-                table = _upserted(table, changed, self.operator.key)
-        return Table(self.operator, table)
+        tables = [table for table in map(from_bytes, pieces) if table is not None]
+        if self.table is not None:
+            tables.insert(0, self.table)
+        if not tables:
+            return Table(self.operator)
+        base, *changed = tables
+        latest = _latest(changed, self.operator.key)
+        if latest is None:
+            return Table(self.operator, base)
+        return Table(self.operator, _upserted(base, latest, self.operator.key))
 
     def entries(self) -> Iterator[tuple[Key, State]]:
         """Yield each key with its row, the key left out."""
@@ -248,6 +249,26 @@ def _parts(row: Mapping[str, Value], names: Sequence[str]) -> Key:
     return row[names[0]] if len(names) == 1 else tuple(row[name] for name in names)
 
 
+def _latest(tables: Sequence[pyarrow.Table], key: Sequence[str]) -> pyarrow.Table | None:
+    """Return the last row of each key of tables that follow each other, all in one pass; None where
+    there is no table.
+    """
+    if len(tables) < 2:
+        return tables[0] if tables else None
+    import numpy
+    import pyarrow
+
+    schema = tables[0].schema
+    fitting = [table if table.schema == schema else table.cast(schema) for table in tables]
+    whole = pyarrow.concat_tables(fitting).combine_chunks()
+    keys = [whole.column(name) for name in key]
+    rows = pyarrow.array(numpy.arange(whole.num_rows))
+    names = [f"key {number}" for number in range(len(keys))]
+    grouped = pyarrow.table([*keys, rows], names=[*names, "row"])
+    last = grouped.group_by(names, use_threads=False).aggregate([("row", "max")])
+    return whole.take(numpy.sort(last.column("row_max").to_numpy())).combine_chunks()
+
+
 def _upserted(
     table: pyarrow.Table | None, changed: pyarrow.Table, key: Sequence[str]
 ) -> pyarrow.Table:
@@ -257,14 +278,12 @@ def _upserted(
 
     if table is None or table.num_rows == 0:
         return changed
-    if len(key) == 1:
-        values = changed.column(key[0]).combine_chunks()
-        stays = pyarrow.compute.invert(
-            pyarrow.compute.is_in(table.column(key[0]), value_set=values)
-        )
-        kept = table.filter(stays)
-    else:
-        kept = table.join(changed.select(list(key)), list(key), join_type="left anti")
+    if len(key) > 1:
+        # A join keeps no order, and takes no null for equal to another.
+        return _latest((table, changed), key)
+    values = changed.column(key[0]).combine_chunks()
+    stays = pyarrow.compute.invert(pyarrow.compute.is_in(table.column(key[0]), value_set=values))
+    kept = table.filter(stays)
     return pyarrow.concat_tables([kept, changed.cast(kept.schema)]).combine_chunks()
 
 
