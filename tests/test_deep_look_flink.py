@@ -72,6 +72,7 @@ def verdict(ground: Ground, source: str) -> bool:
     )
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("how", DAMAGES)
 @pytest.mark.parametrize("name", IMAGES)
 def test_a_damaged_savepoint_is_refused_before_anything_is_written(

@@ -22,6 +22,21 @@ def scripts() -> list[Path]:
     ]
 
 
+# What tests import of scripts, by names of their own: folders that they put on Python's path.
+IMPORTED = ("bench", "bench/nexmark.d", "demo.d", "readme.d", "servers.d")
+
+
+def test_what_tests_import_of_scripts_has_names_of_its_own() -> None:
+    """Python knows one module of a name: whoever imports it second gets the other folder's."""
+    places: dict[str, list[str]] = {}
+    for folder in IMPORTED:
+        for path in (ROOT / "scripts" / folder).glob("*.py"):
+            if path.stem != "main":  # it is run, and not imported
+                places.setdefault(path.stem, []).append(folder)
+    assert len(places) > 20
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
 def taken(script: Path) -> Iterator[tuple[str, str]]:
     """(module, name) of ours."""
     for node in ast.walk(ast.parse(script.read_text("utf-8"))):

@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from pages import ROOT
+from readme_pages import ROOT
 
 SPEC = """\
 {"version": 1, "engine": "spark",

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import blocks
 import generated
 import recording
-from pages import ROOT, name_of, pages
+from readme_pages import ROOT, name_of, pages
 
 
 def main(arguments: list[str]) -> int:

@@ -18,7 +18,7 @@ from html import escape, unescape
 from pathlib import Path
 
 import blocks
-from pages import ROOT
+from readme_pages import ROOT
 
 PICTURE = ROOT / "stateshift" / "move.svg"
 COMMANDS = (

@@ -16,10 +16,10 @@ CELLS_BY_DEFAULT = _cells(
     ("window-2", "hdfs", "split"),
     ("totals", "hdfs", "merge"),
     ("timed", "rocksdb-changelog", "repartition 3 to 2"),
-    ("limited", "rocksdb-changelog", "rename and drop operators"),
 )
 
 CELLS = CELLS_BY_DEFAULT + _cells(
+    ("limited", "rocksdb-changelog", "rename and drop operators"),
     ("window-2", "hdfs", "compact"),
     ("window-1", "rocksdb-changelog", "convert provider"),
     ("session", "rocksdb", "repartition 3 to 2"),

@@ -119,31 +119,24 @@ def started(job: Numbered, checkpoint: Path) -> list[str]:
 
 
 @pytest.mark.row("W-1")
-def test_a_batch_that_foreach_batch_skips_has_its_state_at_the_target(tmp_path: Path) -> None:
-    job = Numbered(tmp_path / "job", "foreach-batch", "hdfs")
+def test_a_batch_that_a_file_sink_skips_has_its_state_at_the_target(tmp_path: Path) -> None:
+    job = Numbered(tmp_path / "job", "file", "hdfs")
     job.feed(0, FED)
     job.die(job.folder / "checkpoint")
     brought(tmp_path, job)
     job.feed(FED, FILES)
-    started(job, job.folder / "moved")
+    assert started(job, job.folder / "moved") == []
     assert job.rows() == job.expected(FILES)
 
 
 @pytest.mark.slow
 @pytest.mark.row("W-1")
+@pytest.mark.parametrize("sink", ["foreach-batch", "file"])
 @pytest.mark.parametrize("provider", ["hdfs", "rocksdb", "changelog"])
-def test_at_the_target_foreach_batch_does_what_it_does_in_place(
-    tmp_path: Path, provider: str
+def test_at_the_target_a_skipped_batch_does_what_it_does_in_place(
+    tmp_path: Path, sink: str, provider: str
 ) -> None:
-    moved_and_in_place(tmp_path, Numbered(tmp_path / "job", "foreach-batch", provider))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("provider", ["hdfs", "rocksdb", "changelog"])
-def test_a_batch_that_a_file_sink_skips_has_its_state_at_the_target(
-    tmp_path: Path, provider: str
-) -> None:
-    moved_and_in_place(tmp_path, Numbered(tmp_path / "job", "file", provider))
+    moved_and_in_place(tmp_path, Numbered(tmp_path / "job", sink, provider))
 
 
 @pytest.mark.slow

@@ -124,7 +124,7 @@ def test_a_command_that_there_is_not_is_found() -> None:
         "$SPEC",
         "--deep",
     ]
-    for words in (["metric"], ["metrics", "--to", "x"], ["apply", "a", "b"], ["live", "nope"]):
+    for words in (["metric"], ["metrics", "--output", "x"], ["apply", "a", "b"], ["live", "nope"]):
         with pytest.raises(Exception, match=r"[Nn]o (such|command)|unexpected"):
             parsed(words)
 

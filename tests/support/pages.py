@@ -9,7 +9,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts" / "readme.d"
 
 import blocks
 import generated
-import pages
+import readme_pages as pages
 import recording
 
 __all__ = ["blocks", "generated", "pages", "recording"]
