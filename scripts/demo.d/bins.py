@@ -2,7 +2,7 @@
 
     6  two jobs count visits of users, 400 a second: all bins are at `west`, `east` has none
     7  `stateshift live move`  half of the bins to `east`, all at once
-    8  the same half back to `west`, in steps of eight bins
+    8  the same half back to `west`, in two steps
     9  a picture of the latency; and what a third job made of the same visits: nothing moved there
 
 Each row that comes out says how often its user was there, so a row that is lost or folded twice is
@@ -36,7 +36,7 @@ SECONDS_BETWEEN_FILES = 0.25
 SECONDS_BETWEEN_MOVES = 3.0
 BAR = 40
 HALF = f"0-{BINS // 2 - 1}"
-BATCHED = "batched(8)"
+BATCHED = "batched(16)"
 
 
 class Visits:
