@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from stateshift.advise.rebalance.limits import Movable, has_room, movable
 from stateshift.advise.rebalance.memory import Memory, Moved, judged
@@ -80,7 +81,7 @@ class _Run:
     moves: list[Move] = field(default_factory=list)
     stays: list[Stay] = field(default_factory=list)
 
-    @property
+    @cached_property
     def clusters(self) -> Mapping[str, Cluster]:
         return {one.name: one for one in self.situation.clusters}
 
@@ -90,9 +91,9 @@ class _Run:
 
 def decide(situation: Situation, policy: Policy, memory: Memory) -> Decision:
     """Return what to move now."""
-    memory = judged(memory, situation, policy)
-    triggers = triggers_of(situation, policy, memory.counts)
     loads = loads_of(situation)
+    memory = judged(memory, situation.at, loads, policy)
+    triggers = triggers_of(situation, loads, policy, memory.counts)
     units = movable(situation, units_of(situation), policy, memory)
     placement = place(situation.clusters, units, loads, policy)
     run = _Run(situation, policy, Flows(dict(loads), rates_of(situation.jobs, situation.clusters)))

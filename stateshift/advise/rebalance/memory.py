@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from stateshift.advise.rebalance.policy import Policy
-from stateshift.advise.rebalance.situation import Situation, loads_of
 
 # Of what was promised, a move must have brought this part.
 BROUGHT_MIN = 0.5
@@ -47,15 +46,12 @@ class Memory:
         return None
 
 
-def judged(memory: Memory, situation: Situation, policy: Policy) -> Memory:
+def judged(memory: Memory, at: float, loads: Mapping[str, float], policy: Policy) -> Memory:
     """Return the memory with earlier moves judged by today's loads, and old ones forgotten.
 
     A move is judged once, by the first run after it.
     """
-    loads = loads_of(situation)
-    failed = [
-        moved for moved in memory.failed if situation.at - moved.at < policy.remembered_seconds
-    ]
+    failed = [moved for moved in memory.failed if at - moved.at < policy.remembered_seconds]
     for moved in memory.moves:
         brought = moved.load_before - loads.get(moved.source, moved.load_promised)
         promised = moved.load_before - moved.load_promised

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from stateshift.advise.rebalance.limits import Movable, has_room
 from stateshift.advise.rebalance.policy import Policy
-from stateshift.advise.rebalance.situation import Cluster
+from stateshift.advise.rebalance.situation import Cluster, mean_of
 
 # Spreads that are looked at before the best one so far has to do.
 LOOKED_AT_MAX = 100_000
@@ -88,9 +88,7 @@ def place(
 
 def _aim(clusters: Sequence[Cluster], loads: Mapping[str, float], policy: Policy) -> float:
     """Return the load below which a cluster is even enough."""
-    capacity = sum(one.capacity for one in clusters if not one.is_draining)
-    mean = sum(loads.values()) / capacity if capacity else 0.0
-    return min(policy.aim * mean, policy.load_max)
+    return min(policy.aim * mean_of(clusters, loads), policy.load_max)
 
 
 def _bound(ground: Ground, loads: Mapping[str, float]) -> float:
@@ -100,7 +98,7 @@ def _bound(ground: Ground, loads: Mapping[str, float]) -> float:
     open_clusters = ground.open_clusters
     if not open_clusters:
         return 0.0
-    bounds = [sum(loads.values()) / sum(one.capacity for one in open_clusters)]
+    bounds = [mean_of(open_clusters, loads)]
     bounds += [ground.fixed[one.name] / one.capacity for one in open_clusters]
     for one in ground.units:
         names = {one.unit.cluster, *one.targets}

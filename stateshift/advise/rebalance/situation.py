@@ -127,3 +127,11 @@ def loads_of(situation: Situation) -> dict[str, float]:
         if job.cluster in loads:
             loads[job.cluster] += job.load or 0.0
     return loads
+
+
+def mean_of(clusters: Sequence[Cluster], loads: Mapping[str, float]) -> float:
+    """Return the load of all clusters as a part of their capacity; one that is to be emptied has
+    none.
+    """
+    capacity = sum(one.capacity for one in clusters if not one.is_draining)
+    return sum(loads.values()) / capacity if capacity else float("inf")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stateshift.advise.rebalance.policy import Policy
-from stateshift.advise.rebalance.situation import Situation, loads_of
+from stateshift.advise.rebalance.situation import Situation, mean_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,32 +23,18 @@ class Trigger:
     is_due: bool
 
 
-def ratios_of(situation: Situation, loads: Mapping[str, float]) -> dict[str, float]:
-    """Return each cluster's load as a part of its capacity."""
-    return {cluster.name: loads[cluster.name] / cluster.capacity for cluster in situation.clusters}
-
-
-def mean_of(situation: Situation, loads: Mapping[str, float]) -> float:
-    """Return the load of all clusters as a part of their capacity; one that is to be emptied has
-    none.
-    """
-    capacity = sum(one.capacity for one in situation.clusters if not one.is_draining)
-    return sum(loads.values()) / capacity if capacity else float("inf")
-
-
 def triggers_of(
-    situation: Situation, policy: Policy, counts: Mapping[str, int]
+    situation: Situation, loads: Mapping[str, float], policy: Policy, counts: Mapping[str, int]
 ) -> tuple[Trigger, ...]:
     """Return the clusters that are too full now. `counts` says for how many runs they were before
     this one.
     """
-    loads = loads_of(situation)
-    ratios, mean = ratios_of(situation, loads), mean_of(situation, loads)
+    mean = mean_of(situation.clusters, loads)
     late = {job.cluster: job.name for job in situation.jobs if not job.keeps_up}
     found = []
     for cluster in situation.clusters:
         name = cluster.name
-        reason = _reason(ratios[name], mean, policy, late.get(name))
+        reason = _reason(loads[name] / cluster.capacity, mean, policy, late.get(name))
         if cluster.is_draining:
             found.append(Trigger(name, "it is to be emptied", 1, is_due=True))
         elif reason:
