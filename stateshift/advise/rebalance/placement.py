@@ -303,6 +303,8 @@ class _Search:
     ) -> bool:
         """Whether whatever follows is no better than the best so far."""
         clusters = self.ground.clusters
+        if not self._have_room(here, held, self.order[:depth]):
+            return True
         behind = sum(clusters[here[number]].is_draining for number in self.order[:depth])
         if behind != self.cost.left_behind:
             return behind > self.cost.left_behind
@@ -310,3 +312,13 @@ class _Search:
         if levels != self.cost.levels:
             return levels > self.cost.levels
         return moved > self.cost.bytes
+
+    def _have_room(
+        self, here: Sequence[str], held: Mapping[str, float], placed: Sequence[int]
+    ) -> bool:
+        """Whether clusters that get something have room for all that they have by then: what stays
+        there may be placed later than what comes.
+        """
+        units, ground = self.ground.units, self.ground
+        getting = {here[number] for number in placed if here[number] != units[number].unit.cluster}
+        return all(has_room(ground.clusters[name], held[name], ground.policy) for name in getting)

@@ -97,3 +97,10 @@ def test_a_cluster_that_is_to_be_emptied_is_left_by_all_that_others_have_room_fo
     _, found = placed(of)
     assert found.cost.left_behind == 1
     assert sorted(found.places) == ["a", "b", "old"]
+
+
+def test_what_stays_on_a_cluster_counts_when_room_is_looked_for() -> None:
+    large = [job("one", "b", 3.0), job("two", "b", 3.0)]
+    small = [job("three", "a", 0.5), job("four", "a", 0.5)]
+    _, found = placed(situation({"a": 4, "b": 4}, [*large, *small]))
+    assert found.places == ("b", "b", "a", "a")
