@@ -24,10 +24,12 @@ KNOWN_MIN = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A cluster's load, now and after the moves of this run."""
+    """A cluster's load, now and after the moves of this run. `capacity` is None where it cannot be
+    told.
+    """
 
     name: str
-    capacity: float
+    capacity: float | None
     before: float
     after: float
 
@@ -90,7 +92,10 @@ class _Run:
 
 
 def decide(situation: Situation, policy: Policy, memory: Memory) -> Decision:
-    """Return what to move now."""
+    """Return what to move now. Nothing is, while a cluster's capacity cannot be told."""
+    unknown = _unknown(situation)
+    if unknown:
+        return _undecided(situation, memory, unknown)
     loads = loads_of(situation)
     memory = judged(memory, situation.at, loads, policy)
     triggers = triggers_of(situation, loads, policy, memory.counts)
@@ -115,6 +120,31 @@ def decide(situation: Situation, policy: Policy, memory: Memory) -> Decision:
     )
 
 
+def _unknown(situation: Situation) -> str:
+    """Return which clusters cannot be judged; "" if all can."""
+    clusters = [f"{one.name}: {one.unknown}" for one in situation.clusters if one.unknown]
+    return "; ".join(clusters)
+
+
+def _undecided(situation: Situation, memory: Memory, unknown: str) -> Decision:
+    """Return that nothing is moved. What is remembered stays as it is: the next run that can tell
+    goes on with it.
+    """
+    loads = loads_of(situation)
+    reason = f"cannot tell: {unknown}"
+    return Decision(
+        at=situation.at,
+        reason=reason,
+        clusters=_loaded(situation, loads, loads),
+        triggers=(),
+        moves=(),
+        stays=tuple(Stay(job.name, job.cluster, reason) for job in situation.jobs),
+        bound=0.0,
+        is_best=False,
+        memory=memory,
+    )
+
+
 def _why_not(situation: Situation, triggers: tuple[Trigger, ...], policy: Policy) -> str:
     """Return why nothing is moved, whatever could be; "" if something may be."""
     unknown = [job.name for job in situation.jobs if job.load is None]
@@ -123,6 +153,8 @@ def _why_not(situation: Situation, triggers: tuple[Trigger, ...], policy: Policy
         return f"cannot tell: of {len(unknown)} of {len(situation.jobs)} jobs the load is not known"
     if not triggers:
         return "no cluster is too full"
+    if situation.excluded:
+        return situation.excluded
     if not any(trigger.is_due for trigger in triggers):
         first = triggers[0]
         return (
@@ -224,7 +256,7 @@ def _loaded(
     situation: Situation, before: Mapping[str, float], after: Mapping[str, float]
 ) -> tuple[Loaded, ...]:
     return tuple(
-        Loaded(one.name, one.capacity, before[one.name], after[one.name])
+        Loaded(one.name, one.capacity or None, before[one.name], after[one.name])
         for one in situation.clusters
     )
 

@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where jobs run, and how much of it there is. `other_load` is what others have on it."""
+    """Where jobs run, and how much of it there is. `other_load` is what others have on it;
+    `unknown` says why its capacity, which is 0 then, cannot be told.
+    """
 
     name: str
     capacity: float
     other_load: float = 0.0
     is_draining: bool = False
+    unknown: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +61,14 @@ class Job:
 @dataclass(frozen=True, slots=True)
 class Situation:
     """All clusters and jobs at one time. Jobs of one of `together` are on one cluster, or are moved
-    together: they hand records on to each other.
+    together: they hand records on to each other. `excluded` says why nothing moves at this time.
     """
 
     at: float
     clusters: tuple[Cluster, ...]
     jobs: tuple[Job, ...]
     together: tuple[frozenset[str], ...] = ()
+    excluded: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,3 +172,21 @@ def test_clusters_that_do_next_to_nothing_are_left_alone() -> None:
     jobs = [job("one", "a", 0.5), job("two", "a", 0.5)]
     done = runs(situation({"a": 8, "b": 8}, jobs), 3)
     assert [decision.reason for _, decision in done] == ["no cluster is too full"] * 3
+
+
+def test_nothing_moves_while_a_clusters_capacity_cannot_be_told() -> None:
+    of = situation({"a": 8, "b": 8}, FOUR)
+    memory = decide(of, POLICY, Memory()).memory
+    dumb = replace(of.clusters[1], capacity=0.0, unknown="it does not answer")
+    decision = decide(replace(of, clusters=(of.clusters[0], dumb)), POLICY, memory)
+    assert decision.reason == "cannot tell: b: it does not answer"
+    assert not decision.moves
+    assert [loaded.capacity for loaded in decision.clusters] == [8, None]
+    assert decision.memory == memory
+
+
+def test_nothing_moves_at_an_excluded_time_but_the_runs_count() -> None:
+    of = situation({"a": 8, "b": 8}, FOUR)
+    first = decide(replace(of, excluded="07:00-09:30 is excluded"), POLICY, Memory())
+    assert first.reason == "07:00-09:30 is excluded"
+    assert decide(of, POLICY, first.memory).moves
