@@ -31,6 +31,7 @@ from stateshift.cli.views import (
     metrics_json,
     plan_json,
     problems_json,
+    rebalance_json,
     run_json,
     survey_json,
 )
@@ -129,6 +130,11 @@ DOCUMENTS: Mapping[str, Document] = {
         ("advise",),
         (advise_json.AdviseDocument,),
         many=True,
+    ),
+    "rebalance": Document(
+        "Which jobs move between clusters, and what became of it",
+        ("rebalance",),
+        (rebalance_json.RebalanceDocument,),
     ),
     "live-change": Document(
         "A change of functions that run, and how far it has come",

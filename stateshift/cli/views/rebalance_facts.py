@@ -1,0 +1,116 @@
+"""What there is to say of a run of `rebalance`, computed once for all views. Pure.
+
+shares       a cluster's load as a part of its capacity, before and after
+moves        each move of the decision, with how far it has come
+headline     the run on one line
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stateshift.cli.views.units import many
+
+if TYPE_CHECKING:
+    from stateshift.advise.rebalance.decision import Decision, Loaded, Move
+    from stateshift.advise.rebalance.outcome import Carried, CarriedState, Rebalance
+    from stateshift.cli.views.text import Tone
+
+
+@dataclass(frozen=True, slots=True)
+class MoveFacts:
+    """A move of the decision; `carried` is None where the run did not come to it."""
+
+    move: Move
+    carried: Carried | None
+
+    @property
+    def state(self) -> CarriedState:
+        """Return how far it has come."""
+        return "planned" if self.carried is None else self.carried.state
+
+    @property
+    def jobs(self) -> str:
+        """Return the names of its jobs."""
+        return ", ".join(self.move.jobs)
+
+    @property
+    def was_down_seconds(self) -> float | None:
+        """Return how long the jobs were down, where that was measured."""
+        return None if self.carried is None else self.carried.downtime_seconds
+
+
+def moves_of(rebalance: Rebalance) -> list[MoveFacts]:
+    """Return the moves of the decision, in their order."""
+    if rebalance.decision is None:
+        return []
+    carried: list[Carried | None] = list(rebalance.carried)
+    missing = len(rebalance.decision.moves) - len(carried)
+    carried += [None] * missing
+    return [MoveFacts(*pair) for pair in zip(rebalance.decision.moves, carried, strict=True)]
+
+
+def share(load: float, cluster: Loaded) -> float | None:
+    """Return a load as a part of a cluster's capacity; None where that is not known."""
+    return load / cluster.capacity if cluster.capacity else None
+
+
+def shares_before(decision: Decision) -> list[float]:
+    """Return the loads before, as parts of the capacities that are known."""
+    shares = [share(cluster.before, cluster) for cluster in decision.clusters]
+    return [each for each in shares if each is not None]
+
+
+def shares_after(decision: Decision) -> list[float]:
+    """Return the loads after the moves, as parts of the capacities that are known."""
+    shares = [share(cluster.after, cluster) for cluster in decision.clusters]
+    return [each for each in shares if each is not None]
+
+
+def mean_share(decision: Decision) -> float | None:
+    """Return the load of all clusters together as a part of their capacity."""
+    known = [cluster for cluster in decision.clusters if cluster.capacity]
+    capacity = sum(cluster.capacity or 0.0 for cluster in known)
+    return sum(cluster.before for cluster in known) / capacity if capacity else None
+
+
+def headline(rebalance: Rebalance) -> tuple[str, Tone]:
+    """Return the run on one line, and the tone that it is said in."""
+    if rebalance.busy:
+        return f"another run is at work: {rebalance.busy}", "warn"
+    moves = moves_of(rebalance)
+    failed = [each for each in (*rebalance.unfinished, *rebalance.carried) if _is_open(each)]
+    if failed:
+        return f"{many(len(failed), 'move')} to be finished or taken back first", "bad"
+    if not moves:
+        return "nothing to move", "good"
+    if all(each.state == "finished" for each in moves):
+        return f"{many(len(moves), 'move')} made", "good"
+    return f"{many(len(moves), 'move')} to make: --yes makes {_them(moves)}", "warn"
+
+
+def _is_open(carried: Carried) -> bool:
+    """Whether a move has begun, and is not over."""
+    return carried.state in ("failed", "unfinished")
+
+
+def _them(moves: Sequence[MoveFacts]) -> str:
+    return "it" if len(moves) == 1 else "them"
+
+
+def bounded(decision: Decision) -> str:
+    """Return how good the spread is that was looked for, as a claim that can be checked."""
+    bound = f"no spread has less than {decision.bound:.0%} on the fullest cluster"
+    if decision.is_best:
+        return f"{bound}, and no spread is better than this one"
+    return bound
+
+
+def stays_by_reason(decision: Decision) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yield each reason to stay, with the jobs and the clusters of those that it keeps."""
+    by_reason: dict[str, list[tuple[str, str]]] = {}
+    for stay in decision.stays:
+        by_reason.setdefault(stay.reason, []).append((stay.job, stay.cluster))
+    yield from by_reason.items()
