@@ -69,6 +69,13 @@ _VALUES = {
     "dataflow": "file, or dataflow",
     "throttle": "[throttle](#throttle)",
     "verify": "text, or [verify](#verify)",
+    "rebalance": "[rebalance](#rebalance)",
+    "rebalanced_clusters": "map of [clusters](#clusters-of-rebalance)",
+    "capacity": "number, or [capacity](#capacity)",
+    "together": "list of lists of names",
+    "excluded": "list of periods",
+    "amount": "number ≥ 0",
+    "share": "number up to 1",
     "uid_hash": "text, or [constants](#constants-of-uid_hash)",
 }
 
@@ -118,6 +125,9 @@ def spec_keys() -> str:
         ("## On", _keys(keys.ON)),
         ("## Receiver", _keys(keys.RECEIVER)),
         ("## Throttle", _keys(keys.THROTTLE)),
+        ("## Rebalance", _keys(keys.REBALANCE)),
+        ("### Clusters of rebalance", _keys(keys.REBALANCED_CLUSTER)),
+        ("### Capacity", _keys(keys.CAPACITY)),
         ("## Operators", _keys(keys.OPERATOR)),
         ("## Constants of uid_hash", _keys(keys.HASH)),
         ("## Changes (`transform`)", _changes()),

@@ -139,6 +139,7 @@ def jobs_of(spec: Spec, only: Collection[str] = ()) -> tuple[JobSpec, ...]:
     """Return the jobs to work on, in the order in which they move: all, or those that are named
     (IS-3), with all that moves together among them.
     """
+    _refuse_rebalanced(spec)
     _refuse_unknown(spec, only)
     jobs = tuple(chain.from_iterable(waves(spec)))
     if only:
@@ -146,6 +147,14 @@ def jobs_of(spec: Spec, only: Collection[str] = ()) -> tuple[JobSpec, ...]:
         _refuse_some_that_share(spec, jobs)
         _refuse_some_of_a_cut(spec, only)
     return jobs
+
+
+def _refuse_rebalanced(spec: Spec) -> None:
+    """Refuse a spec that leaves open where its jobs go."""
+    if spec.rebalance is not None:
+        message = "the spec says between which clusters its jobs may move, and not where they go"
+        hint = "stateshift rebalance SPEC --once tells what would be moved; --yes moves it"
+        raise SpecError((Complaint("/rebalance", message),), hint=hint)
 
 
 def _refuse_unknown(spec: Spec, only: Collection[str]) -> None:

@@ -6,6 +6,7 @@
     parts     clusters, operators, submissions, data, hashes
     jobs      one job, in the dialect and for the engine of its spec
     checks    what has to hold between the parts
+    rebalancing  between which clusters jobs may be moved; `excluded` when not
     dataflow  operators and edges, our JSON of them, and plans of engines
     parse     all of these in their order; `write` is its inverse; `schema` tells editors the same
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
         KafkaSpec,
         Mode,
         OperatorSpec,
+        RebalancedCluster,
+        Rebalancing,
         Receiver,
         Receivers,
         SinkSpec,
@@ -48,6 +51,8 @@ __all__ = [
     "KafkaSpec",
     "Mode",
     "OperatorSpec",
+    "RebalancedCluster",
+    "Rebalancing",
     "Receiver",
     "Receivers",
     "SinkSpec",

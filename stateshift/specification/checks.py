@@ -17,7 +17,6 @@ from stateshift.specification.jobs import ReadJob
 from stateshift.specification.location import relation, scheme
 from stateshift.specification.model import (
     WAIVERS,
-    ClusterSpec,
     DataSpec,
     FlinkJob,
     JobSpec,
@@ -41,7 +40,7 @@ def check(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> None:
     _check_shared(complaints, jobs)
     _check_waves(complaints, spec, jobs)
     for read in jobs:
-        _check_clusters(complaints, spec.clusters, read)
+        _check_clusters(complaints, spec, read)
         _check_ends(complaints, read)
         _check_merges(complaints, read)
         _check_united(complaints, read)
@@ -213,13 +212,12 @@ def _check_waivers(complaints: Complaints, read: ReadJob) -> None:
             complaints.add(read.at("waive"), message, f"some of {', '.join(WAIVERS)}")
 
 
-def _check_clusters(
-    complaints: Complaints, clusters: tuple[ClusterSpec, ...], read: ReadJob
-) -> None:
-    names = [cluster.name for cluster in clusters]
+def _check_clusters(complaints: Complaints, spec: Spec, read: ReadJob) -> None:
+    names = [cluster.name for cluster in spec.clusters]
     _check_cluster(complaints, names, read.job.source_cluster, read.at("source_cluster"))
     _check_cluster(complaints, names, read.job.target_cluster, read.at("target_cluster"))
-    for key, cluster_key in (("submit", "target_cluster"), ("source_submit", "source_cluster")):
+    started = "target_cluster" if spec.rebalance is None else "source_cluster"
+    for key, cluster_key in (("submit", started), ("source_submit", "source_cluster")):
         if key in read.places and cluster_key not in read.places:
             message = f"{key!r} without {cluster_key!r}"
             complaints.add(read.at(key), message, "the cluster that starts the job")

@@ -32,12 +32,13 @@ Values = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """What the spec as a whole says of its jobs. `defaults` are the values of keys that stand
-    beside `jobs`.
+    beside `jobs`. `rebalances`: the jobs are found by their names when they are moved.
     """
 
     engine: Engine
     switches_on: bool
     restart: bool
+    rebalances: bool
     places: Mapping[str, Place]
     defaults: Values
 
@@ -149,7 +150,7 @@ def _flink_job(
     flink["existing_savepoints"] = existing
     flink["from_existing_savepoint"] = bool(existing)
 
-    if dialect.restart and not existing:
+    if dialect.restart and not existing and not dialect.rebalances:
         _check_savepoints_can_be_taken(reader, place, places, switch)
     _check_host_and_port(reader, places)
     _name_cluster(values, flink)
@@ -164,7 +165,8 @@ def _existing_savepoints(
     if flink.get("from_existing_savepoint") is False:
         return ()
     named: tuple[str, ...] = flink.get("existing_savepoints", ())
-    if named or source is None or not dialect.restart or flink.get("job_ids"):
+    is_running = dialect.rebalances or flink.get("job_ids")
+    if named or source is None or not dialect.restart or is_running:
         return named
     return (source,)
 

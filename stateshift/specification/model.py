@@ -9,6 +9,8 @@
       dataflow             how the operators of the jobs send to each other
       on_failure           what becomes of the other jobs when one fails
       on                   who is notified of what the run has come to
+      rebalance            between which clusters `rebalance` may move the jobs; they have no
+                           target then
         source, target       locations; without a target the job stays where it is
         merge_locations      directories whose content joins the source first (Algorithm 5)
         operators            names (= UIDs), with the directory where somebody else chose one
@@ -180,6 +182,67 @@ class Receivers:
 
 
 @dataclass(frozen=True, slots=True)
+class RebalancedCluster:
+    """A cluster that jobs may be moved to and from. `capacity` is counted in slots of Flink and
+    cores of Spark, `memory` in bytes; what is None is asked of the cluster. `other_load` is what
+    jobs have there that are not the spec's. `images` is where a job's image lies there: a location
+    with `{job}` and `{move}`, the number of the move that brings it.
+    """
+
+    name: str
+    capacity: float | None = None
+    memory: int | None = None
+    other_load: float | None = None
+    images: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalancing:
+    """Between which clusters jobs may be moved, and when. Jobs are named by their names or by
+    patterns of them; times are seconds.
+
+    Args:
+        clusters: where jobs may be; all of the spec's where none is named.
+        pinned: jobs that stay where they are.
+        paused: jobs that are left alone for now.
+        together: jobs that move together, group by group.
+        excluded: when nothing is moved: hours of the day, and cron expressions.
+        timezone: whose hours these are.
+        warm: whether most of a job's image is copied while it runs.
+        load_max: a cluster's load after a move into it, as a part of its capacity.
+        trigger: a cluster is too full above so many times the mean.
+        aim: and even enough below so many times the mean.
+        idle_below: no cluster below this part of its capacity is too full.
+        runs: in how many runs a cluster must have been too full.
+        gain_min: a move must bring so many times what it costs.
+        horizon: for how long a move's gain is counted.
+        cool_down: a job that was moved stays for so long.
+        remembered: a move that did not bring what it promised is not repeated for so long.
+        moves_max: moves in one run from one cluster to another.
+        age_max: samples that are older count for nothing.
+    """
+
+    clusters: tuple[RebalancedCluster, ...] = ()
+    pinned: tuple[str, ...] = ()
+    paused: tuple[str, ...] = ()
+    together: tuple[tuple[str, ...], ...] = ()
+    excluded: tuple[str, ...] = ()
+    timezone: str = "UTC"
+    warm: bool = False
+    load_max: float = 0.8
+    trigger: float = 1.1
+    aim: float = 1.05
+    idle_below: float = 0.2
+    runs: int = 2
+    gain_min: float = 2.0
+    horizon: float = 3600.0
+    cool_down: float = 3600.0
+    remembered: float = 86400.0
+    moves_max: int = 1
+    age_max: float = 7200.0
+
+
+@dataclass(frozen=True, slots=True)
 class FlinkJob:
     """What only Flink's dialect of INFORE D5.2 has (IF-1). `cancel_job`: true takes savepoints and
     cancels the jobs then, false lets them go on; left out, they end with their savepoints, and lose
@@ -291,6 +354,7 @@ class Spec:
     dataflow: Dataflow | None = None
     on_failure: OnFailure = "stop"
     on: Receivers | None = None
+    rebalance: Rebalancing | None = None
     clusters: tuple[ClusterSpec, ...] = ()
     uid_hash: HashProfile = HashProfile()
     production: bool = False

@@ -24,6 +24,7 @@ from stateshift.specification.location import normal
 from stateshift.specification.model import ClusterSpec, Spec
 from stateshift.specification.parts import read_part
 from stateshift.specification.place import Complaints, Place
+from stateshift.specification.rebalancing import check_rebalancing, read_rebalancing
 from stateshift.specification.text import WHERE_CREDENTIALS_BELONG, read_text
 from stateshift.specification.values import NamesAdded, Reader, nothing_added
 
@@ -86,6 +87,8 @@ def _parsed(
     dataflow = values.pop("dataflow", None)
     spec, jobs = _read(reader, root, places, values)
     check(complaints, spec, jobs)
+    if "rebalance" in places:
+        check_rebalancing(complaints, places["rebalance"], spec, jobs)
     _refuse(complaints)
     return spec, dataflow
 
@@ -129,7 +132,9 @@ def _values(reader: Reader, places: Mapping[str, Place]) -> dict[str, Any]:
     """Return what the keys at the top say, by their names, but for the jobs."""
     values = {}
     for key, place in places.items():
-        if key != "jobs":
+        if key == "rebalance":
+            values[key] = read_rebalancing(reader, place)
+        elif key != "jobs":
             values[key] = read_part(reader, SPEC[key], place)
     return values
 
@@ -147,6 +152,7 @@ def _dialect(engine: Engine, places: Mapping[str, Place], values: Mapping[str, A
         engine=engine,
         switches_on="version" in places,
         restart=values.get("restart") is not False,
+        rebalances="rebalance" in places,
         places=_for_all_jobs(places),
         defaults=_for_all_jobs(values),
     )

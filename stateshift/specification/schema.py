@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from stateshift.specification.keys import (
+    CAPACITY,
     CLUSTER,
     COLUMN,
     DATA,
@@ -28,6 +29,8 @@ from stateshift.specification.keys import (
     ON,
     OPERATOR,
     PROFILES,
+    REBALANCE,
+    REBALANCED_CLUSTER,
     RECEIVER,
     SINK,
     SPEC,
@@ -91,6 +94,9 @@ def spec_schema() -> Schema:
             "verify_ends": object_schema(VERIFY, "#/$defs/verify_ends"),
             "on": object_schema(ON, "#/$defs/on"),
             "webhook_or_command": object_schema(RECEIVER, "#/$defs/webhook_or_command"),
+            "rebalance": object_schema(REBALANCE, "#/$defs/rebalance"),
+            "rebalanced_cluster": object_schema(REBALANCED_CLUSTER, "#/$defs/rebalanced_cluster"),
+            "capacity_of": object_schema(CAPACITY, "#/$defs/capacity_of"),
             "throttle": object_schema(THROTTLE, "#/$defs/throttle"),
             "hash": object_schema(HASH, "#/$defs/hash"),
             "column": object_schema(COLUMN, "#/$defs/column"),
@@ -246,6 +252,14 @@ _INLINE: dict[str, Schema] = {
     "dataflow": {"anyOf": [_TEXT, {"type": "object"}]},
     "cutover": {"type": "string", "pattern": _CUTOVER},
     "environment": {"type": "object", "additionalProperties": {"type": "string"}},
+    "rebalanced_clusters": {
+        "type": "object",
+        "additionalProperties": {"$ref": "#/$defs/rebalanced_cluster"},
+    },
+    "together": {"type": "array", "items": {"type": "array", "items": _TEXT, "minItems": 1}},
+    "excluded": {"anyOf": [{"type": "array", "items": _TEXT}, _TEXT]},
+    "duration": {"anyOf": [{"type": "number", "minimum": 0}, _TEXT]},
+    "size": {"anyOf": [{"type": "integer", "minimum": 1}, _TEXT]},
 }
 
 VALUES: dict[str, Schema] = {
@@ -257,6 +271,22 @@ VALUES: dict[str, Schema] = {
         "anyOf": [
             {"type": "number", "exclusiveMinimum": 0},
             {"type": "string", "pattern": _DECIMAL},
+        ]
+    },
+    "amount": {
+        "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": _DECIMAL}]
+    },
+    "share": {
+        "anyOf": [
+            {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+            {"type": "string", "pattern": _DECIMAL},
+        ]
+    },
+    "capacity": {
+        "anyOf": [
+            {"type": "number", "exclusiveMinimum": 0},
+            {"type": "string", "pattern": _DECIMAL},
+            {"$ref": "#/$defs/capacity_of"},
         ]
     },
     "port": {

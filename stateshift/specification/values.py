@@ -243,6 +243,71 @@ def _number(reader: Reader, key: Key, place: Place) -> float | None:
     return None
 
 
+def _amount(reader: Reader, key: Key, place: Place) -> float | None:
+    return _bounded(reader, place, _NUMBER_MAX, f"a number from 0 to {_NUMBER_MAX:g}")
+
+
+def _share(reader: Reader, key: Key, place: Place) -> float | None:
+    share = _bounded(reader, place, 1.0, "a number above 0, and 1 at most")
+    if share == 0:
+        reader.refuse(place, "a number above 0, and 1 at most")
+        return None
+    return share
+
+
+def _bounded(reader: Reader, place: Place, high: float, expected: str) -> float | None:
+    number = _number_of(place.value)
+    if number is not None and 0 <= number <= high:
+        return float(number)
+    reader.refuse(place, expected)
+    return None
+
+
+_DURATION = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*([a-z]*)\s*\Z")
+_SECONDS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def _duration(reader: Reader, key: Key, place: Place) -> float | None:
+    """Read seconds, or a text such as `90s`, `15 min`, `1h`, `1d`."""
+    seconds = _seconds_of(place.value)
+    if seconds is not None and 0 <= seconds <= _NUMBER_MAX:
+        return seconds
+    reader.refuse(place, "a duration, such as 300, 15min or 1h")
+    return None
+
+
+def _seconds_of(value: object) -> float | None:
+    if not isinstance(value, str):
+        number = _number_of(value)
+        return None if number is None else float(number)
+    parts = _DURATION.match(value.lower())
+    unit = None if parts is None else _SECONDS.get(parts[2] or "s")
+    if parts is None or unit is None:
+        return None
+    return float(parts[1]) * unit
+
+
+_SIZE = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([kmgt]?)(?:i?b)?\s*\Z")
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def size_of(text: str) -> int | None:
+    """Return the bytes of `64g`, as Spark and the JVM spell memory; None for anything else."""
+    parts = _SIZE.match(text.lower())
+    if parts is None:
+        return None
+    return int(float(parts[1]) * 1024 ** _POWERS[parts[2]])
+
+
+def _size(reader: Reader, key: Key, place: Place) -> int | None:
+    value = place.value
+    size = size_of(value) if isinstance(value, str) else _integer_of(value)
+    if size is not None and 0 < size <= _NUMBER_MAX:
+        return size
+    reader.refuse(place, "a size in bytes, or such as 64g")
+    return None
+
+
 def _number_of(value: object) -> float | None:
     """Return the number that a number or a text holds; None where it is none."""
     if isinstance(value, str) and _DECIMAL.match(value):
@@ -410,6 +475,10 @@ _READ: dict[str, Callable[[Reader, Key, Place], Any]] = {
     "cutover": _cutover,
     "strategy": _strategy,
     "number": _number,
+    "amount": _amount,
+    "share": _share,
+    "duration": _duration,
+    "size": _size,
     "port": _port,
     "connection": _connection,
     "location": _location,

@@ -17,6 +17,8 @@ from stateshift.specification.keys import (
     JOB,
     KAFKA,
     ON,
+    REBALANCE,
+    REBALANCED_CLUSTER,
     RECEIVER,
     SINK,
     SPEC,
@@ -34,6 +36,8 @@ from stateshift.specification.model import (
     JobSpec,
     KafkaSpec,
     OperatorSpec,
+    RebalancedCluster,
+    Rebalancing,
     Receiver,
     Receivers,
     SinkSpec,
@@ -135,6 +139,27 @@ def _plain_receiver(receiver: Receiver) -> dict[str, object]:
     return _fields(receiver, RECEIVER.all)
 
 
+def _plain_rebalancing(rebalancing: Rebalancing) -> dict[str, object]:
+    others = [key for key in REBALANCE.all if key.name != "clusters"]
+    fields = _fields(rebalancing, others)
+    if rebalancing.clusters:
+        clusters = {each.name: _plain_rebalanced(each) for each in rebalancing.clusters}
+        fields["clusters"] = clusters
+    return fields
+
+
+def _plain_rebalanced(cluster: RebalancedCluster) -> dict[str, object]:
+    fields = _fields(cluster, REBALANCED_CLUSTER.all)
+    capacity: dict[str, object] = {}
+    if cluster.capacity is not None:
+        capacity["slots"] = cluster.capacity
+    if cluster.memory is not None:
+        capacity["memory"] = cluster.memory
+    if capacity:
+        fields["capacity"] = capacity
+    return fields
+
+
 def _plain_profile(profile: HashProfile) -> str | dict[str, object]:
     """Return the name of a known profile; of any other its constants."""
     if NAMED_PROFILES.get(profile.name) == profile:
@@ -151,6 +176,7 @@ _PLAIN: Mapping[type, Callable[[Any], object]] = {
     KafkaSpec: _plain_kafka,
     SinkSpec: _plain_sink,
     Receivers: _plain_receivers,
+    Rebalancing: _plain_rebalancing,
     Receiver: _plain_receiver,
     Dataflow: to_plain,
 }
