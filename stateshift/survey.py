@@ -29,7 +29,7 @@ Paths are relative to the survey's location. Nothing here opens anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -267,6 +267,12 @@ class Survey:
         yield from self.findings
         for image in self.images:
             yield from image.findings
+
+
+def sizes_of(survey: Survey, paths: Iterable[str]) -> list[int]:
+    """Return the sizes of these files, as far as the survey lists them."""
+    wanted = set(paths)
+    return [file.size for file in survey.files if file.path in wanted]
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,13 +63,18 @@ def inspect(
 
 
 def verify(
-    location: Place, *, deep: bool = False, adapters: Adapters | None = None
+    location: Place,
+    *,
+    deep: bool = False,
+    history: bool = True,
+    adapters: Adapters | None = None,
 ) -> ImageVerdict | RunVerdict:
     """Ask whether a job could restart from an image, or whether a run's work still holds.
 
     Args:
         location: an image, as a URL or a local path; or the workdir of a run.
         deep: read everything that a restart needs to its end.
+        history: with `deep`, also hold each snapshot against the changes before it.
         adapters: how storages and clusters are reached, where a test has its own.
 
     Returns:
@@ -81,12 +86,14 @@ def verify(
         JournalError: the workdir's journal is damaged.
     """
     from stateshift import look
+    from stateshift.engines.views import DeepCheck
     from stateshift.workdir import Workdir
 
     place = place_of(location)
     if "://" not in place and Workdir(place).exists:
         return _verify_run(place, adapters)
-    return ImageVerdict(look.restartable(place, opening_of(adapters), deep))
+    how = DeepCheck(history)
+    return ImageVerdict(look.restartable(place, opening_of(adapters), deep, how=how))
 
 
 def _verify_run(path: str, adapters: Adapters | None) -> RunVerdict:

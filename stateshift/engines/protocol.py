@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from stateshift.clusters.protocol import Cluster
     from stateshift.engines.views import (
         DecodedFile,
+        DeepCheck,
         Differences,
         Export,
         ImageAt,
@@ -227,12 +228,12 @@ class Engine(Protocol):
 
     # ---- for whoever looks at an image
 
-    def judge(self, at: ImageAt, thorough: bool, fleet: Readers | None) -> Judged:
+    def judge(self, at: ImageAt, deep: DeepCheck | None, fleet: Readers | None) -> Judged:
         """Judge whether a job could restart from an image, and from which epochs.
 
         Args:
             at: the image, and where it is.
-            thorough: read everything that a restart needs to its end.
+            deep: read what a restart needs to its end, as far as this says; None to go by names.
             fleet: processes that read with us; None to read alone.
         """
         ...

@@ -52,11 +52,63 @@ class ImageAt:
 
 
 @dataclass(frozen=True, slots=True)
+class DeepCheck:
+    """How far a deep check goes. `history`: hold each snapshot against the changes before it."""
+
+    history: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CheckStage:
+    """What one stage of a deep check has read, and how long that took."""
+
+    name: Literal["state", "history"]
+    seconds: float
+    files: int
+    bytes: int
+
+    def __add__(self, other: CheckStage) -> CheckStage:
+        """Return the same stage of two images as one."""
+        return CheckStage(
+            self.name,
+            self.seconds + other.seconds,
+            self.files + other.files,
+            self.bytes + other.bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryCheck:
+    """Snapshots held against the changes before them: how many, what was found, what was read."""
+
+    snapshots: int = 0
+    findings: tuple[Finding, ...] = ()
+    files: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: HistoryCheck) -> HistoryCheck:
+        return HistoryCheck(
+            self.snapshots + other.snapshots,
+            (*self.findings, *other.findings),
+            self.files + other.files,
+            self.bytes + other.bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Judged:
-    """The findings of one image, and from which of its epochs a job could restart."""
+    """The findings of one image, and from which of its epochs a job could restart. `stages` are
+    those of a deep check; `left_out` is what it was told not to check, in words.
+    """
 
     findings: tuple[Finding, ...]
     epochs: tuple[int, ...]
+    stages: tuple[CheckStage, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+# What the entries of each store come to, by operator, shard and store: how many, and their sum.
+Tallies = dict[tuple[str, int, str], tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +220,15 @@ class Compared:
 class Readers(Protocol):
     """A fleet, as those know it who have much to read."""
 
-    def deep(self, survey: Survey, image: Image) -> tuple[Finding, ...]: ...
+    def deep(self, survey: Survey, image: Image, tallies: Tallies | None) -> tuple[Finding, ...]:
+        """Return what is wrong with what a restart reads. `tallies`, where given, get those of the
+        stores that could be read.
+        """
+        ...
+
+    def histories(self, survey: Survey, image: Image, tallies: Tallies) -> HistoryCheck:
+        """Hold the snapshots against the changes before them, by what `deep` has tallied."""
+        ...
 
     def unequal(
         self,

@@ -22,7 +22,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from stateshift.engines.spark.check.portions import portions
-from stateshift.engines.views import Compared
+from stateshift.engines.spark.check.snapshots import place_of
+from stateshift.engines.views import Compared, HistoryCheck, Tallies
 from stateshift.errors import ClusterError
 from stateshift.fleet.orders import (
     Json,
@@ -200,18 +201,31 @@ class Crew:
 
     # -- what `look` asks
 
-    def deep(self, survey: Survey, image: Image) -> tuple[Finding, ...]:
+    def deep(self, survey: Survey, image: Image, tallies: Tallies | None) -> tuple[Finding, ...]:
         """Return what is wrong with an image beyond what its survey has said, by portions, each
         thing once.
         """
         orders = (
-            {"survey": to_plain(own), "image": to_plain(part)}
+            {"survey": to_plain(own), "image": to_plain(part), "tally": tallies is not None}
             for own, part in portions(survey, image)
         )
         findings: dict[Finding, None] = {}
         for answer in self.spread("deep", orders):
-            findings |= dict.fromkeys(from_plain(Finding, finding) for finding in answer)
+            own = answer["findings"]
+            findings |= dict.fromkeys(from_plain(Finding, finding) for finding in own)
+            if tallies is not None:
+                tallies |= {tuple(place): tuple(tally) for place, tally in answer["tallies"]}
         return tuple(findings)
+
+    def histories(self, survey: Survey, image: Image, tallies: Tallies) -> HistoryCheck:
+        """Return what the snapshots of an image are, held against the changes before them."""
+        orders = (
+            _history_order(own, part, tallies)
+            for own, part in portions(survey, image)
+            if part.shards
+        )
+        checks = [from_plain(HistoryCheck, answer) for answer in self.spread("histories", orders)]
+        return sum(checks, HistoryCheck())
 
     def unequal(
         self,
@@ -345,6 +359,13 @@ def _shards_of(side: Side, label: str) -> list[tuple[str, Side]]:
         (f"{label}/{number}", replace(side, shards=(shard,)))
         for number, shard in enumerate(side.shards)
     ]
+
+
+def _history_order(survey: Survey, image: Image, tallies: Tallies) -> dict[str, Json]:
+    """Return a portion, and what its stores come to as far as they could be read."""
+    places = [place_of(shard) for shard in image.shards]
+    own = [[place, tallies[place]] for place in places if place in tallies]
+    return {"survey": to_plain(survey), "image": to_plain(image), "tallies": own}
 
 
 def answered(text: str, attempt: int) -> str:

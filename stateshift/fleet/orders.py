@@ -6,7 +6,8 @@
               run     step, there (of its files those that may be at the target; none where nobody
                       has looked)
               holds   step, evidence
-              deep    survey, image: a portion of one
+              deep    survey, image: a portion of one; tally: whether tallies are asked for
+              histories  survey, image: a portion of one; tallies, as `deep` answered
               fold    ends, side, shards
               pick    the same, and wanted: buckets by store
               check   modules, locations, there (directories that everybody has to see)

@@ -18,6 +18,8 @@ from typing import NoReturn
 from stateshift import plain
 from stateshift.engines.registry import Entries, Transforms
 from stateshift.engines.spark.check import image as deep
+from stateshift.engines.spark.check.snapshots import check_histories
+from stateshift.engines.views import Tallies
 from stateshift.errors import ClusterError, StateshiftError
 from stateshift.fleet import comparing
 from stateshift.fleet.orders import (
@@ -112,10 +114,22 @@ def _sum(order: Order, world: World) -> Json:
 
 
 def _deep(order: Order, world: World) -> Json:
-    """Return what is wrong with a portion of an image, beyond what its survey has said."""
+    """Return what is wrong with a portion of an image, beyond what its survey has said; and what
+    its stores come to, where that is asked for.
+    """
     survey: Survey = plain.from_plain(Survey, order["survey"])
     image: Image = plain.from_plain(Image, order["image"])
-    return list(deep.findings_of(world.storage(survey.location), survey, image))
+    tallies: Tallies | None = {} if order["tally"] else None
+    findings = list(deep.findings_of(world.storage(survey.location), survey, image, tallies))
+    return {"findings": findings, "tallies": list((tallies or {}).items())}
+
+
+def _histories(order: Order, world: World) -> Json:
+    """Return what the snapshots of a portion are, held against the changes before them."""
+    survey: Survey = plain.from_plain(Survey, order["survey"])
+    image: Image = plain.from_plain(Image, order["image"])
+    tallies: Tallies = {tuple(place): tuple(tally) for place, tally in order["tallies"]}
+    return check_histories(world.storage(survey.location), survey, image, tallies)
 
 
 def _check(order: Order, world: World) -> Json:
@@ -157,6 +171,7 @@ _REQUESTS: Mapping[str, Callable[[Order, World], Json]] = {
     "holds": _holds,
     "sum": _sum,
     "deep": _deep,
+    "histories": _histories,
     "fold": comparing.fold_here,
     "pick": comparing.pick_here,
     "check": _check,

@@ -4,14 +4,17 @@ needed byte says.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from shlex import quote
 
 from stateshift.engines.protocol import Engine
 from stateshift.engines.registry import found_at
-from stateshift.engines.views import ImageAt, Opening, Readers
+from stateshift.engines.views import CheckStage, DeepCheck, ImageAt, Judged, Opening, Readers
 from stateshift.storage.opening import open_patiently
 from stateshift.survey import Finding, Image
+
+EVERYTHING = DeepCheck()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class JudgedImage:
 class Judgement:
     """Whether a job could restart, from which epoch, and all findings.
     `epoch` and `epochs` are those of a single query; each query of a workflow has its own, in
-    `images`.
+    `images`. `checked` is None where only names were gone by.
     """
 
     restartable: bool
@@ -39,6 +42,15 @@ class Judgement:
     findings: tuple[Finding, ...]
     images: tuple[JudgedImage, ...] = ()
     engine: str = "spark"
+    checked: Checked | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """How far a deep check went: its stages, over all images, and what was left out, in words."""
+
+    stages: tuple[CheckStage, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def restartable(
@@ -46,10 +58,11 @@ def restartable(
     opening: Opening = open_patiently,
     thorough: bool = False,
     fleet: Readers | None = None,
+    how: DeepCheck = EVERYTHING,
 ) -> Judgement:
-    """Whether a job could restart from what is there. `thorough` also reads everything it needs to
-    its end (a `fleet` does, where there is one), and of the earlier epochs names those that would
-    do, if the newest does not.
+    """Whether a job could restart from what is there. `thorough` also reads what it needs to its
+    end, as far as `how` says (a `fleet` does, where there is one), and of the earlier epochs names
+    those that would do, if the newest does not.
     """
     engine, storage, survey = found_at(location, opening, thorough=True)
     if not survey.images:
@@ -61,10 +74,12 @@ def restartable(
         return Judgement(False, None, (), (nothing,), engine=engine.name)
     findings = list(survey.all_findings)
     judged = []
+    checked = []
     for image in survey.images:
         at = ImageAt(storage, survey, image, image.path or location)
-        judgement = engine.judge(at, thorough, fleet)
+        judgement = engine.judge(at, how if thorough else None, fleet)
         findings += judgement.findings
+        checked.append(judgement)
         judged.append(JudgedImage(image.path, image.name, image.epoch, judgement.epochs))
     whole = all(map(_has_start, survey.images))
     refused = any(finding.level == "refuse" for finding in findings)
@@ -76,7 +91,20 @@ def restartable(
         tuple(_with_way_out(finding, judged, engine) for finding in findings),
         tuple(judged),
         engine.name,
+        _checked_together(checked) if thorough else None,
     )
+
+
+def _checked_together(images: Iterable[Judged]) -> Checked:
+    """Return the same stages of all images as one, and what was left out of each."""
+    stages: dict[str, CheckStage] = {}
+    left_out: list[str] = []
+    for image in images:
+        left_out += image.left_out
+        for stage in image.stages:
+            before = stages.get(stage.name)
+            stages[stage.name] = stage if before is None else before + stage
+    return Checked(tuple(stages.values()), tuple(left_out))
 
 
 def _has_start(image: Image) -> bool:

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from stateshift.engines.protocol import Engine
-from stateshift.engines.views import ImageAt
+from stateshift.engines.views import DeepCheck, ImageAt
 from stateshift.errors import MissingFile, PlanError
 from stateshift.migration.adapters import Adapters
 from stateshift.migration.gathering import Inquiry, other_images, source_now
@@ -137,8 +137,9 @@ def _damage_in(inquiry: Inquiry, storage: Storage, survey: Survey, image: Image)
         return []
     newest = replace(image, epochs=())  # which of the earlier ones would do is not asked here
     at = ImageAt(storage, survey, newest, image.path or survey.location)
-    by_names = inquiry.engine.judge(at, False, None).findings
-    to_the_end = inquiry.engine.judge(at, True, _readers(inquiry.adapters)).findings
+    by_names = inquiry.engine.judge(at, None, None).findings
+    deep = DeepCheck(history=False)  # which finds nothing that keeps a job from restarting
+    to_the_end = inquiry.engine.judge(at, deep, _readers(inquiry.adapters)).findings
     return [finding for finding in _refusals(to_the_end) if finding not in by_names]
 
 

@@ -156,6 +156,22 @@ def test_verify_says_whether_a_job_could_restart() -> None:
     assert "a job cannot restart" in outside.run("verify", SOURCE).out
 
 
+def test_verify_deep_tells_of_each_stage_with_its_files_and_its_time() -> None:
+    outside = with_checkpoint()
+    state, history = outside.run("verify", SOURCE, "--deep", "--json").document["checked"]["stages"]
+    assert (state["name"], history["name"]) == ("state", "history")
+    assert state["files"] > 0 and state["bytes"] > 0 and state["seconds"] >= 0
+    shown = outside.run("verify", SOURCE, "--deep").out
+    assert "what a restart reads" in shown and "what came before its snapshots" in shown
+    assert "history" not in outside.run("verify", SOURCE, "--deep", "--no-history").out
+
+
+def test_verify_without_deep_has_no_history_to_leave_out() -> None:
+    refused = with_checkpoint().run("verify", SOURCE, "--no-history")
+    assert refused.code == 2
+    assert f"stateshift verify {SOURCE} --deep --no-history" in refused.err
+
+
 @pytest.mark.parametrize("words", [("export", "--to", "x.jsonl"), ("diff", SOURCE)])
 def test_where_a_checkpoint_is_needed_a_single_file_is_called_one(
     words: tuple[str, str, str],

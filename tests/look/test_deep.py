@@ -8,6 +8,7 @@ import pytest
 
 from stateshift import look
 from stateshift.engines.spark.survey import checkpoint as survey
+from stateshift.engines.views import DeepCheck
 from stateshift.formats.spark.compression import codec_of, compress, decompress
 from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.state_files import Record, decode_delta, encode_delta
@@ -263,6 +264,32 @@ def test_a_snapshot_that_is_not_what_its_deltas_come_to_is_told(lost):
     assert [(finding.level, finding.path) for finding in said(found)] == [("warn", path)] * lost
     if lost:
         assert "1 entries differ" in found.findings[0].message
+
+
+def test_the_history_before_snapshots_is_a_stage_of_its_own():
+    disk = on_a_disk(NEWEST["dedup-lzf"])
+    state, history = look.restartable(HERE, disk.open, thorough=True).checked.stages
+    assert (state.name, history.name) == ("state", "history")
+    assert min(state.files, history.files, state.bytes, history.bytes) > 0
+
+
+def test_without_the_history_a_contradiction_goes_unseen_and_the_verdict_says_what_it_left_out():
+    files = contents(NEWEST["dedup-lzf"])
+    lossy = rewritten(files, "state/0/2/6.snapshot", lambda records: records[1:])
+    disk = MemoryDisk()
+    write(disk.open(HERE), lossy)
+    found = look.restartable(HERE, disk.open, thorough=True, how=DeepCheck(history=False))
+    assert said(found) == []
+    assert [stage.name for stage in found.checked.stages] == ["state"]
+    (left_out,) = found.checked.left_out
+    assert "hold what the changes before them come to" in left_out
+
+
+def test_where_no_snapshot_has_a_history_nothing_is_left_out():
+    disk = MemoryDisk()
+    Checkpoint().write(disk.open(HERE))
+    found = look.restartable(HERE, disk.open, thorough=True, how=DeepCheck(history=False))
+    assert found.checked.left_out == ()
 
 
 def test_tables_that_no_snapshot_names_are_counted_and_no_harm():

@@ -4,12 +4,16 @@ Reads only.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stateshift.cli.shell.options import FleetOf, epilog
 from stateshift.cli.shell.terminal import Terminal
+
+if TYPE_CHECKING:
+    from stateshift.engines.views import DeepCheck
+    from stateshift.errors import SpecError
 
 EPILOG = epilog(
     "stateshift verify hdfs://namenode:8020/checkpoints/orders --deep\n"
@@ -35,6 +39,13 @@ def command(
         bool, typer.Option("--deep", help="Also decode every file of the state.")
     ] = False,
     fleet: FleetOf = None,
+    no_history: Annotated[
+        bool,
+        typer.Option(
+            "--no-history",
+            help="With --deep: do not hold snapshots against the changes before them.",
+        ),
+    ] = False,
 ) -> int | None:
     """Check that a job can restart, or that a run still holds.
 
@@ -44,20 +55,42 @@ def command(
     """
     from stateshift.workdir import Workdir
 
+    if no_history and not deep:
+        raise _needs_deep("--no-history", location)
     if "://" not in location and Workdir(location).exists:
         return _run(terminal, location, fleet)
-    return _image(terminal, location, deep, fleet)
+    return _image(terminal, location, _check(deep, not no_history), fleet)
 
 
-def _image(terminal: Terminal, location: str, deep: bool, fleet: str | None) -> int:
+def _needs_deep(option: str, location: str) -> SpecError:
+    """Return the refusal of an option that says how a deep check goes, where none was asked for."""
+    from shlex import quote
+
+    from stateshift.errors import Complaint, SpecError
+
+    complaint = Complaint(option, "says how far --deep goes, which is missing")
+    return SpecError((complaint,), hint=f"stateshift verify {quote(location)} --deep {option}")
+
+
+def _check(deep: bool, history: bool) -> DeepCheck | None:
+    from stateshift.engines.views import DeepCheck
+
+    return DeepCheck(history) if deep else None
+
+
+def _image(terminal: Terminal, location: str, deep: DeepCheck | None, fleet: str | None) -> int:
     from stateshift import look
     from stateshift.cli.shell.fleet import fleet_for
     from stateshift.cli.views import survey_json
     from stateshift.cli.views import survey_text as render_survey
     from stateshift.errors import VerifyError
 
-    with fleet_for(terminal, fleet if deep else None, [location]) as crew:
-        judgement = look.restartable(location, terminal.opening(), deep, crew)
+    with fleet_for(terminal, fleet if deep is not None else None, [location]) as crew:
+        opening = terminal.opening()
+        if deep is None:
+            judgement = look.restartable(location, opening)
+        else:
+            judgement = look.restartable(location, opening, True, crew, deep)
     terminal.answer(
         "verify",
         lambda: survey_json.judgement(judgement),

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
         SoughtName,
         SurveyFacts,
     )
-    from stateshift.engines.views import DecodedFile
+    from stateshift.engines.views import CheckStage, DecodedFile
     from stateshift.look import Export, JudgedImage, Judgement, ShownEntry
+    from stateshift.look.judging import Checked
     from stateshift.survey import EmbeddedPath, Endpoint, Image, Store
 
 IMAGE_DETAILS = ("layout", "drained", "metadata_version", "masters", "unaligned")
@@ -238,6 +239,25 @@ class JudgedImageDocument(TypedDict):
     epochs: Annotated[list[int], "the epochs that a restart works from"]
 
 
+class CheckStageDocument(TypedDict):
+    """One stage of a deep check."""
+
+    name: Annotated[
+        Literal["state", "history"],
+        "state: what a restart reads; history: what came before the snapshots it begins with",
+    ]
+    seconds: Annotated[float, "how long it took"]
+    files: Annotated[int, "how many files it read"]
+    bytes: Annotated[int, "their size together"]
+
+
+class CheckedDocument(TypedDict):
+    """How far a deep check went."""
+
+    stages: Annotated[list[CheckStageDocument], "its stages, in their order"]
+    not_checked: Annotated[list[str], "what it was told to leave out, in words"]
+
+
 class JudgementDocument(TypedDict):
     """What `verify LOCATION` finds: could a job restart from this image?"""
 
@@ -246,6 +266,7 @@ class JudgementDocument(TypedDict):
     epochs: Annotated[list[int], "all the epochs it could restart from, of a single image"]
     findings: Annotated[list[FindingDocument], "why not, and what else to know"]
     images: Annotated[list[JudgedImageDocument], "each image"]
+    checked: NotRequired[Annotated[CheckedDocument, "what was read (--deep)"]]
 
 
 class ExportDocument(TypedDict):
@@ -449,12 +470,33 @@ def entry(shown: ShownEntry) -> EntryDocument:
 
 def judgement(judged: Judgement) -> JudgementDocument:
     """Return whether a job could restart from an image, and why not."""
-    return {
+    document: JudgementDocument = {
         "restartable": judged.restartable,
         "epoch": judged.epoch,
         "epochs": list(judged.epochs),
         "findings": [finding(each) for each in judged.findings],
         "images": [judged_image(each) for each in judged.images],
+    }
+    if judged.checked is not None:
+        document["checked"] = checked(judged.checked)
+    return document
+
+
+def checked(deep: Checked) -> CheckedDocument:
+    """Return how far a deep check went."""
+    return {
+        "stages": [check_stage(each) for each in deep.stages],
+        "not_checked": list(deep.left_out),
+    }
+
+
+def check_stage(stage: CheckStage) -> CheckStageDocument:
+    """Return one stage of a deep check."""
+    return {
+        "name": stage.name,
+        "seconds": round(stage.seconds, 3),
+        "files": stage.files,
+        "bytes": stage.bytes,
     }
 
 

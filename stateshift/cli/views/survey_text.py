@@ -22,7 +22,7 @@ from stateshift.cli.views.text import (
     table_or_nothing,
     without_empty,
 )
-from stateshift.cli.views.units import many, number, ranges, share, size
+from stateshift.cli.views.units import many, number, ranges, share, size, span
 from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from stateshift.engines.views import DecodedFile
     from stateshift.look import Export, JudgedImage, Judgement
+    from stateshift.look.judging import Checked
     from stateshift.survey import EmbeddedPath, Image, Operator, Store
 
 ENGINES = {"spark": "Spark", "flink": "Flink"}
@@ -395,6 +396,22 @@ def judgement(judged: Judgement, location: str, verbose: bool = False) -> Iterat
     elif judged.epochs:
         yield pairs(("restart from", ranges(judged.epochs)))
     yield from section("Findings", *findings(judged.findings, verbose))
+    if judged.checked is not None:
+        yield from section("Checked", *_checked(judged.checked))
+
+
+STAGES = {"state": "what a restart reads", "history": "what came before its snapshots"}
+
+
+def _checked(checked: Checked) -> Iterator[Block]:
+    """Show how far a deep check went, and what it was told to leave out."""
+    rows: list[Row] = []
+    for stage in checked.stages:
+        amount = f"{many(stage.files, 'file')}, {size(stage.bytes)}"
+        rows.append((stage.name, STAGES[stage.name], amount, span(stage.seconds)))
+    yield from table_or_nothing(("", "", ">read", ">time"), rows)
+    for fact in checked.left_out:
+        yield Line(f"not checked: {fact}", "warn", indent=2)
 
 
 def _answer(judged: Judgement, location: str) -> Line:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from stateshift.engines.protocol import Engine
     from stateshift.engines.views import (
         DecodedFile,
+        DeepCheck,
         Differences,
         Export,
         ImageAt,
@@ -107,10 +108,10 @@ class FlinkEngine:
 
         return comparable
 
-    def judge(self, at: ImageAt, thorough: bool, fleet: Readers | None) -> Judged:
+    def judge(self, at: ImageAt, deep: DeepCheck | None, fleet: Readers | None) -> Judged:
         from stateshift.engines.flink.check.judgement import judge
 
-        return judge(at, thorough)
+        return judge(at, deep)
 
     def way_out(self, path: str, images: Sequence[str]) -> str:
         return f"restore {path} from a copy of the checkpoint"

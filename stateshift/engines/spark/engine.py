@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from stateshift.engines.protocol import Engine
     from stateshift.engines.views import (
         DecodedFile,
+        DeepCheck,
         Differences,
         Export,
         ImageAt,
@@ -110,10 +111,10 @@ class SparkEngine:
 
         return comparable
 
-    def judge(self, at: ImageAt, thorough: bool, fleet: Readers | None) -> Judged:
+    def judge(self, at: ImageAt, deep: DeepCheck | None, fleet: Readers | None) -> Judged:
         from stateshift.engines.spark.check.judgement import judge
 
-        return judge(at, thorough, fleet)
+        return judge(at, deep, fleet)
 
     def way_out(self, path: str, images: Sequence[str]) -> str:
         from stateshift.engines.spark.check.judgement import way_out

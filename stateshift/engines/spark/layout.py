@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
+from shlex import quote
 
 from stateshift.engines.spark.image import spark_image
 from stateshift.formats.marks import FOLDER
@@ -109,6 +110,12 @@ def newest_files(files: Sequence[str], ending: str) -> Sequence[str]:
     """Return the files from the last one with this ending on; all where none has it."""
     last = max((at for at, path in enumerate(files) if path.endswith(ending)), default=0)
     return files[last:]
+
+
+def rollback_of(run: str) -> str:
+    """Return the command that takes a run's fence away again."""
+    workdir = quote(f".stateshift/{run}")
+    return f"stateshift rollback {workdir}   # or wherever its workdir is: stateshift runs DIR"
 
 
 def fence_paths(epoch: int, planned: int | None) -> tuple[str, ...]:

@@ -8,14 +8,13 @@
     a planned batch's state  the same, where that batch has written it (`planned_batch`)
     a join's indexes         are as many as its counts say, without a gap (`joins`)
     every checksum           of either kind fits the file beside it (`sidecars`)
-    a snapshot               is what the changes before it come to, where they are still there
-                             (`snapshots`)
     a damaged snapshot       can be done without from Spark 4.2 on, or not: a note (`repairs`)
     every SST                is named by some snapshot; those that are not are counted: a note
                              (`sidecars`)
 
 A finding names the file and where in it; offsets in state files are those of the decompressed
-bytes. Where the newest batch does not work, `works` tells which earlier ones do.
+bytes. Where the newest batch does not work, `works` tells which earlier ones do. Whether a snapshot
+is what the changes before it come to is asked apart (`snapshots`), with the tallies made here.
 """
 
 from __future__ import annotations
@@ -34,6 +33,7 @@ from stateshift.engines.spark.entries import single_file as decoding
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.store_views import Views, views_of
 from stateshift.engines.spark.survey.checkpoint import survey as surveyed
+from stateshift.engines.views import Tallies
 from stateshift.errors import FormatError, MissingFile, TooLarge
 from stateshift.formats import bounds
 from stateshift.formats.blocks import Binary
@@ -55,24 +55,19 @@ Place = tuple[str, int]
 _COMPRESSED = (".delta", ".snapshot", ".changelog")
 
 
-def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
-    """Yield what is wrong with the image at its epoch, beyond what its survey has said."""
-    yield from findings_of(storage, survey, image)
-    yield from sidecars.orphans(storage, survey, image)
-
-
-def findings_of(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
-    """Yield the same of a portion of an image, or of all of it; but for tables that nobody needs,
-    of which one can only tell where all are seen.
+def findings_of(
+    storage: Storage, survey: Survey, image: Image, tallies: Tallies | None = None
+) -> Iterator[Finding]:
+    """Yield what is wrong with an image at its epoch, or with a portion of one, beyond what its
+    survey has said; but for tables that nobody needs, of which one can only tell where all are
+    seen. `tallies`, where they are asked for, get those of each store that could be read.
     """
     refused = _refused_paths(image.findings)  # the survey has reported them
     damaged = set(refused)
-    tallies: dict[snapshots.Place, Tally] = {}
     for finding in _read(storage, survey, image, tallies=tallies):
         damaged |= _refused_paths([finding])
         if finding.path not in refused:
             yield finding
-    yield from snapshots.findings(storage, survey, image, tallies)
     yield from repairs.repairs(storage, survey, image, damaged)
     for finding in _of_planned_state(storage, survey, image):
         if finding.path is not None and finding.path not in damaged:
@@ -127,7 +122,7 @@ def _read(
     survey: Survey,
     image: Image,
     first: Collection[Place] = (),
-    tallies: dict[snapshots.Place, Tally] | None = None,
+    tallies: Tallies | None = None,
 ) -> Iterator[Finding]:
     """Read everything the image needs at its epoch; shards of the `first` places before all others.
     `tallies`, where they are asked for, get the entries of each store that could be read.
@@ -194,7 +189,7 @@ def _state(
     storage: Storage,
     image: Image,
     first: Collection[Place],
-    tallies: dict[snapshots.Place, Tally] | None,
+    tallies: Tallies | None,
 ) -> Iterator[Finding]:
     """Read shard by shard, `first` ones first: every row decoded, and a join's stores compared with
     each other.
@@ -210,7 +205,7 @@ def _state(
             tally = Tally()
             yield from reader.check(shard, join, tally)
             if not join.incomplete:
-                tallies[snapshots.place_of(shard)] = tally
+                tallies[snapshots.place_of(shard)] = (tally.records, tally.total)
         yield from join.findings()
     if shards:
         yield from _not_checked(reader.views)

@@ -2,7 +2,8 @@
 that no earlier epoch gets around. Reads only.
 
 Without a deep look, what the survey says is judged. With one, everything a restart needs is read to
-its end (`check.image`), by a fleet where there is one.
+its end (`check.image`), by a fleet where there is one; then each snapshot is held against its
+history (`check.snapshots`): a stage of its own, which no restart needs and which may cost as much.
 
 What Spark does without a file was seen with 3.5 to 4.3: schemas of stores and the operators'
 metadata of version 1 it writes again; without the query's id 4.2 and later refuse to start, earlier
@@ -12,51 +13,109 @@ ones take it for another query.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from shlex import quote
+from time import perf_counter
 
+from stateshift.engines.spark.layout import rollback_of
 from stateshift.engines.spark.survey.restart.old_state import refused_since_3
 from stateshift.engines.spark.survey.restart.strangers import strangers
-from stateshift.engines.views import ImageAt, Judged, Readers
+from stateshift.engines.views import (
+    CheckStage,
+    DeepCheck,
+    ImageAt,
+    Judged,
+    Readers,
+    Tallies,
+)
 from stateshift.formats.spark.names import classify
-from stateshift.survey import Finding, Image
+from stateshift.survey import Finding, Image, sizes_of
 
 _COPY = "restore {path} from a copy of the checkpoint"
 
 
-def judge(at: ImageAt, thorough: bool, fleet: Readers | None) -> Judged:
+def judge(at: ImageAt, deep: DeepCheck | None, fleet: Readers | None) -> Judged:
     """Return what is wrong with the image, and the epochs that a job could restart from."""
     image = at.image
     findings = [*_state_of(at.where, image)]
     for fact in refused_since_3(image.operators, image.settings):
         findings.append(Finding("warn", fact))
     findings += strangers(at.survey.files, image)
-    if not thorough:
+    if deep is None:
         return Judged(tuple(findings), image.epochs)
-    return _judge_deep(at, findings, fleet)
+    return _judge_deep(at, findings, deep, fleet)
 
 
-def _judge_deep(at: ImageAt, findings: list[Finding], fleet: Readers | None) -> Judged:
+def _judge_deep(
+    at: ImageAt, findings: list[Finding], deep: DeepCheck, fleet: Readers | None
+) -> Judged:
     from stateshift.engines.spark.check import unchecked
     from stateshift.engines.spark.check.image import works
 
-    damages = tuple(_deep(at, fleet))
-    findings = [*findings, *damages, *unchecked.findings(at.survey, at.image)]
+    tallies: Tallies = {}
+    damages, state = _check_state(at, fleet, tallies if deep.history else None)
+    findings += damages
+    stages = [state]
+    left_out: tuple[str, ...] = ()
+    if deep.history:
+        contradictions, history = _check_history(at, fleet, tallies)
+        findings += contradictions
+        stages.append(history)
+    else:
+        left_out = _history_left_out(at)
+    findings += unchecked.findings(at.survey, at.image)
     refused = any(finding.level == "refuse" for finding in (*at.image.findings, *damages))
     epochs = at.image.epochs
     if epochs and refused:
         epochs = works(at.storage, at.image, damages)
-    return Judged(tuple(findings), epochs)
+    return Judged(tuple(findings), epochs, tuple(stages), left_out)
 
 
-def _deep(at: ImageAt, fleet: Readers | None) -> Iterator[Finding]:
-    from stateshift.engines.spark.check import image as check
+def _check_state(
+    at: ImageAt, fleet: Readers | None, tallies: Tallies | None
+) -> tuple[tuple[Finding, ...], CheckStage]:
+    """Read what a restart reads."""
+    began = perf_counter()
+    findings = tuple(_state_findings(at, fleet, tallies))
+    sizes = sizes_of(at.survey, at.image.needed_files)
+    return findings, CheckStage("state", perf_counter() - began, len(sizes), sum(sizes))
+
+
+def _state_findings(
+    at: ImageAt, fleet: Readers | None, tallies: Tallies | None
+) -> Iterator[Finding]:
     from stateshift.engines.spark.check import sidecars
+    from stateshift.engines.spark.check.image import findings_of
 
     if fleet is None:
-        yield from check.findings(at.storage, at.survey, at.image)
-        return
-    yield from fleet.deep(at.survey, at.image)
+        yield from findings_of(at.storage, at.survey, at.image, tallies)
+    else:
+        yield from fleet.deep(at.survey, at.image, tallies)
     yield from sidecars.orphans(at.storage, at.survey, at.image)
+
+
+def _check_history(
+    at: ImageAt, fleet: Readers | None, tallies: Tallies
+) -> tuple[tuple[Finding, ...], CheckStage]:
+    """Hold the snapshots against the changes before them."""
+    from stateshift.engines.spark.check.snapshots import check_histories
+
+    began = perf_counter()
+    if fleet is None:
+        check = check_histories(at.storage, at.survey, at.image, tallies)
+    else:
+        check = fleet.histories(at.survey, at.image, tallies)
+    stage = CheckStage("history", perf_counter() - began, check.files, check.bytes)
+    return check.findings, stage
+
+
+def _history_left_out(at: ImageAt) -> tuple[str, ...]:
+    """Say which snapshots nobody has held against their history."""
+    from stateshift.engines.spark.check.snapshots import histories
+
+    count = sum(1 for _ in histories(at.storage, at.survey, at.image))
+    if not count:
+        return ()
+    whose = "a snapshot" if count == 1 else f"{count:,} snapshots"
+    return (f"whether {whose} hold what the changes before them come to",)
 
 
 def _state_of(where: str, image: Image) -> Iterator[Finding]:
@@ -73,12 +132,6 @@ def _state_of(where: str, image: Image) -> Iterator[Finding]:
         )
     elif image.epoch is None:
         yield Finding("refuse", f"{where} has not committed a batch")
-
-
-def rollback_of(run: str) -> str:
-    """Return the command that takes a run's fence away again."""
-    workdir = quote(f".stateshift/{run}")
-    return f"stateshift rollback {workdir}   # or wherever its workdir is: stateshift runs DIR"
 
 
 def way_out(path: str, image: str) -> str:

@@ -26,6 +26,7 @@ from stateshift.engines.match import matched
 from stateshift.engines.spark.chains import StoreFiles, chain
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.layout import under
+from stateshift.engines.views import HistoryCheck, Tallies
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.binaries import joined
 from stateshift.formats.blocks import Block, binary
@@ -33,7 +34,7 @@ from stateshift.formats.spans import hash64
 from stateshift.formats.spark import rocksdb
 from stateshift.formats.spark.names import classify
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Finding, Image, ShardFiles, Survey
+from stateshift.survey import Finding, Image, ShardFiles, Survey, sizes_of
 
 ZIP_MAX = 1 << 28
 
@@ -67,17 +68,33 @@ class Tally:
         self.total = (self.total + int(mixed.sum(dtype=np.uint64))) % (1 << 64)
 
 
-def findings(
-    storage: Storage, survey: Survey, image: Image, tallies: Mapping[Place, Tally]
-) -> Iterator[Finding]:
-    """Yield a warning for every snapshot that a restart begins with, and that its changes
+def check_histories(
+    storage: Storage, survey: Survey, image: Image, tallies: Tallies
+) -> HistoryCheck:
+    """Return a warning for every snapshot that a restart begins with, and that its changes
     contradict. `tallies` are of the entries that a restart reads; shards without one could not be
     read.
     """
+    snapshots = 0
+    read: set[str] = set()
+    findings: list[Finding] = []
+    for shard, older in histories(storage, survey, image):
+        snapshots += 1
+        read.update(older, changes_in(shard.files))
+        if not _agree(storage, image, shard, older, tallies.get(place_of(shard))):
+            findings += _compared(storage, image, shard, older)
+    sizes = sizes_of(survey, read)
+    return HistoryCheck(snapshots, tuple(findings), len(sizes), sum(sizes))
+
+
+def histories(
+    storage: Storage, survey: Survey, image: Image
+) -> Iterator[tuple[ShardFiles, tuple[str, ...]]]:
+    """Yield the shards that begin with a snapshot whose history is there, and the files of that."""
     for shard, store, version in first_snapshots(survey, image):
         older = older_files(storage, store, version)
-        if older and not _agree(storage, image, shard, older, tallies.get(place_of(shard))):
-            yield from _compared(storage, image, shard, older)
+        if older:
+            yield shard, older
 
 
 class FirstSnapshot(NamedTuple):
@@ -132,7 +149,7 @@ def _agree(
     image: Image,
     shard: ShardFiles,
     older: tuple[str, ...],
-    expected: Tally | None,
+    expected: tuple[int, int] | None,
 ) -> bool:
     """Whether the older files, and the changes since the snapshot, come to what a restart reads;
     or do not decode.
@@ -146,7 +163,7 @@ def _agree(
             tally.add(store, block)
     except (FormatError, MissingFile):
         return True
-    return tally == expected
+    return (tally.records, tally.total) == expected
 
 
 def _compared(

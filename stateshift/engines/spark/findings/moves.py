@@ -11,7 +11,6 @@ from itertools import chain, combinations
 from shlex import quote
 
 from stateshift.engines.free_space import of_free_space
-from stateshift.engines.spark.check.judgement import rollback_of
 from stateshift.engines.spark.findings.batches import of_batches
 from stateshift.engines.spark.findings.changes import of_changes
 from stateshift.engines.spark.findings.ends import of_ends, written_by
@@ -19,7 +18,7 @@ from stateshift.engines.spark.findings.inputs import of_inputs
 from stateshift.engines.spark.findings.reach import of_reach
 from stateshift.engines.spark.findings.strangers import of_strangers
 from stateshift.engines.spark.image import name_of
-from stateshift.engines.spark.layout import SINK_LOG, deepest_above, under
+from stateshift.engines.spark.layout import SINK_LOG, deepest_above, rollback_of, under
 from stateshift.engines.spark.places import covered, needed_embedded
 from stateshift.engines.spark.survey.own_part import directory_of
 from stateshift.specification import DataSpec, JobSpec, Spec
