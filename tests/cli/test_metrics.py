@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stateshift.advise.advising import Advice
+from stateshift.advise.evaluate.inputs import Circumstances, FlinkInputs, Inputs
+from stateshift.advise.evaluate.settings import Settings
+from stateshift.advise.evaluate.verdicts import verdict_on
 from stateshift.cli.commands.metrics import observed
-from stateshift.cli.views import metrics_json
+from stateshift.cli.views import advise_json, metrics_json
 from stateshift.cli.views.metrics_facts import (
     LABELS,
     METRICS,
@@ -24,6 +29,7 @@ from stateshift.cli.views.metrics_facts import (
 from stateshift.cli.views.metrics_text import exposition
 from stateshift.clusters.protocol import StopRequest, Submission
 from stateshift.errors import ClusterError, StateshiftError
+from tests.advise.making import sample, vertex
 from tests.cli.support import said, submitting, with_checkpoint, write_spec
 from tests.support.exposition import Metric, read
 from tests.support.ground import SOURCE, TARGET, Ground, running_spec, spec_of
@@ -265,6 +271,54 @@ def test_every_metric_has_the_labels_that_the_page_says(tmp_path: Path) -> None:
         for labels in metric.samples:
             assert sorted(key for key, _ in labels) == sorted(LABELS[name])
     assert {dict(labels)["state"] for labels in metrics["stateshift_runs"].samples} == set(STATES)
+
+
+def advised(folder: Path, name: str, *inputs: Inputs) -> str:
+    """A file as `advise --json` writes it."""
+    document = advise_json.document([Advice(each, verdict_on(each)) for each in inputs])
+    file = folder / name
+    file.write_text(json.dumps(document))
+    return str(file)
+
+
+def looked_at(job: str, at: float, busy: float) -> FlinkInputs:
+    """Two looks at a job of four subtasks, the last one at this time."""
+    looks = tuple(sample(when, vertex(when, 1000, busy, lag=70.0)) for when in (at - 60, at))
+    return FlinkInputs(Circumstances(job, at, Settings(stabilization_interval=0.0)), looks)
+
+
+def test_what_advise_said_of_a_job_is_among_the_metrics(tmp_path: Path) -> None:
+    silent = FlinkInputs(Circumstances("audit", 600.0, trouble="it does not answer"))
+    file = advised(tmp_path, "advice.json", looked_at("orders", 600.0, 0.95), silent)
+    metrics = printed(str(tmp_path), "--advice", file)
+    assert value(metrics, "advice_headroom_ratio", job="orders") == pytest.approx(0.05)
+    assert value(metrics, "advice_verdict", job="orders", verdict="fits") == 1
+    assert value(metrics, "advice_verdict", job="orders", verdict="scale") == 0
+    assert value(metrics, "advice_timestamp_seconds", job="orders") == 600
+    assert value(metrics, "advice_lag_records", job="orders") == 70
+    assert value(metrics, "advice_parallelism", job="orders") == 4
+    assert value(metrics, "advice_restart_seconds", job="orders") == 300
+    assert value(metrics, "advice_verdict", job="audit", verdict="unknown") == 1
+    assert value(metrics, "advice_headroom_ratio", job="audit") is None
+    for name, metric in metrics.items():
+        for labels in metric.samples:
+            assert sorted(key for key, _ in labels) == sorted(LABELS[name])
+
+
+def test_of_several_files_the_newest_verdict_on_a_job_counts(tmp_path: Path) -> None:
+    new = advised(tmp_path, "new.json", looked_at("orders", 900.0, 0.5))
+    old = advised(tmp_path, "old.json", looked_at("orders", 600.0, 0.9))
+    metrics = printed(str(tmp_path), "--advice", new, "--advice", old)
+    assert value(metrics, "advice_headroom_ratio", job="orders") == pytest.approx(0.5)
+
+
+def test_a_file_that_holds_no_advice_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    (tmp_path / "half.json").write_text('[{"job": "orders", "inp')
+    out = tmp_path / "stateshift.prom"
+    answer = said("metrics", "--advice", str(tmp_path / "half.json"), "--to", str(out))
+    assert answer.code == 2
+    assert "no verdict with its inputs" in answer.err
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,7 @@ def test_a_line_of_the_crontab_has_times_that_cron_knows(times: str, command: st
 @pytest.mark.row("W-13")
 def test_the_commands_of_the_crontab_run_by_sh(tmp_path: Path) -> None:
     places = {
+        "/etc/stateshift": tmp_path / "etc",
         "/var/lib/stateshift": tmp_path / "lib",
         "/var/lib/node_exporter": tmp_path / "node",
         "s3://streams": tmp_path / "streams",
@@ -197,6 +198,7 @@ def test_the_commands_of_the_crontab_run_by_sh(tmp_path: Path) -> None:
         ],
     }
     (tmp_path / "spec.json").write_text(json.dumps(spec))
+    (tmp_path / "etc" / "orders.json").write_text(json.dumps(spec))
     begin = ["apply", str(tmp_path / "spec.json"), "--yes", "--workdir", f"{tmp_path}/lib/standby"]
     subprocess.run([BIN / "stateshift", *begin], check=True, capture_output=True)
     settings = {key: _there(value, places) for key, value in cron_settings().items()}
@@ -209,6 +211,7 @@ def test_the_commands_of_the_crontab_run_by_sh(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), there
     metrics = (tmp_path / "node" / "stateshift.prom").read_text()
     assert 'stateshift_runs{state="finished"} 1\n' in metrics
+    assert 'stateshift_advice_verdict{job="orders",verdict="unknown"} 1\n' in metrics
     assert json.loads((tmp_path / "lib" / "orders.verify.json").read_text())["restartable"]
     assert json.loads((tmp_path / "lib" / "standby.json").read_text())["state"] == "finished"
 

@@ -1,5 +1,5 @@
-"""`stateshift metrics`: the runs of workdirs as Prometheus reads them. Only reads, but for the file
-that --to names.
+"""`stateshift metrics`: the runs of workdirs, and what `advise` said of jobs, as Prometheus reads
+them. Only reads, but for the file that --to names.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from stateshift.cli.shell.options import WORKDIRS, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.metrics_facts import ObservedRun
+    from stateshift.cli.views.metrics_facts import Judged, ObservedRun
 
 EPILOG = epilog(
     "stateshift metrics /var/lib/stateshift\n"
-    "stateshift metrics --to /var/lib/node_exporter/stateshift.prom",
+    "stateshift metrics --to /var/lib/node_exporter/stateshift.prom\n"
+    "stateshift metrics --advice /var/lib/stateshift/advice.json",
     2,
     6,
     e0="printed or written, whatever state the runs are in",
@@ -52,11 +53,20 @@ def command(
             help="Write a file for node_exporter's textfile collector, whole or not at all.",
         ),
     ] = None,
+    advice: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--advice",
+            metavar="FILE",
+            help="What `advise --json` has written: adds verdicts and headroom. Repeatable.",
+        ),
+    ] = None,
 ) -> int | None:
     """Print metrics of all runs, for Prometheus.
 
     State, downtime, bytes, entries and warm lag of each job by its newest run, and its last
-    success. A workdir that cannot be read counts as damaged.
+    success. A workdir that cannot be read counts as damaged. With --advice also what `advise` said
+    of each job.
     """
     import time
 
@@ -66,7 +76,7 @@ def command(
     for folder in dirs or ():
         _refuse_missing(folder)
     runs = [observed(path) for path in _paths(dirs or [workdirs])]
-    found = families(runs, time.time())
+    found = families(runs, time.time(), _judged(advice or []))
     text = metrics_text.exposition(found)
     if output is not None:
         _write(output, text)
@@ -96,6 +106,18 @@ def _refuse_missing(folder: str) -> None:
         (Complaint("DIR", f"there is no directory {folder}"),),
         hint="stateshift runs DIR lists the workdirs in a directory",
     )
+
+
+def _judged(files: list[str]) -> list[Judged]:
+    """Return the verdicts in files that `advise --json` has written."""
+    from stateshift.api.advice import replayed
+    from stateshift.cli.views.metrics_facts import Judged
+
+    judged = []
+    for file in files:
+        for each in replayed(file):
+            judged.append(Judged(each.verdict, each.inputs.around.now))
+    return judged
 
 
 def observed(path: str) -> ObservedRun:

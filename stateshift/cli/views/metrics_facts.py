@@ -1,4 +1,5 @@
-"""What `stateshift metrics` measures of the runs in workdirs, computed once for all views. Pure.
+"""What `stateshift metrics` measures of the runs in workdirs, and of what `advise` said of jobs,
+computed once for all views. Pure.
 
 METRICS        every metric: its name, and what it says
 LABELS         the labels of each
@@ -7,7 +8,7 @@ Family         one metric with its samples
 
 Metrics are kept by job, not by run: the series of a job go on from run to run, and those of runs
 long past do not pile up. What a job's series say is what its newest run says, but for the last
-success.
+success. What `advise` said of a job is its newest verdict.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from stateshift import __version__
+from stateshift.advise.evaluate.verdicts import Verdict, Word
 from stateshift.cli.views.run_facts import is_down, shown_state
 from stateshift.journal import Progress, State
 from stateshift.report import JobReport, Report, RoundReport
@@ -28,6 +30,7 @@ Labels = tuple[tuple[str, str], ...]
 
 DAMAGED = "damaged"
 STATES: tuple[str, ...] = (*get_args(State), DAMAGED)
+VERDICTS: tuple[str, ...] = get_args(Word)
 
 METRICS: Mapping[str, str] = {
     "stateshift_build_info": "The version that wrote this, as a label. Always 1.",
@@ -51,12 +54,21 @@ METRICS: Mapping[str, str] = {
     "stateshift_job_warm_left_bytes": "Bytes that are still to be copied while the job runs.",
     "stateshift_job_warm_left_seconds": "How long the job would be down if it stopped now.",
     "stateshift_job_warm_written_bytes_per_second": "How fast the job writes what is to be copied.",
+    "stateshift_advice_timestamp_seconds": "When advise looked at the job.",
+    "stateshift_advice_verdict": "1 for what advise says of the job, 0 for all other verdicts.",
+    "stateshift_advice_headroom_ratio": "Part of its capacity that the job has left, or lacks.",
+    "stateshift_advice_lag_records": "Records that wait for the job.",
+    "stateshift_advice_drain_seconds": "Until they are read, at the job's capacity.",
+    "stateshift_advice_parallelism": "The job's parallelism; of Spark its cores.",
+    "stateshift_advice_wanted_parallelism": "The parallelism that is advised.",
+    "stateshift_advice_restart_seconds": "How long a restart of the job takes.",
 }
 
 _FURTHER_LABELS: Mapping[str, tuple[str, ...]] = {
     "stateshift_job_info": ("engine", "run", "workdir"),
     "stateshift_job_state": ("state",),
     "stateshift_job_step_age_seconds": ("phase",),
+    "stateshift_advice_verdict": ("verdict",),
 }
 LABELS: Mapping[str, tuple[str, ...]] = {
     **{name: ("job", *_FURTHER_LABELS.get(name, ())) for name in METRICS},
@@ -104,7 +116,17 @@ class ObservedRun:
         return shown_state(self.progress.state, self.held)
 
 
-def families(runs: Sequence[ObservedRun], now: float) -> list[Family]:
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What `advise` said of a job, and when it had looked."""
+
+    verdict: Verdict
+    at: float
+
+
+def families(
+    runs: Sequence[ObservedRun], now: float, judged: Iterable[Judged] = ()
+) -> list[Family]:
     """Return every metric that has a value, in the order of METRICS."""
     samples: dict[str, list[Sample]] = {name: [] for name in METRICS}
     samples["stateshift_build_info"].append(Sample(1, (("version", __version__),)))
@@ -117,6 +139,9 @@ def families(runs: Sequence[ObservedRun], now: float) -> list[Family]:
     for job, at in sorted(_last_successes(runs).items()):
         success = Sample(at, (("job", job),))
         samples["stateshift_job_last_success_timestamp_seconds"].append(success)
+    for _, newest in sorted(_newest_verdicts(judged).items()):
+        for name, value in _of_verdict(newest):
+            samples[f"stateshift_advice_{name}"].append(value)
     return [Family(name, tuple(found)) for name, found in samples.items() if found]
 
 
@@ -250,3 +275,32 @@ def _of_rounds(job: _JobRun) -> Iterator[tuple[str, Sample]]:
 
 def _number(copied: RoundReport) -> int:
     return copied.number
+
+
+def _newest_verdicts(judged: Iterable[Judged]) -> dict[str, Judged]:
+    """Return the newest verdict on each job."""
+    return {each.verdict.job: each for each in sorted(judged, key=_looked_at)}
+
+
+def _looked_at(judged: Judged) -> float:
+    return judged.at
+
+
+def _of_verdict(judged: Judged) -> Iterator[tuple[str, Sample]]:
+    """Yield the values of a verdict, each with its metric; what cannot be told has none."""
+    verdict = judged.verdict
+    job = ("job", verdict.job)
+    yield "timestamp_seconds", Sample(judged.at, (job,))
+    for word in VERDICTS:
+        yield "verdict", Sample(verdict.word == word, (job, ("verdict", word)))
+    yield "restart_seconds", Sample(verdict.restart.seconds, (job,))
+    values = {
+        "headroom_ratio": verdict.headroom,
+        "lag_records": verdict.lag,
+        "drain_seconds": verdict.drain_seconds,
+        "parallelism": verdict.parallelism,
+        "wanted_parallelism": verdict.wanted,
+    }
+    for name, value in values.items():
+        if value is not None:
+            yield name, Sample(value, (job,))
