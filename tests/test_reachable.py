@@ -24,7 +24,11 @@ ROOT = Path(__file__).resolve().parents[1]
 # What stands beside the program, for tests and benches. What it alone uses, stands beside as well.
 BESIDE = ("models", "testing")
 # What comes before its callers: which jobs to move between clusters, and how that is shown.
-BEFORE_ITS_CALLERS = ("stateshift/advise/rebalance/", "stateshift/cli/views/rebalance_")
+BEFORE_ITS_CALLERS = (
+    "stateshift/advise/rebalance/",
+    "stateshift/cli/views/rebalance_",
+    "stateshift/specification/excluded.py",
+)
 
 # Where programs begin: the command line, and what users' programs and jobs import.
 ENTRIES = ("stateshift.__main__", "stateshift.api", "stateshift.job")
