@@ -29,7 +29,7 @@ def movable(
 
 
 def _movable(situation: Situation, unit: Unit, policy: Policy, memory: Memory) -> Movable:
-    staying = tuple(_kept(unit, situation.at, policy))
+    staying = tuple(_kept(unit, situation, policy))
     if staying:
         return Movable(unit, (), staying)
     targets, reasons = [], []
@@ -46,8 +46,12 @@ def _movable(situation: Situation, unit: Unit, policy: Policy, memory: Memory) -
     return Movable(unit, tuple(targets), tuple(reasons))
 
 
-def _kept(unit: Unit, at: float, policy: Policy) -> Iterator[str]:
-    """Yield what keeps a unit where it is, wherever it could go."""
+def _kept(unit: Unit, situation: Situation, policy: Policy) -> Iterator[str]:
+    """Yield what keeps a unit where it is, wherever it could go. A cluster that is to be emptied is
+    left without a cool-down.
+    """
+    at = situation.at
+    draining = {cluster.name for cluster in situation.clusters if cluster.is_draining}
     for job in unit.jobs:
         named = f"{job.name}: " if len(unit.jobs) > 1 else ""
         if job.pinned:
@@ -56,9 +60,16 @@ def _kept(unit: Unit, at: float, policy: Policy) -> Iterator[str]:
             yield f"{named}it is paused"
         if job.load is None:
             yield f"{named}its load cannot be told: {job.unknown or 'there are no samples'}"
-        if job.moved_at is not None and at - job.moved_at < policy.cool_down_seconds:
-            minutes = (policy.cool_down_seconds - (at - job.moved_at)) / 60
-            yield f"{named}it was moved a short time ago, and stays for {minutes:.0f} more minutes"
+        if job.moved_at is None or job.cluster in draining:
+            continue
+        seconds = policy.cool_down_seconds - (at - job.moved_at)
+        if seconds > 0:
+            yield f"{named}it was moved a short time ago, and stays for {_minutes(seconds)}"
+
+
+def _minutes(seconds: float) -> str:
+    minutes = max(1, round(seconds / 60))
+    return "1 more minute" if minutes == 1 else f"{minutes} more minutes"
 
 
 def _forbidden(unit: Unit, cluster: Cluster, memory: Memory) -> Iterator[str]:

@@ -161,6 +161,18 @@ def test_a_cluster_that_is_to_be_emptied_is_left_by_all_at_once() -> None:
     assert [target for _, target in moved(decision)] == ["b"] * 4
 
 
+def test_a_cluster_that_is_to_be_emptied_is_left_without_a_cool_down() -> None:
+    of = situation({"a": 8, "b": 12}, [replace(one, moved_at=0.0) for one in FOUR], at=60.0)
+    of = replace(of, clusters=(Cluster("a", 8.0, is_draining=True), of.clusters[1]))
+    assert len(decide(of, POLICY, Memory()).moves) == 4
+
+
+def test_the_last_minute_of_a_cool_down_is_one() -> None:
+    of = situation({"a": 8, "b": 8}, [replace(one, moved_at=0.0) for one in FOUR], at=3590.0)
+    decision = decide(of, Policy(runs=1), Memory())
+    assert why(decision, "j0").endswith("stays for 1 more minute")
+
+
 def test_a_new_cluster_is_filled() -> None:
     jobs = [job(f"{name}{number}", name, 1.0) for name in "ab" for number in range(6)]
     of = situation({"a": 10, "b": 10, "new": 10}, jobs)
