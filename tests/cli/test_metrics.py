@@ -203,6 +203,16 @@ def test_workdirs_come_from_arguments_else_from_the_setting(
     assert value(printed(), "runs", state="finished") == 1
 
 
+def test_moves_that_rebalance_made_are_found_in_its_folder(tmp_path: Path) -> None:
+    ground = Ground(tmp_path / "rebalance-clusters" / "runs")
+    ground.write()
+    ground.apply(spec_of())
+    assert value(printed(str(tmp_path)), "runs", state="finished") == 0
+    (tmp_path / "rebalance-clusters" / "moves").mkdir()
+    assert value(printed(str(tmp_path)), "runs", state="finished") == 1
+    assert value(printed(str(tmp_path)), "job_down", job="orders") == 0
+
+
 def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
     answer = said("metrics", str(tmp_path / "none"))
     assert answer.code == 2

@@ -42,18 +42,22 @@ def command(
 
 def below(root: str) -> list[str]:
     """Return the directories below `root`, and `root` itself, that hold a journal; by name, which
-    begins with the time.
+    begins with the time. Moves that `rebalance` made lie one folder deeper.
     """
-    if not os.path.isdir(root):
-        return []
-    with os.scandir(root) as entries:
-        directories = sorted((entry for entry in entries if entry.is_dir()), key=_name)
-    candidates = [root, *(entry.path for entry in directories)]
+    candidates = [root]
+    for path in _directories(root):
+        candidates.append(path)
+        if os.path.isdir(os.path.join(path, "moves")):
+            candidates += _directories(os.path.join(path, "runs"))
     return [path for path in candidates if os.path.exists(os.path.join(path, "journal"))]
 
 
-def _name(entry: os.DirEntry[str]) -> str:
-    return entry.name
+def _directories(root: str) -> list[str]:
+    """Return the directories in a directory, by name; none where it is not there."""
+    if not os.path.isdir(root):
+        return []
+    with os.scandir(root) as entries:
+        return sorted(entry.path for entry in entries if entry.is_dir())
 
 
 def _listed(path: str) -> Listed:
