@@ -14,7 +14,7 @@ so that nothing is left of them whatever ends the process.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -93,6 +93,27 @@ class Piles:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def put_aside(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    """Write batches into a temporary file, now; return them one by one, as they are asked for. The
+    file is gone with the iterator.
+    """
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - read until the iterator is forgotten
+    with _storage_errors():
+        writer = None
+        for batch in batches:
+            writer = writer or pa.ipc.new_stream(file, batch.schema)
+            writer.write_batch(batch)
+        assert writer is not None, "there is something to put aside"
+        writer.close()
+        file.seek(0)
+    return _read_back(file)
+
+
+def _read_back(file: IO[bytes]) -> Iterator[RecordBatch]:
+    with file:
+        yield from pa.ipc.open_stream(file)
 
 
 class Dealt:

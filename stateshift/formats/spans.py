@@ -2,6 +2,7 @@
 
 spans(items)         Spans(content, starts, ends), without copying a byte
 words(content, at)   the eight bytes at every place, as numbers; zeros beyond the end
+numbers_at(items, n) the eight bytes at the same place of every item, ordered as the bytes are
 hash64(items)        a number for each item, quickly: to deal items out by, and to find equal ones
 hash128(items)       a digest for each item
 """
@@ -72,6 +73,16 @@ def words(content: Content, places: Ints) -> Words:
     shifted = picked[beyond] >> (np.minimum(gone, 7) * np.uint64(8))
     picked[beyond] = np.where(gone < 8, shifted, np.uint64(0))
     return picked
+
+
+def numbers_at(items: Binary, place: int) -> Words:
+    """Return the eight bytes at one place of every item, as a number that is ordered as they are;
+    zeros behind its end.
+    """
+    held = spans(items)
+    rest = np.maximum(held.sizes - place, 0)
+    little = words(held.content, np.minimum(held.starts + place, held.ends))
+    return _some(little, rest).byteswap()
 
 
 def hash64(items: Binary) -> Words:

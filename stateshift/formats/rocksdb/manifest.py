@@ -23,8 +23,10 @@ engine writes them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from operator import attrgetter
 from typing import NamedTuple
 
 from stateshift.errors import FormatError
@@ -131,6 +133,23 @@ def decode_manifest(content: bytes) -> Manifest:
             len(content),
         )
     return manifest
+
+
+def sorted_runs(tables: Iterable[TableFile]) -> list[list[TableFile]]:
+    """Return the tables as few runs: those of one run do not overlap, and are in the order of their
+    keys. A deeper level is one run; tables of level 0 share one where their keys allow it.
+    """
+    runs: list[list[TableFile]] = []
+    ends: list[tuple[Place, int]] = []  # where each run ends, the first to end on top
+    for table in sorted(tables, key=attrgetter("smallest")):
+        number = len(runs)
+        if ends and ends[0][0] < table.smallest:
+            _, number = heappop(ends)
+        else:
+            runs.append([])
+        runs[number].append(table)
+        heappush(ends, (table.largest, number))
+    return runs
 
 
 class _Edit:

@@ -23,10 +23,10 @@ import io
 import re
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from stateshift.errors import FormatError
 from stateshift.formats.crc32c import masked_crc32c
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 VERSIONS = (1, 2)
 METADATA = "metadata"
 MEMBER_BYTES_MAX = 64 * 1024 * 1024
+MANIFEST_BYTES_MAX = 4 * 1024 * 1024  # some ten thousand flushes since the database was opened
 
 # How often its own size a member may hold: metadata lists names with random parts, which hardly
 # compress; deflate itself reaches 1,032.
@@ -56,6 +57,7 @@ _NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 _LOG_BLOCK = 32_768
 _BATCH = struct.Struct("<IHBQI")
 _WHAT = "a RocksDB snapshot"
+_MANIFEST = "MANIFEST-"
 _NO_MEMBERS: Mapping[str, bytes] = MappingProxyType({})
 
 
@@ -84,11 +86,33 @@ class RocksDBSnapshot:
     format: int = 1
 
 
+class ZipVersion(NamedTuple):
+    """A version as Spark's metadata and as RocksDB's MANIFEST have it. `manifest` is None where
+    the zip has not exactly one, or a very large one.
+    """
+
+    snapshot: RocksDBSnapshot
+    manifest: bytes | None
+
+
 def decode_zip(content: bytes) -> RocksDBSnapshot:
     """Return what the zip's metadata says, once every file in the zip has been read as Spark reads
     it.
     """
-    files = _files(content)
+    return _snapshot(_files(content, _kept))
+
+
+def decode_zip_version(content: bytes) -> ZipVersion:
+    """Return what `decode_zip` does, and the MANIFEST that lies beside it."""
+    files = _files(content, _kept_with_manifest)
+    manifests = [member for member in files.members if member.name.startswith(_MANIFEST)]
+    manifest = None
+    if len(manifests) == 1 and manifests[0].size <= MANIFEST_BYTES_MAX:
+        manifest = manifests[0].content
+    return ZipVersion(_snapshot(files), manifest)
+
+
+def _snapshot(files: ZipFiles) -> RocksDBSnapshot:
     metadata = _metadata(files)
     try:
         return decode_snapshot_metadata(metadata.content)
@@ -101,14 +125,14 @@ def check_zip(content: bytes) -> tuple[str, ...]:
     """Read every file of the zip to its end: RocksDB is handed all of them. Return what its
     directory, which Spark does not read, says wrongly of them.
     """
-    return _files(content).doubts
+    return _files(content, _kept).doubts
 
 
-def _files(content: bytes) -> ZipFiles:
+def _files(content: bytes, kept: Callable[[str], int]) -> ZipFiles:
     # Imported here: most checkpoints that somebody looks at have no zips.
     from stateshift.formats.spark.zip_stream import read_zip
 
-    files = read_zip(content, _kept, _ratio_max)
+    files = read_zip(content, kept, _ratio_max)
     for member in files.members:
         _check_member(member)
     return files
@@ -121,6 +145,10 @@ def _kept(name: str) -> int:
     if name == METADATA:
         return MEMBER_BYTES_MAX
     return _LOG_BLOCK + 1 if name.endswith(".log") else 0
+
+
+def _kept_with_manifest(name: str) -> int:
+    return MANIFEST_BYTES_MAX if name.startswith(_MANIFEST) else _kept(name)
 
 
 def _ratio_max(name: str) -> int:

@@ -15,28 +15,34 @@ keys and lists too, where only the key's encoder could find it, so images of dif
 not equal byte for byte. Neither are lists merged with different delimiters (`,` up to 4.1, none
 since). Row checksums (4.3) are checked and taken off: they cover the column family's id.
 
-Files come through `read`. A shard need not fit into memory (see `last_writes`), one of its tables
-does: RocksDB's are seldom larger than 64 MB.
+Files come through `read`. A shard need not fit into memory, one of its tables does: RocksDB's are
+seldom larger than 64 MB. Tables, and what changelogs wrote since, are merged as sorted runs (see
+`sorted_writes`), where the MANIFEST says which tables do not overlap; all else is settled by hash
+(see `last_writes`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
 from stateshift.engines.spark.entries import row_checksums
 from stateshift.engines.spark.entries.last_writes import Writes, settled
+from stateshift.engines.spark.entries.sorted_writes import in_runs, merged
 from stateshift.engines.spark.layout import newest_files
 from stateshift.engines.spill import BYTES_MAX
 from stateshift.errors import FormatError
 from stateshift.formats import bounds
 from stateshift.formats.blocks import Binary, Block, Ints, cut
+from stateshift.formats.rocksdb.manifest import TableFile, decode_manifest, sorted_runs
 from stateshift.formats.rocksdb.sst_blocks import decode_sst_blocks
 from stateshift.formats.spans import Spans, missing, spans, words
 from stateshift.formats.spark.offset_conf import ROW_CHECKSUM, delimiter
-from stateshift.formats.spark.rocksdb import RocksDBSnapshot, decode_zip
+from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, decode_zip_version
 from stateshift.formats.spark.state_blocks import (
     decode_changelog_blocks,
     decode_delta_blocks,
@@ -50,6 +56,7 @@ Deleted = Callable[[str, Binary], None]
 
 # Later than any sequence number of RocksDB's, which have 56 bits.
 _AFTER_TABLES = 1 << 60
+_DIGITS_MAX = 20  # of a number of 64 bits
 
 
 def folded(
@@ -121,50 +128,62 @@ class _RocksDB:
         self._read, self._shard, self._deleted = read, shard, deleted
         self._checked = settings.get(ROW_CHECKSUM) == "true"
         self._between = delimiter(settings)
-        self._snapshot, self._typed = RocksDBSnapshot((), 0), False
-        self._next_time = _AFTER_TABLES
+        self._zip = ""
+        self._manifest: bytes | None = None
+        self._snapshot = RocksDBSnapshot((), 0)
 
     def folded(self, bytes_max: int) -> Iterator[tuple[str, Block]]:
-        for block in settled(self._writes(), self._between, bytes_max):
+        paths = newest_files(self._shard.files, ".zip")
+        for path in paths:
+            if path.endswith(".zip"):
+                self._open(path)
+        for block in self._settled(paths, bytes_max):
             bare = row_checksums.off_values(block, self._between) if self._checked else block
             yield from self._named(bare)
 
-    def _writes(self) -> Iterator[Writes]:
-        for path in newest_files(self._shard.files, ".zip"):
-            try:
-                for writes in self._writes_of(path):
-                    self._report_deleted(writes.block)
-                    yield writes
-            except FormatError as error:
-                raise error.at(path) from error
-        if self._typed and not self._snapshot.families:
-            fact = "a changelog has column families, and no snapshot before it names them"
-            raise FormatError(fact, self._shard.files[0])
+    def _settled(self, paths: Sequence[str], bytes_max: int) -> Iterator[Block]:
+        """Yield what all tables and changelogs come to: in the order of the keys, where tables are
+        sorted runs.
+        """
+        changes = self._changes([path for path in paths if path.endswith(".changelog")])
+        runs = self._runs()
+        if runs:
+            changed = in_runs(changes, bytes_max)
+            return merged([*map(self._written, runs), *changed], self._between)
+        tables = self._written(self._snapshot.tables)
+        return settled(chain(tables, changes), self._between, bytes_max)
 
-    def _writes_of(self, path: str) -> Iterator[Writes]:
-        """Yield what a zip's tables hold, or a changelog."""
-        if path.endswith(".zip"):
-            self._snapshot = decode_zip(bounds.gathered(self._read(path), "a zip"))
-            yield from self._tables()
-        if path.endswith(".changelog"):
-            for block in self._changes(path):
-                yield Writes(block, _times(self._next_time, block))
-                self._next_time += len(block)
+    def _open(self, path: str) -> None:
+        self._zip = path
+        with _errors_at(path):
+            version = decode_zip_version(bounds.gathered(self._read(path), "a zip"))
+        self._snapshot, self._manifest = version.snapshot, version.manifest
 
-    def _tables(self) -> Iterator[Writes]:
-        """Yield what a version's tables hold, one after the other."""
-        tables = [path for path in self._shard.files if path.endswith(".sst")]
-        paths = {path.rpartition("/")[2]: path for path in tables}
-        for table in self._snapshot.tables:
+    def _runs(self) -> list[list[Table]]:
+        """Return the version's tables as sorted runs; none where the MANIFEST does not tell them,
+        or where one table of each run is more than may be held at once.
+        """
+        by_number = {_number(table): table for table in self._snapshot.tables}
+        facts = [fact for fact in _facts(self._manifest) if fact.number in by_number]
+        runs = [[by_number[fact.number] for fact in run] for run in sorted_runs(facts)]
+        if sum(map(len, runs)) < len(self._snapshot.tables):
+            return []
+        held = sum(max(table.size for table in run) for run in runs)
+        return runs if held <= bounds.whole() else []
+
+    def _written(self, tables: Sequence[Table]) -> Iterator[Writes]:
+        """Yield what tables hold, one after the other."""
+        listed = [path for path in self._shard.files if path.endswith(".sst")]
+        paths = {path.rpartition("/")[2]: path for path in listed}
+        for table in tables:
             path = paths.get(table.stored)
             if path is None:
                 fact = f"the version needs the table {table.stored}, which is not among its files"
-                raise FormatError(fact)
-            try:
+                raise FormatError(fact, self._zip)
+            with _errors_at(path):
                 for block, sequences in decode_sst_blocks(self._table(path, table.size)):
+                    self._report_deleted(block)
                     yield Writes(block, sequences)
-            except FormatError as error:
-                raise error.at(path) from error
 
     def _table(self, path: str, size: int) -> bytes:
         bounds.require_whole(size, "an SST")
@@ -174,10 +193,20 @@ class _RocksDB:
             raise FormatError(fact, path, len(content))
         return content
 
-    def _changes(self, path: str) -> Iterable[Block]:
-        header, blocks = decode_changelog_blocks(self._read(path))
-        self._typed = self._typed or header.column_families
-        return map(row_checksums.off_deletes, blocks) if self._checked else blocks
+    def _changes(self, paths: Sequence[str]) -> Iterator[Writes]:
+        """Yield what changelogs write, later than all tables."""
+        time, typed = _AFTER_TABLES, False
+        for path in paths:
+            with _errors_at(path):
+                header, blocks = decode_changelog_blocks(self._read(path))
+                typed = typed or header.column_families
+                for block in map(row_checksums.off_deletes, blocks) if self._checked else blocks:
+                    self._report_deleted(block)
+                    yield Writes(block, _times(time, block))
+                    time += len(block)
+        if typed and not self._snapshot.families:
+            fact = "a changelog has column families, and no snapshot before it names them"
+            raise FormatError(fact, self._shard.files[0])
 
     def _report_deleted(self, block: Block) -> None:
         if self._deleted is not None and block.values.null_count:
@@ -220,3 +249,31 @@ def _families(keys: Spans) -> Ints:
     """
     ids = (words(keys.content, keys.starts) & np.uint64(0xFFFF)).astype(np.int64)
     return np.where(keys.sizes < 2, -1, ids)
+
+
+def _facts(manifest: bytes | None) -> Iterable[TableFile]:
+    """Return what a MANIFEST says of its tables; nothing where it cannot be read: Spark's own
+    metadata names the tables, too.
+    """
+    if manifest is None:
+        return ()
+    try:
+        families = decode_manifest(manifest).families
+    except FormatError:
+        return ()
+    return families[0].tables.values() if families.keys() == {0} else ()
+
+
+def _number(table: Table) -> int:
+    """Return the number by which the MANIFEST knows a table; -1 where its name says none."""
+    name = table.local.removesuffix(".sst")
+    return int(name) if name.isdecimal() and len(name) <= _DIGITS_MAX else -1
+
+
+@contextmanager
+def _errors_at(path: str) -> Iterator[None]:
+    """Name the file in errors that are raised inside."""
+    try:
+        yield
+    except FormatError as error:
+        raise error.at(path) from error

@@ -87,9 +87,9 @@ def _settled_by_pile(
 ) -> Iterator[Block]:
     with Piles(PILES, _SCHEMA) as piles:
         for write in writes:
-            piles.deal(_batch(write), pile_of(write.block.keys, level))
+            piles.deal(batch_of(write), pile_of(write.block.keys, level))
         for _, pile in piles.each():
-            yield from settled(map(_writes, pile), between, bytes_max, level + 1)
+            yield from settled(map(writes_of, pile), between, bytes_max, level + 1)
 
 
 def _given_up(held: list[Writes]) -> Iterator[Writes]:
@@ -114,7 +114,7 @@ def _settled(writes: list[Writes], between: bytes) -> Iterator[Block]:
 
 def _put_together_if_small(writes: list[Writes]) -> None:
     if sum(write.size for write in writes) < SMALL * len(writes):
-        writes[:] = _together(writes)
+        writes[:] = together(writes)
 
 
 def _lasts(writes: list[Writes], between: bytes) -> tuple[Flags, Block | None]:
@@ -126,7 +126,7 @@ def _lasts(writes: list[Writes], between: bytes) -> tuple[Flags, Block | None]:
     again = _repeated(hashes)
     if again is None:
         return kept, None
-    several = _Several.of(writes, again, hashes[again])
+    several = Several.of(writes, again, hashes[again])
     last, joined = several.lasts(between)
     kept[again] = False
     kept[again[last]] = True
@@ -160,7 +160,7 @@ def _repeated(hashes: Words) -> Ints | None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Several:
+class Several:
     """The writes of keys that were written more than once, sorted by key and time: `first` begins a
     key, and `places` says where each write was before it was sorted.
     """
@@ -170,7 +170,7 @@ class _Several:
     places: Ints
 
     @classmethod
-    def of(cls, writes: list[Writes], which: Ints, hashes: Words) -> _Several:
+    def of(cls, writes: list[Writes], which: Ints, hashes: Words) -> Several:
         block, when = _picked(writes, which)
         places, first = _grouped(block.keys, hashes, when)
         return cls(block.take(places), first, places)
@@ -226,12 +226,12 @@ def _picked(writes: list[Writes], which: Ints) -> tuple[Block, Words]:
         own = which[np.searchsorted(which, start) : np.searchsorted(which, end)] - start
         picked.append(Writes(write.block.take(own), write.when[own]))
         start = end
-    (whole,) = _together(picked)
+    (whole,) = together(picked)
     return whole.block, whole.when
 
 
-def _together(writes: list[Writes]) -> list[Writes]:
-    """Return all as one; none where there are none."""
+def together(writes: list[Writes]) -> list[Writes]:
+    """Return all as one, in a list; none where there are none."""
     if len(writes) < 2:
         return writes
     blocks = [write.block for write in writes]
@@ -253,13 +253,15 @@ def _puts(block: Block) -> Block:
     return Block(block.keys, block.values)
 
 
-def _batch(writes: Writes) -> RecordBatch:
+def batch_of(writes: Writes) -> RecordBatch:
+    """Return writes as they are put aside."""
     block = writes.block
     columns = [block.keys, block.values, pa.array(_merges(block)), pa.array(writes.when)]
     return pa.record_batch(columns, schema=_SCHEMA)
 
 
-def _writes(batch: RecordBatch) -> Writes:
+def writes_of(batch: RecordBatch) -> Writes:
+    """Return writes that were put aside."""
     keys, values, merge, when = batch.columns
     merges = merge.to_numpy(zero_copy_only=False)
     return Writes(Block(keys, values, merges if merges.any() else None), when.to_numpy())

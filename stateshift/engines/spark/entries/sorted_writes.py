@@ -1,0 +1,240 @@
+"""Writes that lie in the order of their keys, merged: what `settled` does, without a hash and
+without piles, and in order.
+
+    run                      Writes ..., whose keys ascend; writes of one key behind each other
+    in_runs(writes)          writes in any order, as few runs
+    merged(runs, between)    -> Block ...   puts only, every live key exactly once, keys ascending
+
+What a table, or a level of tables, holds is a run. Of every run one block is held, and the one
+behind it: the smallest last key among blocks that others follow is a bound below which nothing more
+can come, so everything up to it is taken from each run at once, and put in order. That is nearly
+free, since the keys of a range begin alike: the eight bytes behind what they share are a number,
+and sorting numbers that already ascend in a few runs takes one step for each of them. Where two
+numbers are the same the keys are looked at.
+
+Writes of one key never lie on both sides of a bound: a block that ends with the key that the next
+one begins with is read together with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stateshift.engines.spark.entries.last_writes import (
+    Several,
+    Writes,
+    batch_of,
+    together,
+    writes_of,
+)
+from stateshift.engines.spill import BYTES_MAX, put_aside
+from stateshift.formats.binaries import count_upto, in_order, whole
+from stateshift.formats.blocks import Binary, Block, Flags, Ints
+from stateshift.formats.spans import Words, missing, numbers_at
+
+# Of a run that lies on disk so many writes are read at once.
+CHUNK_RECORDS = 1 << 15
+
+Run = Iterable[Writes]
+
+
+def merged(runs: Sequence[Run], between: bytes) -> Iterator[Block]:
+    """Yield what each key holds in the end, once, in blocks of puts, keys ascending."""
+    cursors = [_Cursor(iter(run)) for run in runs]
+    while cursors := [cursor for cursor in cursors if cursor.fill()]:
+        lasts = [cursor.last() for cursor in cursors if cursor.goes_on]
+        bound = min(lasts, default=None)
+        taken = [cursor.taken(bound) for cursor in cursors]
+        block = _settled([writes for writes in taken if len(writes.block)], between)
+        if len(block):
+            yield block
+
+
+def in_runs(writes: Iterable[Writes], bytes_max: int = BYTES_MAX) -> list[Run]:
+    """Return writes that come in the order of their times as runs. More than `bytes_max` of them
+    is not held in memory, but in a temporary file for each run.
+    """
+    runs: list[Run] = []
+    held: list[Writes] = []
+    size = 0
+    for write in writes:
+        held.append(write)
+        size += write.size
+        if size > bytes_max:
+            runs.append(_aside(_sorted(held)))
+            held, size = [], 0
+    if held:
+        runs.append([_sorted(held)])
+    return runs
+
+
+def _sorted(writes: list[Writes]) -> Writes:
+    """Return the writes by their keys, those of one key by their times; where nothing is merged
+    the last of them alone.
+    """
+    (all_writes,) = together(writes)
+    order = pc.sort_indices(all_writes.block.keys).to_numpy()  # which keeps the order of equal keys
+    if all_writes.block.merges is None:
+        keys = all_writes.block.keys.take(pa.array(order))
+        order = order[np.append(~_equal_to_next(keys), True)]
+    return _taken(all_writes, order)
+
+
+def _aside(writes: Writes) -> Run:
+    batch = batch_of(writes)
+    starts = range(0, len(writes.block), CHUNK_RECORDS)
+    return map(writes_of, put_aside(batch.slice(start, CHUNK_RECORDS) for start in starts))
+
+
+@dataclass(slots=True)
+class _Cursor:
+    """How far a run has been merged: the block that is held, and the one behind it."""
+
+    coming: Iterator[Writes]
+    held: Writes | None = None
+    following: Writes | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.following = self._next()
+
+    def fill(self) -> bool:
+        """Hold writes, if any are left, and return whether they are."""
+        if self.held is not None and len(self.held.block):
+            return True
+        if self.following is None:
+            return False
+        self.held, self.following = self.following, self._next()
+        while self.following is not None and _goes_over(self.held.block, self.following.block):
+            (self.held,) = together([self.held, self.following])
+            self.following = self._next()
+        return True
+
+    @property
+    def goes_on(self) -> bool:
+        return self.following is not None
+
+    def last(self) -> bytes:
+        """Return the last key that is held."""
+        assert self.held is not None, "filled before"
+        return bytes(self.held.block.keys[-1].as_py())
+
+    def taken(self, bound: bytes | None) -> Writes:
+        """Take the writes up to a key, this one included."""
+        assert self.held is not None, "filled before"
+        held, count = self.held, len(self.held.block)
+        if bound is not None:
+            count = count_upto(held.block.keys, bound)
+        self.held = _part(held, count, len(held.block))
+        return _part(held, 0, count)
+
+    def _next(self) -> Writes | None:
+        for writes in self.coming:
+            if len(writes.block):
+                return writes
+        return None
+
+
+def _goes_over(block: Block, following: Block) -> bool:
+    """Whether a block ends with the key that the following one begins with."""
+    return bool(block.keys[-1].as_py() == following.keys[0].as_py())
+
+
+def _settled(parts: list[Writes], between: bytes) -> Block:
+    """Return what the keys of some parts, each in order, hold in the end."""
+    (writes,) = together(parts)
+    ordered = _by_key(parts, writes) if len(parts) > 1 else _by_time(writes)
+    if ordered is None:
+        return _live(writes.block, None)
+    order, first = ordered
+    if writes.block.merges is None:
+        return _live(writes.block, order[np.append(first[1:], True)])
+    last, joined = Several(writes.block.take(order), first, order).lasts(between)
+    kept = _live(writes.block, last)
+    return kept if joined is None else in_order(whole([kept, joined]))
+
+
+def _live(block: Block, places: Ints | None) -> Block:
+    """Return the puts at these places; of all where none are given."""
+    if block.values.null_count:
+        live = ~missing(block.values)
+        places = np.flatnonzero(live) if places is None else places[live[places]]
+    puts = Block(block.keys, block.values)
+    return puts if places is None else puts.take(places)
+
+
+def _by_time(writes: Writes) -> tuple[Ints, Flags] | None:
+    """Return the order by key and time of writes that are in the order of their keys, and where in
+    it each key begins; None where every key is there once.
+    """
+    same = _equal_to_next(writes.block.keys)
+    if not same.any():
+        return None
+    first = np.append([True], ~same)
+    return np.lexsort((writes.when, np.cumsum(first))), first
+
+
+def _by_key(parts: list[Writes], writes: Writes) -> tuple[Ints, Flags]:
+    """Return the order by key and time of several parts, and where in it each key begins."""
+    keys = writes.block.keys
+    numbers = numbers_at(keys, _shared(parts))
+    order = np.argsort(numbers, kind="stable")  # which finds what is in order already
+    numbers = numbers[order]
+    first = np.ones(len(order), bool)
+    again = np.append([False], numbers[1:] == numbers[:-1])
+    if not again.any():
+        return order, first
+    places = np.flatnonzero(again | np.append(again[1:], False))
+    own, same = _looked_at(keys, writes.when, order[places], numbers[places])
+    order[places] = own
+    first[places[1:][same]] = False
+    return order, first
+
+
+def _looked_at(keys: Binary, when: Words, own: Ints, numbers: Words) -> tuple[Ints, Flags]:
+    """Return the order by key and time of writes whose numbers are not their own; and which of them
+    but the last have the key of the next.
+    """
+    own = own[np.lexsort((when[own], numbers))]
+    same = _equal_to_next(keys.take(pa.array(own)))
+    if (same == (numbers[1:] == numbers[:-1])).all():
+        return own, same
+    own = own[np.argsort(when[own], kind="stable")]
+    own = own[pc.sort_indices(keys.take(pa.array(own))).to_numpy()]
+    return own, _equal_to_next(keys.take(pa.array(own)))
+
+
+def _shared(parts: list[Writes]) -> int:
+    """Return how many bytes all keys begin alike with: those that the first and the last of them
+    share.
+    """
+    least = min(part.block.keys[0].as_py() for part in parts)
+    most = max(part.block.keys[-1].as_py() for part in parts)
+    count = 0
+    for one, other in zip(least, most, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
+
+
+def _equal_to_next(keys: Binary) -> Flags:
+    """Return which keys but the last are the same as the next."""
+    same = pc.equal(keys.slice(0, len(keys) - 1), keys.slice(1))
+    return same.to_numpy(zero_copy_only=False)
+
+
+def _taken(writes: Writes, places: Ints) -> Writes:
+    return Writes(writes.block.take(places), writes.when[places])
+
+
+def _part(writes: Writes, start: int, end: int) -> Writes:
+    """Return some of the writes that follow each other, without copying them."""
+    block, count = writes.block, end - start
+    merges = None if block.merges is None else block.merges[start:end]
+    part = Block(block.keys.slice(start, count), block.values.slice(start, count), merges)
+    return Writes(part, writes.when[start:end])
