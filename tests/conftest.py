@@ -49,14 +49,15 @@ atexit.register(shutil.rmtree, DOCUMENTS.path.parent, ignore_errors=True)
 # Tests of these use one Spark's ground (tests/acceptance/conftest.py), which takes a while to make.
 ONE_GROUND = ("tests/acceptance/test_transforms.py", "tests/acceptance/test_damage.py")
 
-# With --quick no test runs more of its cases than this.
+# No test runs more of its cases than this, but with --full: there are 210 golden checkpoints.
+CASES = 40
 QUICK_CASES = 10
 # With --quick a test that makes up its cases makes up so many times fewer, and not below the least.
 FEWER_EXAMPLES = 5
 EXAMPLES_MIN = 10
 
 # Of the moments at which a run is killed, one in so many is taken.
-EVERY_MOMENT = {"full": 1, "default": 3, "quick": 11}
+EVERY_MOMENT = {"full": 1, "default": 5, "quick": 11}
 
 Thoroughness = Literal["quick", "default", "full"]
 
@@ -162,9 +163,7 @@ def thoroughness(config: pytest.Config) -> Thoroughness:
 
 
 def not_in_sample(items: Sequence[pytest.Item], how: Thoroughness) -> set[pytest.Item]:
-    """Return the cases that the seed leaves out: of tests marked with a number, and of all that
-    are many if quick.
-    """
+    """Return the cases that the seed leaves out, of tests that have many."""
     cases = defaultdict(list)
     for item in items:
         cases[item.nodeid.split("[")[0]].append(item)
@@ -182,10 +181,16 @@ def cases_kept(item: pytest.Item, count: int, how: Thoroughness) -> int:
     marker = item.get_closest_marker("sample")
     if how == "full":
         return count
-    kept = min(count, marker.args[0]) if marker else count
     if how == "quick":
-        kept = min(QUICK_CASES, kept if marker is None else max(1, kept // 4))
-    return int(kept)
+        return min(count, QUICK_CASES if marker is None else quick_sample(marker.args[0]))
+    if marker is not None:
+        return min(count, int(marker.args[0]))
+    return count if item.get_closest_marker("every_case") else min(count, CASES)
+
+
+def quick_sample(kept: int) -> int:
+    """Return how many cases --quick runs of a test of which so many are run by default."""
+    return min(QUICK_CASES, max(1, kept // 4))
 
 
 def ledger() -> Path | None:

@@ -36,6 +36,8 @@ from tests.support.ground import SOURCE, Ground, running_spec, spec_of
 from tests.support.ground import TARGET as THERE
 from tests.support.words import Heard, foreign_words, strings_of
 
+pytestmark = pytest.mark.every_case
+
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:

@@ -55,6 +55,11 @@ def test_of_many(case):
 @pytest.mark.parametrize("case", range(30))
 def test_of_a_sample(case):
     pass
+
+@pytest.mark.every_case
+@pytest.mark.parametrize("case", range(60))
+def test_of_every_case(case):
+    pass
 """
 
 
@@ -65,7 +70,7 @@ def run(folder: Path, *arguments: str) -> tuple[int, str]:
     )
     markers = "\n".join(
         f"    {mark}: for this test"
-        for mark in ("servers", "spark", "slow", "own", "row", "sample")
+        for mark in ("servers", "spark", "slow", "own", "row", "sample", "every_case")
     )
     (folder / "pytest.ini").write_text(f"[pytest]\nmarkers =\n{markers}\n", "utf-8")
     environment = {
@@ -178,9 +183,9 @@ def test_the_list_names_tests_that_are_there() -> None:
 @pytest.mark.parametrize(
     ("arguments", "passed"),
     [
-        ((), 50 + 8),
-        (("--quick",), 10 + 2),
-        (("--numprocesses", "2"), 50 + 8),
+        ((), 40 + 8 + 60),
+        (("--quick",), 10 + 2 + 10),
+        (("--numprocesses", "2"), 40 + 8 + 60),
         ([f"test_many.py::test_of_a_sample[{case}]" for case in range(10)], 10),
     ],
     ids=["default", "quick", "two processes", "by name"],
@@ -198,4 +203,4 @@ def test_a_full_run_runs_all_cases(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     code, said = run(tmp_path, "--full")
     assert code == 0, said
-    assert said.splitlines()[-1] == "80 passed, 0 failed, 0 skipped"
+    assert said.splitlines()[-1] == "140 passed, 0 failed, 0 skipped"

@@ -13,6 +13,8 @@ import pytest
 
 from tests.support.pages import blocks, generated, pages, recording
 
+pytestmark = pytest.mark.every_case
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [pages.name_of(page) for page in pages.pages()]
 

@@ -14,6 +14,8 @@ from stateshift.errors import StateshiftError
 from stateshift.steering import Steering, Throttle
 from stateshift.workdir import Workdir
 
+pytestmark = pytest.mark.every_case
+
 
 def modes_in(folder: Path) -> dict[str, int]:
     return {

@@ -17,6 +17,8 @@ from tests.cli.support import SOURCE, said, whole_names, with_checkpoint
 from tests.look.golden_images import NEWEST
 from tests.support.documents import Documents, misfits
 
+pytestmark = pytest.mark.every_case
+
 WINDOWS = str(NEWEST["window-hdfs"] / "checkpoint")
 OUTPUTS = Path(__file__).resolve().parents[2] / "configs" / "outputs"
 RENEW = "for name in {}; do stateshift schema --of $name > configs/outputs/$name.schema.json; done"

@@ -10,6 +10,8 @@ import pytest
 from stateshift.cli.commands import NAMES
 from tests.cli.support import said, whole_names
 
+pytestmark = pytest.mark.every_case
+
 COMMANDS = list(NAMES)
 WHOLE_NAMES = list(whole_names())
 HEAVY = {

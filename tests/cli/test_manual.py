@@ -17,6 +17,8 @@ from stateshift.cli.views.manual import man_page, page_name
 from tests.cli.support import said, whole_names
 from tests.cli.test_help import HEAVY, imported_by
 
+pytestmark = pytest.mark.every_case
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM, COMMANDS = program_and_commands()
 BY_NAME = {facts.name: facts for facts in COMMANDS}

@@ -17,6 +17,8 @@ from stateshift.storage.protocol import CHUNK, Content, Storage
 from stateshift.survey import Owned
 from tests.contracts.members import MEMBERS, Reopen
 
+pytestmark = pytest.mark.every_case
+
 NAMES = [
     "plain",
     "two words",

@@ -66,6 +66,7 @@ def stream_of(servers: Servers, folder: Path, name: str, *words: str) -> Stream:
     return Stream("livy", {"url": servers.exports()["STATESHIFT_LIVY"]}, folder, name, *words)
 
 
+@pytest.mark.slow
 @pytest.mark.row("IS-6", "IS-15")
 def test_a_job_is_submitted_once_found_by_its_tag_and_stopped_between_two_batches(
     servers: Servers, tmp_path: Path

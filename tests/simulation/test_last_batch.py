@@ -49,7 +49,7 @@ def test_what_a_job_ends_while_it_is_stopped_is_kept_until_it_is_decided(
         ground.mood = "commits"
         if at % 3 == 0 and not discards:
             ground.cluster.fail()
-        for moment in range(1 + at % 7, 40, 5):  # what follows is killed, too
+        for moment in range(1 + at % 7, 40, 9):  # what follows is killed, too
             again = Trouble("kill", moment)
             ground.rollback(run, again) if discards else ground.resume(run, again)
             ground.look()

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 from tests.simulation.ground import COUNTS, Ground, Mood, Run, Trouble
 
 # Walks in all, and how many of each step are seen on a hundred of them.
-WALKS = {"quick": 10, "default": 20, "full": 250}
+WALKS = {"quick": 10, "default": 12, "full": 250}
 LEAST = {
     "step": 1500,
     "plan": 60,

@@ -13,6 +13,8 @@ from stateshift.formats.spark.schema import SchemaFile, StoreSchema, decode_sche
 from stateshift.formats.spark.type_json import check_schema, check_struct
 from tests.formats.golden import CASES
 
+pytestmark = pytest.mark.every_case
+
 PARSED = (
     "void",
     "null",
