@@ -16,6 +16,7 @@ from stateshift.api.values import (
 )
 
 if TYPE_CHECKING:
+    from stateshift.engines.views import Part
     from stateshift.migration import Adapters
     from stateshift.storage.locations import Location
     from stateshift.storage.protocol import Storage
@@ -67,6 +68,7 @@ def verify(
     *,
     deep: bool = False,
     history: bool = True,
+    part: tuple[int, int] | None = None,
     adapters: Adapters | None = None,
 ) -> ImageVerdict | RunVerdict:
     """Ask whether a job could restart from an image, or whether a run's work still holds.
@@ -75,12 +77,14 @@ def verify(
         location: an image, as a URL or a local path; or the workdir of a run.
         deep: read everything that a restart needs to its end.
         history: with `deep`, also hold each snapshot against the changes before it.
+        part: with `deep`, read one part of the state only: (3, 30) is the third of thirty.
         adapters: how storages and clusters are reached, where a test has its own.
 
     Returns:
         The verdict; `ok` is the answer, `to_dict()` the document of `stateshift verify --json`.
 
     Raises:
+        SpecError: there is no such part.
         FormatError: bytes are not what their format says.
         StorageError: the location cannot be read.
         JournalError: the workdir's journal is damaged.
@@ -92,8 +96,19 @@ def verify(
     place = place_of(location)
     if "://" not in place and Workdir(place).exists:
         return _verify_run(place, adapters)
-    how = DeepCheck(history)
+    how = DeepCheck(history, None if part is None else _part(*part))
     return ImageVerdict(look.restartable(place, opening_of(adapters), deep, how=how))
+
+
+def _part(number: int, of: int) -> Part:
+    from stateshift.engines.views import Part
+    from stateshift.errors import Complaint, SpecError
+
+    if not 1 <= number <= of:
+        raise SpecError(
+            (Complaint("part", f"({number}, {of}): expected (1, {of}) to ({of}, {of})"),)
+        )
+    return Part(number, of)
 
 
 def _verify_run(path: str, adapters: Adapters | None) -> RunVerdict:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
+from zlib import crc32
 
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, Survey
@@ -52,10 +53,48 @@ class ImageAt:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """One of several parts of a state, counted from 1. Which one a shard is in depends on its
+    operator and its number alone: a part stays what it is while files come and go.
+    """
+
+    number: int
+    of: int
+
+    def holds(self, operator: str, shard: int) -> bool:
+        """Whether the shard is in this part. An operator's shards are dealt out in turn, so that
+        parts are alike; not all operators begin with the same one.
+        """
+        return (crc32(operator.encode()) + shard) % self.of == self.number - 1
+
+
+@dataclass(frozen=True, slots=True)
 class DeepCheck:
-    """How far a deep check goes. `history`: hold each snapshot against the changes before it."""
+    """How far a deep check goes. `history`: hold each snapshot against the changes before it.
+    `part`: read one part of the state; None for all of it.
+    """
 
     history: bool = True
+    part: Part | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of a state was read: shards, and bytes of what a restart reads; and of how much."""
+
+    shards: int
+    shards_all: int
+    bytes: int
+    bytes_all: int
+
+    def __add__(self, other: Coverage) -> Coverage:
+        """Return what was read of two images."""
+        return Coverage(
+            self.shards + other.shards,
+            self.shards_all + other.shards_all,
+            self.bytes + other.bytes,
+            self.bytes_all + other.bytes_all,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +137,15 @@ class HistoryCheck:
 @dataclass(frozen=True, slots=True)
 class Judged:
     """The findings of one image, and from which of its epochs a job could restart. `stages` are
-    those of a deep check; `left_out` is what it was told not to check, in words.
+    those of a deep check; `left_out` is what it was told not to check, in words; `coverage` is how
+    much it read, where that is a part.
     """
 
     findings: tuple[Finding, ...]
     epochs: tuple[int, ...]
     stages: tuple[CheckStage, ...] = ()
     left_out: tuple[str, ...] = ()
+    coverage: Coverage | None = None
 
 
 # What the entries of each store come to, by operator, shard and store: how many, and their sum.

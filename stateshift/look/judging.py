@@ -4,13 +4,22 @@ needed byte says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from shlex import quote
 
 from stateshift.engines.protocol import Engine
 from stateshift.engines.registry import found_at
-from stateshift.engines.views import CheckStage, DeepCheck, ImageAt, Judged, Opening, Readers
+from stateshift.engines.views import (
+    CheckStage,
+    Coverage,
+    DeepCheck,
+    ImageAt,
+    Judged,
+    Opening,
+    Part,
+    Readers,
+)
 from stateshift.storage.opening import open_patiently
 from stateshift.survey import Finding, Image
 
@@ -47,10 +56,27 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """How far a deep check went: its stages, over all images, and what was left out, in words."""
+    """How far a deep check went: its stages, over all images, and what was left out, in words.
+    `part` is the part that was read, `coverage` how much that is; None where it is all. `so_far` is
+    what is remembered of all parts.
+    """
 
     stages: tuple[CheckStage, ...] = ()
     left_out: tuple[str, ...] = ()
+    part: Part | None = None
+    coverage: Coverage | None = None
+    so_far: PartsSoFar | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartsSoFar:
+    """How many parts were found sound until now, when the oldest of those checks was (None where
+    some part never was), and the file that says so.
+    """
+
+    parts: int
+    oldest: float | None
+    file: str
 
 
 def restartable(
@@ -81,6 +107,8 @@ def restartable(
         findings += judgement.findings
         checked.append(judgement)
         judged.append(JudgedImage(image.path, image.name, image.epoch, judgement.epochs))
+    together = _checked_together(checked, how.part) if thorough else None
+    findings += _too_many_parts(together)
     whole = all(map(_has_start, survey.images))
     refused = any(finding.level == "refuse" for finding in findings)
     epochs = judged[0].epochs if len(judged) == 1 else ()  # a workflow has none in common
@@ -91,20 +119,33 @@ def restartable(
         tuple(_with_way_out(finding, judged, engine) for finding in findings),
         tuple(judged),
         engine.name,
-        _checked_together(checked) if thorough else None,
+        together,
     )
 
 
-def _checked_together(images: Iterable[Judged]) -> Checked:
+def _checked_together(images: Iterable[Judged], part: Part | None) -> Checked:
     """Return the same stages of all images as one, and what was left out of each."""
     stages: dict[str, CheckStage] = {}
     left_out: list[str] = []
+    coverage = None if part is None else Coverage(0, 0, 0, 0)
     for image in images:
         left_out += image.left_out
         for stage in image.stages:
             before = stages.get(stage.name)
             stages[stage.name] = stage if before is None else before + stage
-    return Checked(tuple(stages.values()), tuple(left_out))
+        if coverage is not None and image.coverage is not None:
+            coverage += image.coverage
+    return Checked(tuple(stages.values()), tuple(left_out), part, coverage)
+
+
+def _too_many_parts(checked: Checked | None) -> Iterator[Finding]:
+    """Yield a note where some parts hold nothing, however often they are read."""
+    if checked is None or checked.part is None or checked.coverage is None:
+        return
+    shards = checked.coverage.shards_all
+    if 0 < shards < checked.part.of:
+        fact = f"{checked.part.of} parts of {shards} shards: some hold no state"
+        yield Finding("note", fact, hint=f"--part next/{shards}")
 
 
 def _has_start(image: Image) -> bool:

@@ -166,10 +166,61 @@ def test_verify_deep_tells_of_each_stage_with_its_files_and_its_time() -> None:
     assert "history" not in outside.run("verify", SOURCE, "--deep", "--no-history").out
 
 
-def test_verify_without_deep_has_no_history_to_leave_out() -> None:
-    refused = with_checkpoint().run("verify", SOURCE, "--no-history")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--no-history",),
+        ("--part", "1/30"),
+        ("--deep", "--remember", "here"),
+        ("--deep", "--part", "0/30"),
+        ("--deep", "--part", "31/30"),
+        ("--deep", "--part", "x"),
+        ("--deep", "--part", "next", "--remember", "here"),
+    ],
+)
+def test_verify_refuses_options_that_say_nothing(words: tuple[str, ...]) -> None:
+    refused = with_checkpoint().run("verify", SOURCE, *words)
+    assert (refused.code, refused.out) == (2, "")
+    assert "--part next/30" in refused.err
+    assert not Path("here").exists()
+
+
+def test_verify_has_no_parts_of_a_run(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    outside.run("apply", write_spec(tmp_path), "--yes", "--workdir", "w")
+    refused = outside.run("verify", "w", "--deep", "--part", "1/2", "--remember", "here")
     assert refused.code == 2
-    assert f"stateshift verify {SOURCE} --deep --no-history" in refused.err
+    assert "needs an image" in refused.err
+
+
+def test_verify_goes_through_all_parts_and_remembers_which() -> None:
+    outside = with_checkpoint()
+    words = ("verify", SOURCE, "--deep", "--part", "next/2", "--remember", "here")
+    first = outside.run(*words, "--json").document["checked"]["part"]
+    assert (first["number"], first["of"], first["shards"], first["shards_all"]) == (1, 2, 1, 2)
+    assert 0 < first["bytes"] < first["bytes_all"]
+    assert (first["so_far"]["parts"], first["so_far"]["oldest"]) == (1, None)
+    assert first["so_far"]["file"] == str(next(Path("here").iterdir()))
+    second = outside.run("verify", SOURCE, "--deep", "--part", "next", "--remember", "here").out
+    assert ", as far as part 2 of 2 tells" in second
+    assert "all parts are sound, checked since" in second
+
+
+def test_verify_counts_a_damaged_part_as_unchecked() -> None:
+    outside = with_checkpoint()
+    outside.disk.open(SOURCE).write("state/0/1/3.delta", lambda: iter((b"junk",)))
+    words = ("verify", SOURCE, "--deep", "--part", "next/2", "--remember", "here", "--json")
+    codes = [outside.run(*words).code for _ in range(4)]
+    assert codes.count(5) >= 3
+    assert outside.run(*words).document["checked"]["part"]["so_far"]["parts"] <= 1
+
+
+@pytest.mark.parametrize("words", [("--part", "next/2"), ("--part", "1/2")])
+def test_verify_refuses_a_part_that_it_could_not_remember(words: tuple[str, ...]) -> None:
+    Path("here").write_text("no folder")
+    refused = with_checkpoint().run("verify", SOURCE, "--deep", *words, "--remember", "here")
+    assert (refused.code, refused.out) == (6, "")
+    assert "--remember DIR" in refused.err
 
 
 @pytest.mark.parametrize("words", [("export", "--to", "x.jsonl"), ("diff", SOURCE)])

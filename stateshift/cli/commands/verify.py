@@ -1,5 +1,5 @@
 """`stateshift verify`: could a job restart from this image; does what a run did still hold.
-Reads only.
+Reads only, but for the file that remembers which parts were checked.
 """
 
 from __future__ import annotations
@@ -12,11 +12,15 @@ from stateshift.cli.shell.options import FleetOf, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stateshift.engines.views import DeepCheck
-    from stateshift.errors import SpecError
+    from collections.abc import Mapping
+
+    from stateshift.engines.views import DeepCheck, Part
+    from stateshift.look import Judgement
+    from stateshift.look.checked_parts import NextPart, PartsFile
 
 EPILOG = epilog(
     "stateshift verify hdfs://namenode:8020/checkpoints/orders --deep\n"
+    "stateshift verify hdfs://namenode:8020/checkpoints/orders --deep --part next/30\n"
     "stateshift verify .stateshift/20260301-120000-orders-1f3a",
     2,
     3,
@@ -24,8 +28,9 @@ EPILOG = epilog(
     6,
     7,
     8,
-    e0="a job can restart; the run's evidence holds",
+    e0="a job can restart, as far as was read; the run's evidence holds",
     e5="a job cannot restart; something no longer holds",
+    e6="a storage failed; which parts were checked cannot be kept",
     e7="the fleet failed",
 )
 
@@ -46,51 +51,117 @@ def command(
             help="With --deep: do not hold snapshots against the changes before them.",
         ),
     ] = False,
+    part: Annotated[
+        str | None,
+        typer.Option(
+            "--part",
+            metavar="PART",
+            help="With --deep: only a part of the state. 3/30, or next/30 for the one due.",
+        ),
+    ] = None,
+    remember: Annotated[
+        str | None,
+        typer.Option(
+            "--remember",
+            metavar="DIR",
+            help="With --part: where to keep which parts were checked. "
+            "Else ~/.local/state/stateshift/verify.",
+        ),
+    ] = None,
 ) -> int | None:
     """Check that a job can restart, or that a run still holds.
 
     For an image: can a job restart from it, and from which epochs? For the workdir of a run:
     is everything that the run wrote still there and unchanged? --fleet speeds up --deep, and
-    the check of a run.
+    the check of a run. --part next/30 reads one of 30 parts of the state each time, and
+    remembers which: 30 nights read all of it. A part that is damaged stays the next one.
     """
+    from stateshift.engines.views import DeepCheck
+    from stateshift.look.checked_parts import due_part
     from stateshift.workdir import Workdir
 
-    if no_history and not deep:
-        raise _needs_deep("--no-history", location)
-    if "://" not in location and Workdir(location).exists:
+    is_run = "://" not in location and Workdir(location).exists
+    if is_run or not deep:
+        _refuse(location, {"--no-history": no_history, "--part": part, "--remember": remember})
+    if is_run:
         return _run(terminal, location, fleet)
-    return _image(terminal, location, _check(deep, not no_history), fleet)
+    if part is None:
+        _refuse(location, {"--remember": remember})
+        check = DeepCheck(history=not no_history) if deep else None
+        return _answer(terminal, location, _judged(terminal, location, check, fleet))
+    file = _parts_file(location, remember)
+    due = due_part(file, _wanted(part))
+    check = DeepCheck(history=not no_history, part=due)
+    judged = _judged(terminal, location, check, fleet)
+    return _answer(terminal, location, _remembered(terminal, judged, file, due))
 
 
-def _needs_deep(option: str, location: str) -> SpecError:
-    """Return the refusal of an option that says how a deep check goes, where none was asked for."""
+def _refuse(location: str, options: Mapping[str, object]) -> None:
+    """Refuse options that say how a deep check goes, where there is none."""
     from shlex import quote
 
     from stateshift.errors import Complaint, SpecError
 
-    complaint = Complaint(option, "says how far --deep goes, which is missing")
-    return SpecError((complaint,), hint=f"stateshift verify {quote(location)} --deep {option}")
+    needs = "needs an image, --deep and, to remember it, --part"
+    complaints = tuple(Complaint(name, needs) for name, value in options.items() if value)
+    if complaints:
+        hint = f"stateshift verify {quote(location)} --deep --part next/30"
+        raise SpecError(complaints, hint=hint)
 
 
-def _check(deep: bool, history: bool) -> DeepCheck | None:
-    from stateshift.engines.views import DeepCheck
+def _wanted(part: str) -> Part | NextPart:
+    """Return which part the option names."""
+    from stateshift.errors import Complaint, SpecError
+    from stateshift.look.checked_parts import wanted_part
 
-    return DeepCheck(history) if deep else None
+    try:
+        return wanted_part(part)
+    except ValueError as error:
+        complaint = Complaint("--part", f"{part!r}: {error}", part)
+        raise SpecError((complaint,), hint="--part 1/30, --part next/30") from None
 
 
-def _image(terminal: Terminal, location: str, deep: DeepCheck | None, fleet: str | None) -> int:
+def _parts_file(location: str, folder: str | None) -> PartsFile:
+    """Return the file that remembers which parts of the location were checked."""
+    import os
+    from pathlib import Path
+
+    from stateshift.look.checked_parts import parts_file, usual_folder
+
+    return parts_file(usual_folder(os.environ) if folder is None else Path(folder), location)
+
+
+def _remembered(terminal: Terminal, judgement: Judgement, file: PartsFile, part: Part) -> Judgement:
+    """Remember the part, if nothing in it keeps a job from restarting."""
+    from dataclasses import replace
+
+    from stateshift.look.checked_parts import remember
+    from stateshift.look.judging import PartsSoFar
+
+    if judgement.checked is None or not judgement.images:
+        return judgement
+    parts = remember(file, part, terminal.adapters().clock.now(), judgement.restartable)
+    so_far = PartsSoFar(len(parts.times), parts.oldest, str(file.path))
+    return replace(judgement, checked=replace(judgement.checked, so_far=so_far))
+
+
+def _judged(
+    terminal: Terminal, location: str, check: DeepCheck | None, fleet: str | None
+) -> Judgement:
     from stateshift import look
     from stateshift.cli.shell.fleet import fleet_for
+
+    if check is None:
+        return look.restartable(location, terminal.opening())
+    with fleet_for(terminal, fleet, [location]) as crew:
+        return look.restartable(location, terminal.opening(), True, crew, check)
+
+
+def _answer(terminal: Terminal, location: str, judgement: Judgement) -> int:
     from stateshift.cli.views import survey_json
     from stateshift.cli.views import survey_text as render_survey
     from stateshift.errors import VerifyError
 
-    with fleet_for(terminal, fleet if deep is not None else None, [location]) as crew:
-        opening = terminal.opening()
-        if deep is None:
-            judgement = look.restartable(location, opening)
-        else:
-            judgement = look.restartable(location, opening, True, crew, deep)
     terminal.answer(
         "verify",
         lambda: survey_json.judgement(judgement),

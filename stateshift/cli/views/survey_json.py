@@ -251,11 +251,34 @@ class CheckStageDocument(TypedDict):
     bytes: Annotated[int, "their size together"]
 
 
+class PartsSoFarDocument(TypedDict):
+    """What is remembered of all parts of a state."""
+
+    parts: Annotated[int, "how many were found sound until now"]
+    oldest: Annotated[
+        float | None, "when the oldest of them was (seconds since 1970), once all are"
+    ]
+    file: Annotated[str, "the file that says so"]
+
+
+class PartDocument(TypedDict):
+    """The part of a state that was read."""
+
+    number: Annotated[int, "its number, from 1 on"]
+    of: Annotated[int, "how many parts there are"]
+    shards: Annotated[int, "shards, or subtasks, that were read"]
+    shards_all: Annotated[int, "of how many"]
+    bytes: Annotated[int, "bytes that a restart reads, in this part"]
+    bytes_all: Annotated[int, "of how many"]
+    so_far: NotRequired[Annotated[PartsSoFarDocument, "what is remembered of all parts"]]
+
+
 class CheckedDocument(TypedDict):
     """How far a deep check went."""
 
     stages: Annotated[list[CheckStageDocument], "its stages, in their order"]
     not_checked: Annotated[list[str], "what it was told to leave out, in words"]
+    part: Annotated[PartDocument | None, "the part that was read (--part); null for all"]
 
 
 class JudgementDocument(TypedDict):
@@ -487,7 +510,30 @@ def checked(deep: Checked) -> CheckedDocument:
     return {
         "stages": [check_stage(each) for each in deep.stages],
         "not_checked": list(deep.left_out),
+        "part": part_read(deep),
     }
+
+
+def part_read(deep: Checked) -> PartDocument | None:
+    """Return the part that was read; None where all was."""
+    if deep.part is None or deep.coverage is None:
+        return None
+    document: PartDocument = {
+        "number": deep.part.number,
+        "of": deep.part.of,
+        "shards": deep.coverage.shards,
+        "shards_all": deep.coverage.shards_all,
+        "bytes": deep.coverage.bytes,
+        "bytes_all": deep.coverage.bytes_all,
+    }
+    if deep.so_far is not None:
+        so_far = deep.so_far
+        document["so_far"] = {
+            "parts": so_far.parts,
+            "oldest": so_far.oldest,
+            "file": so_far.file,
+        }
+    return document
 
 
 def check_stage(stage: CheckStage) -> CheckStageDocument:

@@ -22,7 +22,7 @@ from stateshift.cli.views.text import (
     table_or_nothing,
     without_empty,
 )
-from stateshift.cli.views.units import many, number, ranges, share, size, span
+from stateshift.cli.views.units import clock, many, number, ranges, share, size, span
 from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
 
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
         SoughtName,
         SurveyFacts,
     )
-    from stateshift.engines.views import DecodedFile
+    from stateshift.engines.views import Coverage, DecodedFile, Part
     from stateshift.look import Export, JudgedImage, Judgement
-    from stateshift.look.judging import Checked
+    from stateshift.look.judging import Checked, PartsSoFar
     from stateshift.survey import EmbeddedPath, Image, Operator, Store
 
 ENGINES = {"spark": "Spark", "flink": "Flink"}
@@ -410,17 +410,35 @@ def _checked(checked: Checked) -> Iterator[Block]:
         amount = f"{many(stage.files, 'file')}, {size(stage.bytes)}"
         rows.append((stage.name, STAGES[stage.name], amount, span(stage.seconds)))
     yield from table_or_nothing(("", "", ">read", ">time"), rows)
+    if checked.part is not None and checked.coverage is not None:
+        yield pairs(*_part(checked.part, checked.coverage, checked.so_far))
     for fact in checked.left_out:
         yield Line(f"not checked: {fact}", "warn", indent=2)
+
+
+def _part(part: Part, coverage: Coverage, so_far: PartsSoFar | None) -> Iterator[Pair]:
+    """Yield how much the part is, and what is remembered of all parts."""
+    shards = f"{number(coverage.shards)} of {many(coverage.shards_all, 'shard')}"
+    amount = f"{size(coverage.bytes)} of {size(coverage.bytes_all)}"
+    yield f"part {part.number} of {part.of}", f"{shards}, {amount}"
+    if so_far is None:
+        return
+    if so_far.oldest is None:
+        yield "so far", f"{so_far.parts} of {part.of} parts are sound"
+    else:
+        yield "so far", f"all parts are sound, checked since {clock(so_far.oldest)}"
+    yield "kept in", so_far.file
 
 
 def _answer(judged: Judgement, location: str) -> Line:
     if not judged.restartable:
         return Line(f"a job cannot restart: {location}", "bad")
+    part = judged.checked.part if judged.checked is not None else None
+    limits = "" if part is None else f", as far as part {part.number} of {part.of} tells"
     if judged.epoch is None:
-        return Line(f"a job can restart: {location}", "good")
+        return Line(f"a job can restart{limits}: {location}", "good")
     at = f"{terms_of(judged.engine).at} {judged.epoch}"
-    return Line(f"a job can restart from {at}: {location}", "good")
+    return Line(f"a job can restart from {at}{limits}: {location}", "good")
 
 
 def _judged(images: Iterable[JudgedImage]) -> Table:

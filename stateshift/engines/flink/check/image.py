@@ -6,6 +6,7 @@ said once, with its size.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from stateshift.engines.flink.check.coordinators import checked_coordinator
 from stateshift.engines.flink.check.elements import Walk
@@ -13,6 +14,7 @@ from stateshift.engines.flink.entries.databases import checked_databases
 from stateshift.engines.flink.entries.frames import checked_frames
 from stateshift.engines.flink.image import flink_image, metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
+from stateshift.engines.views import Part
 from stateshift.errors import FormatError, StorageError, TooLarge
 from stateshift.formats.flink.metadata import OperatorState
 from stateshift.formats.flink.properties import foreign_part
@@ -23,15 +25,15 @@ CLASSES_SHOWN = 5
 MAX_PARALLELISM = 1 << 15  # KeyGroupRangeAssignment.UPPER_BOUND_MAX_PARALLELISM
 
 
-def everything(storage: Storage, image: Image) -> Iterator[Finding]:
-    """Yield a refusal for each piece of state that is damaged, and a note on what has no
-    checksum.
+def everything(storage: Storage, image: Image, part: Part | None = None) -> Iterator[Finding]:
+    """Yield a refusal for each piece of state that is damaged, and a note on what has no checksum;
+    of one part of the subtasks, where one is named.
     """
     if flink_image(image) is None:
         return
     walk = Walk(Streams(storage.chunks, places_of(image)))
     yield from _properties(image)
-    for operator in metadata_of(image).operators:
+    for operator in operators_in(image, part):
         yield from _of_operator(walk, operator)
         yield from checked_coordinator(operator)
         try:
@@ -43,6 +45,22 @@ def everything(storage: Storage, image: Image) -> Iterator[Finding]:
             offset = error.offset if isinstance(error, FormatError) else None
             yield Finding("refuse", f"operator {operator.id.hex()}: {error.fact}", offset=offset)
     yield _without_checksum(walk, _metadata_size(storage, image))
+
+
+def operators_in(image: Image, part: Part | None) -> tuple[OperatorState, ...]:
+    """Return the operators, each with those of its subtasks that are in the part."""
+    operators = metadata_of(image).operators
+    if part is None:
+        return operators
+    return tuple(_in_part(operator, part) for operator in operators)
+
+
+def _in_part(operator: OperatorState, part: Part) -> OperatorState:
+    if operator.subtasks is None:
+        return operator
+    name = operator.id.hex()
+    own = tuple(each for each in operator.subtasks if part.holds(name, each.index))
+    return replace(operator, subtasks=own)
 
 
 def _of_operator(walk: Walk, operator: OperatorState) -> Iterator[Finding]:

@@ -5,10 +5,14 @@ An image has one epoch. Whatever is wrong with it, there is no other one to go b
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from time import perf_counter
 
-from stateshift.engines.views import CheckStage, DeepCheck, ImageAt, Judged
-from stateshift.survey import sizes_of
+from stateshift.engines.flink.image import flink_image, metadata_of, places_of
+from stateshift.engines.views import CheckStage, Coverage, DeepCheck, ImageAt, Judged, Part
+from stateshift.formats.flink.metadata import OperatorState
+from stateshift.formats.flink.references import files_named
+from stateshift.survey import Image, sizes_of
 
 
 def judge(at: ImageAt, deep: DeepCheck | None) -> Judged:
@@ -18,8 +22,46 @@ def judge(at: ImageAt, deep: DeepCheck | None) -> Judged:
     from stateshift.engines.flink.check.image import everything
 
     began = perf_counter()
-    findings = tuple(everything(at.storage, at.image))
-    sizes = sizes_of(at.survey, at.image.needed_files)
-    stage = CheckStage("state", perf_counter() - began, len(sizes), sum(sizes))
+    findings = tuple(everything(at.storage, at.image, deep.part))
+    seconds = perf_counter() - began
+    part = _amount(at, deep.part)
     refused = any(finding.level == "refuse" for finding in findings)
-    return Judged(findings, () if refused else at.image.epochs, (stage,))
+    return Judged(
+        findings,
+        () if refused else at.image.epochs,
+        stages=(CheckStage("state", seconds, part.files, part.bytes),),
+        coverage=None if deep.part is None else _coverage(part, _amount(at, None)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Amount:
+    """How much one part of an image is, or all of it."""
+
+    subtasks: int
+    files: int
+    bytes: int
+
+
+def _amount(at: ImageAt, part: Part | None) -> _Amount:
+    from stateshift.engines.flink.check.image import operators_in
+
+    if flink_image(at.image) is None:
+        return _Amount(0, 0, 0)
+    operators = operators_in(at.image, part)
+    needed = set(at.image.needed_files) if part is None else _paths(at.image, operators)
+    sizes = sizes_of(at.survey, needed)
+    subtasks = sum(len(operator.all_subtasks) for operator in operators)
+    return _Amount(subtasks, len(sizes), sum(sizes))
+
+
+def _paths(image: Image, operators: tuple[OperatorState, ...]) -> set[str]:
+    """Return the metadata, and the files that these operators name."""
+    places = places_of(image)
+    named = files_named(replace(metadata_of(image), operators=operators))
+    paths = {places.path_of(file) for file in named}
+    return {*image.first_read, *(path for path in paths if path is not None)}
+
+
+def _coverage(part: _Amount, whole: _Amount) -> Coverage:
+    return Coverage(part.subtasks, whole.subtasks, part.bytes, whole.bytes)

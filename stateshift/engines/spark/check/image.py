@@ -27,13 +27,14 @@ from stateshift.engines.spark import layout
 from stateshift.engines.spark.check import repairs, sidecars, snapshots
 from stateshift.engines.spark.check.joins import Join
 from stateshift.engines.spark.check.planned_batch import after_planned, planned_files
+from stateshift.engines.spark.check.portions import part_of
 from stateshift.engines.spark.check.rows import RowCheck
 from stateshift.engines.spark.check.snapshots import Tally
 from stateshift.engines.spark.entries import single_file as decoding
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.store_views import Views, views_of
 from stateshift.engines.spark.survey.checkpoint import survey as surveyed
-from stateshift.engines.views import Tallies
+from stateshift.engines.views import Part, Tallies
 from stateshift.errors import FormatError, MissingFile, TooLarge
 from stateshift.formats import bounds
 from stateshift.formats.blocks import Binary
@@ -92,10 +93,12 @@ def _of_planned_state(storage: Storage, survey: Survey, image: Image) -> Iterato
     yield from sidecars.findings(storage, survey, alone)
 
 
-def works(storage: Storage, image: Image, damages: Iterable[Finding]) -> tuple[int, ...]:
-    """Return the epochs of the image that a restart works from, the newest EPOCHS_MAX of them.
-    `damages` are of the newest epoch. Their places are read first: an epoch that shares a damage
-    is left out without reading everything.
+def works(
+    storage: Storage, image: Image, damages: Iterable[Finding], part: Part | None = None
+) -> tuple[int, ...]:
+    """Return the epochs of the image that a restart works from, the newest EPOCHS_MAX of them; as
+    far as one `part` tells. `damages` are of the newest epoch. Their places are read first: an
+    epoch that shares a damage is left out without reading everything.
     """
     suspects: set[Place] = set()
     for finding in damages:
@@ -104,16 +107,24 @@ def works(storage: Storage, image: Image, damages: Iterable[Finding]) -> tuple[i
     for epoch in reversed(image.epochs):
         if len(working) == EPOCHS_MAX:
             break
-        if _works(storage, image.path, epoch, suspects):
+        earlier = _at_epoch(storage, image.path, epoch)
+        if earlier is not None and part is not None:
+            earlier = part_of(*earlier, part)
+        if earlier is not None and _works(storage, *earlier, suspects):
             working.append(epoch)
     return tuple(sorted(working))
 
 
-def _works(storage: Storage, path: str, epoch: int, suspects: set[Place]) -> bool:
+def _at_epoch(storage: Storage, path: str, epoch: int) -> tuple[Survey, Image] | None:
+    """Return the image as it was at an epoch; None where no restart works from that."""
     survey = surveyed(storage, until=epoch)
     image = next((image for image in survey.images if image.path == path), None)
     if image is None or image.epoch != epoch or epoch not in image.epochs:
-        return False
+        return None
+    return survey, image
+
+
+def _works(storage: Storage, survey: Survey, image: Image, suspects: set[Place]) -> bool:
     return not any(finding.level == "refuse" for finding in _read(storage, survey, image, suspects))
 
 

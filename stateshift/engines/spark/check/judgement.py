@@ -13,13 +13,16 @@ ones take it for another query.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from time import perf_counter
 
+from stateshift.engines.spark.check.portions import part_of, places_in
 from stateshift.engines.spark.layout import rollback_of
 from stateshift.engines.spark.survey.restart.old_state import refused_since_3
 from stateshift.engines.spark.survey.restart.strangers import strangers
 from stateshift.engines.views import (
     CheckStage,
+    Coverage,
     DeepCheck,
     ImageAt,
     Judged,
@@ -50,6 +53,10 @@ def _judge_deep(
     from stateshift.engines.spark.check import unchecked
     from stateshift.engines.spark.check.image import works
 
+    whole = at
+    if deep.part is not None:
+        survey, image = part_of(at.survey, at.image, deep.part)
+        at = replace(at, survey=survey, image=image)
     tallies: Tallies = {}
     damages, state = _check_state(at, fleet, tallies if deep.history else None)
     findings += damages
@@ -65,8 +72,15 @@ def _judge_deep(
     refused = any(finding.level == "refuse" for finding in (*at.image.findings, *damages))
     epochs = at.image.epochs
     if epochs and refused:
-        epochs = works(at.storage, at.image, damages)
-    return Judged(tuple(findings), epochs, tuple(stages), left_out)
+        epochs = works(at.storage, at.image, damages, deep.part)
+    coverage = None if deep.part is None else _coverage(whole, at)
+    return Judged(tuple(findings), epochs, tuple(stages), left_out, coverage)
+
+
+def _coverage(whole: ImageAt, part: ImageAt) -> Coverage:
+    """Return how much of an image its part is."""
+    sizes = [sum(sizes_of(each.survey, each.image.needed_files)) for each in (part, whole)]
+    return Coverage(len(places_in(part.image)), len(places_in(whole.image)), *sizes)
 
 
 def _check_state(

@@ -19,6 +19,7 @@ from typing import TypeVar
 from stateshift.engines.bundles import BYTES_MAX, FILES_MAX
 from stateshift.engines.spark.check.planned_batch import planned_files
 from stateshift.engines.spark.layout import under
+from stateshift.engines.views import Part
 from stateshift.formats.spark.names import CheckpointPath, classify
 from stateshift.survey import FileInfo, Image, PlannedState, ShardFiles, Survey
 
@@ -41,7 +42,7 @@ def portions(
     describing, others = _describing(image)
     needed = _by_place(others, lambda path: path.removeprefix(start))
     planned = _by_place(planned_files(image), lambda path: path.removeprefix(start))
-    shards = set(map(_shard_place, image.shards))
+    shards = places_in(image)
     needed_beside = _at(_outside(shards, needed), needed)
     listed_beside = _at(_outside(shards, listed), listed)
     yield _portion(survey, image, (), [*describing, *needed_beside], listed_beside)
@@ -52,6 +53,41 @@ def portions(
         portion, part = _portion(survey, image, tuple(bundle), own_needed, _at(places, listed))
         written = tuple(_at(places, planned))
         yield portion, replace(part, planned_state=PlannedState(written) if written else None)
+
+
+def part_of(survey: Survey, image: Image, part: Part) -> tuple[Survey, Image]:
+    """Return the survey and the image with the shards of one part alone, and all that belongs to no
+    shard: without logs and schemas no row can be read.
+    """
+    start = under(image.path, "")
+    left_out = {_shard_place(shard) for shard in image.shards if not _is_in(part, image, shard)}
+
+    def stays(path: str) -> bool:
+        if not path.startswith(start):
+            return True
+        return _place(classify(path.removeprefix(start))) not in left_out
+
+    planned = image.planned_state
+    if planned is not None:
+        planned = replace(planned, files=tuple(filter(stays, planned.files)))
+    own = replace(
+        image,
+        shards=tuple(shard for shard in image.shards if _shard_place(shard) not in left_out),
+        needed=tuple(filter(stays, image.needed)),
+        planned_state=planned,
+    )
+    files = tuple(file for file in survey.files if stays(file.path))
+    return replace(survey, files=files), own
+
+
+def places_in(image: Image) -> set[Place]:
+    """Return the shards of an image, each once, however many stores it has."""
+    return set(map(_shard_place, image.shards))
+
+
+def _is_in(part: Part, image: Image, shard: ShardFiles) -> bool:
+    """Whether a shard is in a part. Operators of a workflow's queries have the same ids."""
+    return part.holds(f"{image.path}/{shard.operator}", shard.shard)
 
 
 def undivided(image: Image) -> Image:
