@@ -149,7 +149,7 @@ class _RocksDB:
         runs = self._runs()
         if runs:
             changed = in_runs(changes, bytes_max)
-            return merged([*map(self._written, runs), *changed], self._between)
+            return merged([*map(self._ascending, runs), *changed], self._between)
         tables = self._written(self._snapshot.tables)
         return settled(chain(tables, changes), self._between, bytes_max)
 
@@ -170,6 +170,19 @@ class _RocksDB:
             return []
         held = sum(max(table.size for table in run) for run in runs)
         return runs if held <= bounds.whole() else []
+
+    def _ascending(self, run: Sequence[Table]) -> Iterator[Writes]:
+        """Yield what the tables of a run hold. A MANIFEST that is wrong about their keys would have
+        older writes win.
+        """
+        last = b""
+        for writes in self._written(run):
+            keys = writes.block.keys
+            if len(keys) and keys[0].as_py() < last:
+                fact = "tables overlap, although the version's MANIFEST says that they do not"
+                raise FormatError(fact, self._zip)
+            last = keys[-1].as_py() if len(keys) else last
+            yield writes
 
     def _written(self, tables: Sequence[Table]) -> Iterator[Writes]:
         """Yield what tables hold, one after the other."""

@@ -18,8 +18,11 @@ from stateshift.engines.spark.entries import last_writes as settling
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.last_writes import Writes, settled
 from stateshift.engines.spark.survey.checkpoint import survey
-from stateshift.errors import StorageError
+from stateshift.errors import FormatError, StorageError
 from stateshift.formats.blocks import Block, binary
+from stateshift.formats.rocksdb.manifest import TableFacts, encode_manifest
+from stateshift.formats.rocksdb.sst_encoding import encode_sst
+from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, encode_zip
 from stateshift.formats.spark.state_files import Record, encode_delta
 from stateshift.survey import ShardFiles
 from tests.engines.spark.golden import NAMES, golden
@@ -131,3 +134,33 @@ def test_the_same_files_give_the_same_blocks() -> None:
             for _ in range(2)
         )
         assert one == other and sum(len(records) for _, records in one) == 700
+
+
+def two_tables(told: dict[int, tuple[bytes, bytes]]) -> tuple[dict[str, bytes], ShardFiles]:
+    """Tables of a to m and of c to z, and a MANIFEST that tells these smallest and largest keys."""
+    letters = {4: b"abcdefghijklm", 5: b"cdefghijklmnopqrstuvwxyz"}
+    files, facts, tables = {}, {}, []
+    for number, keys in letters.items():
+        singles = [bytes([letter]) for letter in keys]
+        block = Block(binary(singles), binary(singles))
+        files[f"SSTs/{number}.sst"] = b"".join(encode_sst([block]))
+        size = len(files[f"SSTs/{number}.sst"])
+        facts[number] = TableFacts(size, len(keys), *told.get(number, (singles[0], singles[-1])))
+        tables.append(Table(f"{number:06}.sst", f"{number}.sst", size))
+    manifest = {"MANIFEST-000003": encode_manifest(facts)}
+    files["1.zip"] = encode_zip(RocksDBSnapshot(tuple(tables), 37), manifest)
+    return files, ShardFiles("0", "default", 0, tuple(files))
+
+
+def test_tables_that_overlap_although_the_manifest_denies_it_are_refused() -> None:
+    files, shard = two_tables({4: (b"a", b"b"), 5: (b"c", b"z")})
+    with pytest.raises(FormatError, match="tables overlap") as caught:
+        list(folded(lambda path: iter((files[path],)), shard, {}))
+    assert caught.value.where["path"] == "1.zip"
+
+
+def test_tables_that_overlap_as_the_manifest_says_are_merged() -> None:
+    files, shard = two_tables({})
+    blocks = folded(lambda path: iter((files[path],)), shard, {})
+    keys = [key for _, block in blocks for key, _ in block.records()]
+    assert b"".join(keys) == b"abcdefghijklmnopqrstuvwxyz"
