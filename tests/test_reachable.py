@@ -23,12 +23,6 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # What stands beside the program, for tests and benches. What it alone uses, stands beside as well.
 BESIDE = ("models", "testing")
-# What comes before its callers: which jobs to move between clusters, and how that is shown.
-BEFORE_ITS_CALLERS = (
-    "stateshift/advise/rebalance/",
-    "stateshift/cli/views/rebalance_",
-    "stateshift/specification/excluded.py",
-)
 
 # Where programs begin: the command line, and what users' programs and jobs import.
 ENTRIES = ("stateshift.__main__", "stateshift.api", "stateshift.job")
@@ -140,8 +134,8 @@ def is_special(name: str) -> bool:
 
 
 def is_beside(file: str) -> bool:
-    """Return whether a file is of a room that stands beside the program, or before its callers."""
-    return file.split("/")[1] in BESIDE or file.startswith(BEFORE_ITS_CALLERS)
+    """Return whether a file is of a room that stands beside the program."""
+    return file.split("/")[1] in BESIDE
 
 
 def public_names(text: str) -> set[str]:
@@ -244,7 +238,6 @@ def test_every_module_is_reached_or_stands_beside_the_program() -> None:
         ("stateshift.cli.lazy", []),
         ("stateshift.models.y", []),
         ("stateshift.testing.y", []),
-        ("stateshift.advise.rebalance.y", []),
     ],
 )
 def test_a_module_that_nobody_imports_is_found(name: str, found: list[str]) -> None:

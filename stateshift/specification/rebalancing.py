@@ -26,8 +26,8 @@ from stateshift.suggestion import did_you_mean
 
 JOB, MOVE = "{job}", "{move}"
 _WILD = "*?["
-_TARGETS = ("target_cluster", "remote_location", "new_savepoint_path")
-_IMAGES = ("existing_savepoint_paths", "job_ids", "merge_jobs", "transform")
+_TARGETS = ("target_cluster", "remote_location", "new_savepoint_path", "remote_connection")
+_IMAGES = ("existing_savepoint_paths", "job_ids", "merge_jobs", "transform", "data")
 
 
 def is_pattern(name: str) -> bool:
@@ -150,8 +150,10 @@ def check_rebalancing(complaints: Complaints, root: Place, spec: Spec, jobs: lis
     _check_clusters(complaints, root, spec, section)
     _check_names(complaints, root, section, [read.job.name for read in jobs])
     _check_bounds(complaints, root, section)
+    names = [cluster.name for cluster in section.clusters]
     for read in jobs:
         _check_job(complaints, read, spec.engine)
+        _check_place(complaints, read, names)
     if not spec.restart:
         message = "a first deployment, with 'rebalance'"
         complaints.add(root, message, "jobs that run, or no 'rebalance'")
@@ -171,6 +173,14 @@ def _check_clusters(complaints: Complaints, root: Place, spec: Spec, section: Re
     if with_images and len(with_images) < len(section.clusters):
         message = "some clusters have a place for images, and some have none"
         complaints.add(_below(root, "clusters"), message, "'images' for all of them, or for none")
+
+
+def _check_place(complaints: Complaints, read: ReadJob, names: Sequence[str]) -> None:
+    """Complain of a job that runs on none of the section's clusters."""
+    place = read.job.source_cluster
+    if names and place is not None and place not in names:
+        message = f"{place!r} is none of the clusters of 'rebalance'"
+        complaints.add(read.at("source_cluster"), message, f"one of {', '.join(names)}")
 
 
 def _check_names(

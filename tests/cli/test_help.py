@@ -114,6 +114,7 @@ def test_the_commands_of_later_issues_are_not_announced() -> None:
         "repair",
         "dataflow",
         "advise",
+        "rebalance",
         "live",
         "uid",
         "schema",

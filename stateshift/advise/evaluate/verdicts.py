@@ -99,7 +99,7 @@ def _on_flink(inputs: FlinkInputs) -> Verdict:
 def judge(loads: Sequence[VertexLoad], around: Circumstances) -> Verdict:
     """Return the verdict on a job of Flink with these loads."""
     decisions = decide(loads, around.settings, restart_seconds(around))
-    hidden = _hides_its_backlog(loads, decisions)
+    hidden = hides_its_backlog(loads, decisions)
     if hidden:
         changes = {each.id: each.wanted for each in decisions if each.wanted > each.parallelism}
     else:
@@ -134,7 +134,7 @@ def restart_seconds(around: Circumstances) -> float:
     return settings.restart_time
 
 
-def _hides_its_backlog(loads: Sequence[VertexLoad], decisions: Sequence[VertexDecision]) -> bool:
+def hides_its_backlog(loads: Sequence[VertexLoad], decisions: Sequence[VertexDecision]) -> bool:
     """Whether a source is held back by a full vertex, and does not tell what waits: more arrives
     than the formulas can see.
     """

@@ -67,7 +67,7 @@ class Situation:
     at: float
     clusters: tuple[Cluster, ...]
     jobs: tuple[Job, ...]
-    together: tuple[frozenset[str], ...] = ()
+    together: tuple[tuple[str, ...], ...] = ()
     excluded: str = ""
 
 
@@ -114,10 +114,10 @@ def units_of(situation: Situation) -> tuple[Unit, ...]:
     return tuple(Unit(tuple(jobs)) for jobs in parts.values())
 
 
-def _merged(groups: Sequence[frozenset[str]]) -> list[frozenset[str]]:
+def _merged(groups: Sequence[Sequence[str]]) -> list[frozenset[str]]:
     """Return groups of which no two share a job."""
     merged: list[frozenset[str]] = []
-    for group in groups:
+    for group in map(frozenset, groups):
         apart = [other for other in merged if not other & group]
         shared = [other for other in merged if other & group]
         merged = [*apart, group.union(*shared)]

@@ -35,6 +35,7 @@ NAMES = (
     "repair",
     "dataflow",
     "advise",
+    "rebalance",
     "live",
     "uid",
     "schema",

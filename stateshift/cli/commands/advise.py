@@ -92,8 +92,8 @@ def command(
     request = AdviceRequest(
         _needed(given),
         tuple(job or ()),
-        _settings(setting or ()),
-        _seconds(sample),
+        settings_in(setting or ()),
+        seconds_in(sample),
         history,
         cores,
         workdirs,
@@ -151,7 +151,8 @@ def _refuse_both(given: str | None, watch: bool) -> None:
         raise SpecError((Complaint("--replay", message),), hint="leave the rest out")
 
 
-def _seconds(text: str) -> float:
+def seconds_in(text: str) -> float:
+    """Return how long `--sample` says to measure."""
     from stateshift.advise.evaluate.settings import duration
     from stateshift.errors import Complaint, SpecError
 
@@ -168,7 +169,8 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _settings(given: list[str] | tuple[()]) -> Settings:
+def settings_in(given: list[str] | tuple[()]) -> Settings:
+    """Return the settings that `--set` has changed."""
     from stateshift.advise.evaluate.settings import settings_from
     from stateshift.errors import Complaint, SpecError
 

@@ -135,12 +135,16 @@ def _left_page(terminal: Terminal, workdir: Workdir, report: Report) -> str | No
         return None
 
 
+def stoppable(stop: threading.Event, workdir: str) -> AbstractContextManager[None]:
+    """Let Ctrl-C and SIGTERM ask a run to stop while this lasts."""
+    return stoppable_before(stop, render_run.command("resume", workdir))
+
+
 @contextmanager
-def stoppable(stop: threading.Event, workdir: str) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM ask the run to stop while this lasts; asked twice, the process ends
-    where it is.
+def stoppable_before(stop: threading.Event, resume: str) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM ask for a stop while this lasts; asked twice, the process ends where
+    it is. The command `resume` goes on from there.
     """
-    resume = render_run.command("resume", workdir)
 
     def ask(number: int, frame: object) -> None:
         # os.write: the streams may be in the middle of a write of their own.

@@ -147,6 +147,16 @@ class FlinkCalls:
         with self._read(f"/jobs/{id}/checkpoints"):
             return checkpoints_of(answer)
 
+    def state_size(self, id: str) -> int | None:
+        """Return the bytes of a job's whole state in its last checkpoint; None where it has none,
+        or does not tell.
+        """
+        latest = (self._known_of(id, "checkpoints") or {}).get("latest") or {}
+        with self._read(f"/jobs/{id}/checkpoints"):
+            made = latest.get("completed") or latest.get("savepoint") or {}
+            size = made.get("state_size")
+            return None if size is None else int(size)
+
     def settings(self, id: str) -> Json:
         return self._known_of(id, "checkpoints/config") or {}
 

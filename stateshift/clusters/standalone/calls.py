@@ -10,7 +10,8 @@ and workers.
                                                exception
     POST <url>/v1/submissions/kill/<id>        {"success": false, ...} where there is nothing to
                                                kill
-    GET  <ui_url>/json/                        {"workers": [{"id", "webuiaddress"}],
+    GET  <ui_url>/json/                        {"workers": [{"id", "webuiaddress", "state", "cores",
+                                               "coresused", "memory", "memoryused"}],
                                                "activedrivers": [DRIVER, ...],
                                                 "completeddrivers": [...]}
     GET  <webuiaddress>/log/?driverId=<id>&logType=stderr     what the driver said, its launch
@@ -59,6 +60,16 @@ class Driver:
     message: str  # the state in Spark's own word, and why it could not start a driver
     submitted: float = 0.0
     page: str | None = None  # of the worker that runs it
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What the workers of a master have that are alive: cores, and bytes of memory."""
+
+    cores: int
+    cores_used: int
+    memory: int
+    memory_used: int
 
 
 @dataclass(frozen=True)
@@ -113,6 +124,23 @@ class StandaloneCalls:
             return []
         running = [application for application in active if isinstance(application, dict)]
         return [str(one.get("id")) for one in running if one.get("name") == name]
+
+    def resources(self) -> Resources:
+        """Return what the workers have, and what of it applications have taken."""
+        answer = self._pages.json("GET", f"{self.ui_url}/json/")
+        workers = _list(answer, "workers", self)
+        alive = [worker for worker in workers if worker.get("state") == "ALIVE"]
+        try:
+            return Resources(
+                cores=sum(int(worker["cores"]) for worker in alive),
+                cores_used=sum(int(worker["coresused"]) for worker in alive),
+                memory=sum(int(worker["memory"]) for worker in alive) << 20,
+                memory_used=sum(int(worker["memoryused"]) for worker in alive) << 20,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._pages.odd(
+                self.ui_url, "describes a worker in a way that Spark does not"
+            ) from error
 
     def launch_command(self, driver: Driver) -> str | None:
         """Return how its worker started a driver; None if no worker has, or if the worker does not

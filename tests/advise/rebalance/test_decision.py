@@ -116,7 +116,7 @@ def test_a_target_that_cannot_have_a_job_is_named_with_its_reason() -> None:
 
 
 def test_jobs_of_one_dataflow_move_together_or_not_at_all() -> None:
-    of = situation({"a": 8, "b": 8}, FOUR, together=(frozenset({"j0", "j1"}),))
+    of = situation({"a": 8, "b": 8}, FOUR, together=(("j0", "j1"),))
     policy = replace(POLICY, moves_max=4)
     _, (_, decision) = runs(of, 2, policy)
     assert sum(len(move.jobs) for move in decision.moves) == 2

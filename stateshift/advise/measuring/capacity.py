@@ -1,0 +1,61 @@
+"""How much a cluster has, and how much of it is taken: slots of Flink, cores of Spark.
+
+A cluster that makes more when they are needed, or that does not tell, has no capacity to decide by:
+the spec has to name one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from stateshift.clusters.flink.cluster import FlinkRest
+from stateshift.clusters.opening import check_cluster
+from stateshift.clusters.standalone.calls import StandaloneCalls
+from stateshift.errors import StateshiftError
+from stateshift.specification.model import ClusterSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a cluster tells of itself. `memory` is None where it does not count; `unknown` says why
+    nothing can be told.
+    """
+
+    all: float = 0.0
+    used: float = 0.0
+    memory: int | None = None
+    memory_used: int = 0
+    unknown: str = ""
+
+
+def capacity_of(cluster: ClusterSpec) -> Capacity:
+    """Return what a cluster tells of itself; why not, if it cannot be asked."""
+    try:
+        match cluster.kind:
+            case "flink_rest":
+                return _of_flink(cluster)
+            case "spark_standalone":
+                return _of_standalone(cluster)
+    except StateshiftError as error:
+        return Capacity(unknown=error.fact)
+    return Capacity(unknown=f"a cluster of kind {cluster.kind} does not tell its capacity")
+
+
+def _of_flink(cluster: ClusterSpec) -> Capacity:
+    slots = FlinkRest(cluster.name, Path(), check_cluster(cluster)).slots()
+    if slots is None:
+        return Capacity(unknown="it does not tell its slots")
+    if slots.on_demand:
+        return Capacity(unknown="it makes slots when they are needed")
+    if slots.all <= 0:
+        return Capacity(unknown="it has no slots")
+    return Capacity(slots.all, slots.all - slots.free)
+
+
+def _of_standalone(cluster: ClusterSpec) -> Capacity:
+    url = str(cluster.options.get("url"))
+    has = StandaloneCalls(cluster.name, url, check_cluster(cluster)).resources()
+    if has.cores <= 0:
+        return Capacity(unknown="no worker is alive")
+    return Capacity(has.cores, has.cores_used, has.memory, has.memory_used)

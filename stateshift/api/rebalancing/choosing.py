@@ -1,0 +1,147 @@
+"""A decision whose moves can all be planned.
+
+A move that is decided on is planned before anything is done: what the plan refuses forbids that
+cluster to that job, and it is decided again. So versions, formats, storages, brokers, slots and
+locks are judged by what judges every other move. Reads only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from stateshift import migration
+from stateshift.advise.rebalance.decision import Decision, Move, decide
+from stateshift.advise.rebalance.memory import Memory
+from stateshift.advise.rebalance.policy import Policy
+from stateshift.advise.rebalance.situation import Job, Situation
+from stateshift.api.rebalancing.folder import Folder
+from stateshift.api.rebalancing.memory_needs import without_memory
+from stateshift.api.rebalancing.move_spec import Way, spec_of_move
+from stateshift.api.rebalancing.request import RebalanceRequest
+from stateshift.api.rebalancing.surveying import Surveyed
+from stateshift.errors import Interrupted, StateshiftError
+from stateshift.migration import Adapters, Proposal
+from stateshift.specification import Mode, Rebalancing
+
+_Key = tuple[tuple[str, ...], str]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What was decided, from which situation, and how each of its moves goes."""
+
+    situation: Situation
+    decision: Decision
+    ways: tuple[Way, ...]
+
+
+def policy_of(section: Rebalancing) -> Policy:
+    """Return what decides, as a spec says it."""
+    return Policy(
+        load_max=section.load_max,
+        trigger=section.trigger,
+        aim=section.aim,
+        idle_below=section.idle_below,
+        runs=section.runs,
+        gain_min=section.gain_min,
+        horizon_seconds=section.horizon,
+        cool_down_seconds=section.cool_down,
+        remembered_seconds=section.remembered,
+        moves_max=section.moves_max,
+    )
+
+
+@dataclass
+class Choosing:
+    """Decides until every move of the decision can be planned."""
+
+    request: RebalanceRequest
+    folder: Folder
+    adapters: Adapters
+    surveyed: Surveyed
+    ways: dict[_Key, Way] = field(default_factory=dict)
+
+    def chosen(self, memory: Memory) -> Chosen:
+        """Return the decision. Each round forbids a move or has planned one, so that it ends."""
+        situation, policy = self.surveyed.situation, policy_of(self.request.section)
+        while True:
+            decision = decide(situation, policy, memory)
+            forbidden = tuple(self._too_large(decision))
+            new = [move for move in decision.moves if _key(move) not in self.ways]
+            if not forbidden and not new:
+                ways = tuple(self.ways[_key(move)] for move in decision.moves)
+                return Chosen(situation, decision, ways)
+            if forbidden:
+                new = []
+            for move, reason in forbidden:
+                situation = _forbidding(situation, move, reason)
+            for move in new:
+                situation = self._planned(situation, move)
+
+    def _too_large(self, decision: Decision) -> Iterator[tuple[Move, str]]:
+        clusters = {cluster.name: cluster for cluster in self.request.clusters}
+        surveyed = self.surveyed
+        yield from without_memory(decision, surveyed.jobs, clusters, surveyed.capacities)
+
+    def _planned(self, situation: Situation, move: Move) -> Situation:
+        """Plan a move; return the situation with what its plan says."""
+        number = self.folder.next_move() + len(self.ways)
+        reasons = []
+        for mode in self._modes():
+            way = Way(move.jobs, move.source, move.target, number, mode)
+            try:
+                proposal = self._proposal(way)
+            except Interrupted:
+                raise
+            except StateshiftError as error:
+                reasons.append(error.fact)
+                continue
+            if not proposal.refusals:
+                self.ways[_key(move)] = way
+                return self._with_downtime(situation, move, proposal)
+            reasons.append(proposal.refusals[0].message)
+        return _forbidding(situation, move, f"the plan refuses it: {reasons[-1]}")
+
+    def _modes(self) -> tuple[Mode, ...]:
+        """Return the ways to move, the best first."""
+        return ("warm", "move") if self.request.section.warm else ("move",)
+
+    def _proposal(self, way: Way) -> Proposal:
+        spec = spec_of_move(self.request, self.surveyed, way)
+        return migration.propose(spec, self.adapters, self.folder.place)
+
+    def _with_downtime(self, situation: Situation, move: Move, proposal: Proposal) -> Situation:
+        """Return the situation with the plan's estimate, for jobs whose restart nobody has
+        measured.
+        """
+        needs = self.surveyed.needs
+        estimated: dict[str, float] = {}
+        for plan in proposal.plans:
+            seconds = 0.0 if plan.estimate is None else plan.estimate.downtime_seconds
+            estimated[plan.job] = estimated.get(plan.job, 0.0) + seconds
+        names = [name for name in move.jobs if not needs[name].is_measured]
+        changed = {name: estimated[name] for name in names if estimated.get(name)}
+        return replace(situation, jobs=tuple(_downtimes(situation, changed)))
+
+
+def _downtimes(situation: Situation, seconds: Mapping[str, float]) -> Iterator[Job]:
+    for job in situation.jobs:
+        if job.name in seconds:
+            yield replace(job, downtime_seconds=seconds[job.name])
+        else:
+            yield job
+
+
+def _key(move: Move) -> _Key:
+    return move.jobs, move.target
+
+
+def _forbidding(situation: Situation, move: Move, reason: str) -> Situation:
+    """Return the situation in which a move is not possible."""
+    jobs = []
+    for job in situation.jobs:
+        if job.name in move.jobs:
+            job = replace(job, forbidden={**job.forbidden, move.target: reason})
+        jobs.append(job)
+    return replace(situation, jobs=tuple(jobs))

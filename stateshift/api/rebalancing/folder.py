@@ -1,0 +1,213 @@
+"""Where runs of rebalance keep what they know.
+
+FOLDER/
+  moves/0001.json      a move, written before it begins: what, from where to where, its promise
+  runs/0001-orders/    its workdir, an ordinary one; its journal says how far it has come
+  memory.json          in how many runs a cluster was too full, and which moves did not help
+  samples/             what earlier looks at the jobs have seen
+  decisions/0001.json  a decision with all that it was made from; the last hundred are kept
+  held                 flocked by the run at work
+
+Where a job is follows from its moves and their journals: nothing has to be written behind a move,
+so that a run that was killed at any point leaves nothing that the next one takes for something
+else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from shlex import quote
+from typing import TypeVar
+
+from stateshift.advise.rebalance.memory import Moved
+from stateshift.errors import JournalError
+from stateshift.plain import Misfit, from_plain, to_plain
+from stateshift.private_files import make_folder
+from stateshift.workdir import Workdir
+
+DECISIONS_KEPT = 100
+
+T = TypeVar("T")
+
+
+class Busy(Exception):
+    """Another run is at work."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRecord:
+    """A move as it was begun. `images` is where each job's image is afterwards, None where it stays
+    as it was; `decision` is the number of the decision that it belongs to.
+    """
+
+    number: int
+    decision: int
+    jobs: tuple[str, ...]
+    source: str
+    target: str
+    at: float
+    load_before: float
+    load_promised: float
+    images: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def moved(self) -> Moved:
+        """Return what is judged of it."""
+        return Moved(
+            jobs=self.jobs,
+            source=self.source,
+            target=self.target,
+            at=self.at,
+            load_before=self.load_before,
+            load_promised=self.load_promised,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRecord:
+    """What is kept beside the moves. `counts` belongs to the decision of that number; moves up to
+    the number `judged` have been judged.
+    """
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    decision: int = 0
+    judged: int = 0
+    failed: tuple[Moved, ...] = ()
+
+
+class Folder:
+    """The folder of one spec's runs."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+        self._files = Workdir(self.path)
+
+    @property
+    def place(self) -> Workdir:
+        """What clusters keep while they are asked only."""
+        return Workdir(self.path / "plan")
+
+    @property
+    def samples(self) -> Path:
+        """Where earlier looks are kept."""
+        return self.path / "samples"
+
+    @property
+    def runs(self) -> str:
+        """Where the moves' workdirs are."""
+        return str(self.path / "runs")
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Be the only run at work.
+
+        Raises:
+            Busy: another one is.
+        """
+        make_folder(self.path)
+        holding = self._files.hold()
+        try:
+            holding.__enter__()
+        except JournalError as held:
+            raise Busy(self._holder()) from held
+        try:
+            yield
+        finally:
+            holding.__exit__(None, None, None)
+
+    def _holder(self) -> str:
+        """Return who holds it, and since when, as far as that can be read."""
+        file = self.path / "held"
+        with suppress(OSError):
+            since = datetime.fromtimestamp(file.stat().st_mtime, UTC)
+            who = file.read_text("utf-8", "replace").strip() or "another process"
+            return f"{who}, since {since.isoformat(' ', 'seconds')[:19]} UTC"
+        return "another process"
+
+    # ---- moves
+
+    def moves(self) -> list[MoveRecord]:
+        """Return all moves that were begun, in their order.
+
+        Raises:
+            JournalError: one of them cannot be read.
+        """
+        return [self._read(f"moves/{name}", MoveRecord) for name in self._names("moves")]
+
+    def next_move(self) -> int:
+        """Return the number of the next move."""
+        return _last_number([*self._names("moves"), *_names_in(self.path / "runs")]) + 1
+
+    def keep_move(self, move: MoveRecord) -> None:
+        """Write down a move that is about to begin."""
+        self._files.write(f"moves/{move.number:04}.json", to_plain(move))
+
+    def workdir(self, number: int, jobs: tuple[str, ...]) -> Workdir:
+        """Return the workdir of a move."""
+        slug = re.sub(r"[^A-Za-z0-9]+", "-", jobs[0]).strip("-")[:40] or "job"
+        return Workdir(self.path / "runs" / f"{number:04}-{slug}")
+
+    # ---- memory
+
+    def memory(self) -> MemoryRecord:
+        """Return what the last run has kept.
+
+        Raises:
+            JournalError: it cannot be read.
+        """
+        if not (self.path / "memory.json").exists():
+            return MemoryRecord()
+        return self._read("memory.json", MemoryRecord)
+
+    def keep_memory(self, memory: MemoryRecord) -> None:
+        """Write what the next run has to know."""
+        self._files.write("memory.json", to_plain(memory))
+
+    # ---- decisions
+
+    def next_decision(self) -> int:
+        """Return the number of the next decision."""
+        return _last_number(self._names("decisions")) + 1
+
+    def keep_decision(self, number: int, document: Mapping[str, object]) -> str:
+        """Write a decision with its inputs, and let go of old ones; return its file."""
+        name = f"decisions/{number:04}.json"
+        self._files.write(name, to_plain(document))
+        for old in self._names("decisions")[:-DECISIONS_KEPT]:
+            with suppress(OSError):
+                (self.path / "decisions" / old).unlink()
+        return str(self.path / name)
+
+    def _names(self, folder: str) -> list[str]:
+        names = _names_in(self.path / folder)
+        numbered = [name for name in names if re.fullmatch(r"[0-9]{4,}\.json", name)]
+        return sorted(numbered, key=lambda name: int(name.removesuffix(".json")))
+
+    def _read(self, name: str, kind: type[T]) -> T:
+        plain = self._files.read(name)
+        try:
+            value: T = from_plain(kind, plain)
+        except Misfit as misfit:
+            file = self.path / name
+            hint = f"restore {quote(str(file))} from a copy"
+            raise JournalError(f"{file} is damaged: {misfit}", hint=hint) from misfit
+        return value
+
+
+def _last_number(names: Iterable[str]) -> int:
+    """Return the greatest of the numbers that names begin with."""
+    numbers = [re.match("[0-9]+", name) for name in names]
+    return max((int(number[0]) for number in numbers if number is not None), default=0)
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,113 @@
+"""The ordinary spec of one move: what a person would write to move these jobs, and no more.
+
+The number of the move is in the place of the image, so that a job which comes back to a cluster
+meets no image of its earlier stay there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from stateshift.api.rebalancing.past import Place
+from stateshift.api.rebalancing.request import RebalanceRequest
+from stateshift.api.rebalancing.surveying import Surveyed
+from stateshift.extensions import names_added
+from stateshift.specification import FlinkJob, JobSpec, Mode, Spec, parse_spec, to_plain_spec
+from stateshift.specification.rebalancing import JOB, MOVE
+
+# Beside an image: the folder in which Flink puts the savepoint that a job leaves a cluster with.
+TAKEN = "-taken"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where jobs move, as which move, and how."""
+
+    jobs: tuple[str, ...]
+    source: str
+    target: str
+    number: int
+    mode: Mode = "move"
+
+
+def image_of(request: RebalanceRequest, job: str, cluster: str, number: int) -> str | None:
+    """Return where a job's image lies on a cluster; None where images stay where they are."""
+    section = next(each for each in request.clusters if each.name == cluster)
+    if section.images is None:
+        return None
+    return section.images.replace(JOB, file_name(job)).replace(MOVE, str(number))
+
+
+def file_name(job: str) -> str:
+    """Return a job's name as a part of a location: two names never become one."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", job).strip("-.")
+    if plain == job:
+        return job
+    digest = hashlib.sha256(job.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+    return f"{plain}-{digest}" if plain else digest
+
+
+def spec_of_move(request: RebalanceRequest, surveyed: Surveyed, way: Way) -> Spec:
+    """Return the spec of one move, checked as one that a person wrote.
+
+    Raises:
+        SpecError: jobs of this kind cannot be moved like that.
+    """
+    spec = request.spec
+    jobs = tuple(_job(request, surveyed, name, way) for name in way.jobs)
+    names = [job.name for job in jobs]
+    made = replace(
+        spec,
+        jobs=jobs,
+        rebalance=None,
+        waves=(tuple(names),) if len(names) > 1 else (),
+        strategy=None,
+        dataflow=spec.dataflow if _is_dataflow_of(spec, names) else None,
+    )
+    return parse_spec(json.dumps(to_plain_spec(made)), names_added=names_added)
+
+
+def _is_dataflow_of(spec: Spec, names: Sequence[str]) -> bool:
+    """Whether all of these jobs are in the spec's dataflow."""
+    if spec.dataflow is None:
+        return False
+    in_dataflow = {operator.job for operator in spec.dataflow.operators}
+    return in_dataflow.issuperset(names)
+
+
+def _job(request: RebalanceRequest, surveyed: Surveyed, name: str, way: Way) -> JobSpec:
+    job, where = surveyed.jobs[name], surveyed.whereabouts[name]
+    target = image_of(request, name, way.target, way.number)
+    moved = replace(
+        job,
+        target=target,
+        source_cluster=way.source,
+        target_cluster=way.target,
+        source_submit=job.source_submit or job.submit,
+        mode=way.mode,
+    )
+    if job.flink is None:
+        return moved
+    folder = _savepoint_folder(request, name, where.place, way) or job.source
+    flink = _running(job.flink, where.id, folder)
+    return replace(moved, source=folder, flink=flink)
+
+
+def _running(flink: FlinkJob, id: str | None, folder: str) -> FlinkJob:
+    """Return what is said of a job of Flink that runs under this id."""
+    ids = () if id is None else (id,)
+    return replace(flink, job_ids=ids, target_directory=folder, new_savepoint=None)
+
+
+def _savepoint_folder(request: RebalanceRequest, job: str, place: Place, way: Way) -> str | None:
+    """Return where Flink puts the savepoint on the cluster that the job leaves: where the spec
+    says, as long as the job is where the spec has it.
+    """
+    if place.number is None:
+        return None
+    image = image_of(request, job, way.source, way.number)
+    return None if image is None else image + TAKEN

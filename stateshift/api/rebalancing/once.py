@@ -1,0 +1,172 @@
+"""One run of rebalance: from its lock to its outcome.
+
+lock ── what earlier runs left unfinished ── survey ── decision ── moves
+
+Killed at any point, it leaves what the next run goes on from: a move is written down before it
+begins, its journal says how far it has come, and everything else is found out anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from stateshift.advise.rebalance.decision import Decision
+from stateshift.advise.rebalance.memory import Memory
+from stateshift.advise.rebalance.outcome import Carried, Rebalance
+from stateshift.api.rebalancing.carrying import carry_out, go_on, planned, waiting
+from stateshift.api.rebalancing.choosing import Choosing, Chosen, policy_of
+from stateshift.api.rebalancing.folder import Busy, Folder, MemoryRecord, MoveRecord
+from stateshift.api.rebalancing.move_spec import Way, image_of
+from stateshift.api.rebalancing.past import Past, memory_of, past_of
+from stateshift.api.rebalancing.request import Acting, RebalanceRequest, check_request
+from stateshift.api.rebalancing.surveying import Surveyed, survey
+from stateshift.errors import StateshiftError
+from stateshift.migration import Adapters
+from stateshift.plain import to_plain
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run has come to; `error` is what has ended it before its time."""
+
+    outcome: Rebalance
+    error: StateshiftError | None = None
+
+
+def rebalance_once(request: RebalanceRequest, adapters: Adapters) -> Run:
+    """Decide, and move what was decided if the request says so.
+
+    Raises:
+        SpecError: the request does not fit its spec.
+        JournalError: what earlier runs have kept cannot be read.
+        StorageError: the folder cannot be written.
+    """
+    check_request(request)
+    folder = Folder(request.folder)
+    try:
+        with folder.hold():
+            return _Once(request, folder, adapters).run()
+    except Busy as busy:
+        return Run(Rebalance(None, folder=request.folder, busy=str(busy)))
+
+
+@dataclass
+class _Once:
+    """A run that holds the folder."""
+
+    request: RebalanceRequest
+    folder: Folder
+    adapters: Adapters
+
+    def run(self) -> Run:
+        past = past_of(self.folder)
+        resumed: tuple[Carried, ...] = ()
+        for move in past.unfinished:
+            if self.folder.workdir(move.number, move.jobs).held:
+                busy = f"somebody goes on with move {move.number} ({', '.join(move.jobs)})"
+                return Run(Rebalance(None, folder=self.request.folder, busy=busy))
+        if past.unfinished and self.request.acting is None:
+            carried = tuple(waiting(self.folder, move) for move in past.unfinished)
+            return Run(Rebalance(None, folder=self.request.folder, unfinished=carried))
+        for move in past.unfinished:
+            assert self.request.acting is not None, "a dry run has returned"
+            with self.request.acting() as adapters:
+                ended = go_on(self.folder, move, adapters)
+            resumed += (ended.carried,)
+            if ended.error is not None:
+                outcome = Rebalance(None, folder=self.request.folder, unfinished=resumed)
+                return Run(outcome, ended.error)
+        return self._decide(past_of(self.folder), resumed)
+
+    def _decide(self, past: Past, resumed: tuple[Carried, ...]) -> Run:
+        memory = memory_of(self.folder, past)
+        surveyed = survey(self.request, self.folder, past, self.adapters)
+        chosen = Choosing(self.request, self.folder, self.adapters, surveyed).chosen(memory)
+        number = self.folder.next_decision()
+        inputs = inputs_of(self.request, chosen, memory)
+        file = self.folder.keep_decision(number, {**inputs, "decision": chosen.decision})
+        self._remember(number, chosen, past, memory)
+        outcome = Rebalance(
+            chosen.decision,
+            carried=tuple(map(planned, chosen.ways)),
+            folder=self.request.folder,
+            file=file,
+            unfinished=resumed,
+            notes=surveyed.notes,
+            inputs=to_plain(inputs),
+        )
+        if self.request.acting is None:
+            return Run(outcome)
+        return self._act(self.request.acting, outcome, surveyed, _records(self, number, chosen))
+
+    def _remember(self, number: int, chosen: Chosen, past: Past, memory: Memory) -> None:
+        """Write what the next run has to know. A dry run counts, and judges no moves."""
+        decision, kept = chosen.decision, self.folder.memory()
+        if any(cluster.unknown for cluster in chosen.situation.clusters):
+            return
+        counts = {trigger.cluster: trigger.runs for trigger in decision.triggers}
+        record = MemoryRecord(counts, number, kept.judged, kept.failed)
+        if self.request.acting is not None:
+            record = replace(record, judged=past.last, failed=decision.memory.failed)
+        self.folder.keep_memory(record)
+
+    def _act(
+        self,
+        acting: Acting,
+        outcome: Rebalance,
+        surveyed: Surveyed,
+        moves: Sequence[tuple[Way, MoveRecord]],
+    ) -> Run:
+        """Make the moves, one after the other. The first that fails is the last."""
+        carried: tuple[Carried, ...] = ()
+        for way, record in moves:
+            self.folder.keep_move(record)
+            with acting() as adapters:
+                ended = carry_out(self.request, self.folder, surveyed, way, adapters)
+            carried += (ended.carried,)
+            if ended.error is not None:
+                return Run(replace(outcome, carried=carried), ended.error)
+        return Run(replace(outcome, carried=carried))
+
+
+def inputs_of(request: RebalanceRequest, chosen: Chosen, memory: Memory) -> Mapping[str, object]:
+    """Return all that a decision was made from."""
+    return {
+        "situation": chosen.situation,
+        "policy": policy_of(request.section),
+        "memory": memory,
+    }
+
+
+def _records(once: _Once, number: int, chosen: Chosen) -> list[tuple[Way, MoveRecord]]:
+    """Return the moves with what is written of them: each promises what it leaves behind."""
+    pairs = zip(chosen.ways, _promises(chosen.decision, chosen), strict=True)
+    records = []
+    for way, (before, promised) in pairs:
+        images = {job: image_of(once.request, job, way.target, way.number) for job in way.jobs}
+        record = MoveRecord(
+            number=way.number,
+            decision=number,
+            jobs=way.jobs,
+            source=way.source,
+            target=way.target,
+            at=chosen.decision.at,
+            load_before=before,
+            load_promised=promised,
+            images=images,
+        )
+        records.append((way, record))
+    return records
+
+
+def _promises(decision: Decision, chosen: Chosen) -> Iterator[tuple[float, float]]:
+    """Yield the load of each move's old cluster: as it was, and once the move is made."""
+    before = {cluster.name: cluster.before for cluster in decision.clusters}
+    loads = {job.name: job.load or 0.0 for job in chosen.situation.jobs}
+    held = dict(before)
+    for move in decision.moves:
+        load = sum(loads[name] for name in move.jobs)
+        held[move.source] -= load
+        held[move.target] += load
+        yield before[move.source], held[move.source]

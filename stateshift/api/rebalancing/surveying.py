@@ -1,0 +1,253 @@
+"""Clusters and jobs, measured: the situation that is decided on. Reads only.
+
+Nothing that is wrong with a job or a cluster ends a run: it is "cannot tell", with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from stateshift import migration
+from stateshift.advise import subjects
+from stateshift.advise.advising import Adviser, Subject
+from stateshift.advise.measuring.capacity import Capacity, capacity_of
+from stateshift.advise.measuring.needs import Needs, needs_of
+from stateshift.advise.measuring.state_size import size_of_checkpoint, size_on_flink
+from stateshift.advise.rebalance.situation import Cluster, Job, Situation
+from stateshift.advise.subjects import Outside
+from stateshift.api.advice import restarts_below
+from stateshift.api.rebalancing.folder import Folder
+from stateshift.api.rebalancing.memory_needs import memory_of_job
+from stateshift.api.rebalancing.past import Past, Place
+from stateshift.api.rebalancing.request import RebalanceRequest
+from stateshift.api.rebalancing.whereabouts import (
+    Listed,
+    Whereabouts,
+    jobs_meant,
+    listed,
+    whereabouts_of,
+)
+from stateshift.errors import Complaint, SpecError
+from stateshift.migration import Adapters
+from stateshift.specification import JobSpec, RebalancedCluster
+from stateshift.specification.excluded import excluding
+from stateshift.specification.rebalancing import matches
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """The situation, and what moves are made from beside it: the jobs as they are now, where each
+    is, and whose downtime was measured.
+    """
+
+    situation: Situation
+    jobs: Mapping[str, JobSpec]
+    whereabouts: Mapping[str, Whereabouts]
+    needs: Mapping[str, Needs]
+    capacities: Mapping[str, Capacity]
+    notes: tuple[str, ...] = ()
+
+
+def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adapters) -> Surveyed:
+    """Return what is there now.
+
+    Raises:
+        SpecError: the section names no time zone, or a cluster's options are not valid.
+        StorageError: the samples cannot be read or written.
+    """
+    zone = _zone(request)
+    clusters = _listed(request, folder, adapters)
+    jobs = jobs_meant(request.spec.jobs, clusters, past.places)
+    where = {}
+    present = {}
+    for job in jobs:
+        place = past.places.get(job.name) or Place(job.source_cluster or "")
+        present[job.name] = _at(job, place)
+        where[job.name] = whereabouts_of(present[job.name], place, clusters)
+    needs = _needs(request, folder, adapters, present)
+    capacities = {each.name: _capacity(request, each) for each in request.clusters}
+    taken = _taken(where, needs)
+    now = adapters.clock.now()
+    situation = Situation(
+        at=now,
+        clusters=tuple(
+            _cluster(each, request, capacities[each.name], clusters[each.name], taken)
+            for each in request.clusters
+        ),
+        jobs=tuple(
+            _Measured(request, adapters, past).job(job, where[job.name], needs[job.name])
+            for job in present.values()
+        ),
+        together=tuple(_together(request, tuple(present))),
+        excluded=_excluded(request, zone, now),
+    )
+    return Surveyed(situation, present, where, needs, capacities, tuple(_notes(request, present)))
+
+
+def _zone(request: RebalanceRequest) -> ZoneInfo:
+    name = request.section.timezone
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, ZoneInfoNotFoundError) as error:
+        message = f"this machine knows no time zone {name!r}"
+        expected = "a name such as Europe/Athens"
+        complaint = Complaint("/rebalance/timezone", message, expected=expected)
+        raise SpecError((complaint,), hint="timedatectl list-timezones") from error
+
+
+def _excluded(request: RebalanceRequest, zone: ZoneInfo, now: float) -> str:
+    period = excluding(request.section.excluded, datetime.fromtimestamp(now, zone))
+    if period is None:
+        return ""
+    return f"nothing is moved at this time: {period} ({zone.key}) is excluded"
+
+
+def _listed(request: RebalanceRequest, folder: Folder, adapters: Adapters) -> dict[str, Listed]:
+    spec = request.spec
+    opened = {}
+    for each in request.clusters:
+        opened[each.name] = adapters.open_cluster(spec.cluster(each.name), folder.place)
+    return listed(opened)
+
+
+def _at(job: JobSpec, place: Place) -> JobSpec:
+    """Return a job as it is where it is now."""
+    if place.image is None:
+        return replace(job, source_cluster=place.cluster)
+    return replace(job, source_cluster=place.cluster, source=place.image)
+
+
+# ---- jobs
+
+
+def _needs(
+    request: RebalanceRequest, folder: Folder, adapters: Adapters, jobs: Mapping[str, JobSpec]
+) -> dict[str, Needs]:
+    """Return what each job needs. All of them are measured at once."""
+    settings = replace(request.settings, sample_age_max=request.section.age_max)
+    restarts = restarts_below(folder.runs)
+    outside = Outside(
+        adapters.open_storage, adapters.ask_topics, adapters.clock, settings, restarts
+    )
+    watched: list[Subject] = []
+    parts: dict[str, list[int]] = {}
+    for name, job in jobs.items():
+        spec = replace(request.spec, jobs=(job,))
+        found = subjects.of_spec(spec, (), outside)
+        parts[name] = list(range(len(watched), len(watched) + len(found)))
+        watched += found
+    samples = folder.samples if request.history is None else Path(request.history)
+    adviser = Adviser(watched, settings, adapters.clock, request.sample_seconds, samples)
+    verdicts = [advice.verdict for advice in adviser.round()]
+    return {
+        name: _with_restart(needs_of([verdicts[number] for number in numbers]), restarts.get(name))
+        for name, numbers in parts.items()
+    }
+
+
+def _with_restart(needs: Needs, seconds: float | None) -> Needs:
+    """Return the needs with the downtime that our own runs have measured, if they have."""
+    if seconds is None:
+        return needs
+    return replace(needs, downtime_seconds=seconds, is_measured=True)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What jobs are made from."""
+
+    request: RebalanceRequest
+    adapters: Adapters
+    past: Past
+
+    def job(self, job: JobSpec, where: Whereabouts, needs: Needs) -> Job:
+        """Return a job of the situation."""
+        section = self.request.section
+        known = not (where.unknown or needs.unknown)
+        return Job(
+            name=job.name,
+            cluster=where.place.cluster,
+            load=needs.load if known else None,
+            rate=needs.rate,
+            capacity_rate=needs.capacity_rate,
+            bytes=self._bytes(job, where) if known else 0,
+            downtime_seconds=needs.downtime_seconds,
+            keeps_up=needs.keeps_up,
+            pinned=_named(job.name, section.pinned),
+            paused=_named(job.name, section.paused),
+            moved_at=where.place.at,
+            unknown=where.unknown or needs.unknown,
+        )
+
+    def _bytes(self, job: JobSpec, where: Whereabouts) -> int:
+        if self.request.spec.engine != "flink":
+            return size_of_checkpoint(self.adapters.open_storage, job.source)
+        if where.id is None:
+            return 0
+        return size_on_flink(self.request.spec.cluster(where.place.cluster), where.id)
+
+
+def _named(name: str, patterns: Sequence[str]) -> bool:
+    return any(matches(name, pattern) for pattern in patterns)
+
+
+def _together(request: RebalanceRequest, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the groups of jobs that move together: the spec's, and those of one cut."""
+    for patterns in request.section.together:
+        yield tuple(name for name in names if _named(name, patterns))
+    for cut in migration.cuts_of(request.spec):
+        yield tuple(cut.jobs)
+
+
+# ---- clusters
+
+
+def _capacity(request: RebalanceRequest, cluster: RebalancedCluster) -> Capacity:
+    """Return what a cluster tells; nothing is asked where the spec tells it all."""
+    if cluster.capacity is not None and cluster.other_load is not None:
+        return Capacity(cluster.capacity, memory=cluster.memory)
+    return capacity_of(request.spec.cluster(cluster.name))
+
+
+def _taken(where: Mapping[str, Whereabouts], needs: Mapping[str, Needs]) -> dict[str, float]:
+    """Return how many slots or cores our own jobs have on each cluster."""
+    taken: dict[str, float] = {}
+    for name, each in where.items():
+        cluster = each.place.cluster
+        taken[cluster] = taken.get(cluster, 0.0) + needs[name].width
+    return taken
+
+
+def _cluster(
+    cluster: RebalancedCluster,
+    request: RebalanceRequest,
+    told: Capacity,
+    jobs: Listed,
+    taken: Mapping[str, float],
+) -> Cluster:
+    """Return a cluster of the situation. What others have of it is what is taken and not ours."""
+    capacity = told.all if cluster.capacity is None else cluster.capacity
+    others = max(0.0, told.used - taken.get(cluster.name, 0.0))
+    unknown = jobs.trouble
+    if not unknown and cluster.capacity is None:
+        unknown = told.unknown
+    return Cluster(
+        name=cluster.name,
+        capacity=0.0 if unknown else capacity,
+        other_load=others if cluster.other_load is None else cluster.other_load,
+        is_draining=cluster.name in request.draining,
+        unknown=unknown,
+    )
+
+
+def _notes(request: RebalanceRequest, jobs: Mapping[str, JobSpec]) -> Iterator[str]:
+    """Yield what is not judged, and could be."""
+    if not any(cluster.memory for cluster in request.clusters):
+        return
+    unknown = [name for name, job in jobs.items() if memory_of_job(job) is None]
+    if unknown:
+        yield f"memory is not judged for {', '.join(unknown)}: nothing tells how much they need"

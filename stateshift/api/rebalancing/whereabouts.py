@@ -1,0 +1,153 @@
+"""Which jobs run, and on which cluster. A job that runs elsewhere than thought, twice, or not at
+all, is never moved: somebody else is at work on it, or it needs somebody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Protocol, TypeVar, cast
+
+from stateshift.api.rebalancing.past import Place
+from stateshift.clusters.protocol import Cluster, JobState, RunningJob, StopRequest
+from stateshift.errors import StateshiftError
+from stateshift.specification import JobSpec
+from stateshift.specification.rebalancing import JOB, is_pattern, matches
+
+T = TypeVar("T")
+
+
+class Lists(Protocol):
+    """A cluster that tells which jobs run there."""
+
+    def alive(self) -> tuple[RunningJob, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a cluster tells of its jobs: (id, name) of each; None where it does not list them.
+    `trouble` is why it cannot be asked.
+    """
+
+    cluster: Cluster
+    jobs: tuple[tuple[str, str], ...] | None = None
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Where a job runs, as far as that is known. `id` is what its cluster calls it; `unknown` says
+    why it is not to be moved.
+    """
+
+    place: Place
+    id: str | None = None
+    unknown: str = ""
+
+
+def listed(clusters: Mapping[str, Cluster]) -> dict[str, Listed]:
+    """Return what clusters tell of the jobs that run there, by their names."""
+    return {name: _listed(cluster) for name, cluster in clusters.items()}
+
+
+def _listed(cluster: Cluster) -> Listed:
+    if not hasattr(cluster, "alive"):
+        return Listed(cluster)
+    try:
+        running = cast(Lists, cluster).alive()
+    except StateshiftError as error:
+        return Listed(cluster, trouble=error.fact)
+    return Listed(cluster, tuple((job.id, job.name) for job in running))
+
+
+# ---- patterns
+
+
+def jobs_meant(
+    jobs: Iterable[JobSpec], clusters: Mapping[str, Listed], places: Mapping[str, Place]
+) -> tuple[JobSpec, ...]:
+    """Return the jobs of a spec: those of a pattern are found by the names that run where it says,
+    and by those that we have moved from there.
+    """
+    jobs = tuple(jobs)
+    meant = {job.name: job for job in jobs if not is_pattern(job.name)}
+    for job in jobs:
+        if is_pattern(job.name):
+            for name in _names(job, clusters, places):
+                meant.setdefault(name, _of_name(job, name))
+    return tuple(meant.values())
+
+
+def _names(
+    job: JobSpec, clusters: Mapping[str, Listed], places: Mapping[str, Place]
+) -> Iterator[str]:
+    here = clusters.get(job.source_cluster or "")
+    running = [] if here is None else [name for _, name in here.jobs or ()]
+    for name in sorted({*running, *places}):
+        if matches(name, job.name):
+            yield name
+
+
+def _of_name(job: JobSpec, name: str) -> JobSpec:
+    """Return the job of one name, which stands wherever `{job}` does."""
+    return replace(_filled(job, name), name=name)
+
+
+def _filled(value: T, name: str) -> T:
+    """Return a value of the model with a name wherever `{job}` stands in a text of it."""
+    filled: object = value
+    if isinstance(value, str):
+        filled = value.replace(JOB, name)
+    elif isinstance(value, tuple | list):
+        filled = type(value)(_filled(item, name) for item in value)
+    elif isinstance(value, Mapping):
+        filled = {key: _filled(item, name) for key, item in value.items()}
+    elif is_dataclass(value) and not isinstance(value, type):
+        parts = {field.name: getattr(value, field.name) for field in fields(value)}
+        filled = replace(value, **{key: _filled(item, name) for key, item in parts.items()})
+    return cast(T, filled)
+
+
+# ---- where each is
+
+
+def whereabouts_of(job: JobSpec, place: Place, clusters: Mapping[str, Listed]) -> Whereabouts:
+    """Return where a job is that is thought to be at a place."""
+    found: dict[str, list[str]] = {}
+    for name, each in clusters.items():
+        try:
+            ids = _ids(job, each)
+        except StateshiftError as error:
+            return Whereabouts(place, unknown=f"{name} does not tell whether it runs: {error.fact}")
+        if ids is None and name == place.cluster:
+            return Whereabouts(place)  # it cannot tell: what was measured shows whether it runs
+        if ids:
+            found[name] = ids
+    return _judged(job, place, found)
+
+
+def _ids(job: JobSpec, listed: Listed) -> list[str] | None:
+    """Return the ids under which a job runs on a cluster; None where the cluster cannot tell."""
+    name = str(job.stop.get("job_name", job.name))
+    if listed.trouble:
+        return []
+    if listed.jobs is not None:
+        return [id for id, called in listed.jobs if called == name]
+    status = listed.cluster.find_source(StopRequest(job.name, job.source, options=job.stop))
+    if status.state is JobState.UNKNOWN:
+        return None
+    return [status.id or ""] if status.state.alive else []
+
+
+def _judged(job: JobSpec, place: Place, found: Mapping[str, list[str]]) -> Whereabouts:
+    names = list(found)
+    count = sum(map(len, found.values()))
+    if count == 0:
+        return Whereabouts(place, unknown=f"it does not run on {place.cluster}, nor elsewhere")
+    if count > 1:
+        where = " and ".join(names) if len(names) > 1 else f"{names[0]}, {count} times"
+        return Whereabouts(place, unknown=f"it runs more than once: on {where}")
+    if names[0] != place.cluster:
+        fact = f"it runs on {names[0]}, and not on {place.cluster}, where it was left"
+        return Whereabouts(place, unknown=fact)
+    return Whereabouts(place, id=found[place.cluster][0] or None)

@@ -1,0 +1,187 @@
+"""`stateshift rebalance`: which jobs to move between clusters; moves them with --yes."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stateshift.cli.shell.options import WORKDIRS, Workdirs, epilog
+from stateshift.cli.shell.terminal import Terminal
+
+if TYPE_CHECKING:
+    from stateshift.advise.rebalance.outcome import Rebalance
+    from stateshift.api.rebalancing.request import Acting
+
+EPILOG = epilog(
+    "stateshift rebalance clusters.json --once\n"
+    "stateshift rebalance clusters.json --once --yes --json\n"
+    "stateshift rebalance clusters.json --once --drain west --yes\n"
+    "stateshift rebalance --replay .stateshift/rebalance-clusters/decisions/0007.json",
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    130,
+    e0='decided, and moved with --yes; "nothing to move" and "cannot tell" are decisions, and so '
+    "is another run at work",
+    e4="a move was refused when its turn came",
+    e8="the folder of earlier runs, or the journal of a move, is damaged",
+    e130="interrupted: the same command goes on",
+)
+
+
+def command(
+    terminal: Terminal,
+    spec: Annotated[
+        str | None,
+        typer.Argument(metavar="[SPEC]", help="A spec with the section `rebalance`."),
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="One run, as cron repeats it. There is no other way.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Make the moves. Without it, nothing is moved.")
+    ] = False,
+    drain: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--drain",
+            metavar="CLUSTER",
+            help="Move all of its jobs elsewhere, whatever it costs. Repeatable.",
+        ),
+    ] = None,
+    sample: Annotated[
+        str,
+        typer.Option(
+            "--sample", metavar="TIME", help="How long to measure, where one look is not enough."
+        ),
+    ] = "60s",
+    history: Annotated[
+        str | None,
+        typer.Option(
+            "--history", metavar="DIR", help="Keep samples here, such as where advise keeps its."
+        ),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A setting, as the Flink operator's autoscaler calls it. Repeatable.",
+        ),
+    ] = None,
+    workdir: Annotated[
+        str | None,
+        typer.Option(
+            "--workdir",
+            metavar="D",
+            help="Keep what runs know here, not in WORKDIRS/rebalance-<spec>.",
+        ),
+    ] = None,
+    workdirs: Workdirs = WORKDIRS,
+    replay: Annotated[
+        str | None,
+        typer.Option(
+            "--replay", metavar="FILE", help="Decide again what a file has; look at nothing."
+        ),
+    ] = None,
+    html: Annotated[
+        str | None, typer.Option("--html", metavar="FILE", help="Write a page with bars, too.")
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show what each move costs and brings.")
+    ] = False,
+) -> int | None:
+    """Move jobs between clusters, where that evens them out.
+
+    Measures jobs and clusters, and decides which jobs to move: only what brings more than it costs,
+    within the limits of the spec. Shows it; --yes makes the moves, one ordinary run each. Made for
+    cron: a cluster must be too full in two runs in a row, and only one run is at work at a time.
+    """
+    from stateshift.api.rebalancing.once import rebalance_once
+    from stateshift.api.rebalancing.replaying import replayed
+    from stateshift.api.rebalancing.request import RebalanceRequest
+    from stateshift.api.requests import spec_of
+    from stateshift.cli.commands.advise import seconds_in, settings_in
+    from stateshift.cli.shell.failing import described
+
+    if replay is not None:
+        _refuse_both(spec, yes)
+        _show(terminal, replayed(replay), html, explain)
+        return None
+    path = _needed(spec)
+    request = RebalanceRequest(
+        spec=spec_of(path),
+        folder=workdir or os.path.join(workdirs, f"rebalance-{_name_of(path)}"),
+        acting=_acting(terminal) if yes else None,
+        draining=tuple(drain or ()),
+        settings=settings_in(setting or ()),
+        sample_seconds=seconds_in(sample),
+        history=history,
+    )
+    run = rebalance_once(request, terminal.adapters())
+    _show(terminal, run.outcome, html, explain)
+    if run.error is None:
+        return None
+    terminal.talk(described(run.error))
+    return run.error.exit_code
+
+
+def _show(terminal: Terminal, outcome: Rebalance, html: str | None, explain: bool) -> None:
+    from stateshift.cli.views import rebalance_html, rebalance_json, rebalance_text
+
+    terminal.answer(
+        "rebalance",
+        lambda: rebalance_json.document(outcome),
+        lambda: rebalance_text.blocks(outcome, explain),
+    )
+    if html is not None:
+        with open(html, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(rebalance_html.page(outcome))
+
+
+def _acting(terminal: Terminal) -> Acting:
+    """Return what watches moves, and lets Ctrl-C stop them."""
+    import threading
+    from collections.abc import Iterator
+    from contextlib import contextmanager
+
+    from stateshift.cli.shell.progress import watching
+    from stateshift.cli.shell.work import stoppable_before
+    from stateshift.migration import Adapters
+
+    @contextmanager
+    def acting() -> Iterator[Adapters]:
+        stop = threading.Event()
+        with watching(terminal) as meter, stoppable_before(stop, terminal.again()):
+            yield terminal.adapters(meter, stop)
+
+    return acting
+
+
+def _name_of(path: str) -> str:
+    name, _ = os.path.splitext(os.path.basename(path))
+    return name or "spec"
+
+
+def _needed(spec: str | None) -> str:
+    from stateshift.errors import Complaint, SpecError
+
+    if spec is None:
+        hint = "stateshift rebalance clusters.json --once"
+        raise SpecError((Complaint("SPEC", "missing"),), hint=hint)
+    return spec
+
+
+def _refuse_both(spec: str | None, yes: bool) -> None:
+    """Refuse to act beside a replay, which looks at nothing."""
+    from stateshift.errors import Complaint, SpecError
+
+    if spec is not None or yes:
+        message = "decides again what a file has, and looks at no clusters"
+        raise SpecError((Complaint("--replay", message),), hint="leave the rest out")

@@ -1,0 +1,416 @@
+"""`stateshift rebalance` on two Flinks in memory: what it moves and keeps, and that the next run goes
+on from wherever the last one was killed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift.workdir import Workdir
+from tests.advise.measured_flink import BEGAN
+from tests.advise.rebalance.living import LOADS, Living, moved
+from tests.cli.support import said
+
+pytestmark = pytest.mark.row("IF-19", "W-12", on="Flink")
+
+
+@pytest.fixture
+def living(tmp_path: Path) -> Iterator[Living]:
+    with Living(tmp_path).serving() as served:
+        yield served
+
+
+def whole(living: Living) -> None:
+    """Every job runs once, and none was started twice for one move."""
+    assert all(len(places) == 1 for places in living.where().values()), living.where()
+
+
+# ---------------------------------------------------------------------------------- dry run
+
+
+def test_a_dry_run_decides_and_moves_nothing(living: Living) -> None:
+    first, second, third = (living.document() for _ in range(3))
+    assert first["reason"].endswith("in 1 of the 2 runs that it takes")
+    assert moved(second) == moved(third) == [("orders", "east", "planned")]
+    (west, east) = second["clusters"]
+    assert (west["before_share"], east["before_share"]) == (pytest.approx(1.6), 0.0)
+    assert (west["after_share"], east["after_share"]) == (
+        pytest.approx(1.15),
+        pytest.approx(0.45),
+    )
+    (move,) = second["moves"]
+    assert move["bytes"] == 1 << 20
+    assert {stay["job"] for stay in second["stay"]} == {"payments", "fraud", "audit"}
+    assert living.on("west") == sorted(LOADS)
+    assert not living.submissions()
+    assert not (living.state / "moves").exists()
+
+
+def test_a_decision_is_made_again_from_its_file_or_from_the_document(living: Living) -> None:
+    living.document()
+    before = living.document()
+    asked = [len(served.asked) for served in living.served.values()]
+    document = living.folder / "said.json"
+    document.write_text(json.dumps(before))
+    for file in (before["file"], str(document)):
+        done = said("rebalance", "--replay", file, "--json", adapters=living.adapters)
+        assert done.code == 0, done.err
+        for key in ("reason", "clusters", "stay", "bound", "is_best", "inputs"):
+            assert done.document[key] == before[key]
+        assert [move["job"] for move in done.document["moves"]] == ["orders"]
+    assert [len(served.asked) for served in living.served.values()] == asked
+
+
+def test_a_page_has_the_bars(living: Living) -> None:
+    page = living.folder / "page.html"
+    done = living.run("--html", str(page), "--explain")
+    assert done.code == 0, done.err
+    assert "west" in page.read_text()
+
+
+# ---------------------------------------------------------------------------------- acting
+
+
+def test_jobs_are_spread_one_at_a_time_and_then_nothing_moves(living: Living) -> None:
+    done = [moved(living.document("--yes")) for _ in range(14)]
+    whole(living)
+    assert [moves for moves in done if moves] == [
+        [("orders", "east", "finished")],
+        [("fraud", "east", "finished")],
+    ]
+    assert not any(done[-10:])
+    assert living.on("west") == ["audit", "payments"]
+    assert living.submissions() == {"orders": 1, "fraud": 1}
+
+
+def test_a_move_is_an_ordinary_run_with_its_own_workdir(living: Living) -> None:
+    living.run("--yes")
+    document = living.document("--yes")
+    (move,) = document["moves"]
+    assert Path(move["workdir"]) == living.state / "runs" / "0001-orders"
+    assert move["was_down_seconds"] is not None
+    assert living.disk.snapshot("file:///east/orders/1")
+    status = said("status", move["workdir"], "--json", adapters=living.adapters)
+    assert status.document["state"] == "finished"
+
+
+def test_a_job_that_comes_back_meets_no_image_of_its_first_stay(living: Living) -> None:
+    living.section = {"cool_down": 0, "runs": 1}
+    living.run("--yes")
+    assert living.where()["orders"] == ["east"]
+    living.loads = dict.fromkeys(LOADS, 0.2)
+    living.run("--drain", "east", "--yes")
+    assert living.where()["orders"] == ["west"]
+    whole(living)
+    assert living.disk.snapshot("file:///east/orders/1")
+    assert living.disk.snapshot("file:///west/orders/2")
+
+
+def test_the_downtime_that_was_measured_is_told_for_the_next_move(living: Living) -> None:
+    living.section = {"cool_down": 0, "runs": 1}
+    (first,) = living.document("--yes")["moves"]
+    assert first["downtime_seconds"] == 30.0  # by the plan: nobody has measured it
+    living.loads = dict.fromkeys(LOADS, 0.2)
+    (back,) = living.document("--drain", "east")["moves"]
+    assert back["job"] == "orders"
+    assert back["downtime_seconds"] == pytest.approx(first["was_down_seconds"])
+
+
+def test_a_dry_run_between_two_others_judges_nothing_and_forgets_nothing(living: Living) -> None:
+    living.run("--yes")
+    living.run("--yes")
+    before = json.loads((living.state / "memory.json").read_text())
+    living.run()
+    after = json.loads((living.state / "memory.json").read_text())
+    assert (after["judged"], after["failed"]) == (before["judged"], before["failed"])
+
+
+def test_a_move_that_did_not_help_is_not_repeated(living: Living) -> None:
+    living.section = {"runs": 1, "cool_down": 0}
+    living.run("--yes")
+    for job in ("payments", "fraud", "audit"):  # what was left behind has taken its place
+        living.heavier(job, 1.0)
+    living.run("--yes")
+    kept = json.loads((living.state / "memory.json").read_text())
+    assert [move["jobs"] for move in kept["failed"]] == [["orders"]]
+
+
+# ---------------------------------------------------------------------------------- draining
+
+
+def test_drain_empties_a_cluster_at_once(living: Living) -> None:
+    living.loads = {"orders": 0.4, "payments": 0.4}
+    for twin in living.twins.values():
+        twin.jobs = [job for job in twin.jobs if job.job in living.loads]
+    document = living.document("--drain", "west", "--yes")
+    assert {move["job"] for move in document["moves"]} == {"orders", "payments"}
+    assert (living.on("west"), living.on("east")) == ([], ["orders", "payments"])
+    whole(living)
+
+
+def test_jobs_that_cannot_leave_a_drained_cluster_are_named(living: Living) -> None:
+    living.section = {"pinned": ["fraud"]}
+    document = living.document("--drain", "west", "--yes")
+    stays = {stay["job"]: stay["reason"] for stay in document["stay"]}
+    assert stays["fraud"] == "it is pinned"
+    assert set(living.on("west")) == set(stays)
+    whole(living)
+
+
+def test_a_cluster_that_is_none_of_the_specs_cannot_be_drained(living: Living) -> None:
+    done = living.run("--drain", "wets")
+    assert done.code == 2
+    assert "--drain takes one of: west, east" in done.err
+
+
+# ---------------------------------------------------------------------------------- limits
+
+
+def test_nothing_moves_at_an_excluded_time(living: Living) -> None:
+    living.section = {"excluded": ["* * * * *"], "timezone": "Europe/Athens"}
+    living.run("--yes")
+    document = living.document("--yes")
+    assert "Europe/Athens) is excluded" in document["reason"]
+    assert not document["moves"]
+
+
+def test_a_plan_that_refuses_forbids_the_cluster_and_it_is_decided_again(living: Living) -> None:
+    living.section = {"runs": 1}
+    name = "file:///east/orders/1"
+    from tests.support.checkpoints import put
+
+    put(living.disk.open(name), "something", b"of somebody else's")
+    document = living.document("--yes")
+    assert "orders" not in {move["job"] for move in document["moves"]}
+    stays = {stay["job"]: stay["reason"] for stay in document["stay"]}
+    assert "east: the plan refuses it" in stays["orders"]
+    assert living.where()["orders"] == ["west"]
+    whole(living)
+
+
+def test_jobs_together_move_in_one_run(living: Living) -> None:
+    living.section = {"runs": 1, "together": [["orders", "fraud"]]}
+    document = living.document("--yes")
+    (move,) = document["moves"]
+    assert sorted(move["jobs"]) == ["fraud", "orders"]
+    assert living.on("east") == ["fraud", "orders"]
+    assert len(list((living.state / "runs").iterdir())) == 1
+    whole(living)
+
+
+def test_a_pattern_stands_for_the_jobs_that_run_there(living: Living) -> None:
+    spec = living.spec()
+    spec["jobs"] = [
+        {
+            "name": "*",
+            "target_directory": "file:///taken/{job}",
+            "submit": {"jar_id": "jobs", "entry_class": "jobs.{job}", "parallelism": 2},
+        }
+    ]
+    spec["rebalance"]["runs"] = 1
+    path = living.folder / "clusters.json"
+    path.write_text(json.dumps(spec))
+    words = ("rebalance", str(path), "--once", "--yes", "--json", "--workdir", str(living.state))
+    first = said(*words, adapters=living.adapters)
+    assert moved(first.document) == [("audit", "east", "finished")], first.err
+    (submission,) = living.twins["east"].submissions
+    assert submission.options["entry_class"] == "jobs.audit"
+    living.clock.seconds += 3600
+    again = said(*words, adapters=living.adapters)
+    assert {stay["job"] for stay in again.document["stay"]} | {
+        move["job"] for move in again.document["moves"]
+    } == set(LOADS)
+    whole(living)
+
+
+# ---------------------------------------------------------------------------------- bad input
+
+
+def test_a_cluster_that_does_not_answer_is_no_reason_to_move(living: Living) -> None:
+    living.section = {"runs": 1}
+    living.served["east"].odd["/overview"] = (503, {})
+    document = living.document("--yes")
+    assert document["reason"].startswith("cannot tell: east: ")
+    assert not document["moves"]
+    assert living.on("west") == sorted(LOADS)
+
+
+def test_a_job_whose_load_cannot_be_told_keeps_everything_where_it_is(living: Living) -> None:
+    living.section = {"runs": 1}
+    living.served["west"].odd["/jobs/payments-0/vertices/count"] = (200, {"id": "count"})
+    document = living.document("--yes")
+    assert document["reason"].startswith("cannot tell: of 1 of 4 jobs")
+    assert not document["moves"]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "fact"),
+    [
+        (None, "it does not run on west, nor elsewhere"),
+        ("east", "it runs on east, and not on west, where it was left"),
+    ],
+)
+def test_a_job_that_is_not_where_it_was_left_is_not_moved(
+    living: Living, cluster: str | None, fact: str
+) -> None:
+    twin = living.twins["west"]
+    twin.jobs = [job for job in twin.jobs if job.job != "fraud"]
+    if cluster is not None:
+        living.twins[cluster].run("fraud", "fraud-9")
+        living.started["fraud-9"] = BEGAN - 3600
+    document = living.document("--drain", "west", "--yes")
+    stays = {stay["job"]: stay["reason"] for stay in document["stay"]}
+    assert fact in stays["fraud"]
+
+
+def test_a_job_that_runs_twice_is_not_moved(living: Living) -> None:
+    living.twins["east"].run("fraud", "fraud-9")
+    living.started["fraud-9"] = BEGAN - 3600
+    document = living.document("--drain", "west")
+    stays = {stay["job"]: stay["reason"] for stay in document["stay"]}
+    assert "it runs more than once: on west and east" in stays["fraud"]
+
+
+def test_a_spec_without_the_section_is_refused(living: Living, tmp_path: Path) -> None:
+    path = tmp_path / "plain.json"
+    job = {"name": "orders", "checkpoint_location": "/a", "remote_location": "/b"}
+    path.write_text(json.dumps({"version": 1, "engine": "spark", "jobs": [job]}))
+    done = said("rebalance", str(path), "--once", adapters=living.adapters)
+    assert done.code == 2
+    assert "'rebalance' is missing" in done.err
+
+
+def test_a_time_zone_that_nobody_knows_is_refused(living: Living) -> None:
+    living.section = {"timezone": "Mars/Olympus"}
+    done = living.run()
+    assert done.code == 2
+    assert "/rebalance/timezone" in done.err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"inputs": 1}',
+        '{"situation": {"at": 0, "clusters": [], "jobs": []}, "policy": {}, "memory": {}}',
+        '{"situation": {"at": 0, "clusters": [{"name": "a", "capacity": 0}], "jobs": []},'
+        ' "policy": {}, "memory": {}}',
+        '{"situation": {"at": 0, "clusters": [{"name": "a", "capacity": 1}], "jobs": ['
+        '{"name": "j", "cluster": "b", "load": 1}]}, "policy": {}, "memory": {}}',
+    ],
+)
+def test_a_file_without_a_decision_is_refused(living: Living, text: str) -> None:
+    file = living.folder / "decision.json"
+    file.write_text(text)
+    done = said("rebalance", "--replay", str(file), adapters=living.adapters)
+    assert done.code == 2
+    assert "no decision with its inputs" in done.err
+
+
+def test_a_replay_looks_at_nothing_else(living: Living) -> None:
+    assert said("rebalance", living.write(), "--replay", "x", adapters=living.adapters).code == 2
+    assert said("rebalance", adapters=living.adapters).code == 2
+
+
+@pytest.mark.parametrize("name", ["memory.json", "moves/0001.json"])
+def test_what_runs_have_kept_is_not_guessed_when_it_is_damaged(living: Living, name: str) -> None:
+    living.section = {"runs": 1}
+    living.run("--yes")
+    (living.state / name).write_text("{")
+    done = living.run("--yes")
+    assert done.code == 8
+    assert name in done.err
+
+
+# ---------------------------------------------------------------------------------- one at a time
+
+
+def test_a_second_run_says_that_one_is_at_work(living: Living) -> None:
+    living.state.mkdir()
+    with Workdir(living.state).hold():
+        document = living.document("--yes")
+    assert document["busy"].startswith("process ")
+    assert document["clusters"] == []
+    assert living.document("--yes")["busy"] is None
+
+
+def test_somebody_who_resumes_a_move_by_hand_is_not_disturbed(living: Living) -> None:
+    living.section = {"runs": 1}
+    living.twins["east"].fail(1)
+    living.run("--yes")
+    with Workdir(living.state / "runs" / "0001-orders").hold():
+        document = living.document("--yes")
+    assert "somebody goes on with move 1 (orders)" in document["busy"]
+
+
+# ---------------------------------------------------------------------------------- going on
+
+
+def test_a_move_that_fails_ends_the_run_and_comes_first_in_the_next(living: Living) -> None:
+    living.section = {"runs": 1}
+    living.twins["east"].fail(1)
+    failed = living.document("--yes", code=7)
+    assert moved(failed) == [("orders", "east", "failed")]
+    waiting = living.document()
+    (earlier,) = waiting["unfinished"]
+    assert (earlier["state"], earlier["jobs"]) == ("unfinished", ["orders"])
+    assert waiting["moves"] == []
+    document = living.document("--yes")
+    (earlier,) = document["unfinished"]
+    assert earlier["state"] == "finished"
+    whole(living)
+    assert living.submissions()["orders"] == 1
+    assert living.where()["orders"] == ["east"]
+
+
+def test_a_move_that_fails_again_ends_the_next_run_too(living: Living) -> None:
+    living.section = {"runs": 1}
+    living.twins["east"].fail(2)
+    living.document("--yes", code=7)
+    done = living.run("--yes")
+    assert done.code == 7
+    assert "stateshift resume" in done.err
+    assert living.document("--yes")["unfinished"][0]["state"] == "finished"
+
+
+def test_a_move_that_was_taken_back_is_not_repeated(living: Living) -> None:
+    living.section = {"runs": 1}
+    living.twins["east"].fail(1)
+    living.run("--yes")
+    workdir = str(living.state / "runs" / "0001-orders")
+    assert said("rollback", workdir, "--yes", adapters=living.adapters).code == 0
+    living.clock.seconds += 3600
+    document: Any = living.document("--yes")
+    stays = {stay["job"]: stay["reason"] for stay in document["stay"]}
+    assert "did not bring what it promised" in stays["orders"]
+    whole(living)
+
+
+def test_a_move_that_was_written_down_and_not_begun_is_as_if_it_had_not_been(
+    living: Living,
+) -> None:
+    living.section = {"runs": 1}
+    living.document()
+    record = {
+        "number": 1,
+        "decision": 1,
+        "jobs": ["orders"],
+        "source": "west",
+        "target": "east",
+        "at": BEGAN,
+        "load_before": 6.4,
+        "load_promised": 4.6,
+        "images": {"orders": "file:///east/orders/1"},
+    }
+    (living.state / "moves").mkdir()
+    (living.state / "moves" / "0001.json").write_text(json.dumps(record))
+    document = living.document("--yes")
+    assert moved(document) == [("orders", "east", "finished")]
+    assert document["moves"][0]["number"] == 2
+    whole(living)
