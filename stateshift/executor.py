@@ -13,8 +13,9 @@ says the same.
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 
@@ -32,6 +33,7 @@ from stateshift.journal import (
 from stateshift.plan import PHASES, Phase, PhaseName, Plan
 from stateshift.step import (
     AnyStep,
+    CompareImages,
     Discrepancy,
     Evidence,
     FenceSource,
@@ -39,6 +41,7 @@ from stateshift.step import (
     LiftFence,
     TransformShard,
 )
+from stateshift.step.images import read_before
 from stateshift.storage.protocol import Storage
 from stateshift.world import World
 
@@ -197,6 +200,8 @@ class _Phase:
         self.name, self.world, self.journal = name, world, journal
         self.units = _units_of(parts)
         self.failure: BaseException | None = None
+        self._read: dict[int, Mapping[str, Mapping[str, int]]] = {}
+        self._lock = threading.Lock()
         taken = [unit.steps[0] for unit in self.units if _is_taken(unit, fleet)]
         self.fleet = fleet if taken else None
         if self.fleet is not None:
@@ -308,9 +313,21 @@ class _Phase:
         )
 
     def _evidence(self, unit: _Unit, step: AnyStep) -> Evidence:
+        if isinstance(step, CompareImages):
+            world = replace(self.world, read=self._read_before(unit.number))
+        else:
+            world = self.world
         if self.fleet is not None and _is_taken(unit, self.fleet):
-            return self.fleet.run(step, self.world)
-        return step.run(self.world)
+            return self.fleet.run(step, world)
+        return step.run(world)
+
+    def _read_before(self, number: int) -> Mapping[str, Mapping[str, int]]:
+        """Return what steps of earlier phases have read, so that it need not be read again."""
+        with self._lock:
+            if number not in self._read:
+                steps = list(self.journal.progress.plans[number].steps.values())
+                self._read[number] = read_before(step.evidence for step in steps)
+            return self._read[number]
 
 
 def _counted(evidence: Evidence) -> str:

@@ -10,6 +10,8 @@
     pace               how fast all storages together may be used, where that is bounded
     found              what places held when this process first looked, so that files need not be
                        asked for one by one
+    read               what shards came to that steps before have read whole, by the names that
+                       `step.images.reading_of` gives them
     run                the run's name: tags and fences carry it, so a second attempt knows the first
     stop               set once somebody asked to stop
     look               heeds what else is asked of the run while it is at work; returns when it may
@@ -21,7 +23,7 @@ Only types here: the adapters are opened by `migration`, `look` and `fleet`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -78,6 +80,28 @@ def unit_of(store: str) -> Unit:
 EntriesReader = Callable[
     [ReadFrom, ShardFiles, Mapping[str, str]], Iterator[tuple[str, "Block | Pairs"]]
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRead:
+    """A shard that was read whole, the settings it was seen by, and what its entries came to (see
+    `step.images.Fold`).
+    """
+
+    shard: ShardFiles
+    settings: Mapping[str, str]
+    sums: Mapping[str, int]
+
+
+class Contents(list[Content]):
+    """Contents that say, once they were made, which shards were read for them."""
+
+    def __init__(
+        self, contents: Iterable[Content], shards_read: Callable[[], Sequence[ShardRead]]
+    ) -> None:
+        super().__init__(contents)
+        self.shards_read = shards_read
+
 
 # (options, inputs) -> one content per output. Pure: the same inputs give the same bytes.
 Transform = Callable[[Mapping[str, Any], Sequence[Input]], Sequence[Content]]
@@ -187,6 +211,7 @@ class World:
     look: Callable[[], None] = lambda: None
     found: Listings | None = field(default_factory=Listings)
     corrections: Mapping[str, Correction] = field(default_factory=dict)
+    read: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def check_interrupted(self) -> None:
         """Steps call this between two writes: Ctrl-C finishes the current one and no more."""

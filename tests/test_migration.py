@@ -430,7 +430,7 @@ def test_verify_leaves_a_line_alone_that_another_process_is_just_writing(ground:
     assert journal.read_bytes() == before
 
 
-@pytest.mark.parametrize("verify", ["entries", "digests", "none"])
+@pytest.mark.parametrize("verify", ["entries", "twice", "digests", "none"])
 def test_every_way_to_verify_moves_the_same_image(ground: Ground, verify: str) -> None:
     ground.write()
     proposal = ground.propose(spec_of(verify=verify))

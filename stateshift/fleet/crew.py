@@ -152,7 +152,7 @@ class Crew:
     def begin(self, phase: str, steps: Sequence[Step], world: World) -> None:
         """Say what a person who chose a fleet should know of this phase."""
         slots, size = self._carrier.slots(0), sum(step.bytes for step in steps)
-        parts = sum(len(_parts_of(step)) or 1 for step in steps)
+        parts = sum(len(_parts_of(step, world)) or 1 for step in steps)
         if parts < slots and size >= WORTHWHILE_BYTES:
             count = "1 step" if len(steps) == 1 else f"{len(steps)} steps"
             self._meter.say(
@@ -163,7 +163,7 @@ class Crew:
             self._meter.say(f"fleet: the throttle is shared out, a {slots}th to each step at work")
 
     def run(self, step: Step, world: World) -> Evidence:
-        parts = _parts_of(step)
+        parts = _parts_of(step, world)
         if isinstance(step, CompareImages) and parts:
             return self._compared(step, parts, world)
         needed = {"step": to_plain(step), "there": _there(step, world)}
@@ -192,8 +192,9 @@ class Crew:
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
-        count = sum(len(side.shards) for side in step.sources)
-        return step.judged(fold_together(folds[:count]), fold_together(folds[count:]), world)
+        count = sum(len(side.shards) for side in step.unread(world))
+        at_source = fold_together([*step.known(world), *folds[:count]])
+        return step.judged(at_source, fold_together(folds[count:]), world)
 
     def holds(self, step: Step, world: World, evidence: Evidence) -> list[Discrepancy]:
         done, _ = self._asked("holds", step.name, world, step=to_plain(step), evidence=evidence)
@@ -341,14 +342,14 @@ def _there(step: Step, world: World) -> list[str] | None:
     return [name for _, name in step.named if listings.may_hold(target, name, worthwhile=True)]
 
 
-def _parts_of(step: Step) -> list[tuple[str, Side]]:
+def _parts_of(step: Step, world: World) -> list[tuple[str, Side]]:
     """Return the parts of a comparison of entries, source first, each with a label; none if they
-    are not worth it, and of any other step.
+    are not worth it, and of any other step. What was read of the source before is no part.
     """
     if not isinstance(step, CompareImages) or step.paths or step.bytes < WORTHWHILE_BYTES:
         return []
     parts = []
-    for number, side in enumerate(step.sources):
+    for number, side in enumerate(step.unread(world)):
         parts += _shards_of(side, f"{step.name}/source{number or ''}")
     return parts + _shards_of(step.sides[1], f"{step.name}/target")
 

@@ -243,8 +243,9 @@ JOB = Keys(
         "verify",
         "verify",
         "verify",
-        "How the target is compared with the source: by entries, by the digests of files, or "
-        "not at all. As an object, also how the source is checked before the job is stopped: "
+        "How the target is compared with the source: by entries, by entries with a source that is "
+        "read twice (once to be rewritten, once to be compared), by the digests of files, or not "
+        "at all. As an object, also how the source is checked before the job is stopped: "
         "every byte that a restart needs, or names and sizes only.",
         choices=get_args(Verify),
         for_all=True,
@@ -705,7 +706,8 @@ VERIFY = Keys(
     Key(
         "target",
         "choice",
-        "How the target is compared with the source.",
+        "How the target is compared with the source. State that is rewritten is compared with what "
+        "was read to be rewritten; `twice` reads it once more.",
         JobSpec,
         "verify",
         choices=get_args(Verify),

@@ -67,7 +67,7 @@ WAIVERS: Mapping[str, str] = {
 }
 
 Mode = Literal["move", "fork", "warm"]
-Verify = Literal["entries", "digests", "none"]
+Verify = Literal["entries", "twice", "digests", "none"]
 VerifySource = Literal["deep", "names"]
 Keep = Literal["owner", "permissions"]
 SinkKind = Literal["delta", "iceberg", "file", "foreach-batch", "kafka"]

@@ -76,10 +76,37 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorFold:
+    """How much an operator holds, in each unit, and the sum of its hashes."""
+
+    digest: str
+    entries: int
+    files: int = 0
+    key_groups: int = 0
+    uncounted: int = 0
+
+    def to_plain(self) -> dict[str, object]:
+        values: dict[str, object] = {"digest": self.digest, "entries": self.entries}
+        for unit in ("files", "key_groups", "uncounted"):
+            if getattr(self, unit):
+                values[unit] = getattr(self, unit)
+        return values
+
+
+@dataclass(frozen=True, slots=True)
 class FilesWritten(Evidence):
-    """The files that a step has written, with their sizes and digests."""
+    """The files that a step has written, with their sizes and digests; and what the shards came to
+    that it has read for them, each by the name that `images.reading_of` gives it.
+    """
 
     files: tuple[FileEvidence, ...]
+    read: Mapping[str, OperatorFold] = field(default_factory=dict)
+
+    def to_plain(self) -> dict[str, object]:
+        values = super(FilesWritten, self).to_plain()
+        if not self.read:
+            del values["read"]
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,24 +141,6 @@ class FilesMoved(Evidence):
     """The old and the new path of each file."""
 
     moved: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorFold:
-    """How much an operator holds, in each unit, and the sum of its hashes."""
-
-    digest: str
-    entries: int
-    files: int = 0
-    key_groups: int = 0
-    uncounted: int = 0
-
-    def to_plain(self) -> dict[str, object]:
-        values: dict[str, object] = {"digest": self.digest, "entries": self.entries}
-        for unit in ("files", "key_groups", "uncounted"):
-            if getattr(self, unit):
-                values[unit] = getattr(self, unit)
-        return values
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,14 @@ instead, and so is everything where the spec asks for `digests`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from stateshift import plain
 from stateshift.errors import FormatError, MissingFile, VerifyError
 from stateshift.step.at_once import each
 from stateshift.step.contents import LARGE_BYTES, digest_of, same_checksum
-from stateshift.step.evidence import ImagesCompared, OperatorFold, of_kind
+from stateshift.step.evidence import FilesWritten, ImagesCompared, OperatorFold, of_kind
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
 from stateshift.survey import ShardFiles
@@ -109,8 +110,28 @@ class CompareImages:
 
     def run(self, world: World) -> Evidence:
         _, target = self.sides
-        at_source = fold_together(fold_entries(side, self.engine, world) for side in self.sources)
+        folds = [fold_entries(side, self.engine, world) for side in self.unread(world)]
+        at_source = fold_together([*self.known(world), *folds])
         return self.judged(at_source, fold_entries(target, self.engine, world), world)
+
+    def known(self, world: World) -> Iterator[Fold]:
+        """Yield what shards of the source came to when steps before this one read them."""
+        for side in self.sources:
+            for shard in side.shards:
+                sums = world.read.get(reading_of(side.location, shard, side.settings))
+                if sums is not None:
+                    yield {shard.operator: dict(sums)}
+
+    def unread(self, world: World) -> list[Side]:
+        """Return the sources with those of their shards that no step before has read."""
+        sides = []
+        for side in self.sources:
+            shards = []
+            for shard in side.shards:
+                if reading_of(side.location, shard, side.settings) not in world.read:
+                    shards.append(shard)
+            sides.append(replace(side, shards=tuple(shards)))
+        return [side for side in sides if side.shards]
 
     @property
     def sides(self) -> tuple[Side, Side]:
@@ -132,7 +153,7 @@ class CompareImages:
         pairs = tuple(zip(self.paths, self.names or self.paths, strict=True))
         known = self._compare_files(pairs, world)
         world.meter.done(self.files, self.bytes)
-        operators = {o: _as_evidence(sums) for o, sums in sorted(at_source.items())}
+        operators = {o: as_evidence(sums) for o, sums in sorted(at_source.items())}
         return ImagesCompared(operators, paths=len(pairs), by_checksum=sum(known))
 
     def _different_entries(self, operator: str, at_source: Fold, at_target: Fold) -> VerifyError:
@@ -177,6 +198,28 @@ class CompareImages:
         return []
 
 
+def reading_of(location: str, shard: ShardFiles, settings: Mapping[str, str]) -> str:
+    """Return a name for what is read of a shard: the same for the same files, seen by the same
+    settings.
+    """
+    return plain.fingerprint([location, plain.to_plain(shard), dict(settings)])
+
+
+def read_before(evidences: Iterable[Evidence | None]) -> dict[str, Mapping[str, int]]:
+    """Return what shards came to that steps have read, by their names; without those that came to
+    something else the second time.
+    """
+    read: dict[str, Mapping[str, int]] = {}
+    differing = set()
+    for evidence in evidences:
+        if isinstance(evidence, FilesWritten):
+            for name, fold in evidence.read.items():
+                sums = _of_evidence(fold)
+                if read.setdefault(name, sums) != sums:
+                    differing.add(name)
+    return {name: sums for name, sums in read.items() if name not in differing}
+
+
 def fold_entries(side: Side, engine: str, world: World) -> Fold:
     """Return counts and hash sum of what a side holds, per operator."""
     storage = world.storage(side.location)
@@ -213,16 +256,26 @@ def _folded(
     settings: Mapping[str, str],
 ) -> Fold:
     assert read is not None, "a plan that compares entries is only made where they can be read"
-    sums: dict[str, int] = {SUM: 0, "entries": 0}
+    sums = no_entries()
     for store, entries in read(storage.chunks, shard, settings):
-        unit = unit_of(store)
-        sums[unit] = sums.get(unit, 0) + len(entries)
-        if isinstance(entries, list):
-            sums[SUM] += sum(_hashes(store, entries))
-        else:
-            sums[SUM] += _sum_of_hashes(store, entries)
-    sums[SUM] %= 1 << 128
+        add_entries(sums, store, entries)
     return {shard.operator: sums}
+
+
+def no_entries() -> dict[str, int]:
+    """Return what a shard comes to before any of its entries was added."""
+    return {SUM: 0, "entries": 0}
+
+
+def add_entries(sums: dict[str, int], store: str, entries: Block | Pairs) -> None:
+    """Add entries of a store to what a shard comes to."""
+    unit = unit_of(store)
+    sums[unit] = sums.get(unit, 0) + len(entries)
+    if isinstance(entries, list):
+        total = sum(_hashes(store, entries))
+    else:
+        total = _sum_of_hashes(store, entries)
+    sums[SUM] = (sums[SUM] + total) % (1 << 128)
 
 
 def _hashes(store: str, pairs: Pairs) -> Iterator[int]:
@@ -285,7 +338,8 @@ def _identity(sums: Mapping[str, int] | None) -> tuple[int, int] | None:
     return sum(sums.get(unit, 0) for unit in UNITS), sums[SUM]
 
 
-def _as_evidence(sums: Mapping[str, int]) -> OperatorFold:
+def as_evidence(sums: Mapping[str, int]) -> OperatorFold:
+    """Return what an operator, or a shard of it, comes to as the journal has it."""
     return OperatorFold(f"{sums[SUM]:032x}", **{unit: sums.get(unit, 0) for unit in UNITS})
 
 

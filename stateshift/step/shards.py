@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,11 +16,12 @@ from stateshift.step.contents import (
     remove_ours,
     settle,
 )
-from stateshift.step.evidence import FilesWritten, of_kind, written_files
+from stateshift.step.evidence import FilesWritten, OperatorFold, of_kind, written_files
+from stateshift.step.images import as_evidence, reading_of
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
 from stateshift.storage.protocol import Content, Input
 from stateshift.survey import FileInfo
-from stateshift.world import World
+from stateshift.world import Contents, World
 
 # What becomes of so little is held until all of it is written at once, where each file is waited
 # for.
@@ -89,7 +90,17 @@ class TransformShard:
             written = [self._put(world, path, content) for path, content in made]
         target.sync()
         world.meter.done(self.files, self.bytes)
-        return FilesWritten(tuple(written))
+        return FilesWritten(tuple(written), self._shards_read(contents))
+
+    def _shards_read(self, contents: Sequence[Content]) -> dict[str, OperatorFold]:
+        """Return what the shards came to that were read, where the transform can tell."""
+        if not isinstance(contents, Contents):
+            return {}
+        read = {}
+        for shard_read in contents.shards_read():
+            name = reading_of(self.source, shard_read.shard, shard_read.settings)
+            read[name] = as_evidence(shard_read.sums)
+        return read
 
     def _put(self, world: World, path: str, content: Content) -> FileEvidence:
         world.check_interrupted()

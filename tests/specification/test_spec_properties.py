@@ -164,7 +164,7 @@ def job_specs(
             )
         ),
         mode=mode,
-        verify=draw(st.sampled_from(["entries", "digests", "none"])),
+        verify=draw(st.sampled_from(["entries", "twice", "digests", "none"])),
         planned_batch=draw(st.sampled_from(["keep", "drop"])),
         kafka=None if flink else draw(KAFKAS),
         sink=None if flink else draw(SINKS),

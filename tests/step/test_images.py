@@ -13,8 +13,8 @@ from stateshift.errors import VerifyError
 from stateshift.formats.spark import state_files
 from stateshift.formats.spark.state_files import Record
 from stateshift.step import CompareImages
-from stateshift.step.evidence import ImagesCompared
-from stateshift.step.images import LARGE_BYTES
+from stateshift.step.evidence import Evidence, FilesWritten, ImagesCompared, OperatorFold
+from stateshift.step.images import LARGE_BYTES, read_before, reading_of
 from stateshift.survey import ShardFiles
 from stateshift.testing.memory_storage import MemoryStorage
 from stateshift.world import Pairs, ReadFrom, World
@@ -145,3 +145,34 @@ def test_large_files_are_not_read_where_their_storages_know_that_they_are_equal(
         replace(step, paths=("b",)).run(world)
     read.clear()
     assert replace(step, size=10).run(world).by_checksum == 0 and read == ["a", "a"]
+
+
+def known(stage: Stage, fold: OperatorFold) -> World:
+    """The world after a step that has read SHARD, which came to this."""
+    evidence = FilesWritten((), {reading_of(SOURCE, SHARD, {}): fold})
+    return replace(world(stage), read=read_before([None, evidence]))
+
+
+def test_a_source_that_was_read_before_is_not_read_again(stage: Stage) -> None:
+    evidence = COMPARE.run(world(stage))
+    for path in SHARD.files:
+        stage.source.remove(path)
+    read = known(stage, evidence.operators["0"])
+    assert COMPARE.run(read) == evidence
+    stage.target.write("2.delta", lambda: iter((delta((b"z", b"9")),)))
+    with pytest.raises(VerifyError, match="does not hold the same entries"):
+        COMPARE.run(read)
+
+
+def test_a_source_that_came_to_something_else_the_second_time_is_read(stage: Stage) -> None:
+    fold = COMPARE.run(world(stage)).operators["0"]
+    name = reading_of(SOURCE, SHARD, {})
+    evidences = [FilesWritten((), {name: fold}), FilesWritten((), {name: replace(fold, entries=9)})]
+    assert read_before(evidences[:1]) and not read_before(evidences)
+
+
+def test_what_was_read_is_part_of_the_evidence_and_left_out_where_nothing_was(stage: Stage) -> None:
+    fold = COMPARE.run(world(stage)).operators["0"]
+    evidence = FilesWritten((), {"of a shard": fold})
+    assert Evidence.from_plain(evidence.to_plain()) == evidence
+    assert FilesWritten(()).to_plain() == {"files": []}

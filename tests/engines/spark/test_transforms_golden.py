@@ -76,7 +76,7 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def brought(folder: Path, case: Path, changes: list[dict[str, Any]]) -> Ground | str:
+def brought(folder: Path, case: Path, changes: list[dict[str, Any]], **keys: Any) -> Ground | str:
     """The golden checkpoint, changed on its way to TARGET; the first refusal where the plan is
     refused.
     """
@@ -87,7 +87,9 @@ def brought(folder: Path, case: Path, changes: list[dict[str, Any]]) -> Ground |
         if path.is_file():
             put(source, path.relative_to(case / "checkpoint").as_posix(), path.read_bytes())
     proposal = ground.propose(
-        spec_of(source.location, transform=changes, waive=["paths-stay", "repeated-batches"])
+        spec_of(
+            source.location, transform=changes, waive=["paths-stay", "repeated-batches"], **keys
+        )
     )
     if proposal.refusals:
         return proposal.refusals[0].message
@@ -527,3 +529,28 @@ def test_operators_that_change_places_keep_their_state_under_the_other_id(tmp_pa
     for number in swapped:
         metadata = ground.open(TARGET).read(f"state/{number}/_metadata/metadata", 1 << 20)
         assert decode_operator_metadata(metadata).operator == int(number)
+
+
+def shown_by(ground: Ground) -> dict[str, Any]:
+    """What each step of the run has shown, as its journal has it."""
+    lines = (ground.folder / "run" / "journal").read_text().splitlines()
+    records = [json.loads(line.partition(" ")[2]) for line in lines]
+    return {record["step"]: record["evidence"] for record in records if "evidence" in record}
+
+
+@pytest.mark.parametrize("case", ALL)
+@pytest.mark.parametrize("change", ["compact", "7 partitions", "rocksdb", "hdfs"])
+def test_a_source_comes_to_the_same_read_once_and_read_twice(
+    tmp_path: Path, case: Path, change: str
+) -> None:
+    once = brought(tmp_path / "once", case, CHANGES[change])
+    twice = brought(tmp_path / "twice", case, CHANGES[change], verify="twice")
+    if isinstance(once, str) or isinstance(twice, str):
+        assert once == twice
+        return
+    shown_once, shown_twice = shown_by(once), shown_by(twice)
+    for step, evidence in shown_once.items():
+        if step.startswith("compare/"):
+            assert evidence == shown_twice[step]
+        if step.startswith("transform/state"):
+            assert evidence["read"] and "read" not in shown_twice[step]

@@ -513,7 +513,7 @@ def _compares(
     """
     if job.verify == "none":
         return
-    by_entries = job.verify == "entries" and not facts.brought
+    by_entries = job.verify in ("entries", "twice") and not facts.brought
     numbers = itertools.count()
     compared: set[str] = set()  # the files whose entries are compared
     if by_entries:

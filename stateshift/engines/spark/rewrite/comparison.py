@@ -23,7 +23,7 @@ begin like them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -53,6 +53,14 @@ def comparable(
     """Yield the entries of one shard, as far as the settings let them be seen."""
     from stateshift.engines.spark.entries.fold import folded
 
+    view = compared_as(shard, settings)
+    entries = _summed(read, shard, settings) if SUMS in settings else folded(read, shard, settings)
+    for store, block in entries:
+        yield store, view(store, block)
+
+
+def compared_as(shard: ShardFiles, settings: Mapping[str, str]) -> Callable[[str, Block], Block]:
+    """Return what makes of the entries of a shard's stores what is compared of them."""
     framed = any(path.endswith((".zip", ".changelog")) for path in shard.files)
     unframes = settings.get(ROWS) == PLAIN_ROWS and framed
     keep = None
@@ -60,15 +68,15 @@ def comparable(
         keep = belongs(json.loads(settings[PART]), shard.operator, shard.shard)
     evolvers = _evolvers(shard, json.loads(settings.get(EVOLVE, "{}")), framed)
     sessions = of_operator(json.loads(settings.get(SESSIONS, "{}")), shard.operator, parting=False)
-    entries = _summed(read, shard, settings) if SUMS in settings else folded(read, shard, settings)
-    for store, block in entries:
+
+    def view(store: str, block: Block) -> Block:
         if keep is not None:
             block = keep(store, block)
         if store in evolvers:
             block = block.mapped(*evolvers[store])
-        if unframes:
-            block = _unframed(block, sessions.get(store))
-        yield store, block
+        return _unframed(block, sessions.get(store)) if unframes else block
+
+    return view
 
 
 def _unframed(block: Block, key: Bytes | None) -> Block:

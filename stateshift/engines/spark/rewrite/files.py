@@ -93,11 +93,13 @@ def reshaping_of(job: JobSpec, facts: Facts, piece_bytes_max: int = PIECE_BYTES_
     if not wishes.any:
         return whole
     for number, image in enumerate(facts.source.images):
-        whole += _reshaped(Request(wishes, image, facts, number), piece_bytes_max)
+        request = Request(wishes, image, facts, number)
+        whole += _reshaped(request, piece_bytes_max, job.verify not in ("none", "twice"))
     return whole
 
 
-def _reshaped(request: Request, piece_bytes_max: int) -> Reshaping:
+def _reshaped(request: Request, piece_bytes_max: int, once: bool) -> Reshaping:
+    """Return what becomes of an image; a source that is read `once` is compared as it was read."""
     pieces: list[Piece] = []
     for store in request.stores:
         pieces += pieces_of(request, store, piece_bytes_max)
@@ -107,7 +109,7 @@ def _reshaped(request: Request, piece_bytes_max: int) -> Reshaping:
     taken |= {step.inputs[0].path for step in schemas}
     paths = {path: new for path, new in paths_of(request).items() if path not in taken}
     return Reshaping(
-        steps=(*_steps(request, pieces), *joined_logs(request), *schemas),
+        steps=(*_steps(request, pieces, once), *joined_logs(request), *schemas),
         replaced=taken | frozenset(paths),
         shards=shards,
         compares=tuple(_compares(request, pieces, same)),
@@ -121,9 +123,14 @@ def _targets(pieces: Iterable[Piece]) -> tuple[ShardFiles, ...]:
     return tuple(chain.from_iterable(piece.targets for piece in pieces))
 
 
-def _steps(request: Request, pieces: list[Piece]) -> Iterator[TransformShard]:
+def _steps(request: Request, pieces: list[Piece], once: bool) -> Iterator[TransformShard]:
+    compared: dict[str, object] = {}
+    source_settings = _target_view(request) | _source_view(request)
+    if once and SUMS not in source_settings:
+        compared["compared"] = source_settings
     for number, bundle in enumerate(bundled(pieces, PIECES_MAX)):
-        yield _step(request, number, bundle)
+        step = _step(request, number, bundle)
+        yield replace(step, options={**step.options, **compared})
 
 
 def _taken_and_same(request: Request) -> tuple[frozenset[str], list[Piece]]:

@@ -28,6 +28,7 @@ from stateshift.engines.spark.rewrite import session_keys
 from stateshift.engines.spark.rewrite.evolution import Bytes, evolver
 from stateshift.engines.spark.rewrite.merged_records import united
 from stateshift.engines.spark.rewrite.shards import framed, internal_families, unframed, with_family
+from stateshift.engines.spark.rewrite.source_sums import SourceSums
 from stateshift.engines.spark.rewrite.split import belongs
 from stateshift.engines.spark.rewrite.stores import of_stores
 from stateshift.engines.spark.rewrite.sums import Add, adders
@@ -68,6 +69,7 @@ class Gathering:
     sources: Sequence[ShardFiles]
     open: Read
     base: RocksDBSnapshot
+    sums: SourceSums
 
     def gathered(self, scratch: Scratch) -> Gathered:
         piles, internal = SortedPiles(scratch), Counter[int]()
@@ -86,7 +88,8 @@ class Gathering:
         """Yield the entries of a source that are wanted, in the targets' encoding."""
         change, part = self._framing(source.files), self.options.get("part")
         keep = belongs(part, source.operator, source.shard) if part else None
-        for store, block in folded(self.open, source, self.options["settings"]):
+        entries = folded(self.open, source, self.options["settings"])
+        for store, block in self.sums.watched(source, entries):
             if keep is not None:
                 block = keep(store, block)
             if change is not None and len(block):

@@ -15,6 +15,8 @@
              sessions  "<operator>/<store>" -> the key's schema, where the provider changes (see
                        `session_keys`)
              part      what of the entries is kept (see `split`); all, where it is left out
+             compared  the settings by which a comparison sees the sources, where it takes what
+                       they come to from here (see `source_sums`)
              settings  what the sources' rows are read by (see `fold`)
              provider, codec, checksums     how the targets are written
              format    the number that stands in a zip's metadata (see `zip_format`); null for that
@@ -46,6 +48,7 @@ from stateshift.engines.spark.layout import HDFS
 from stateshift.engines.spark.rewrite import shards
 from stateshift.engines.spark.rewrite.redistribution import Gathered, Gathering
 from stateshift.engines.spark.rewrite.shards import TableContent
+from stateshift.engines.spark.rewrite.source_sums import SourceSums
 from stateshift.engines.spark.rewrite.wishes import Plain
 from stateshift.errors import FormatError
 from stateshift.formats import bounds
@@ -56,6 +59,7 @@ from stateshift.formats.spark.row_encoding import checked_rows, checked_values, 
 from stateshift.formats.spark.state_files import Record, encode_delta, with_row_checksum
 from stateshift.storage.protocol import Content
 from stateshift.survey import ShardFiles
+from stateshift.world import Contents
 
 
 def rewrite_state(
@@ -64,12 +68,14 @@ def rewrite_state(
     """Return the contents of every target, in order; nothing is read before one of them is."""
     contents: list[Content] = []
     position, held = 0, _Held(scratch)
+    sums = SourceSums(options.get("compared"))
     for plain in options["pieces"]:
         count = sum(len(paths) for _, paths in plain["sources"])
-        contents += _Piece(plain, options, inputs[position : position + count], held).contents()
+        own = inputs[position : position + count]
+        contents += _Piece(plain, options, own, held, sums).contents()
         position += count
     assert position == len(inputs), "every input belongs to a piece"
-    return contents
+    return Contents(contents, sums.shards_read)
 
 
 class _Held:
@@ -91,9 +97,14 @@ class _Piece:
     """Source shards of one store that become target shards of it."""
 
     def __init__(
-        self, plain: Plain, options: Plain, inputs: Sequence[Content], held: _Held
+        self,
+        plain: Plain,
+        options: Plain,
+        inputs: Sequence[Content],
+        held: _Held,
+        sums: SourceSums,
     ) -> None:
-        self.plain, self.options, self.held = plain, options, held
+        self.plain, self.options, self.held, self.sums = plain, options, held, sums
         operator, store = plain["operator"], plain["store"]
         self.sources = [
             ShardFiles(operator, store, shard, tuple(paths)) for shard, paths in plain["sources"]
@@ -110,7 +121,14 @@ class _Piece:
             yield from self._version(target, names)
 
     def gathering(self) -> Gathering:
-        return Gathering(self.plain, self.options, self.sources, self._open, self._base)
+        return Gathering(
+            plain=self.plain,
+            options=self.options,
+            sources=self.sources,
+            open=self._open,
+            base=self._base,
+            sums=self.sums,
+        )
 
     def _open(self, path: str) -> Iterator[bytes]:
         return self.inputs[path]()
@@ -131,6 +149,7 @@ class _Piece:
         if gathering.changes_nothing:
             rows = few_rows(begun, source, self.options["settings"])
             if rows is not None:
+                self.sums.add_rows(source, rows)
                 return self._encoded_rows(rows)
         entries = replace(gathering, open=begun).read(source)
         return self._encoded(block for _, block in entries)
