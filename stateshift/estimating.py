@@ -20,6 +20,8 @@ PROBE_SECONDS = 0.5
 START_SECONDS = 20.0
 PREPARED_SECONDS = 5.0  # of a job that is up, and has only its state to load
 STOP_SECONDS = 10.0
+# What a plan assumes of a restart: everything else of its downtime is reckoned.
+RESTART_SECONDS = STOP_SECONDS + START_SECONDS
 ASSUMED = Rates(100e6, 200.0)
 ASSUMED_BYTES_PER_SECOND = 200e6
 MOVING = ("copy", "transform", "compare", "publish")

@@ -121,6 +121,14 @@ def test_the_downtime_that_was_measured_is_told_for_the_next_move(living: Living
     assert back["downtime_seconds"] == pytest.approx(first["was_down_seconds"])
 
 
+def test_of_a_job_that_was_never_moved_it_is_told_what_others_took(living: Living) -> None:
+    living.section = {"runs": 1}
+    (first,) = living.document("--yes")["moves"]
+    (second,) = living.document("--yes")["moves"]
+    assert second["job"] != first["job"]
+    assert second["downtime_seconds"] == pytest.approx(first["was_down_seconds"])
+
+
 def test_a_dry_run_between_two_others_judges_nothing_and_forgets_nothing(living: Living) -> None:
     living.run("--yes")
     living.run("--yes")

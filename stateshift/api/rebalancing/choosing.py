@@ -7,8 +7,9 @@ locks are judged by what judges every other move. Reads only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 
 from stateshift import migration
 from stateshift.advise.rebalance.decision import Decision, Move, decide
@@ -21,6 +22,7 @@ from stateshift.api.rebalancing.move_spec import Way, spec_of_move
 from stateshift.api.rebalancing.request import RebalanceRequest
 from stateshift.api.rebalancing.surveying import Surveyed
 from stateshift.errors import Interrupted, StateshiftError
+from stateshift.estimating import RESTART_SECONDS
 from stateshift.migration import Adapters, Proposal
 from stateshift.specification import Mode, Rebalancing
 
@@ -115,14 +117,25 @@ class Choosing:
         """Return the situation with the plan's estimate, for jobs whose restart nobody has
         measured.
         """
-        needs = self.surveyed.needs
+        needs, restarts = self.surveyed.needs, self.surveyed.restarts
         estimated: dict[str, float] = {}
         for plan in proposal.plans:
             seconds = 0.0 if plan.estimate is None else plan.estimate.downtime_seconds
             estimated[plan.job] = estimated.get(plan.job, 0.0) + seconds
         names = [name for name in move.jobs if not needs[name].is_measured]
-        changed = {name: estimated[name] for name in names if estimated.get(name)}
+        changed = {
+            name: _as_measured(estimated[name], restarts) for name in names if estimated.get(name)
+        }
         return replace(situation, jobs=tuple(_downtimes(situation, changed)))
+
+
+def _as_measured(estimated: float, restarts: Sequence[float]) -> float:
+    """Return an estimate with what moves of other jobs took, in place of what is assumed of a
+    restart.
+    """
+    if not restarts:
+        return estimated
+    return max(0.0, estimated - RESTART_SECONDS) + median(restarts)
 
 
 def _downtimes(situation: Situation, seconds: Mapping[str, float]) -> Iterator[Job]:

@@ -41,7 +41,7 @@ from stateshift.specification.rebalancing import matches
 @dataclass(frozen=True)
 class Surveyed:
     """The situation, and what moves are made from beside it: the jobs as they are now, where each
-    is, and whose downtime was measured.
+    is, and whose downtime was measured. `restarts` is how long moves of ours kept jobs down.
     """
 
     situation: Situation
@@ -49,6 +49,7 @@ class Surveyed:
     whereabouts: Mapping[str, Whereabouts]
     needs: Mapping[str, Needs]
     capacities: Mapping[str, Capacity]
+    restarts: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -68,7 +69,8 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
         place = past.places.get(job.name) or Place(job.source_cluster or "")
         present[job.name] = _at(job, place)
         where[job.name] = whereabouts_of(present[job.name], place, clusters)
-    needs = _needs(request, folder, adapters, present)
+    restarts = restarts_below(folder.runs)
+    needs = _Measuring(request, folder, adapters, restarts).needs(present)
     capacities = {each.name: _capacity(request, each) for each in request.clusters}
     taken = _taken(where, needs)
     now = adapters.clock.now()
@@ -85,7 +87,15 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
         together=tuple(_together(request, tuple(present))),
         excluded=_excluded(request, zone, now),
     )
-    return Surveyed(situation, present, where, needs, capacities, tuple(_notes(request, present)))
+    return Surveyed(
+        situation=situation,
+        jobs=present,
+        whereabouts=where,
+        needs=needs,
+        capacities=capacities,
+        restarts=tuple(restarts.values()),
+        notes=tuple(_notes(request, present)),
+    )
 
 
 def _zone(request: RebalanceRequest) -> ZoneInfo:
@@ -124,29 +134,37 @@ def _at(job: JobSpec, place: Place) -> JobSpec:
 # ---- jobs
 
 
-def _needs(
-    request: RebalanceRequest, folder: Folder, adapters: Adapters, jobs: Mapping[str, JobSpec]
-) -> dict[str, Needs]:
-    """Return what each job needs. All of them are measured at once."""
-    settings = replace(request.settings, sample_age_max=request.section.age_max)
-    restarts = restarts_below(folder.runs)
-    outside = Outside(
-        adapters.open_storage, adapters.ask_topics, adapters.clock, settings, restarts
-    )
-    watched: list[Subject] = []
-    parts: dict[str, list[int]] = {}
-    for name, job in jobs.items():
-        spec = replace(request.spec, jobs=(job,))
-        found = subjects.of_spec(spec, (), outside)
-        parts[name] = list(range(len(watched), len(watched) + len(found)))
-        watched += found
-    samples = folder.samples if request.history is None else Path(request.history)
-    adviser = Adviser(watched, settings, adapters.clock, request.sample_seconds, samples)
-    verdicts = [advice.verdict for advice in adviser.round()]
-    return {
-        name: _with_restart(needs_of([verdicts[number] for number in numbers]), restarts.get(name))
-        for name, numbers in parts.items()
-    }
+@dataclass(frozen=True)
+class _Measuring:
+    """What jobs are measured with. `restarts` is how long moves of ours kept them down."""
+
+    request: RebalanceRequest
+    folder: Folder
+    adapters: Adapters
+    restarts: Mapping[str, float]
+
+    def needs(self, jobs: Mapping[str, JobSpec]) -> dict[str, Needs]:
+        """Return what each job needs. All of them are measured at once."""
+        request, adapters, restarts = self.request, self.adapters, self.restarts
+        settings = replace(request.settings, sample_age_max=request.section.age_max)
+        outside = Outside(
+            adapters.open_storage, adapters.ask_topics, adapters.clock, settings, restarts
+        )
+        watched: list[Subject] = []
+        parts: dict[str, list[int]] = {}
+        for name, job in jobs.items():
+            spec = replace(request.spec, jobs=(job,))
+            found = subjects.of_spec(spec, (), outside)
+            parts[name] = list(range(len(watched), len(watched) + len(found)))
+            watched += found
+        samples = self.folder.samples if request.history is None else Path(request.history)
+        adviser = Adviser(watched, settings, adapters.clock, request.sample_seconds, samples)
+        verdicts = [advice.verdict for advice in adviser.round()]
+        needs: dict[str, Needs] = {}
+        for name, numbers in parts.items():
+            needed = needs_of([verdicts[number] for number in numbers])
+            needs[name] = _with_restart(needed, restarts.get(name))
+        return needs
 
 
 def _with_restart(needs: Needs, seconds: float | None) -> Needs:
