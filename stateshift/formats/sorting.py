@@ -141,16 +141,7 @@ class _File:
     def kept(self, block: Block) -> Callable[[], Block]:
         content = pa.record_batch([block.keys, block.values], schema=_SCHEMA).serialize()
         place, size = self._end, len(content)
-        try:
-            self._file.seek(place)
-            self._file.write(content)
-        except OSError as error:
-            fact = f"state that is sorted cannot be put aside: {error.strerror or error}"
-            hint = (
-                "TMPDIR names a place with free space for it, twice to four times the size of "
-                "the state's files"
-            )
-            raise StorageError(fact, hint=hint) from error
+        put_aside(self._file, place, content)
         self._end += size
         return lambda: self._load(place, size)
 
@@ -158,6 +149,20 @@ class _File:
         self._file.seek(place)
         batch = pa.ipc.read_record_batch(pa.py_buffer(self._file.read(size)), _SCHEMA)
         return Block(batch.column(0), batch.column(1))
+
+
+def put_aside(file: BinaryIO, place: int, content: bytes | memoryview) -> None:
+    """Write to a place of a scratch file; say of one that has no space left what would help."""
+    try:
+        file.seek(place)
+        file.write(content)
+    except OSError as error:
+        fact = f"state that is sorted cannot be put aside: {error.strerror or error}"
+        hint = (
+            "TMPDIR names a place with free space for it, twice to four times the size of "
+            "the state's files"
+        )
+        raise StorageError(fact, hint=hint) from error
 
 
 @dataclass(slots=True)

@@ -39,7 +39,7 @@ from stateshift.formats.flink.state_options import (
 
 VERSION: Final = 6
 END_OF_GROUP: Final = 0xFFFF
-_FLAG: Final = 0x80
+FLAG: Final = 0x80
 KINDS: Final = {0: "keyed", 1: "operator", 2: "broadcast", 3: "timers", 4: "keyed (async)"}
 
 _ANCHOR: Final = re.compile(
@@ -294,7 +294,7 @@ def entries(
         value_end = stop + 4 + int.from_bytes(data[stop : stop + 4], "big")
         if stop + 4 > end or value_end > end or not size:
             raise FormatError(f"key group {group}: an entry exceeds its group", None, at)
-        last = key[0] & _FLAG
+        last = key[0] & FLAG
         if last:
             key = bytes((key[0] & 0x7F,)) + key[1:]
         if key[:prefix] != wanted:
@@ -327,7 +327,7 @@ def encode_section(entries: list[tuple[int, bytes, bytes]]) -> bytes:
     out = [states[0].to_bytes(2, "big")]
     for (state, key, value), following in zip(entries, (*states[1:], END_OF_GROUP), strict=True):
         ends = following != state
-        own = bytes((key[0] | _FLAG,)) + key[1:] if ends else key
+        own = bytes((key[0] | FLAG,)) + key[1:] if ends else key
         out += [len(own).to_bytes(4, "big"), own, len(value).to_bytes(4, "big"), value]
         if ends:
             out.append(following.to_bytes(2, "big"))

@@ -313,6 +313,28 @@ def sections_of(
         at = end
 
 
+class SectionPiece(NamedTuple):
+    """Some of a key group's bytes: whether it begins, and whether it ends with them."""
+
+    group: int
+    content: bytes
+    begins: bool
+    ends: bool
+
+
+def sections_in_pieces(handle: KeyGroups, streams: Streams, size: int) -> Iterator[SectionPiece]:
+    """Yield group by group, in the order of the file, pieces of so many bytes at most."""
+    spans = list(_wanted_sections(handle, None))
+    if handle.stream is None or not spans:
+        return
+    (at, _), _ = spans[0]
+    data = Stream(streams.chunks(handle.stream, at), "keyed state")
+    for (start, end), group in spans:
+        for place in range(start, end, size):
+            content = data.take(min(size, end - place))
+            yield SectionPiece(group, content, place == start, place + size >= end)
+
+
 def _wanted_sections(
     handle: KeyGroups, groups: Container[int] | None
 ) -> Iterator[tuple[tuple[int, int], int]]:

@@ -31,7 +31,7 @@ def hashable(serializer: Serializer | None) -> bool:
 def hash_of(header: Header, state: int, key: bytes) -> int:
     """Return the hash code of the key that an entry begins with; of a timer, behind its time."""
     data = Input(key, "a key")
-    data.take(_start(header, state))
+    data.take(key_start(header, state))
     serializer = _known(header)
     return code_of(serializer, value(serializer, data))
 
@@ -55,7 +55,7 @@ def key_of(header: Header, state: int, key: bytes) -> bytes | None:
     """Return the key that an entry begins with; None where it cannot be read."""
     if header.key is None:
         return None
-    data, start = Input(key, "a key"), _start(header, state)
+    data, start = Input(key, "a key"), key_start(header, state)
     data.take(start)
     try:
         value(header.key, data)
@@ -74,6 +74,6 @@ def _known(header: Header) -> Serializer:
     return header.key
 
 
-def _start(header: Header, state: int) -> int:
-    """Return where the key begins: a timer's time stands in front of it."""
+def key_start(header: Header, state: int) -> int:
+    """Return where the key of a state's entries begins: a timer's time stands in front of it."""
     return _TIME if header.states[state].kind == "timers" else 0

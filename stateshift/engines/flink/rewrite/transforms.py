@@ -19,6 +19,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from stateshift.engines.flink.places import PlainPlaces, places
+from stateshift.engines.flink.rewrite.keyed_files import Origin
 from stateshift.engines.flink.rewrite.metadata import (
     Part,
     RewrittenOperator,
@@ -26,7 +27,7 @@ from stateshift.engines.flink.rewrite.metadata import (
     UnkeyedFile,
     united,
 )
-from stateshift.engines.flink.rewrite.rescale import Origin, Rescaler
+from stateshift.engines.flink.rewrite.rescale import Rescaler
 from stateshift.engines.flink.rewrite.unkeyed import Joined
 from stateshift.engines.flink.streams import Streams, decoded
 from stateshift.formats import bounds

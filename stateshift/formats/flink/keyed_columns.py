@@ -1,0 +1,408 @@
+"""The entries of canonical key groups as columns: what `keyed_state.entries` does, for a million of
+them at once.
+
+    columns_of([Part(group, content, state, ends), ...], prefix, states) -> Columns
+
+An entry begins where the one before it ends, so key groups are walked in lockstep: each step is a
+few numpy operations on all of them. Where there are few, or large ones, lanes begin inside of a
+group as well, at places that look like an entry's beginning. That is a guess, and never trusted: a
+lane counts only where the lane before it arrives at its first byte exactly.
+
+A part is a key group, or as much of one as is held at once: it may begin behind others of its
+entries, and end within one, which is then its rest. What is wrong with its bytes is said by
+`keyed_state.entries`, which reads the part again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from stateshift.errors import FormatError
+from stateshift.formats.blocks import Flags, Ints
+from stateshift.formats.flink.keyed_state import END_OF_GROUP, FLAG, entries
+from stateshift.formats.spans import Content
+
+# So many bytes behind the last part can be read without a look at where it ends.
+PADDING: Final = 64
+
+# A lane for so many bytes of a part; where it may begin is looked for in so many of them.
+LANE_BYTES, WINDOW = 8 * 1024, 256
+# Fewer lanes are walked one by one.
+LANES_MIN: Final = 8
+# Keys that a guess takes for likely.
+_KEY_MAX: Final = 1 << 16
+
+_SIZE: Final = struct.Struct(">I")
+_STATE: Final = struct.Struct(">H")
+
+# What a lane came to: the beginning of another one, the end of its key group, or bytes that are no
+# whole entry.
+_JOINED, _ENDED, _SHORT = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes of a key group: from an entry of `state` on, or from the group's beginning, where that
+    is None; and whether the group ends with them.
+    """
+
+    group: int
+    content: bytes
+    state: int | None = None
+    ends: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """Entries in the order of their parts. Of each: where it begins in `content`, with the size of
+    its key, how long its key (with the group's prefix) and its value are, its state and its group.
+    `rest` is what is left of the last part.
+    """
+
+    content: Content
+    places: Ints
+    key_sizes: Ints
+    value_sizes: Ints
+    states: Ints
+    groups: Ints
+    rest: Part | None = None
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+def columns_of(parts: Sequence[Part], prefix: int, states: int) -> Columns:
+    """Return the entries of parts, of which only the last may not end its group. `prefix` bytes of
+    a key say its group, and there are so many `states`.
+    """
+    filled = [part for part in parts if not _is_empty(part)]
+    for part in parts:
+        if _is_empty(part) or part.group >= 1 << 8 * prefix:
+            _check(part, prefix, states)
+    laid = _Laid.of(filled, prefix)
+    walk = _Walk(laid)
+    walk.run()
+    return _Found(laid, walk, prefix, states).columns()
+
+
+def _is_empty(part: Part) -> bool:
+    """Whether there is no entry in a part that is a whole key group."""
+    return part.state is None and (len(part.content) < 2 or _first_state(part) == END_OF_GROUP)
+
+
+def _first_state(part: Part) -> int:
+    if part.state is not None:
+        return part.state
+    return int(_STATE.unpack_from(part.content)[0])
+
+
+def _check(part: Part, prefix: int, states: int) -> None:
+    """Raise what is wrong with a part's bytes, if anything is."""
+    head = b"" if part.state is None else _STATE.pack(part.state)
+    for _ in entries(head + part.content, prefix, part.group, states):
+        pass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Laid:
+    """Parts behind each other: where the entries of each begin, and where it ends; where lanes
+    begin, the first of a part at its first entry, and of which part each lane is.
+    """
+
+    parts: Sequence[Part]
+    raw: bytes
+    content: Content
+    begins: Ints
+    ends: Ints
+    lanes: Ints
+    owners: Ints
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], prefix: int) -> _Laid:
+        raw = b"".join((*(part.content for part in parts), bytes(PADDING)))
+        content = np.frombuffer(raw, np.uint8)
+        sizes = np.array([len(part.content) for part in parts], np.int64)
+        heads = np.array([2 if part.state is None else 0 for part in parts], np.int64)
+        ends = np.cumsum(sizes)
+        begins = ends - sizes + heads
+        guessed, owners = _guessed(content, parts, begins, ends, prefix)
+        lanes = np.concatenate((begins, guessed))
+        order = np.argsort(lanes, kind="stable")
+        owners = np.concatenate((np.arange(len(parts)), owners))
+        return cls(parts, raw, content, begins, ends, lanes[order], owners[order])
+
+
+def _guessed(
+    content: Content, parts: Sequence[Part], begins: Ints, ends: Ints, prefix: int
+) -> tuple[Ints, Ints]:
+    """Return places inside of long parts where an entry may begin, and the part of each."""
+    windows: list[Ints] = []
+    owners: list[Ints] = []
+    for number, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
+        if end - begin > 2 * LANE_BYTES:
+            own = np.arange(begin + LANE_BYTES, end - LANE_BYTES // 2, LANE_BYTES)
+            windows.append(own)
+            owners.append(np.full(len(own), number))
+    if not windows:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    owner = np.concatenate(owners)
+    groups = np.array([part.group for part in parts])[owner]
+    row, places = _likely(content, np.concatenate(windows), groups, prefix)
+    kept = _looks_like_entries(content, places, groups[row], prefix, ends[owner[row]])
+    row, first_of_row = np.unique(row[kept], return_index=True)
+    return places[kept][first_of_row], owner[row]
+
+
+def _likely(content: Content, windows: Ints, groups: Ints, prefix: int) -> tuple[Ints, Ints]:
+    """Return the places in windows that look like a key's size in front of a group's key, and the
+    window of each.
+    """
+    width = WINDOW + 6
+    rows = np.ndarray((len(content) - width + 1, width), np.uint8, content, strides=(1, 1))[windows]
+    first = (groups >> 8 * (prefix - 1) & 0xFF)[:, None]
+    likely = (rows[:, :WINDOW] == 0) & (rows[:, 1 : WINDOW + 1] == 0)
+    likely &= rows[:, 4 : WINDOW + 4] & 0x7F == first
+    if prefix > 1:
+        likely &= rows[:, 5 : WINDOW + 5] == (groups & 0xFF)[:, None]
+    row, column = np.nonzero(likely)
+    return row, windows[row] + column
+
+
+def _looks_like_entries(
+    content: Content, places: Ints, groups: Ints, prefix: int, ends: Ints
+) -> Flags:
+    """Whether three keys of a group stand where they would, if an entry began here."""
+    likely = np.ones(len(places), bool)
+    at = places
+    for _ in range(3):
+        at = np.minimum(at, ends)
+        keys, after, flagged = _sizes(content, at)
+        likely &= (keys >= prefix) & (keys < _KEY_MAX) & (after <= ends)
+        likely &= _has_prefix(content, at, groups, prefix)
+        if not likely.any():
+            break
+        at = after + 2 * flagged
+    return likely
+
+
+def _sizes(content: Content, at: Ints) -> tuple[Ints, Ints, Flags]:
+    """Return of entries that begin there the sizes of their keys, where they end, and whether each
+    is the last one of its state.
+    """
+    numbers = be32(content)
+    keys = numbers[at].astype(np.int64)
+    bodies = at + 4 + keys
+    values = numbers[np.minimum(bodies, len(numbers) - 1)]
+    return keys, bodies + 4 + values, content[at + 4] >= FLAG
+
+
+def _has_prefix(content: Content, at: Ints, groups: Ints, prefix: int) -> Flags:
+    first = content[at + 4] & 0x7F
+    if prefix == 1:
+        return np.asarray(first == groups)
+    return np.asarray((first.astype(np.int64) << 8 | content[at + 5]) == groups)
+
+
+def be32(content: Content) -> Any:
+    """Return the big-endian number of four bytes at every place of a content."""
+    return np.ndarray((len(content) - 3,), ">u4", content, strides=(1,))
+
+
+def be16(content: Content) -> Any:
+    """Return the big-endian number of two bytes at every place of a content."""
+    return np.ndarray((len(content) - 1,), ">u2", content, strides=(1,))
+
+
+@dataclass(slots=True, eq=False)
+class _Walk:
+    """All lanes, walked to where each stops. `steps` are entries by their lanes, in the order in
+    which each lane came to them.
+    """
+
+    laid: _Laid
+    limits: Ints = field(init=False)
+    outcomes: Ints = field(init=False)
+    stops: Ints = field(init=False)
+    steps: list[tuple[Ints, ...]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.limits = self.laid.ends[self.laid.owners]
+        self.outcomes = np.full(len(self.limits), _SHORT)
+        self.stops = self.laid.lanes.copy()
+
+    def run(self) -> None:
+        lanes = np.arange(len(self.limits))
+        at = self.laid.lanes
+        until = self._next_lane(at + 1)
+        while len(lanes) >= LANES_MIN:
+            lanes, at, until = self._stepped(lanes, at, until)
+        others = frozenset(self.laid.lanes.tolist()) if len(lanes) else frozenset()
+        for lane, place in zip(lanes.tolist(), at.tolist(), strict=True):
+            self._alone(lane, place, others)
+
+    def _next_lane(self, at: Ints) -> Ints:
+        """Return the first lane's place that is not before these; beyond all at the end."""
+        places = self.laid.lanes
+        found = np.searchsorted(places, at)
+        beyond = len(self.laid.content) + 1
+        return np.where(found < len(places), places[np.minimum(found, len(places) - 1)], beyond)
+
+    def _stepped(self, lanes: Ints, at: Ints, until: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return the lanes that go on behind one more entry each, where, and until where."""
+        content = self.laid.content
+        keys, ends, flagged = _sizes(content, at)
+        after = ends + 2 * flagged
+        whole = (keys > 0) & (after <= self.limits[lanes])
+        if not whole.all():
+            self._stop(lanes[~whole], at[~whole], _SHORT)
+            lanes, at, until, keys = lanes[whole], at[whole], until[whole], keys[whole]
+            ends, flagged, after = ends[whole], flagged[whole], after[whole]
+        self.steps.append((lanes, at, keys, ends, flagged))
+        goes_on = np.ones(len(lanes), bool)
+        if flagged.any():
+            goes_on = ~flagged | (be16(content)[ends] != END_OF_GROUP)
+            self._stop(lanes[~goes_on], after[~goes_on], _ENDED)
+        arrived = goes_on & (after >= until)
+        if arrived.any():
+            until = until.copy()
+            until[arrived] = self._next_lane(after[arrived])
+            joined = goes_on & (until == after)
+            self._stop(lanes[joined], after[joined], _JOINED)
+            goes_on &= ~joined
+        if goes_on.all():
+            return lanes, after, until
+        return lanes[goes_on], after[goes_on], until[goes_on]
+
+    def _stop(self, lanes: Ints, at: Ints, outcome: int) -> None:
+        self.outcomes[lanes] = outcome
+        self.stops[lanes] = at
+
+    def _alone(self, lane: int, at: int, others: Container[int]) -> None:
+        """Walk one lane to where it stops, at one of the `others` at the latest."""
+        found: list[tuple[int, int, int, bool]] = []
+        outcome = _JOINED
+        for place, key_size, end, following in _entries_from(
+            self.laid.raw, at, int(self.limits[lane])
+        ):
+            is_last = following is not None
+            found.append((place, key_size, end, is_last))
+            at = end + 2 * is_last
+            if following == END_OF_GROUP:
+                outcome = _ENDED
+                break
+            if at in others:
+                break
+        else:
+            outcome = _SHORT
+        self.outcomes[lane], self.stops[lane] = outcome, at
+        if found:
+            places, keys, ends, flagged = (np.array(column) for column in zip(*found, strict=True))
+            self.steps.append((np.full(len(found), lane), places, keys, ends, flagged))
+
+
+def _entries_from(raw: bytes, at: int, limit: int) -> Iterator[tuple[int, int, int, int | None]]:
+    """Yield where entries begin, the sizes of their keys, where they end, and which state follows,
+    of the last one of a state.
+    """
+    while True:
+        (key_size,) = _SIZE.unpack_from(raw, at)
+        body = at + 4 + key_size
+        if not key_size or body + 4 > limit:
+            return
+        end = body + 4 + _SIZE.unpack_from(raw, body)[0]
+        is_last = raw[at + 4] >= FLAG
+        if end + 2 * is_last > limit:
+            return
+        following = _STATE.unpack_from(raw, end)[0] if is_last else None
+        yield at, key_size, end, following
+        at = end + 2 * is_last
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """What a walk found, of which only the lanes count that are parts' own."""
+
+    laid: _Laid
+    walk: _Walk
+    prefix: int
+    states: int
+
+    def columns(self) -> Columns:
+        counted, rest_at = self._chained()
+        lanes, places, keys, ends, flagged = self._entries(counted)
+        owners = self.laid.owners[lanes]
+        states = self._states(places, ends, flagged)
+        groups = np.array([part.group for part in self.laid.parts], np.int64)[owners]
+        wrong = (states[:-1] >= self.states) | (
+            ~_has_prefix(self.laid.content, places, groups, self.prefix)
+        )
+        if wrong.any():
+            self._say(int(owners[np.argmax(wrong)]))
+        values = ends - places - keys - 8
+        rest = self._rest(rest_at, int(states[-1]))
+        return Columns(self.laid.content, places, keys, values, states[:-1], groups, rest)
+
+    def _chained(self) -> tuple[Flags, int | None]:
+        """Return which lanes count, and where the rest of the last part begins."""
+        counted = np.zeros(len(self.laid.lanes), bool)
+        following = self._lanes_at(self.walk.stops)
+        outcomes, stops = self.walk.outcomes.tolist(), self.walk.stops.tolist()
+        first_lanes = self._lanes_at(self.laid.begins)
+        rest_at = None
+        for number, lane in enumerate(first_lanes):
+            counted[lane] = True
+            while outcomes[lane] == _JOINED:
+                lane = following[lane]
+                counted[lane] = True
+            part, is_at_end = self.laid.parts[number], stops[lane] == self.laid.ends[number]
+            if part.ends != (outcomes[lane] == _ENDED) or (part.ends and not is_at_end):
+                self._say(number)
+            if not part.ends:
+                rest_at = stops[lane]
+        return counted, rest_at
+
+    def _lanes_at(self, places: Ints) -> list[int]:
+        """Return the first lane that begins there or behind it, of each place."""
+        found: Ints = np.searchsorted(self.laid.lanes, places)
+        return [int(lane) for lane in found]
+
+    def _entries(self, counted: Flags) -> list[Ints]:
+        """Return the entries of the lanes that count, in the order of their places."""
+        if not self.walk.steps:
+            return [np.zeros(0, np.int64) for _ in range(4)] + [np.zeros(0, bool)]
+        columns = [np.concatenate(column) for column in zip(*self.walk.steps, strict=True)]
+        if not counted.all():
+            kept = counted[columns[0]]
+            columns = [column[kept] for column in columns]
+        few = np.uint16 if len(counted) < 1 << 16 else np.int64
+        order = np.argsort(columns[0].astype(few), kind="stable")
+        return [column[order] for column in columns]
+
+    def _states(self, places: Ints, ends: Ints, flagged: Flags) -> Ints:
+        """Return the state of each entry, and at the end that of what follows."""
+        first = np.searchsorted(places, self.laid.begins)
+        last_ones = np.flatnonzero(flagged)
+        states = np.zeros(len(places) + 1, np.int64)
+        changes = np.zeros(len(places) + 1, np.int64)
+        states[last_ones + 1] = be16(self.laid.content)[ends[last_ones]]
+        states[first] = [_first_state(part) for part in self.laid.parts]
+        changes[last_ones + 1] = last_ones + 1
+        changes[first] = first
+        return states[np.maximum.accumulate(changes)]
+
+    def _rest(self, at: int | None, state: int) -> Part | None:
+        if at is None:
+            return None
+        part, end = self.laid.parts[-1], int(self.laid.ends[-1])
+        return Part(part.group, self.laid.raw[at:end], state, part.ends)
+
+    def _say(self, number: int) -> None:
+        """Raise what is wrong with a part: if nothing is by itself, it goes on behind its end."""
+        part = self.laid.parts[number]
+        _check(part, self.prefix, self.states)
+        raise FormatError(f"key group {part.group} has bytes behind its end", None, None)
