@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from stateshift.clusters.protocol import Cluster, Submission
 from stateshift.migration import Adapters
 from stateshift.specification import ClusterSpec
+from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_flink import MemoryFlink
 from stateshift.testing.memory_storage import MemoryDisk
 from stateshift.workdir import Workdir
@@ -55,12 +56,14 @@ class Served(MeasuredFlink):
 
 @dataclass
 class Living:
-    """See the module. `odd` makes the clusters misbehave, by name and path."""
+    """See the module. `opening` and `asking` stand between us and what is outside."""
 
     folder: Path
     clock: Clock = field(default_factory=Clock)
     loads: dict[str, float] = field(default_factory=lambda: dict(LOADS))
     section: dict[str, Any] = field(default_factory=dict)
+    opening: Callable[[Storage], Storage] = lambda storage: storage
+    asking: Callable[[Any], Any] = lambda cluster: cluster
 
     def __post_init__(self) -> None:
         self.disk = MemoryDisk(self.clock.now)
@@ -105,10 +108,13 @@ class Living:
 
     @property
     def adapters(self) -> Adapters:
-        return Adapters(self.disk.open, self._cluster, self.clock)
+        return Adapters(
+            lambda location: self.opening(self.disk.open(location)), self._cluster, self.clock
+        )
 
     def _cluster(self, spec: ClusterSpec, workdir: Workdir) -> Cluster:
-        return self.twins[spec.name]
+        cluster: Cluster = self.asking(self.twins[spec.name])
+        return cluster
 
     def spec(self, **more: Any) -> dict[str, Any]:
         images = {name: {"images": f"file:///{name}/{{job}}/{{move}}"} for name in CLUSTERS}
@@ -181,6 +187,3 @@ class Living:
 def moved(document: Any) -> list[tuple[str, str, str]]:
     """The moves of a document, each with its state."""
     return [(move["job"], move["to"], move["state"]) for move in document["moves"]]
-
-
-__all__ = ["CLUSTERS", "LOADS", "Living", "Served", "moved", "replace"]
