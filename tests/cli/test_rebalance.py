@@ -422,3 +422,10 @@ def test_a_move_that_was_written_down_and_not_begun_is_as_if_it_had_not_been(
     assert moved(document) == [("orders", "east", "finished")]
     assert document["moves"][0]["number"] == 2
     whole(living)
+
+
+def test_a_job_that_cannot_move_warm_moves_as_it_can(living: Living) -> None:
+    living.section = {"runs": 1, "warm": True}
+    document = living.document("--yes")
+    assert moved(document) == [("orders", "east", "finished")]
+    whole(living)

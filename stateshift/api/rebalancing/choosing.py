@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
+from typing import cast
 
 from stateshift import migration
 from stateshift.advise.rebalance.decision import Decision, Move, decide
@@ -21,7 +22,8 @@ from stateshift.api.rebalancing.memory_needs import without_memory
 from stateshift.api.rebalancing.move_spec import Way, spec_of_move
 from stateshift.api.rebalancing.request import RebalanceRequest
 from stateshift.api.rebalancing.surveying import Surveyed
-from stateshift.errors import Interrupted, StateshiftError
+from stateshift.clusters.protocol import SavepointCluster
+from stateshift.errors import ClusterError, Interrupted, StateshiftError
 from stateshift.estimating import RESTART_SECONDS
 from stateshift.migration import Adapters, Proposal
 from stateshift.specification import Mode, Rebalancing
@@ -90,7 +92,7 @@ class Choosing:
         """Plan a move; return the situation with what its plan says."""
         number = self.folder.next_move() + len(self.ways)
         reasons = []
-        for mode in self._modes():
+        for mode in self._modes(move):
             way = Way(move.jobs, move.source, move.target, number, mode)
             try:
                 proposal = self._proposal(way)
@@ -105,9 +107,27 @@ class Choosing:
             reasons.append(proposal.refusals[0].message)
         return _forbidding(situation, move, f"the plan refuses it: {reasons[-1]}")
 
-    def _modes(self) -> tuple[Mode, ...]:
-        """Return the ways to move, the best first."""
-        return ("warm", "move") if self.request.section.warm else ("move",)
+    def _modes(self, move: Move) -> tuple[Mode, ...]:
+        """Return the ways to move, the best first. A job of Flink that has completed no checkpoint
+        would be waited for, and may never complete one.
+        """
+        if not self.request.section.warm or not all(map(self._can_be_followed, move.jobs)):
+            return ("move",)
+        return "warm", "move"
+
+    def _can_be_followed(self, name: str) -> bool:
+        """Whether a job has left a checkpoint that can be copied while it runs."""
+        where = self.surveyed.whereabouts[name]
+        spec = self.request.spec.cluster(where.place.cluster)
+        cluster = self.adapters.open_cluster(spec, self.folder.place)
+        if self.surveyed.jobs[name].flink is None:
+            return True
+        if where.id is None or not hasattr(cluster, "latest_checkpoint"):
+            return False
+        try:
+            return cast(SavepointCluster, cluster).latest_checkpoint(where.id) is not None
+        except ClusterError:
+            return False
 
     def _proposal(self, way: Way) -> Proposal:
         spec = spec_of_move(self.request, self.surveyed, way)

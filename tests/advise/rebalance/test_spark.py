@@ -1,0 +1,61 @@
+"""Queries of Spark, moved between clusters by what their checkpoints tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.advise.rebalance.living import moved
+from tests.advise.rebalance.living_spark import LOADS, LivingSpark
+
+pytestmark = pytest.mark.row("IF-19", "W-12", on="Spark")
+
+
+def test_queries_are_spread_by_their_batch_times(tmp_path: Path) -> None:
+    living = LivingSpark(tmp_path)
+    done = [living.document("--yes") for _ in range(8)]
+    before = {cluster["name"]: cluster["before"] for cluster in done[0]["clusters"]}
+    assert before == {"west": pytest.approx(6.4, rel=0.02), "east": 0.0}
+    assert [moved(document) for document in done if document["moves"]] == [
+        [("orders", "east", "finished")],
+        [("fraud", "east", "finished")],
+    ]
+    assert (living.on("west"), living.on("east")) == (["audit", "payments"], ["fraud", "orders"])
+    assert done[1]["moves"][0]["bytes"] > 0
+    assert living.disk.snapshot("file:///east/moved/orders/1")
+
+
+def test_memory_that_is_taken_forbids_a_move(tmp_path: Path) -> None:
+    living = LivingSpark(tmp_path, section={"runs": 1})
+    living.capacity = {"cores": 4, "memory": "3g"}
+    document = living.document("--yes")
+    assert not document["moves"]
+    stays = {stay["job"]: stay["reason"] for stay in document["stay"]}
+    assert "its memory is taken: 1,024 MiB too few are free" in stays["orders"]
+    assert living.on("west") == sorted(LOADS)
+
+
+def test_a_query_that_stands_still_cannot_be_told(tmp_path: Path) -> None:
+    living = LivingSpark(tmp_path, section={"runs": 1, "age_max": "10m"})
+    living.clock.seconds += 3600
+    document = living.document("--yes")
+    assert document["reason"].startswith("cannot tell: of 4 of 4 jobs")
+    assert not document["moves"]
+
+
+def test_a_query_is_not_moved_that_its_cluster_does_not_know(tmp_path: Path) -> None:
+    living = LivingSpark(tmp_path)
+    twin = living.twins["west"]
+    twin.jobs = [job for job in twin.jobs if job.job != "fraud"]
+    document = living.document("--drain", "west")
+    stays = {stay["job"]: stay["reason"] for stay in document["stay"]}
+    assert "it does not run on west, nor elsewhere" in stays["fraud"]
+
+
+def test_most_of_an_image_is_copied_while_the_query_runs(tmp_path: Path) -> None:
+    living = LivingSpark(tmp_path, section={"runs": 1, "warm": True})
+    document = living.document("--yes")
+    assert moved(document) == [("orders", "east", "finished")]
+    journal = (tmp_path / "state" / "runs" / "0001-orders" / "journal").read_text()
+    assert '"warm"' in journal
