@@ -15,6 +15,8 @@ from stateshift.workdir import Workdir
 from tests.advise.measured_flink import BEGAN
 from tests.advise.rebalance.living import LOADS, Living, moved
 from tests.cli.support import said
+from tests.support.checkpoints import put
+from tests.support.examples import FOLDER
 
 pytestmark = pytest.mark.row("IF-19", "W-12", on="Flink")
 
@@ -189,10 +191,7 @@ def test_nothing_moves_at_an_excluded_time(living: Living) -> None:
 
 def test_a_plan_that_refuses_forbids_the_cluster_and_it_is_decided_again(living: Living) -> None:
     living.section = {"runs": 1}
-    name = "file:///east/orders/1"
-    from tests.support.checkpoints import put
-
-    put(living.disk.open(name), "something", b"of somebody else's")
+    put(living.disk.open("file:///east/orders/1"), "something", b"of somebody else's")
     document = living.document("--yes")
     assert "orders" not in {move["job"] for move in document["moves"]}
     stays = {stay["job"]: stay["reason"] for stay in document["stay"]}
@@ -236,12 +235,51 @@ def test_a_pattern_stands_for_the_jobs_that_run_there(living: Living) -> None:
     whole(living)
 
 
+def test_jobs_of_one_cut_move_in_one_run(living: Living) -> None:
+    living.section = {"runs": 1}
+    spec = living.spec()
+    spec["dataflow"] = {
+        "operators": [{"name": f"{name}-count", "job": name} for name in LOADS],
+        "edges": [{"from": "orders-count", "to": "fraud-count"}],
+    }
+    path = living.folder / "clusters.json"
+    path.write_text(json.dumps(spec))
+    words = ("rebalance", str(path), "--once", "--yes", "--json", "--workdir", str(living.state))
+    done = said(*words, adapters=living.adapters)
+    assert done.code == 0, done.err
+    (move,) = done.document["moves"]
+    assert (sorted(move["jobs"]), move["state"]) == (["fraud", "orders"], "finished")
+    whole(living)
+
+
+def test_the_example_is_carried_out(tmp_path: Path) -> None:
+    loads = {"orders": 0.6, "payments": 0.6, "fraud": 0.7, "audit-1": 0.9}
+    with Living(tmp_path, loads=loads).serving() as living:
+        path = tmp_path / "rebalance.json"
+        text = (FOLDER / "rebalance.json").read_text()
+        for name, served in living.served.items():
+            text = text.replace(f"http://flink-{name}:8081", served.url)
+            text = text.replace(f"hdfs://{name}:8020", f"file:///{name}")
+        path.write_text(text.replace('"jar": "jobs.jar"', '"jar_id": "jobs"'))
+        words = ("rebalance", str(path), "--yes", "--json", "--workdir", str(living.state))
+        living.clock.seconds += 3 * 3600  # the morning is excluded
+        for _ in range(2):
+            done = said(*words, adapters=living.adapters)
+            assert done.code == 0, done.err
+            living.clock.seconds += 900
+        assert done.document["moves"], done.document["reason"]
+        assert living.where()["fraud"] == ["west"]
+        assert living.where()["orders"] == living.where()["payments"]
+        whole(living)
+
+
 # ---------------------------------------------------------------------------------- bad input
 
 
 def test_a_cluster_that_does_not_answer_is_no_reason_to_move(living: Living) -> None:
     living.section = {"runs": 1}
     living.served["east"].odd["/overview"] = (503, {})
+    assert living.run().out.startswith("nothing is moved\ncannot tell: east: ")
     document = living.document("--yes")
     assert document["reason"].startswith("cannot tell: east: ")
     assert not document["moves"]
@@ -340,8 +378,8 @@ def test_what_runs_have_kept_is_not_guessed_when_it_is_damaged(living: Living, n
 
 
 def test_a_second_run_says_that_one_is_at_work(living: Living) -> None:
-    living.state.mkdir()
-    with Workdir(living.state).hold():
+    (living.state / "lock").mkdir(parents=True)
+    with Workdir(living.state / "lock").hold():
         document = living.document("--yes")
     assert document["busy"].startswith("process ")
     assert document["clusters"] == []
