@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from stateshift.api.rebalancing.past import Place
+from stateshift.api.rebalancing.surveying import at_place
+from stateshift.specification import JobSpec
 from stateshift.workdir import Workdir
 from tests.advise.measured_flink import BEGAN
 from tests.advise.rebalance.living import LOADS, Living, moved
@@ -467,3 +470,31 @@ def test_a_job_that_cannot_move_warm_moves_as_it_can(living: Living) -> None:
     document = living.document("--yes")
     assert moved(document) == [("orders", "east", "finished")]
     whole(living)
+
+
+def test_a_cluster_that_jobs_were_moved_to_is_not_taken_out_of_the_spec(living: Living) -> None:
+    living.section = {"runs": 1}
+    living.run("--yes")
+    spec = living.spec()
+    spec["clusters"]["south"] = spec["clusters"]["west"]
+    clusters = spec["rebalance"]["clusters"]
+    clusters["south"] = clusters.pop("east")
+    path = living.folder / "other.json"
+    path.write_text(json.dumps(spec))
+    words = ("rebalance", str(path), "--workdir", str(living.state))
+    done = said(*words, adapters=living.adapters)
+    assert done.code == 2
+    assert "move 1 has brought orders there" in done.err
+
+
+def test_a_drained_cluster_is_not_counted_as_too_full(living: Living) -> None:
+    living.document("--drain", "west")
+    document = living.document()
+    assert document["reason"].endswith("in 1 of the 2 runs that it takes")
+
+
+def test_a_job_that_we_have_started_is_not_looked_for_as_it_was_first_stopped() -> None:
+    job = JobSpec("orders", "file:///a", stop={"app_name": "orders-7", "seconds_max": 9.0})
+    moved_job = at_place(job, Place("east", "file:///b", 1, 0.0))
+    assert (moved_job.source, moved_job.stop) == ("file:///b", {"seconds_max": 9.0})
+    assert at_place(job, Place("west")).stop == job.stop
