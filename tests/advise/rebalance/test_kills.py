@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import Any
 
 import pytest
@@ -107,10 +107,11 @@ def doomed(living: Living, at: int | None) -> Iterator[Doom]:
         living.asking = lambda cluster: cluster
 
 
-def run(living: Living) -> Run:
+def run(living: Living, stop: Event | None = None) -> Run:
     """One run that acts, without a command line that catches what kills it."""
+    adapters = replace(living.adapters, stop=stop or Event())
     request = RebalanceRequest(
-        spec_of(living.write()), str(living.state), lambda: nullcontext(living.adapters)
+        spec_of(living.write()), str(living.state), lambda: nullcontext(adapters)
     )
     done = rebalance_once(request, living.adapters)
     living.clock.seconds += 900
@@ -159,12 +160,55 @@ def test_a_run_that_is_killed_is_gone_on_with_and_moves_nothing_twice(
         check(tmp_path_factory.mktemp("killed"), number)
 
 
-def check(folder: Path, number: int) -> None:
-    """Kill a run at an effect; three more, and all is as if nobody had killed it."""
+@pytest.mark.row("IF-19", "W-12", on="Flink")
+def test_a_run_that_goes_on_may_be_killed_too(
+    effects: list[str],
+    some: Callable[[list[str]], list[int]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    for number in some(effects):
+        check(tmp_path_factory.mktemp("twice"), number, again=1 + number * 7 % 45)
+
+
+def test_a_run_that_is_interrupted_is_gone_on_with(tmp_path: Path) -> None:
+    with ground(tmp_path) as living:
+        stop = Event()
+        living.asking = lambda cluster: Stopping(cluster, stop)
+        interrupted = run(living, stop)
+        assert interrupted.error is not None
+        assert interrupted.error.exit_code == 130
+        assert "stateshift resume" in str(interrupted.error.hint)
+        living.asking = lambda cluster: cluster
+        done = run(living)
+        assert [move.state for move in done.outcome.unfinished] == ["finished"]
+        assert living.on("east") == ["orders"]
+        assert living.submissions() == {"orders": 1}
+
+
+class Stopping:
+    """A cluster during whose savepoint somebody presses Ctrl-C."""
+
+    def __init__(self, cluster: Any, stop: Event) -> None:
+        self._cluster, self._stop = cluster, stop
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "savepoint":
+            self._stop.set()
+        return getattr(self._cluster, name)
+
+
+def check(folder: Path, number: int, again: int | None = None) -> None:
+    """Kill a run at an effect, and the next one at the effect `again`; three more, and all is as if
+    nobody had killed them.
+    """
     with ground(folder) as living:
         with doomed(living, number) as doom, pytest.raises(Killed):
             run(living)
         where = f"killed at {number}: {doom.where}"
+        if again is not None:
+            with doomed(living, again) as doom, suppress(Killed):
+                run(living)
+            where += f", and at {again}: {doom.where}"
         outcomes = [run(living) for _ in range(3)]
         assert not any(outcome.error for outcome in outcomes), where
         assert all(len(places) == 1 for places in living.where().values()), where
