@@ -116,6 +116,17 @@ def test_a_job_that_comes_back_meets_no_image_of_its_first_stay(living: Living) 
     assert living.disk.snapshot("file:///west/orders/2")
 
 
+def test_only_the_job_moves_where_both_clusters_reach_its_savepoints(living: Living) -> None:
+    living.shares = True
+    living.section = {"runs": 1, "cool_down": 0}
+    assert moved(living.document("--yes")) == [("orders", "east", "finished")]
+    living.loads = dict.fromkeys(LOADS, 0.2)
+    assert moved(living.document("--drain", "east", "--yes")) == [("orders", "west", "finished")]
+    whole(living)
+    (submission,) = living.twins["west"].submissions
+    assert submission.location.startswith("file:///taken/orders/")
+
+
 def test_the_downtime_that_was_measured_is_told_for_the_next_move(living: Living) -> None:
     living.section = {"cool_down": 0, "runs": 1}
     (first,) = living.document("--yes")["moves"]
@@ -190,6 +201,18 @@ def test_nothing_moves_at_an_excluded_time(living: Living) -> None:
     document = living.document("--yes")
     assert "Europe/Athens) is excluded" in document["reason"]
     assert not document["moves"]
+    assert not living.document("--drain", "west", "--yes")["moves"]
+
+
+def test_a_target_that_somebody_holds_is_none_to_move_to(living: Living) -> None:
+    living.section = {"runs": 1}
+    lock = b'{"run": "other", "workdir": "/runs/other", "host": "there"}'
+    put(living.disk.open("file:///east/orders"), "1.stateshift-lock", lock)
+    document = living.document("--yes")
+    stays = {stay["job"]: stay["reason"] for stay in document["stay"]}
+    assert "is held by run other" in stays["orders"]
+    assert living.where()["orders"] == ["west"]
+    whole(living)
 
 
 def test_a_plan_that_refuses_forbids_the_cluster_and_it_is_decided_again(living: Living) -> None:

@@ -62,6 +62,7 @@ class Living:
     clock: Clock = field(default_factory=Clock)
     loads: dict[str, float] = field(default_factory=lambda: dict(LOADS))
     section: dict[str, Any] = field(default_factory=dict)
+    shares: bool = False  # both clusters reach one storage: images stay where they are
     opening: Callable[[Storage], Storage] = lambda storage: storage
     asking: Callable[[Any], Any] = lambda cluster: cluster
 
@@ -118,6 +119,8 @@ class Living:
 
     def spec(self, **more: Any) -> dict[str, Any]:
         images = {name: {"images": f"file:///{name}/{{job}}/{{move}}"} for name in CLUSTERS}
+        if self.shares:
+            images = {name: {} for name in CLUSTERS}
         clusters = {
             name: {"kind": "flink_rest", "url": served.url} for name, served in self.served.items()
         }

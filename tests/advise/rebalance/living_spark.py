@@ -35,16 +35,22 @@ class LivingSpark:
     loads: dict[str, float] = field(default_factory=lambda: dict(LOADS))
     section: dict[str, Any] = field(default_factory=dict)
     capacity: dict[str, Any] = field(default_factory=lambda: {"cores": 4})
+    versions: dict[str, str] = field(default_factory=dict)
+    shares: bool = False  # both clusters reach one storage: images stay where they are
 
     def __post_init__(self) -> None:
         self.written = self.clock.now()
         self.disk = MemoryDisk(lambda: self.written)
-        self.twins = {name: MemoryCluster(name, on_start=self._starts) for name in CLUSTERS}
+        self.twins = {name: self._twin(name) for name in CLUSTERS}
         for job in self.loads:
             location = f"file:///west/{job}"
             Checkpoint(batches=1).write(self.disk.open(location))
             self.twins["west"].run(job, location)
         self.beat(MINUTES)
+
+    def _twin(self, name: str) -> MemoryCluster:
+        version = self.versions.get(name, "4.3.0")
+        return MemoryCluster(name, version, on_start=self._starts)
 
     def _starts(self, submission: Submission) -> None:
         """A query that is started commits its next batch at once."""
@@ -86,7 +92,7 @@ class LivingSpark:
         return self.twins[spec.name]
 
     def spec(self) -> dict[str, Any]:
-        clusters = {
+        clusters: dict[str, dict[str, Any]] = {
             name: {
                 "capacity": self.capacity,
                 "other_load": 0,
@@ -94,6 +100,9 @@ class LivingSpark:
             }
             for name in CLUSTERS
         }
+        if self.shares:
+            for cluster in clusters.values():
+                del cluster["images"]
         kind = {"kind": "command", "find": "f", "submit": "s", "stop": "t"}
         conf = {"spark.cores.max": CORES, "spark.executor.cores": 1, "spark.executor.memory": "2g"}
         jobs = [

@@ -59,3 +59,25 @@ def test_most_of_an_image_is_copied_while_the_query_runs(tmp_path: Path) -> None
     assert moved(document) == [("orders", "east", "finished")]
     journal = (tmp_path / "state" / "runs" / "0001-orders" / "journal").read_text()
     assert '"warm"' in journal
+
+
+def test_a_cluster_with_an_older_spark_is_none_to_move_to(tmp_path: Path) -> None:
+    living = LivingSpark(tmp_path, section={"runs": 1}, versions={"east": "3.3.0"})
+    document = living.document("--yes")
+    assert not document["moves"]
+    stays = {stay["job"]: stay["reason"] for stay in document["stay"]}
+    assert "east: the plan refuses it" in stays["orders"]
+    assert "3.3" in stays["orders"]
+    assert living.on("west") == sorted(LOADS)
+
+
+def test_only_the_query_moves_where_both_clusters_reach_its_checkpoint(tmp_path: Path) -> None:
+    living = LivingSpark(tmp_path, section={"runs": 1}, shares=True)
+    done = [living.document("--yes") for _ in range(4)]
+    assert [moved(document) for document in done if document["moves"]] == [
+        [("orders", "east", "finished")],
+        [("fraud", "east", "finished")],
+    ]
+    (submission, _) = living.twins["east"].submissions
+    assert submission.location == "file:///west/orders"
+    assert living.on("east") == ["fraud", "orders"]
