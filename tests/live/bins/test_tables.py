@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stateshift.live.bins.commits import Piece
+from stateshift.live.bins.files import Files
 from stateshift.live.bins.operators import Operator, operator
 from stateshift.live.bins.stores import Table, to_bytes
+from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 
 KEYS = {"one": ("user",), "two": ("user", "place")}
 
@@ -65,3 +68,11 @@ def test_what_is_read_is_the_last_row_of_each_key_in_the_order_of_changes(
 
 def _key(row: tuple[int | None, str, int], key: tuple[str, ...]) -> tuple[object, ...]:
     return row[: len(key)]
+
+
+def test_an_empty_table_is_read_though_a_file_of_nothing_else_was_never_written():
+    files = Files(MemoryStorage(MemoryDisk(), "memory://group"))
+    counted = operator_of(("a",))
+    size = len(Table(counted).whole())
+    piece = Piece("bins/states/counted/west/data/000000001-once", 0, size)
+    assert Table.read(counted, [files.read(piece)]).keys == 0
