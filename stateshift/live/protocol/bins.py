@@ -30,6 +30,17 @@ def bits_of(bins: int) -> int:
     return bins.bit_length() - 1
 
 
+def related(bin: int, bins: int, others: int) -> range:
+    """Return the bins, if there were so many others, that have keys of a bin: its parts, or the one
+    that it is a part of.
+    """
+    parts = others // bins
+    if parts:
+        return range(bin * parts, (bin + 1) * parts)
+    whole = bin // (bins // others)
+    return range(whole, whole + 1)
+
+
 def is_count(bins: int) -> bool:
     """Whether there can be so many bins."""
     return 0 < bins <= BINS_MAX and not bins & (bins - 1)
