@@ -221,7 +221,7 @@ class Bins(Applications):
 def put_out_alone(operator: Operator, table: pa.Table, frontier: Moment) -> list[Row]:
     """Return what one worker alone puts out, sorted: all rows folded at once, as one bin."""
     table = table.append_column(HASH, pa.array([0] * table.num_rows, pa.int64()))
-    batch = read_batch(table, operator)
+    batch = read_batch(table, operator, operator.bins)
     work = Work(
         bin=0,
         stages=(Apply(frontier),),

@@ -38,7 +38,8 @@ class Held:
             table = pyarrow.Table.from_pylist(list(rows))
             keys = table.column(self.operator.key[0]).to_numpy().astype("uint64")
             hashes = nexmark._mixed(keys).view("int64")
-            come = read_batch(table.append_column(HASH, pyarrow.array(hashes)), self.operator).rows
+            hashed = table.append_column(HASH, pyarrow.array(hashes))
+            come = read_batch(hashed, self.operator, self.operator.bins).rows
         put_out = []
         for number in {*come, *self.bins}:
             put_out += self.bins[number].apply(come.get(number, Records(())), frontier)

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stateshift.errors import Complaint, PlanError, SpecError
 from stateshift.live.bins.bin_run import Writing
 from stateshift.live.bins.commits import Commit, Kept
-from stateshift.live.bins.files import Begun, Files, Joined
-from stateshift.live.bins.hashing import encoders, hash_of
+from stateshift.live.bins.files import Begun, Files, Joined, Keyed
+from stateshift.live.bins.hashing import encoders, hash_of, key_kinds
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.stores import Objects, Store, Table, read_store
 from stateshift.live.bins.times import Moment, asked_for
@@ -79,11 +79,14 @@ def bring_in(
     _check_way(operator, make_state)
     begun = files.begin(Begun(operator.bins, tuple(workers)))
     _refuse_begun(files, operator, begun)
-    bins = _bins(operator, table, make_state)
+    keys = _keys(operator, table)
+    bins = _bins(operator, keys, table, begun.bins, make_state)
     size = 0
     for number, name in enumerate(begun.workers):
         files.join(Joined(-1, name, time.time()))
-        mine = range(number, operator.bins, len(begun.workers))
+        kinds = key_kinds(keys.schema, operator.key)
+        files.say_keyed(Keyed(operator.name, name, kinds, time.time()))
+        mine = range(number, begun.bins, len(begun.workers))
         size += _first_commit(files, operator, name, {bin: bins.get(bin) for bin in mine})
     keys = sum(store.keys for store in bins.values())
     return BroughtIn(keys, len(bins), begun.workers, size)
@@ -103,12 +106,7 @@ def _check_way(operator: Operator, make_state: Function | None) -> None:
 
 def _refuse_begun(files: Files, operator: Operator, begun: Begun) -> None:
     """Refuse a group in which this state would be on top of another."""
-    if begun.bins != operator.bins:
-        raise PlanError(
-            f"the group has {begun.bins} bins, and {operator.name} is declared with "
-            f"{operator.bins}",
-            hint=f"declare it with bins={begun.bins}, or give it a group of its own",
-        )
+    files.check_declared(begun, operator.name, operator.bins)
     for name in begun.workers:
         if files.committed(operator.name, name, 0) is not None:
             raise PlanError(
@@ -117,20 +115,28 @@ def _refuse_begun(files: Files, operator: Operator, begun: Begun) -> None:
             )
 
 
-def _bins(
-    operator: Operator, table: pyarrow.Table, make_state: Function | None
-) -> dict[int, Store]:
-    """Return the rows as bins in memory."""
+def _keys(operator: Operator, table: pyarrow.Table) -> pyarrow.Table:
+    """Return the columns of the rows' keys."""
     keys = _columns(table, "key")
     missing = [name for name in operator.key if name not in keys.column_names]
     if missing:
         fact = f"the rows have no column {', '.join(missing)} in their keys"
         hint = f"their keys have {', '.join(keys.column_names)}"
         raise SpecError((Complaint("key", fact),), hint=hint)
-    keys = keys.select(list(operator.key))
+    return keys.select(list(operator.key))
+
+
+def _bins(
+    operator: Operator,
+    keys: pyarrow.Table,
+    table: pyarrow.Table,
+    count: int,
+    make_state: Function | None,
+) -> dict[int, Store]:
+    """Return the rows as bins in memory, so many of them."""
     encode = encoders(keys.schema, operator.key)
     parts = list(zip(*(column.to_pylist() for column in keys.columns), strict=True))
-    bins = [bin_of(hash_of(part, encode), operator.bins) for part in parts]
+    bins = [bin_of(hash_of(part, encode), count) for part in parts]
     if make_state is None:
         return _tables(operator, keys, _columns(table, "value"), bins)
     return _objects(operator, parts, table.column("value").to_pylist(), bins, make_state)

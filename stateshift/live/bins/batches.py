@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from stateshift.live.bins.hashing import key_kinds
 from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.bins import HASH_BITS, bits_of
 from stateshift.live.protocol.folded import Key, Value
@@ -95,20 +96,24 @@ class Columns:
 
 class Batch(NamedTuple):
     """A batch's rows by bin, and the last moment of each partition of the source. Rows that are not
-    in this process are None: they are where their bin is.
+    in this process are None: they are where their bin is. `key_kinds` says how the key's columns
+    are hashed; nothing of it where there are no rows.
     """
 
     rows: Mapping[int, Rows | None]
     seen: dict[str, Moment]
     size: int
     earliest: Moment | None
+    key_kinds: tuple[str, ...] = ()
 
 
 NOTHING = Batch({}, {}, 0, None)
 
 
-def read_batch(table: pyarrow.Table, operator: Operator) -> Batch:
-    """Return a table that has the column of hashes, in the order of time and by bin."""
+def read_batch(table: pyarrow.Table, operator: Operator, bins: int) -> Batch:
+    """Return a table that has the column of hashes, in the order of time and by bin, of which there
+    are so many.
+    """
     import numpy
 
     if table.num_rows == 0:
@@ -116,19 +121,21 @@ def read_batch(table: pyarrow.Table, operator: Operator) -> Batch:
     table = table.combine_chunks()
     columns = [integers(table, name) for name in operator.time]
     order = numpy.lexsort(columns[::-1])
-    bins = bins_of(table, operator.bins)[order]
-    by_bin = numpy.argsort(bins, kind="stable")
-    order, bins = order[by_bin], bins[by_bin]
+    bin_of_row = bins_of(table, bins)[order]
+    by_bin = numpy.argsort(bin_of_row, kind="stable")
+    order, bin_of_row = order[by_bin], bin_of_row[by_bin]
     moments = list(zip(*(column[order].tolist() for column in columns), strict=True))
     seen = _seen(table, operator.promise.partition, columns)
-    starts = [*numpy.flatnonzero(numpy.diff(bins, prepend=-1)).tolist(), len(bins)]
-    numbers = bins[starts[:-1]].tolist()
+    firsts = numpy.flatnonzero(numpy.diff(bin_of_row, prepend=-1)).tolist()
+    starts = [*firsts, len(bin_of_row)]
+    numbers = bin_of_row[starts[:-1]].tolist()
     whole = _whole(table.take(order), operator, moments)
     rows = {
         number: whole(start, end)
         for number, start, end in zip(numbers, starts, starts[1:], strict=False)
     }
-    return Batch(rows, seen, table.num_rows, min(moments))
+    kinds = key_kinds(table.schema, operator.key)
+    return Batch(rows, seen, table.num_rows, min(moments), kinds)
 
 
 def _whole(table: pyarrow.Table, operator: Operator, moments: list[Moment]) -> Any:  # a function
@@ -136,13 +143,13 @@ def _whole(table: pyarrow.Table, operator: Operator, moments: list[Moment]) -> A
     if operator.form == "columns":
         rows = table.drop_columns([HASH])
         return lambda start, end: Columns(moments[start:end], rows.slice(start, end - start))
-    keys = list(_keys(table, operator.key))
+    keys = list(keys_of(table, operator.key))
     values = list(operator.values_of(table))
     records = list(zip(moments, keys, values, strict=True))
     return lambda start, end: Records(records[start:end])
 
 
-def _keys(table: pyarrow.Table, names: Sequence[str]) -> Iterator[object]:
+def keys_of(table: pyarrow.Table, names: Sequence[str]) -> Iterator[Key]:
     """Yield the key of each row: the column's value, or a tuple where there are several."""
     columns = [plain_values(table.column(name)) for name in names]
     return iter(columns[0]) if len(columns) == 1 else zip(*columns, strict=True)

@@ -14,10 +14,10 @@ import gc
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from stateshift.live.bins.batches import Records, Rows
-from stateshift.live.bins.commits import Changed, Given, Kept, Piece, grown
+from stateshift.live.bins.commits import Changed, Dealt, Given, Kept, Piece, grown
 from stateshift.live.bins.fetching import read_together
 from stateshift.live.bins.files import data_file
 from stateshift.live.bins.operators import Operator
@@ -32,6 +32,8 @@ from stateshift.live.bins.stores import (
 )
 from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.configuration import Time
+
+T = TypeVar("T")
 
 LASTING_MIN = 1000  # keys of a bin: of fewer it costs more than it saves
 FETCHED_MAX = 1 << 26  # bytes of states that are read together
@@ -76,12 +78,15 @@ class Done:
 
 @dataclass(slots=True)
 class Came:
-    """What came of a batch: of each bin, and the rows that were put out."""
+    """What came of a batch: of each bin, and the rows that were put out. Or of bins that were dealt
+    anew.
+    """
 
     done: list[Done]
     outputs: tuple[Piece, ...] = ()
     put_out: int = 0
     tables: list[Any] | None = None  # Arrow tables, where they are at hand
+    dealt: list[Dealt] = field(default_factory=list)
 
 
 class Writing:
@@ -119,6 +124,10 @@ class Memory:
         needed: list[Piece] = []
         for work in works:
             needed += self.missing(work)
+        self.fetch_pieces(needed)
+
+    def fetch_pieces(self, needed: Iterable[Piece]) -> None:
+        """Read pieces together, in the place of those that were read before."""
         self.fetched = dict(read_together(needed, self.read))
 
     def missing(self, work: Work) -> list[Piece]:
@@ -128,9 +137,13 @@ class Memory:
         missing = list(work.held)
         states = [taken.kept for taken in work.taken.values()]
         for kept in states if work.kept is None else [work.kept, *states]:
-            known = self.stores.get(work.bin)
-            missing += kept.pieces[0 if known is None else _common(known, kept) :]
+            missing += self.missing_of(work.bin, kept)
         return missing
+
+    def missing_of(self, bin: int, kept: Kept) -> tuple[Piece, ...]:
+        """Return what of a bin, as it is kept, is not in memory."""
+        known = self.stores.get(bin)
+        return kept.pieces[0 if known is None else _common(known, kept) :]
 
     def content(self, piece: Piece) -> bytes:
         """Return the bytes of a piece, which was fetched or is read now."""
@@ -176,18 +189,23 @@ def lasting(keys: int) -> Iterator[None]:
         gc.enable()
 
 
-def _portions(works: Iterable[Work]) -> Iterator[list[Work]]:
-    """Yield works, as many at a time as are small enough to be read together."""
-    portion: list[Work] = []
+def portions(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield what is to be read, as much at a time as is small enough to be read together."""
+    portion: list[T] = []
     size = 0
-    for work in works:
-        portion.append(work)
-        size += 0 if work.kept is None else work.kept.size
-        size += sum(taken.kept.size for taken in work.taken.values())
+    for item in items:
+        portion.append(item)
+        size += size_of(item)
         if size > FETCHED_MAX:
             yield portion
             portion, size = [], 0
     yield portion
+
+
+def _size(work: Work) -> int:
+    """Return how many bytes of states a work may need."""
+    taken = sum(taken.kept.size for taken in work.taken.values())
+    return taken + (0 if work.kept is None else work.kept.size)
 
 
 def _common(known: tuple[Kept, Store], kept: Kept) -> int:
@@ -224,7 +242,7 @@ def run_works(
 
     put_out: list[Output] = []
     done: list[Done] = []
-    for some in _portions(works):
+    for some in portions(works, _size):
         memory.fetch(some)
         done += [run(work, memory, writing, put_out) for work in some]
     memory.fetched = {}

@@ -21,6 +21,7 @@ from stateshift.errors import Incompatible, MissingFile
 from stateshift.live.bins.batches import Rows, read_batch
 from stateshift.live.bins.bin_run import Came, Memory, Work, Writing, run_works
 from stateshift.live.bins.commits import Kept
+from stateshift.live.bins.dealing import Deal, deal_all
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.operators import Operator
 from stateshift.storage.opening import open_patiently
@@ -46,6 +47,7 @@ class Assignment:
     worker: str
     home: str
     number: int
+    bins: int
     parts: tuple[bytes, ...]
 
     def __call__(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -65,14 +67,18 @@ class Assignment:
     def run(self, partition: int, rows: pyarrow.Table | None, process: Process) -> Came:
         """Take the bins of a partition through their stages, and write what has changed."""
         part: Part = pickle.loads(self.parts[partition])
+        writing = Writing(self.operator.name, self.worker, self.number)
+        if part.deals:
+            dealt = deal_all(part.deals, process.memory, writing, process.files.write_data)
+            process.met([one.bin for one in dealt], self.number)
+            return Came([], dealt=dealt)
         by_bin: Mapping[int, Rows | None] = {}
         if rows is not None:
-            by_bin = read_batch(rows, self.operator).rows
+            by_bin = read_batch(rows, self.operator, self.bins).rows
         self._check(partition, part, by_bin)
         works = [replace(work, rows=by_bin.get(work.bin)) for work in part.works]
-        writing = Writing(self.operator.name, self.worker, self.number)
         came = run_works(works, process.memory, writing, process.files.write_data)
-        process.met(works, self.number)
+        process.met([work.bin for work in works], self.number)
         process.read_ahead(part.ahead)
         return replace(came, tables=None)
 
@@ -90,10 +96,13 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one partition has to do, and what it may read for batches to come."""
+    """What one partition has to do, and what it may read for batches to come. Where it deals bins
+    anew it does nothing else.
+    """
 
     works: tuple[Work, ...]
     ahead: Mapping[int, Kept]
+    deals: tuple[Deal, ...] = ()
 
 
 @dataclass
@@ -110,9 +119,9 @@ class Process:
         """Return a process that has no bin yet."""
         return cls(assignment.home, files, Memory(assignment.operator, files.read))
 
-    def met(self, works: Sequence[Work], number: int) -> None:
+    def met(self, bins: Sequence[int], number: int) -> None:
         """Take note of the bins of a batch, and forget those that have long been elsewhere."""
-        self.last_met.update(dict.fromkeys((work.bin for work in works), number))
+        self.last_met.update(dict.fromkeys(bins, number))
         for bin, last in list(self.last_met.items()):
             if last < number - FORGOTTEN_AFTER:
                 del self.last_met[bin]

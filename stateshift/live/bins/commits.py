@@ -10,12 +10,13 @@ bins, and what came before it is not needed any more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import NamedTuple
 
 from stateshift.live.bins.times import Moment, Seen, cut
 from stateshift.live.protocol.configuration import Time
+from stateshift.plain import to_plain
 
 
 class Piece(NamedTuple):
@@ -83,6 +84,16 @@ class Held(NamedTuple):
     pieces: tuple[Piece, ...]
 
 
+class Dealt(NamedTuple):
+    """A bin by another number of bins: `kept` is None where others have it, and rows of it are held
+    here.
+    """
+
+    bin: int
+    kept: Kept | None
+    held: tuple[Piece, ...] = ()
+
+
 class Undelivered(NamedTuple):
     """What a commit has put out, and is not known to have arrived."""
 
@@ -127,6 +138,16 @@ class Commit:
     heard: Mapping[str, int] = field(default_factory=dict)  # by worker, its last commit known here
     borrowed: tuple[str, ...] = ()  # files of others that are needed here
     counts: Counts = Counts()
+    bins: int | None = None  # how many there are, where that is not the number they began with
+
+    def to_plain(self) -> dict[str, object]:
+        """Make it plain. `bins` is left out where it says nothing: versions that cannot split bins
+        can read all commits of a group in which none were.
+        """
+        plain = {each.name: to_plain(getattr(self, each.name)) for each in fields(self)}
+        if self.bins is None:
+            del plain["bins"]
+        return plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +164,10 @@ class Ledger:
     def number(self) -> int:
         """The number of the last commit; -1 where there is none."""
         return -1 if self.last is None else self.last.number
+
+    def bins(self, begun: int) -> int:
+        """Return how many bins there are by its numbers; `begun` is how many there were first."""
+        return begun if self.last is None else self.last.bins or begun
 
     @property
     def files(self) -> set[str]:
@@ -210,6 +235,18 @@ def grown(before: Kept | None, changed: Changed) -> Kept:
     """Return a bin's state with the piece that was added."""
     earlier = () if before is None or changed.is_whole else before.pieces
     return Kept((*earlier, changed.piece), changed.keys, changed.due)
+
+
+def dealt_anew(commit: Commit, before: Ledger, dealt: Iterable[Dealt]) -> Commit:
+    """Return a commit that lists all bins by another number of them, as they are after it."""
+    here: dict[str, Kept] = {}
+    held: list[Held] = []
+    for one in sorted(dealt, key=lambda each: each.bin):
+        if one.kept is not None:
+            here[str(one.bin)] = one.kept
+        if one.held:
+            held.append(Held(one.bin, None, one.held))
+    return replace(commit, here=here, held=tuple(held), undelivered=before.undelivered)
 
 
 def whole(commit: Commit, before: Ledger) -> Commit:

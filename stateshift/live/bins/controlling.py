@@ -2,6 +2,7 @@
 
     controller = live.Controller("s3://live/orders")
     controller.move(range(128), to="east", strategy="batched(16)")
+    controller.resize(512)
     controller.status()
 
 `stateshift live move` does the same.
@@ -14,7 +15,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from stateshift.errors import PlanError, StalePlan
-from stateshift.live.bins.files import Proposal
+from stateshift.live.bins.bin_count import CountCarrier, check_count
+from stateshift.live.bins.files import Keyed, Proposal
 from stateshift.live.bins.migration import ASKED_TO_STOP, Carrier, Moved
 from stateshift.live.bins.move_request import (
     Manner,
@@ -71,6 +73,36 @@ class Controller:
         steps = steps_of(moves_to(now, to, tuple(bins)), manner)
         check(now, steps, manner)
         return self.carry(steps, manner)
+
+    def resize(
+        self,
+        bins: int,
+        *,
+        at: Time | None = None,
+        manner: Manner | None = None,
+        progress: Callable[[Moved], None] = lambda moved: None,
+    ) -> Moved:
+        """Split or merge all bins until there are so many, and wait until all workers have them.
+
+        Args:
+            bins: a power of two.
+            at: the logical time from which each worker does so; at once where none is named.
+            manner: how long to wait.
+            progress: is told how far it is.
+        """
+        manner = replace(manner or Manner(), at=at)
+        self.check_resize(self.status(), bins, at)
+        carrier = CountCarrier(self.watch, (), manner, progress, self._wait, count=bins)
+        return carrier.carry()
+
+    def check_resize(self, now: Bins, bins: int, at: Time | None = None) -> None:
+        """Refuse a number of bins that cannot be had."""
+        keyed: dict[tuple[str, str], Keyed] = {}
+        for part in now.parts:
+            known = self.watch.files.keyed(part.runs.operator, part.runs.worker)
+            if known is not None:
+                keyed[part.runs.operator, part.runs.worker] = known
+        check_count(now, bins, at, keyed)
 
     def carry(
         self, steps: Steps, manner: Manner, progress: Callable[[Moved], None] = lambda moved: None

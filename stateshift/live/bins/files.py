@@ -3,7 +3,9 @@
     bins/bins.json                         how many bins, and the workers that they begin at
     bins/workers/NUMBER.json               a worker's name
     bins/runs/OPERATOR.NAME.json           what a worker says of an operator that it runs
-    bins/moves/N/proposed.json             move N: which bins go where, and when
+    bins/keys/OPERATOR.NAME.json           how it hashes keys, once it has read some
+    bins/moves/N/proposed.json             move N: which bins go where, and when; or how many there
+                                           shall be
     bins/moves/N/words/OPERATOR.NAME.json  what a worker says of it
     bins/moves/N/decided.json              what became of it
     bins/moves.json                        what the first moves come to: nobody reads them again
@@ -12,9 +14,10 @@
     bins/states/OPERATOR/NAME/commits/N    a worker's commit
     bins/states/OPERATOR/NAME/data/N-ONCE  what commits name pieces of
 
-What runs, what is prepared, what the first moves come to and how moves are steered is written by
-its last writer. Everything else is created if absent, and never changed. A commit that is there
-already is another process's that runs under the same name: whoever finds that ends.
+What runs, how keys are hashed, what is prepared, what the first moves come to and how moves are
+steered is written by its last writer. Everything else is created if absent, and never changed. A
+commit that is there already is another process's that runs under the same name: whoever finds that
+ends.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 from stateshift.errors import AlreadyThere, FormatError, PlanError
@@ -31,13 +34,16 @@ from stateshift.live.bins.times import Moment
 from stateshift.live.folder import file_name
 from stateshift.live.protocol.chains import Decided, encode, encode_densely
 from stateshift.live.protocol.configuration import (
+    BEGIN,
     Configuration,
     Time,
     Update,
     configured,
     updated,
 )
+from stateshift.live.protocol.resizing import resettled
 from stateshift.live.values import ValueFiles, number_in
+from stateshift.plain import to_plain
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +52,7 @@ T = TypeVar("T")
 COMMIT_MAX = 1 << 28
 PREPARED = "bins/prepared"
 RUNS = "bins/runs"
+KEYS = "bins/keys"
 WHOLE_EVERY = 20  # commits
 MOVES_BASE = "bins/moves.json"
 MOVES_BASE_EVERY = 32  # moves
@@ -88,9 +95,20 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True)
+class Keyed:
+    """How a worker hashes keys (`hashing`), by the first rows that it has read since it started."""
+
+    operator: str
+    worker: str
+    kinds: tuple[str, ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """Bins that shall be elsewhere from a time on. Without updates it is a preparation: whoever
-    takes the bins reads them ahead.
+    takes the bins reads them ahead. With `bins` it is neither: all bins are dealt anew, by another
+    number of them, at each worker once it has come to a time.
     """
 
     number: int
@@ -99,6 +117,17 @@ class Proposal:
     timeout_seconds: float
     ahead: tuple[tuple[int, int], ...] = ()  # (bin, worker): what is worth reading ahead
     by: str = ""
+    bins: int | None = None
+    since: Time = BEGIN
+
+    def to_plain(self) -> dict[str, object]:
+        """Make it plain. What only a split or a merge has is left out elsewhere: versions that know
+        neither can read all moves.
+        """
+        plain = {each.name: to_plain(getattr(self, each.name)) for each in fields(self)}
+        if self.bins is None:
+            del plain["bins"], plain["since"]
+        return plain
 
     @property
     def earliest(self) -> Time:
@@ -150,6 +179,20 @@ class Files(ValueFiles):
         """Say with which workers a group begins, and return what holds: the first word."""
         return self._first(Begun, "bins/bins.json", begun)
 
+    def check_declared(self, begun: Begun, operator: str, bins: int) -> None:
+        """Refuse an operator that is declared with a number of bins that the group neither began
+        with nor has now.
+        """
+        if bins == begun.bins:
+            return
+        count = look(self, self.known_moves(begun, len(begun.workers))).configuration.bins
+        if bins != count:
+            raise PlanError(
+                f"the group {self.location} has {count} bins, and {operator} is declared with "
+                f"{bins}",
+                hint=f"declare it with bins={count}, or give it a group of its own",
+            )
+
     def begun(self) -> Begun | None:
         """Return how the group began; None if no worker ever started."""
         return self._read(Begun, "bins/bins.json")
@@ -185,6 +228,14 @@ class Files(ValueFiles):
         """Write what a worker says of the operator that it runs."""
         path = f"{RUNS}/{file_name(runs.operator)}.{file_name(runs.worker)}.json"
         self._write(path, encode(runs))
+
+    def keyed(self, operator: str, worker: str) -> Keyed | None:
+        """Return how a worker hashes keys; None if it has not said so."""
+        return self._read(Keyed, _keyed(operator, worker))
+
+    def say_keyed(self, keyed: Keyed) -> None:
+        """Write how a worker hashes keys."""
+        self._write(_keyed(keyed.operator, keyed.worker), encode(keyed))
 
     # ---------------------------------------------------------------- moves
 
@@ -356,16 +407,36 @@ class Files(ValueFiles):
 
 @dataclass(frozen=True, slots=True)
 class KnownMoves:
-    """The moves of a group, as far as they are decided, and the one that is not."""
+    """The moves of a group, as far as they are decided, and the one that is not. `due` is another
+    number of bins that is decided, and that whoever knows this has not got yet.
+    """
 
     configuration: Configuration
     decided: int = 0
     open: Proposal | None = None
     ahead: tuple[tuple[int, int], ...] = ()
+    due: Proposal | None = None
+
+    def resized(self) -> KnownMoves:
+        """Return the moves by the number of bins that is due."""
+        assert self.due is not None and self.due.bins is not None, "another number is due"
+        configuration = resettled(self.configuration, self.due.bins)
+        return KnownMoves(configuration, self.decided + 1)
 
 
 def look(files: Files, known: KnownMoves) -> KnownMoves:
     """Return the moves with what is new."""
+    while True:
+        known = look_until_due(files, known)
+        if known.due is None:
+            return known
+        known = known.resized()
+
+
+def look_until_due(files: Files, known: KnownMoves) -> KnownMoves:
+    """Return the moves with what is new, as far as they are by the same number of bins."""
+    if known.due is not None:
+        return known
     configuration, number, ahead = known.configuration, known.decided, known.ahead
     while True:
         proposal = known.open if known.open is not None and known.open.number == number else None
@@ -375,6 +446,8 @@ def look(files: Files, known: KnownMoves) -> KnownMoves:
         decided = files.decided(number)
         if decided is None:
             return KnownMoves(configuration, number, proposal, ahead)
+        if decided.outcome == "applied" and proposal.bins is not None:
+            return KnownMoves(configuration, number, None, ahead, proposal)
         if decided.outcome == "applied":
             configuration = wide_enough(configuration, proposal.updates)
             configuration = updated(configuration, proposal.updates)
@@ -403,6 +476,10 @@ def data_file(operator: str, worker: str, number: int, once: str) -> str:
 def commit_of(file: str) -> int:
     """Return the number of the commit that a file of data was written for."""
     return int(file.rsplit("/", 1)[1].split("-")[0])
+
+
+def _keyed(operator: str, worker: str) -> str:
+    return f"{KEYS}/{file_name(operator)}.{file_name(worker)}.json"
 
 
 def _of_operator(operator: str) -> str:

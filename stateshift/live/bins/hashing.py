@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import xxhash
@@ -29,16 +29,29 @@ def encoders(schema: pyarrow.Schema, key: Sequence[str]) -> tuple[Encode, ...]:
     Raises:
         SpecError: Spark hashes a column in a way that is not known here.
     """
-    found = []
-    for name in key:
-        kind = schema.field(name).type
-        encode = _encoder(kind)
-        if encode is None:
-            fact = f"the column {name} of type {kind} is hashed by Spark alone"
+    return encoders_of(key_kinds(schema, key), key)
+
+
+def key_kinds(schema: pyarrow.Schema, key: Sequence[str]) -> tuple[str, ...]:
+    """Return the kind of each key column: those of one kind are hashed alike. What Spark alone
+    hashes is named with a question mark.
+    """
+    types = [schema.field(name).type for name in key]
+    return tuple(_kind(type_) or f"?{type_}" for type_ in types)
+
+
+def encoders_of(kinds: Sequence[str], key: Sequence[str]) -> tuple[Encode, ...]:
+    """Return how the values of key columns are hashed, by their kinds.
+
+    Raises:
+        SpecError: Spark hashes a column in a way that is not known here.
+    """
+    for kind, name in zip(kinds, key, strict=True):
+        if kind not in _ENCODE:
+            fact = f"the column {name} of type {kind[1:]} is hashed by Spark alone"
             hint = "use a key of whole numbers, text, bytes, booleans, floats or timestamps"
             raise SpecError((Complaint("key", fact),), hint=hint)
-        found.append(encode)
-    return tuple(found)
+    return tuple(_ENCODE[kind] for kind in kinds)
 
 
 def hash_of(values: Sequence[object], encode: Sequence[Encode]) -> int:
@@ -50,28 +63,33 @@ def hash_of(values: Sequence[object], encode: Sequence[Encode]) -> int:
     return hashed
 
 
-def _encoder(kind: pyarrow.DataType) -> Encode | None:
+def hasher(encode: Sequence[Encode]) -> Callable[[Any], int]:
+    """Return what hashes a key: a value, or a tuple where there are several columns. One column
+    alone is hashed without a detour, for states have many keys.
+    """
+    if len(encode) > 1:
+        return lambda key: hash_of(key, encode)
+    (encoded,) = encode
+    digest = xxhash.xxh64_intdigest
+    return lambda key: SEED if key is None else digest(encoded(key), SEED)
+
+
+def _kind(type_: pyarrow.DataType) -> str | None:
+    """Return how Spark calls a type, or one that it hashes alike; None where that is not known."""
     from pyarrow import types
 
-    if types.is_boolean(kind):
-        return lambda value: _INT.pack(int(value))
-    if types.is_int8(kind) or types.is_int16(kind) or types.is_int32(kind):
-        return _INT.pack
-    if types.is_int64(kind):
-        return _LONG.pack
-    if types.is_float32(kind):
-        return lambda value: struct.pack("<f", value + 0.0)  # of -0.0 it makes 0.0
-    if types.is_float64(kind):
-        return lambda value: struct.pack("<d", value + 0.0)
-    if types.is_string(kind) or types.is_large_string(kind):
-        return str.encode
-    if types.is_binary(kind) or types.is_large_binary(kind):
-        return bytes
-    if types.is_date32(kind):
-        return lambda value: _INT.pack((value - _EPOCH.date()).days)
-    if types.is_timestamp(kind):
-        return lambda value: _LONG.pack(_micros(value))
-    return None
+    if types.is_boolean(type_):
+        return "boolean"
+    if types.is_int8(type_) or types.is_int16(type_) or types.is_int32(type_):
+        return "integer"
+    if types.is_string(type_) or types.is_large_string(type_):
+        return "string"
+    if types.is_binary(type_) or types.is_large_binary(type_):
+        return "binary"
+    if types.is_timestamp(type_):
+        return "timestamp"
+    plain = {"int64": "long", "float": "float", "double": "double", "date32[day]": "date"}
+    return plain.get(str(type_))
 
 
 def _micros(value: Any) -> int:  # a datetime, with or without a zone
@@ -84,3 +102,15 @@ def _micros(value: Any) -> int:  # a datetime, with or without a zone
 _EPOCH = datetime.datetime(1970, 1, 1)
 _UTC = datetime.UTC
 _INT, _LONG = struct.Struct("<i"), struct.Struct("<q")
+
+_ENCODE: Mapping[str, Encode] = {
+    "boolean": lambda value: _INT.pack(int(value)),
+    "integer": _INT.pack,
+    "long": _LONG.pack,
+    "float": lambda value: struct.pack("<f", value + 0.0),  # of -0.0 it makes 0.0
+    "double": lambda value: struct.pack("<d", value + 0.0),
+    "string": str.encode,
+    "binary": bytes,
+    "date": lambda value: _INT.pack((value - _EPOCH.date()).days),
+    "timestamp": lambda value: _LONG.pack(_micros(value)),
+}

@@ -10,7 +10,8 @@ import pyarrow
 
 from stateshift.live.bins.batches import Batch, read_batch
 from stateshift.live.bins.bin_run import Came, Memory, Work, Writing, run_works
-from stateshift.live.bins.commits import Kept
+from stateshift.live.bins.commits import Dealt, Kept
+from stateshift.live.bins.dealing import Deal, deal_all
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.operators import Operator
 
@@ -25,15 +26,25 @@ class InDriver:
         self.memory = Memory(operator, files.read)
 
     @contextmanager
-    def reading(self, rows: Any) -> Iterator[Batch]:  # a DataFrame, or Arrow's table
+    def reading(self, rows: Any, bins: int) -> Iterator[Batch]:  # a DataFrame, or Arrow's table
         """Bring a batch's rows here."""
         table = rows if isinstance(rows, pyarrow.Table) else rows.toArrow()
-        yield read_batch(table, self.operator)
+        yield read_batch(table, self.operator, bins)
 
     def run(self, number: int, works: Sequence[Work]) -> Came:
         """Take bins through their stages, and write what has changed in one file."""
         writing = Writing(self.operator.name, self.worker, number)
         return run_works(works, self.memory, writing, self.files.write_data)
+
+    def deal(self, number: int, deals: Sequence[Deal]) -> list[Dealt]:
+        """Deal all bins anew, and write them as one file."""
+        writing = Writing(self.operator.name, self.worker, number)
+        dealt = deal_all(deals, self.memory, writing, self.files.write_data)
+        here = {one.bin for one in dealt}
+        self.memory.stores = {
+            bin: known for bin, known in self.memory.stores.items() if bin in here
+        }
+        return dealt
 
     def read_ahead(self, bin: int, kept: Kept) -> None:
         """Read a bin that will come."""

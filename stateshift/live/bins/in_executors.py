@@ -23,7 +23,9 @@ from stateshift.formats.spark.types import Atomic
 from stateshift.live.bins.batches import HASH, NOTHING, Batch, Rows, integers
 from stateshift.live.bins.bin_run import Came, Work
 from stateshift.live.bins.bin_task import RETURNED, Assignment, Part, partition_of
-from stateshift.live.bins.commits import Kept
+from stateshift.live.bins.commits import Dealt, Kept
+from stateshift.live.bins.dealing import Deal
+from stateshift.live.bins.hashing import key_kinds
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.bins import HASH_BITS, bits_of
@@ -38,8 +40,10 @@ class Tasks(Protocol):
         """Return how many tasks a batch has."""
         ...
 
-    def reading(self, rows: Any) -> AbstractContextManager[Batch]:  # a DataFrame, or its twin
-        """Spread a batch's rows over the partitions, and return what is to be known of it."""
+    def reading(self, rows: Any, bins: int) -> AbstractContextManager[Batch]:  # rows: a DataFrame
+        """Spread a batch's rows over the partitions by bin, of which there are so many, and return
+        what is to be known of it.
+        """
         ...
 
     def run(self, assignment: Assignment) -> dict[int, Came]:
@@ -57,33 +61,57 @@ class InExecutors:
         self.tasks = tasks
         self.home = uuid.uuid4().hex
         self._ahead: dict[int, Kept] = {}
+        self._bins = operator.bins
 
-    def reading(self, rows: Any) -> AbstractContextManager[Batch]:  # a DataFrame, or its twin
+    def reading(self, rows: Any, bins: int) -> AbstractContextManager[Batch]:  # rows: a DataFrame
         """Spread a batch's rows over the partitions."""
-        return self.tasks.reading(rows)
+        self._bins = bins
+        return self.tasks.reading(rows, bins)
 
     def run(self, number: int, works: Sequence[Work]) -> Came:
         """Take bins through their stages, each in the task of its partition."""
         if not works:
             return Came([])
+        came = self._run(number, self._parts(works, self.tasks.partitions()))
+        self._ahead = {}
+        return _together(came)
+
+    def deal(self, number: int, deals: Sequence[Deal]) -> list[Dealt]:
+        """Deal bins anew, each in a task: that of the first one of those that belong together."""
+        if not deals:
+            return []
         partitions = self.tasks.partitions()
+        parts = []
+        for partition in range(partitions):
+            mine = tuple(
+                each for each in deals if partition_of(each.sources[0].bin, partitions) == partition
+            )
+            parts.append(pickle.dumps(Part((), {}, mine), protocol=5))
+        dealt: list[Dealt] = []
+        for came in self._run(number, tuple(parts)):
+            dealt += came.dealt
+        return dealt
+
+    def _run(self, number: int, parts: tuple[bytes, ...]) -> list[Came]:
+        """Run the tasks of all parts; return what came of each."""
         assignment = Assignment(
             location=self.location,
             operator=self.operator,
             worker=self.worker,
             home=self.home,
             number=number,
-            parts=self._parts(works, partitions),
+            bins=self._bins,
+            parts=parts,
         )
         came = self.tasks.run(assignment)
-        self._ahead = {}
+        partitions = len(parts)
         missing = set(range(partitions)) - set(came)
         if missing:
             raise ClusterError(
                 f"{self.operator.name}: nothing came of {len(missing)} of {partitions} tasks",
                 hint="take home='driver', and tell us which version of Spark this is",
             )
-        return _together([came[partition] for partition in range(partitions)])
+        return [came[partition] for partition in range(partitions)]
 
     def _parts(self, works: Sequence[Work], partitions: int) -> tuple[bytes, ...]:
         parts = []
@@ -124,12 +152,12 @@ class SparkTasks:
         return max(1, min(int(_session().sparkContext.defaultParallelism), self.operator.bins))
 
     @contextmanager
-    def reading(self, rows: Frame) -> Iterator[Batch]:
+    def reading(self, rows: Frame, bins: int) -> Iterator[Batch]:
         """Repartition a batch by bin, and keep it until it is done."""
-        spread = _by_bin(rows, self.operator.bins, self.partitions()).persist()
+        spread = _by_bin(rows, bins, self.partitions()).persist()
         try:
             self._spread = spread
-            yield _survey(spread, self.operator)
+            yield _survey(spread, self.operator, bins)
         finally:
             self._spread = None
             spread.unpersist()
@@ -183,7 +211,7 @@ def _bin(bins: int) -> Any:  # a Column
     return functions.shiftrightunsigned(functions.col(HASH), HASH_BITS - bits).cast("int")
 
 
-def _survey(frame: Frame, operator: Operator) -> Batch:
+def _survey(frame: Frame, operator: Operator, bins: int) -> Batch:
     """Return what is to be known of a batch, by one aggregation."""
     from pyspark.sql import functions
 
@@ -194,7 +222,7 @@ def _survey(frame: Frame, operator: Operator) -> Batch:
         functions.max(moment).alias("last"),
         functions.min(moment).alias("first"),
         functions.count(functions.lit(1)).alias("size"),
-        functions.collect_set(_bin(operator.bins)).alias("bins"),
+        functions.collect_set(_bin(bins)).alias("bins"),
     )
     named = functions.lit("") if partition is None else functions.col(partition)
     moments = [
@@ -203,7 +231,15 @@ def _survey(frame: Frame, operator: Operator) -> Batch:
         for at in range(len(times))
     ]
     columns = [named.alias("partition"), "size", "bins", *moments]
-    return _batch(aggregated.filter("size > 0").select(*columns).toArrow(), len(times))
+    batch = _batch(aggregated.filter("size > 0").select(*columns).toArrow(), len(times))
+    return batch._replace(key_kinds=_key_kinds(frame, operator)) if batch.size else batch
+
+
+def _key_kinds(frame: Frame, operator: Operator) -> tuple[str, ...]:
+    """Return the kinds of the key's columns, as the other home says them."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return key_kinds(to_arrow_schema(frame.select(*operator.key).schema), operator.key)
 
 
 def _batch(table: Any, times: int) -> Batch:  # Arrow's table, of a row a partition

@@ -72,7 +72,7 @@ class Moved:
 
 
 @dataclass
-class _Stopped(Exception):
+class Stopped(Exception):
     """The end of a migration before all of it is complete."""
 
     state: State
@@ -113,7 +113,7 @@ class Carrier:
         try:
             self._carry()
             self._tell(state="finished")
-        except _Stopped as end:
+        except Stopped as end:
             self._tell(state=end.state, reason=end.reason)
         finally:
             self.steering.clear()
@@ -165,7 +165,7 @@ class Carrier:
                 pause, since = Pause(self.wait), time.time()
                 self._tell_steps(rollout)
             elif time.time() >= since + self.manner.wait_seconds:
-                raise _Stopped("applied", self._late(bins, rollout.sent))
+                raise Stopped("applied", self._late(bins, rollout.sent))
             pause()
 
     def _now(self, rollout: Rollout, bins: Bins, tries: int) -> Time:
@@ -219,7 +219,7 @@ class Carrier:
             steps = [step for step in self.steps if self._is_past(bins, step)]
             self._tell(complete=len(steps), bins_moved=sum(len(step.moves) for step in steps))
             if not self.table.is_complete and time.time() >= until:
-                raise _Stopped("applied", self._late(bins, self.table.last))
+                raise Stopped("applied", self._late(bins, self.table.last))
             pause()
 
     def _is_past(self, bins: Bins, step: TimedStep) -> bool:
@@ -237,7 +237,7 @@ class Carrier:
                 return
             self._tell(state="moving")
             if time.time() >= until:
-                raise _Stopped("applied", self._late(bins, last))
+                raise Stopped("applied", self._late(bins, last))
             pause()
 
     # ---------------------------------------------------------------- copying ahead
@@ -254,7 +254,7 @@ class Carrier:
                 return
             if time.time() >= until:
                 reason = f"{count} of {len(self.ahead)} bins were read ahead within "
-                raise _Stopped("aborted", f"{reason}{self.manner.wait_seconds:g} s")
+                raise Stopped("aborted", f"{reason}{self.manner.wait_seconds:g} s")
             pause()
 
     def _prepared(self) -> int:
@@ -273,14 +273,7 @@ class Carrier:
         past its time already, and a later one can be proposed.
         """
         bins = self._closed(self._look())
-        proposal = Proposal(
-            number=bins.moves.decided,
-            updates=tuple(updates),
-            at=time.time(),
-            timeout_seconds=self.manner.timeout_seconds,
-            ahead=self.ahead if self.manner.is_warm else (),
-            by=process_name(),
-        )
+        proposal = self._proposal(bins, updates)
         self._propose(proposal)
         # Whoever is not met here starts later, and sees what is proposed before it reads a row.
         self.watch.meet()
@@ -290,9 +283,19 @@ class Carrier:
             return True
         later = self._later(proposal)
         if later is None or tries + 1 >= TRIES_MAX:
-            raise _Stopped("aborted", decided.reason)
+            raise Stopped("aborted", decided.reason)
         self.least = later
         return False
+
+    def _proposal(self, bins: Bins, updates: Sequence[Update]) -> Proposal:
+        return Proposal(
+            number=bins.moves.decided,
+            updates=tuple(updates),
+            at=time.time(),
+            timeout_seconds=self.manner.timeout_seconds,
+            ahead=self.ahead if self.manner.is_warm else (),
+            by=process_name(),
+        )
 
     def _closed(self, bins: Bins) -> Bins:
         """Abort what is proposed, and overdue or of a process that has ended; refuse while it is
@@ -385,7 +388,7 @@ class Carrier:
         if self.table is not None and self.table.is_acknowledged:
             self.table.watch(bins, time.time())
         if self.steering.is_stopped:
-            raise _Stopped("aborted", ASKED_TO_STOP)
+            raise Stopped("aborted", ASKED_TO_STOP)
         return bins
 
     def _is_held_up(self) -> bool:

@@ -190,6 +190,7 @@ def check(bins: Bins, steps: Steps, manner: Manner) -> None:
         return
     _check_twice(steps)
     refuse_under_way(bins)
+    refuse_not_dealt(bins)
     _check_parts(bins, steps)
     if not manner.any_code:
         _check_same_code(bins)
@@ -216,14 +217,31 @@ def refuse_under_way(bins: Bins) -> None:
         )
 
 
-def _check_parts(bins: Bins, steps: Steps) -> None:
-    """Refuse where somebody who has to answer cannot, or who gives or takes does not run."""
+def refuse_not_dealt(bins: Bins) -> None:
+    """Refuse while somebody has not dealt its bins anew yet: it would not know them by the numbers
+    that they have.
+    """
+    for part in bins.not_dealt:
+        raise PlanError(
+            f"worker {part.runs.worker} has {bins.count_at(part)} bins still, of the group's "
+            f"{bins.count}: it deals them anew by its next batch, or at the time that was named",
+            hint=f"wait until it has: {command('status', bins.location)}",
+        )
+
+
+def refuse_without_rows(bins: Bins) -> None:
+    """Refuse where somebody who has to answer has read nothing."""
     for part in bins.parts:
         if part.frontier is None:
             raise PlanError(
                 f"worker {part.runs.worker} has read no rows yet",
                 hint=f"wait until it has: {command('status', bins.location)}",
             )
+
+
+def _check_parts(bins: Bins, steps: Steps) -> None:
+    """Refuse where somebody who has to answer cannot, or who gives or takes does not run."""
+    refuse_without_rows(bins)
     running = {part.number for part in bins.parts}
     for move in (move for step in steps for move in step.moves):
         for worker in (move.source, move.target):
@@ -255,14 +273,20 @@ def _check_same_code(bins: Bins) -> None:
 
 
 def _check_times(bins: Bins, steps: Steps) -> None:
+    for step in steps:
+        if step.earliest > 0:
+            refuse_past(bins, step.earliest)
+
+
+def refuse_past(bins: Bins, time: Time) -> None:
+    """Refuse a time that somebody has come to already."""
     furthest = bins.furthest
     assert furthest is not None, "somebody runs"
-    for step in steps:
-        if 0 < step.earliest <= furthest.at:
-            raise PlanError(
-                f"time {step.earliest} is past: {furthest.name} is at {furthest.at}",
-                hint=f"name a later time: --at {bins.ahead(10.0)} is some 10 s ahead",
-            )
+    if time <= furthest.at:
+        raise PlanError(
+            f"time {time} is past: {furthest.name} is at {furthest.at}",
+            hint=f"name a later time: --at {bins.ahead(10.0)} is some 10 s ahead",
+        )
 
 
 def command(name: str, location: str) -> str:

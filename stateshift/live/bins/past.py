@@ -18,6 +18,7 @@ from stateshift.live.bins.files import Answer, Begun, Files, Proposal, wide_enou
 from stateshift.live.bins.running import ACKNOWLEDGED, REFUSED
 from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import Time, updated
+from stateshift.live.protocol.resizing import resettled
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Went:
 @dataclass(frozen=True, slots=True)
 class PastMove:
     """A move as it was proposed, and what became of it. One without `went` is a preparation: bins
-    are copied ahead.
+    are copied ahead; or another number of bins, where the proposal says one.
     """
 
     proposal: Proposal
@@ -76,11 +77,14 @@ def past_moves(files: Files, begun: Begun) -> tuple[PastMove, ...]:
     found: list[PastMove] = []
     while (proposal := files.proposal(len(found))) is not None:
         decided = files.decided(proposal.number)
+        is_applied = decided is not None and decided.outcome == "applied"
         configuration = wide_enough(configuration, proposal.updates)
         before = dict(enumerate(configuration.at(configuration.last)))
         went = tuple(_went(proposal, before, names))
         found.append(PastMove(proposal, decided, files.answers(proposal.number), went))
-        if decided is not None and decided.outcome == "applied":
+        if is_applied and proposal.bins is not None:
+            configuration = resettled(configuration, proposal.bins)
+        elif is_applied:
             configuration = updated(configuration, proposal.updates)
     return tuple(found)
 

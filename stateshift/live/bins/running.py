@@ -8,6 +8,9 @@
 A worker never waits for another one. What it has not got yet holds the rows of its bins alone. It
 waits for one thing: where its next frontier would pass the time of a move that is acknowledged and
 not decided, it waits for the decision, at most until the move expires, and then aborts it.
+
+Where another number of bins is decided, it deals its own anew before its next batch, by a commit of
+its own (`deal_anew`): until then it knows, and answers, nothing that is decided later.
 """
 
 from __future__ import annotations
@@ -20,36 +23,43 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from stateshift.errors import SpecError
 from stateshift.live.bins.batches import NOTHING, Batch
 from stateshift.live.bins.bin_run import Arrived, Came, Work
 from stateshift.live.bins.commits import (
     Commit,
     Counts,
+    Dealt,
     Given,
     Held,
     Kept,
     Ledger,
     Taken,
     borrowed,
+    dealt_anew,
     whole,
 )
 from stateshift.live.bins.compacting import worth_rewriting
+from stateshift.live.bins.dealing import Deal, Numbers, Source
 from stateshift.live.bins.files import (
     WHOLE_EVERY,
     Answer,
     Files,
+    Keyed,
     Proposal,
     commit_of,
-    look,
+    look_until_due,
     own_data,
     wide_enough,
 )
+from stateshift.live.bins.hashing import encoders_of
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.reading_ahead import ReadingAhead
 from stateshift.live.bins.stages import Position, Stage, Take, has_changes, stages
 from stateshift.live.bins.times import BEGIN, Moment, cut
 from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import Time, complaints, retired
+from stateshift.live.protocol.resizing import WorkerMoves, dealt, is_settled, resettled
 
 logger = logging.getLogger(__name__)
 
@@ -61,12 +71,18 @@ ACKNOWLEDGED, REFUSED = "acknowledged", "refused"
 class Home(Protocol):
     """The place where bins are: this process, or those of Spark's executors."""
 
-    def reading(self, rows: Any) -> AbstractContextManager[Batch]:  # a DataFrame, or Arrow's table
-        """Return what is to be known of a batch. Its rows are at hand until the end."""
+    def reading(self, rows: Any, bins: int) -> AbstractContextManager[Batch]:
+        """Return what is to be known of a batch, which is a DataFrame, or Arrow's table. Its rows
+        are at hand until the end.
+        """
         ...
 
     def run(self, number: int, works: Sequence[Work]) -> Came:
         """Take bins through their stages, and write what has changed."""
+        ...
+
+    def deal(self, number: int, deals: Sequence[Deal]) -> list[Dealt]:
+        """Deal bins anew, by another number of them, and write them."""
         ...
 
     def read_ahead(self, bin: int, kept: Kept) -> None:
@@ -92,6 +108,10 @@ class Running:
         self.home = home
         begun = files.begun()
         assert begun is not None, "a worker has begun the group"
+        self._begun = begun.bins
+        keyed = files.keyed(operator.name, name)
+        self._key_kinds = () if keyed is None else keyed.kinds
+        self._has_said_keyed = False  # since it started
         joined = files.joined()
         self.names = {one.number: one.name for one in joined}
         self.me = next(one.number for one in joined if one.name == name)
@@ -116,14 +136,25 @@ class Running:
         """The frontier of the last commit."""
         return None if self.ledger.last is None else self.ledger.last.frontier
 
+    @property
+    def bins(self) -> int:
+        """How many bins there are here."""
+        return self.moves.configuration.bins
+
     def _recover(self) -> None:
         """Take up where the commits have ended."""
+        self._deal_what_was_due()
         self.answer()
         if self.ledger.last is None:
-            history = self.moves.configuration.history
-            mine = [bin for bin, since in enumerate(history) if since[0].worker == self.me]
-            self.ledger = Ledger(here=dict.fromkeys(mine, Kept()))
+            self._begin()
+        self.deal_anew()
         self.look()
+
+    def _begin(self) -> None:
+        """Begin with the bins that are here first, all of them empty."""
+        history = self.moves.configuration.history
+        mine = [bin for bin, since in enumerate(history) if since[0].worker == self.me]
+        self.ledger = Ledger(here=dict.fromkeys(mine, Kept()))
 
     def position(self, bin: int) -> Position:
         """Return how far a bin has come here."""
@@ -141,7 +172,7 @@ class Running:
     def answer(self) -> None:
         """Read which moves are new, and answer what is proposed; while a batch is at work too."""
         with self._answering:
-            self.moves = look(self.files, self.moves)
+            self.moves = look_until_due(self.files, self.moves)
             if self.moves.open is not None:
                 self._answer(self.moves.open)
 
@@ -151,6 +182,8 @@ class Running:
         """
         if proposal.number in self._answered:
             return
+        if proposal.bins is not None and not self._can_be_dealt():
+            return  # not yet: it is asked again
         reason = self._reason_against(proposal)
         word = ACKNOWLEDGED if reason is None else REFUSED
         answer = Answer(
@@ -169,7 +202,16 @@ class Running:
     def _abort(self, proposal: Proposal, reason: str) -> None:
         self.files.decide(proposal.number, Decided("aborted", time.time(), self.name, reason))
 
+    def _can_be_dealt(self) -> bool:
+        """Whether all moves are behind this worker, and it knows how keys are hashed."""
+        ledger = self.ledger
+        awaits = sum(held.since is not None for held in ledger.held.values())
+        moves = WorkerMoves(self.frontier, awaits, len(ledger.unclaimed))
+        return bool(self._key_kinds) and is_settled(self.moves.configuration, moves)
+
     def _reason_against(self, proposal: Proposal) -> str | None:
+        if proposal.bins is not None:
+            return self._reason_against_number(proposal.bins)
         if not proposal.updates:
             return None
         if self.planned is None:
@@ -179,6 +221,16 @@ class Running:
         configuration = wide_enough(self.moves.configuration, proposal.updates)
         wrong = complaints(configuration, proposal.updates, configuration.bins)
         return wrong[0].message if wrong else None
+
+    def _reason_against_number(self, bins: int) -> str | None:
+        if bins == self.bins:
+            return f"has {bins} bins already"
+        try:
+            encoders_of(self._key_kinds, self.operator.key)
+            resettled(self.moves.configuration, bins)
+        except SpecError as error:
+            return f"cannot: {error.complaints[0].message}"
+        return None
 
     def _look_at_others(self) -> None:
         while (joined := self.files.worker(len(self.names))) is not None:
@@ -243,6 +295,7 @@ class Running:
         began = time.time()
         self.look()
         before = self.ledger.last
+        self._note_kinds(batch.key_kinds)
         if number is None and before is not None:
             number, query = before.batch, before.query
         seen = dict(before.seen) if before is not None else {}
@@ -260,9 +313,10 @@ class Running:
             frontier=frontier,
             seen=seen,
             moves=self.moves.decided,
-            heard={self.names[other]: known.ledger.number for other, known in self.others.items()},
+            heard=self._heard,
             outputs=came.outputs,
             delivered=self._delivered(),
+            bins=self._bins_said,
         )
         self._commit(self._filled(commit, works, came, batch.size), works)
         return came
@@ -383,6 +437,90 @@ class Running:
         waiting = [one.number for one in self.ledger.undelivered]
         return min(waiting) - 1 if waiting else self.ledger.number
 
+    @property
+    def _heard(self) -> dict[str, int]:
+        """The last commits of others that are known here."""
+        return {self.names[other]: known.ledger.number for other, known in self.others.items()}
+
+    @property
+    def _bins_said(self) -> int | None:
+        """How many bins there are, as a commit says it."""
+        return None if self.bins == self._begun else self.bins
+
+    # ---------------------------------------------------------------- another number of bins
+
+    def _note_kinds(self, kinds: tuple[str, ...]) -> None:
+        """Say how keys are hashed, by the first rows since the start."""
+        if not kinds or self._has_said_keyed:
+            return
+        keyed = Keyed(self.operator.name, self.name, kinds, time.time())
+        self.files.say_keyed(keyed)
+        self._key_kinds, self._has_said_keyed = kinds, True
+
+    def deal_anew(self) -> bool:
+        """Deal all bins anew where another number of them is due, and go on by that number; return
+        whether it was so.
+        """
+        is_dealt = False
+        while (due := self.moves.due) is not None:
+            last = self.ledger.last
+            assert due.bins is not None, "another number is due"
+            if last is not None and last.moves <= due.number:
+                if last.frontier is None or last.frontier < cut(due.since):
+                    break
+                self._commit_dealt(due.bins, due.number + 1)
+            with self._answering:
+                self.moves = look_until_due(self.files, self.moves.resized())
+            if last is None:
+                self._begin()
+            is_dealt = True
+        return is_dealt
+
+    def _deal_what_was_due(self) -> None:
+        """Deal bins anew by a number that was due when this worker ended, where that is so long ago
+        that the moves before it are not read any more.
+        """
+        last = self.ledger.last
+        if last is None or last.moves >= self.moves.decided:
+            return
+        if self.ledger.bins(self._begun) != self.bins:
+            self._commit_dealt(self.bins, self.moves.decided)
+
+    def _commit_dealt(self, bins: int, moves: int) -> None:
+        """Deal all bins anew, and commit nothing else."""
+        before, last = self.ledger, self.ledger.last
+        assert last is not None, "without a commit there is nothing to be dealt"
+        began = time.time()
+        dealt_bins = self.home.deal(before.number + 1, list(self._deals(bins)))
+        commit = Commit(
+            number=before.number + 1,
+            batch=last.batch,
+            query=last.query,
+            began=began,
+            at=time.time(),
+            frontier=last.frontier,
+            seen=last.seen,
+            moves=moves,
+            heard=self._heard,
+            delivered=self._delivered(),
+            counts=Counts(held=last.counts.held),
+            bins=None if bins == self._begun else bins,
+        )
+        self._commit(dealt_anew(commit, before, dealt_bins), [])
+        self.arrived.clear()
+
+    def _deals(self, bins: int) -> Iterator[Deal]:
+        """Yield what is dealt anew."""
+        before = self.ledger.bins(self._begun)
+        numbers = Numbers(before, bins, self._key_kinds)
+        here, held = self.ledger.here, self.ledger.held
+        for together in dealt(here.keys() | held.keys(), before, bins):
+            sources = []
+            for bin in together:
+                pieces = held[bin].pieces if bin in held else ()
+                sources.append(Source(bin, here.get(bin), pieces))
+            yield Deal(tuple(sources), numbers)
+
     # ---------------------------------------------------------------- reading ahead, cleaning up
 
     def read_ahead(self) -> bool:
@@ -399,7 +537,9 @@ class Running:
         for since in reversed(self.moves.configuration.history[bin]):
             if since.worker != self.me:
                 known = self.others.get(since.worker)
-                return None if known is None else known.ledger.here.get(bin)
+                if known is None or known.ledger.bins(self._begun) != self.bins:
+                    return None
+                return known.ledger.here.get(bin)
         return None
 
     def clean_up(self) -> None:

@@ -4,7 +4,8 @@
     words    Acknowledged  the worker's answer
              Shipped       the giver's commits name the bins, as they are at the time
              Deployed      the taker's commits name them
-             Running       the part has passed the time, and awaits nothing of it
+             Running       the part has passed the time, and awaits nothing of it; or has dealt its
+                           bins anew, where that is proposed
     decided  when all have acknowledged: from there on nobody takes it back
 
 The table knows no files: who asks it hands over answers and what the commits say.
@@ -56,6 +57,7 @@ class StepTable:
 
     def __init__(self, bins: Bins, proposal: Proposal) -> None:
         self.parts = _tasks(bins.parts)
+        self.proposal = proposal
         self.last = max((update.time for update in proposal.updates), default=-1)
         self.crossings = tuple(_crossings(bins, proposal.updates))
         counts: dict[str, int] = {}
@@ -133,8 +135,14 @@ class StepTable:
                 if taker.passed > self.last:
                     self._take(Running(crossing.task), now)
         for key, task in self.parts.items():
-            if key not in parts or parts[key].passed > self.last:
+            if key not in parts or self._is_through(parts[key]):
                 self._take(Running(task), now)
+
+    def _is_through(self, part: Part) -> bool:
+        """Whether a part has done what was proposed."""
+        if self.proposal.bins is not None:
+            return part.ledger.last is None or part.moves_known > self.proposal.number
+        return part.passed > self.last
 
     def give_up(self, reason: str, now: float) -> None:
         """Take an abort to its end: nobody has held anything back, everybody runs on as before."""

@@ -10,12 +10,12 @@ from the last time that it was asked for.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stateshift.errors import Incompatible
-from stateshift.live.bins.batches import Columns, Records, Rows
+from stateshift.live.bins.batches import Columns, Records, Rows, keys_of
 from stateshift.live.bins.operators import Notified
 from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.applying import Asked, Pending, turns
@@ -147,10 +147,7 @@ class Objects:
             states = _updated(states, changed)
             asked = [one for one in asked if one.time >= until]
             asked += [Asked(*one) for one in new]
-        asked.sort(key=lambda one: (one.time, one.number))
-        numbered = [one._replace(number=number) for number, one in enumerate(asked)]
-        count = len(numbered)
-        return Objects(self.operator, states, Pending(numbered, count), until, _asked_before=count)
+        return _objects(self.operator, states, asked, until)
 
 
 def _updated(states: dict[Key, State], changed: dict[Key, State]) -> dict[Key, State]:
@@ -313,6 +310,65 @@ def read_store(operator: Operator, pieces: Iterable[bytes]) -> Store:
     """Return a bin's state by its bytes; an empty one where there are none."""
     kind = Table if operator.form == "columns" else Objects
     return kind.read(operator, pieces)
+
+
+def dealt_stores(
+    operator: Operator, stores: Sequence[Store], place: Callable[[Key], int]
+) -> dict[int, Store]:
+    """Return what bins hold, dealt anew into those that `place` says of each key: all whole, and
+    none that is empty. The stores that are given are used up.
+    """
+    if operator.form == "columns":
+        tables = [store.table for store in stores if isinstance(store, Table)]
+        return _dealt_tables(operator, [table for table in tables if table is not None], place)
+    return _dealt_objects(operator, [one for one in stores if isinstance(one, Objects)], place)
+
+
+def _dealt_objects(
+    operator: Operator, stores: Sequence[Objects], place: Callable[[Key], int]
+) -> dict[int, Store]:
+    states: dict[int, dict[Key, State]] = {}
+    asked: dict[int, list[Asked]] = {}
+    for store in stores:
+        for key, state in store.states.items():
+            states.setdefault(place(key), {})[key] = state
+        for one in store.pending.heap:
+            asked.setdefault(place(one.key), []).append(one)
+    until = max((store.until for store in stores), default=())
+    return {
+        bin: _objects(operator, states.get(bin, {}), asked.get(bin, []), until)
+        for bin in states.keys() | asked.keys()
+    }
+
+
+def _objects(
+    operator: Operator, states: dict[Key, State], asked: list[Asked], until: Moment
+) -> Objects:
+    """Return a bin's objects; what is asked for is numbered anew, in the order that it has."""
+    asked.sort(key=lambda one: (one.time, one.number))
+    numbered = [one._replace(number=number) for number, one in enumerate(asked)]
+    count = len(numbered)
+    return Objects(operator, states, Pending(numbered, count), until, _asked_before=count)
+
+
+def _dealt_tables(
+    operator: Operator, tables: Sequence[pyarrow.Table], place: Callable[[Key], int]
+) -> dict[int, Store]:
+    import pyarrow
+
+    found: dict[int, list[pyarrow.Table]] = {}
+    for table in tables:
+        rows: dict[int, list[int]] = {}
+        for row, key in enumerate(keys_of(table, operator.key)):
+            rows.setdefault(place(key), []).append(row)
+        for bin, some in rows.items():
+            fitting = found.setdefault(bin, [])
+            taken = table.take(some)
+            fitting.append(taken.cast(fitting[0].schema) if fitting else taken)
+    return {
+        bin: Table(operator, pyarrow.concat_tables(some).combine_chunks())
+        for bin, some in found.items()
+    }
 
 
 def rows_as_bytes(rows: Rows) -> bytes:

@@ -19,6 +19,7 @@ from stateshift.live.bins.commits import Commit, Given, Ledger, Taken
 from stateshift.live.bins.files import Begun, Files, Joined, KnownMoves, Runs, look
 from stateshift.live.bins.times import Moment
 from stateshift.live.folder import Folder
+from stateshift.live.protocol.bins import related
 from stateshift.live.protocol.configuration import Time
 from stateshift.storage.opening import open_patiently
 
@@ -61,6 +62,11 @@ class Part:
         """The bins that have not come yet, with the times of their moves."""
         held = self.ledger.held.values()
         return {each.bin: each.since for each in held if each.since is not None}
+
+    @property
+    def moves_known(self) -> int:
+        """How many moves it knew to be decided when it committed last."""
+        return 0 if self.ledger.last is None else self.ledger.last.moves
 
     @property
     def is_gone(self) -> bool:
@@ -133,6 +139,23 @@ class Bins:
     workers: tuple[Joined, ...]
     moves: KnownMoves
     parts: tuple[Part, ...]
+    begun: int = 0  # how many bins the group began with
+
+    @property
+    def count(self) -> int:
+        """How many bins there are by all that is decided."""
+        return self.moves.configuration.bins
+
+    def count_at(self, part: Part) -> int:
+        """Return how many bins there are by a part's numbers: it may not have dealt them anew yet;
+        where it has committed nothing, it has nothing to deal.
+        """
+        return self.count if part.ledger.last is None else part.ledger.bins(self.begun)
+
+    @property
+    def not_dealt(self) -> tuple[Part, ...]:
+        """The parts that have another number of bins still."""
+        return tuple(part for part in self.parts if self.count_at(part) != self.count)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -172,10 +195,13 @@ class Bins:
 
     def weights(self) -> tuple[int, ...]:
         """Return how many bytes every bin has, in all operators."""
-        weights = [0] * self.moves.configuration.bins
+        weights = [0] * self.count
         for part in self.parts:
+            before = self.count_at(part)
             for bin, kept in part.ledger.here.items():
-                weights[bin] += kept.size
+                same = related(bin, before, self.count)
+                for each in same:
+                    weights[each] += kept.size // len(same)
         return tuple(weights)
 
     def parts_of(self, worker: int) -> tuple[Part, ...]:
@@ -189,6 +215,7 @@ class Watch:
     def __init__(self, files: Files, begun: Begun) -> None:
         self.files = files
         workers = files.joined()
+        self.begun = begun.bins
         self.moves = files.known_moves(begun, len(workers))
         self.workers = workers
         self.parts: dict[tuple[str, str], Part] = {}
@@ -222,7 +249,8 @@ class Watch:
             self.parts[key] = self._followed(part)
         there = (part for part in self.parts.values() if not part.is_gone)
         parts = tuple(sorted(there, key=lambda part: part.name))
-        return Bins(self.files.location, time.time(), self.workers, self.moves, parts)
+        now = time.time()
+        return Bins(self.files.location, now, self.workers, self.moves, parts, self.begun)
 
     def _followed(self, part: Part) -> Part:
         """Return a part with what it has committed since."""

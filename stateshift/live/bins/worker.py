@@ -100,7 +100,9 @@ class Worker:
         """Do a batch: a DataFrame, or Arrow's table, with the column of hashes. The caller has the
         only hand on this worker.
         """
-        with self.home.reading(rows) as read:
+        self.running.look()
+        self.running.deal_anew()  # a batch is read by the number of bins that holds for it
+        with self.home.reading(rows, self.running.bins) as read:
             came = self.running.step(read, batch, query)
         self._after_commit(came)
 
@@ -114,12 +116,7 @@ class Worker:
     def _join(self, first: tuple[str, ...], home: HomeName) -> None:
         """Take part in the group, or refuse what does not fit it."""
         held = self.files.begin(Begun(self.operator.bins, first))
-        if held.bins != self.operator.bins:
-            raise PlanError(
-                f"the group {self.group.location} has {held.bins} bins, and {self.operator.name} "
-                f"is declared with {self.operator.bins}",
-                hint=f"declare it with bins={held.bins}, or give it a group of its own",
-            )
+        self.files.check_declared(held, self.operator.name, self.operator.bins)
         for name in (*held.workers, self.name):
             self.files.join(Joined(-1, name, time.time()))
         runs = self._runs(home)
@@ -199,6 +196,8 @@ class Worker:
     def between(self) -> None:
         """Do what has become possible since the last batch."""
         self.running.look()
+        if self.running.deal_anew():
+            return
         if self.running.has_arrived():
             self._after_commit(self.running.step())
             return

@@ -24,7 +24,7 @@ def side(name: str) -> list[int]:
 
 def read(worker: Reader, numbers: Sequence[int]) -> None:
     """Do a batch of these rows."""
-    with worker.home.reading(table_of(numbers, KEYS)) as batch:
+    with worker.home.reading(table_of(numbers, KEYS), worker.running.bins) as batch:
         worker.running.step(batch, worker.batch)
     worker.batch += 1
     worker.deliver()

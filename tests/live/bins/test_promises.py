@@ -16,12 +16,12 @@ import pytest
 
 from stateshift import live
 from stateshift.live.bins.files import wide_enough
-from stateshift.live.protocol.configuration import Configuration, updated
+from stateshift.live.protocol.configuration import Configuration, resized, updated
 from stateshift.live.protocol.folded import Folded
 from stateshift.models.bin_messages import Applied, Logic, Record
 from stateshift.models.promises import incomplete, incorrect, misplaced
 from tests.conftest import SEED
-from tests.live.bins.walking import END, Walk
+from tests.live.bins.walking import COUNTS, END, Walk
 from tests.live.bins.workers import BINS, LATER, TIES, Ground, hash_of, key_of
 
 STEPS = int(os.environ.get("STATESHIFT_LIVE_STEPS", "1000000"))
@@ -70,14 +70,18 @@ def _applied(ground: Ground) -> Iterator[Applied]:
 
 
 def configuration(ground: Ground) -> Configuration:
-    """Where bins were at all times, by the moves that were decided."""
+    """Where bins were at all times, by the moves that were decided; cut as small as they ever may
+    be, so that it does not matter how many there were when.
+    """
     begun = ground.files.begun()
     assert begun is not None
     known = ground.files.configuration(begun, len(ground.workers))
+    known, bins = resized(known, max(COUNTS)), begun.bins
     for number in range(ground.moves):
         decided, move = ground.files.decided(number), ground.files.proposal(number)
         if decided is not None and decided.outcome == "applied":
-            known = updated(wide_enough(known, move.updates), move.updates)
+            bins = move.bins or bins
+            known = updated(wide_enough(known, move.updates), move.updates, bins)
     return known
 
 
@@ -106,9 +110,22 @@ def broken(ground: Ground) -> list[str]:
 @pytest.mark.sample(10)
 @pytest.mark.parametrize("part", range(-(-STEPS // STEPS_AT_ONCE)))
 def test_promises_hold_at_every_step(part: int) -> None:
+    walk_on(part, resizes=False)
+
+
+@pytest.mark.row("M-24", on="model")
+@pytest.mark.sample(5)
+@pytest.mark.parametrize("part", range(-(-STEPS // STEPS_AT_ONCE // 4)))
+def test_promises_hold_at_every_step_while_bins_are_split_and_merged(part: int) -> None:
+    walk_on(part, resizes=True)
+
+
+def walk_on(part: int, resizes: bool) -> None:
+    """Walk so many steps, and hold what was applied against the promises."""
     steps, number = 0, 0
     while steps < STEPS_AT_ONCE:
-        walk = Walk(told, (SEED, part, number), kills=number % 2 == 1, is_forgetful=False)
+        seed, kills = (SEED, part, number), number % 2 == 1
+        walk = Walk(told, seed, kills, is_forgetful=False, resizes=resizes)
         seen = []
 
         def look(ground: Ground, walk: Walk = walk, seen: list[str] = seen) -> None:

@@ -48,7 +48,7 @@ def test_a_thousand_batches_leave_three_times_the_state_at_most(batches):
                 worker.running.answer()
             assert ground.decide() == "applied"
         for worker in workers:
-            worker.running.step(read_batch(batch(number), large), number)
+            worker.running.step(read_batch(batch(number), large, large.bins), number)
             worker.between()
             if number % CLEAN_UP_EVERY == 0:
                 worker.running.clean_up()

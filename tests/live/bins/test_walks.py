@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import chain
 
 import pytest
 
@@ -30,6 +31,23 @@ def test_wherever_bins_go_the_rows_are_those_of_one_worker_alone(number, form, h
     ground = Walk(FORMS[form], (SEED, number, form, homes), kills, homes=homes).run()
     assert ground.put_out() == wanted(form)
     assert sum(len(w.running.ledger.here) for w in ground.workers.values()) == BINS
+
+
+@pytest.mark.row("M-24")
+@pytest.mark.sample(12)
+@pytest.mark.parametrize("kills", [False, True])
+@pytest.mark.parametrize("homes", HOMES, ids="/".join)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("number", range(WALKS))
+def test_however_bins_are_split_and_merged_the_rows_are_those_of_one_worker_alone(
+    number, form, homes, kills
+):
+    walk = Walk(FORMS[form], (SEED, "bins", number, form, homes), kills, homes=homes, resizes=True)
+    ground = walk.run()
+    assert ground.put_out() == wanted(form)
+    assert {w.running.bins for w in ground.workers.values()} == {ground.bins}
+    here = sorted(chain.from_iterable(w.running.ledger.here for w in ground.workers.values()))
+    assert here == list(range(ground.bins))
 
 
 def test_walks_move_bins_and_what_is_asked_for_in_each_form():

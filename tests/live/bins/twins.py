@@ -33,9 +33,9 @@ class TwinTasks:
         return PARTITIONS
 
     @contextmanager
-    def reading(self, rows: pa.Table) -> Iterator[Batch]:
-        self.rows = rows
-        batch = read_batch(rows, self.operator)
+    def reading(self, rows: pa.Table, bins: int) -> Iterator[Batch]:
+        self.rows, self.bins = rows, bins
+        batch = read_batch(rows, self.operator, bins)
         yield batch._replace(rows=dict.fromkeys(batch.rows))
         self.rows = None
 
@@ -57,6 +57,6 @@ class TwinTasks:
     def _rows_of(self, partition: int) -> pa.Table | None:
         if self.rows is None:
             return None
-        bins = bins_of(self.rows.combine_chunks(), self.operator.bins)
+        bins = bins_of(self.rows.combine_chunks(), self.bins)
         rows = self.rows.filter(pa.array(partition_of(bins, PARTITIONS) == partition))
         return rows if rows.num_rows else None

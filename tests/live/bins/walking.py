@@ -8,17 +8,26 @@ from dataclasses import dataclass
 
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.operators import Operator
+from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import Update
-from tests.live.bins.workers import BINS, TIES, Ground, Reader, Remembering
+from tests.live.bins.workers import TIES, Ground, Reader, Remembering
 
 NAMES = ("west", "east", "south")
 END = 400
+STEPS_MAX = 5000
+COUNTS = (1, 2, 4, 8, 16, 32)
+
+
+def _all_at(time: int, bins: Sequence[int], worker: int) -> list[Update]:
+    """Several bins that are at a worker from a time on."""
+    return [Update(time, bin, worker) for bin in bins]
 
 
 @dataclass
 class Walk:
     """A walk over a log of `end` rows; `look` sees the group after each step. One that is not
-    forgetful decodes equal files once, which is three times as fast.
+    forgetful decodes equal files once, which is three times as fast. Where it `resizes`, bins are
+    split and merged, too.
     """
 
     operator: Operator
@@ -29,7 +38,9 @@ class Walk:
     homes: Sequence[str] = ("driver",)
     look: Callable[[Ground], None] | None = None
     is_forgetful: bool = True
+    resizes: bool = False
     steps: int = 0
+    resized: int = 0
 
     def run(self) -> Ground:
         """Walk to the end of the log, and let everything arrive."""
@@ -42,6 +53,7 @@ class Walk:
         while any(worker.read_to < self.end for worker in self.ground.workers.values()):
             self._step(self.ground.workers[self.random.choice(self.names)])
             self.steps += 1
+            assert self.steps < STEPS_MAX, "a walk comes to its end"
             if self.look is not None:
                 self.look(self.ground)
         self._finish()
@@ -49,8 +61,8 @@ class Walk:
 
     def _step(self, worker: Reader) -> None:
         match self.random.randrange(8):
-            case 0 if not self.is_open:
-                self.ground.propose(self._proposed(), self._ahead())
+            case 0 if not self.is_open and self._is_dealt():
+                self._propose()
                 self.is_open = True
             case 1 | 2:
                 worker.between()
@@ -61,12 +73,41 @@ class Walk:
             case _ if self._is_free(worker):
                 until = worker.read_to + self.random.randrange(1, 40)
                 worker.read(min(until, self.end))
-        if self.is_open and self.ground.decide():
+        if self.is_open and (self.ground.decide() or self._is_given_up()):
             self.is_open = False
+
+    def _propose(self) -> None:
+        if self.resizes and self.random.random() < 0.4:
+            furthest = max(worker.read_to for worker in self.ground.workers.values()) // TIES
+            later = min(furthest + self.random.randrange(20), (self.end - 1) // TIES)
+            since = self.random.choice([-1, furthest, later])
+            self.ground.propose_bins(self.random.choice(COUNTS), since)
+            self.resized += 1
+        else:
+            self.ground.propose(self._proposed(), self._ahead())
+
+    def _is_dealt(self) -> bool:
+        """Whether all workers count bins by one number: who moves bins looks first."""
+        if not self.resizes:
+            return True
+        bins = self.ground.bins
+        return all(worker.running.bins == bins for worker in self.ground.workers.values())
+
+    def _is_given_up(self) -> bool:
+        """Abort now and then what not everybody can agree to yet."""
+        number = self.ground.moves - 1
+        proposal = self.ground.files.proposal(number)
+        if proposal is None or proposal.bins is None or self.random.random() > 0.02:
+            return False
+        decided = Decided("aborted", 0.0, "test", "given up")
+        self.ground.files.decide(number, decided)
+        return True
 
     def _is_free(self, worker: Reader) -> bool:
         """Whether a batch would not wait for a decision that only this walk can make."""
-        return not self.is_open and worker.running.moves.open is None
+        open_ = worker.running.moves.open
+        waits = self.is_open and self.ground.files.proposal(self.ground.moves - 1).bins is None
+        return not waits and (open_ is None or open_.bins is not None)
 
     def _proposed(self) -> list[Update]:
         """Some bins that go somewhere, ahead of what anybody has read."""
@@ -74,16 +115,21 @@ class Walk:
         time = max(worker.read_to for worker in self.ground.workers.values()) // TIES
         time += random.randrange(-2, 12)
         updates = []
-        for bin in random.sample(range(BINS), random.randrange(1, BINS)):
-            updates.append(Update(time, bin, random.randrange(last)))
+        bins = self.ground.bins
+        together = random.choice([1, min(2, bins), min(4, bins)]) if self.resizes else 1
+        count = bins // together
+        for first in random.sample(range(count), random.randrange(1, count + 1)):
+            same = range(first * together, (first + 1) * together)
+            updates += _all_at(time, same, random.randrange(last))
             if random.random() < 0.3:
                 later = time + random.randrange(1, 6)
-                updates.append(Update(later, bin, random.randrange(last)))
+                updates += _all_at(later, same, random.randrange(last))
         return sorted(updates)
 
     def _ahead(self) -> tuple[tuple[int, int], ...]:
         """Some bins that somebody may read ahead."""
-        bins = self.random.sample(range(BINS), self.random.randrange(BINS))
+        count = self.ground.bins
+        bins = self.random.sample(range(count), self.random.randrange(count))
         return tuple((bin, self.random.randrange(len(self.names))) for bin in bins)
 
     def _finish(self) -> None:

@@ -17,7 +17,7 @@ import xxhash
 from stateshift import live
 from stateshift.live.bins.batches import HASH
 from stateshift.live.bins.commits import Commit, Given
-from stateshift.live.bins.files import Begun, Files, Joined, Proposal, Runs
+from stateshift.live.bins.files import Begun, Files, Joined, Proposal, Runs, look
 from stateshift.live.bins.in_driver import InDriver
 from stateshift.live.bins.in_executors import InExecutors
 from stateshift.live.bins.operators import Operator
@@ -130,7 +130,9 @@ class Reader:
         random.Random(until).shuffle(numbers)
         table = table_of(numbers, self.ground.keys)
         self.offsets[self.batch + 1 :] = [max(until, self.read_to)]
-        with self.home.reading(table) as batch:
+        self.running.look()
+        self.running.deal_anew()
+        with self.home.reading(table, self.running.bins) as batch:
             self.running.step(batch, self.batch)
         self.batch += 1
         self.read_to = max(until, self.read_to)
@@ -150,6 +152,8 @@ class Reader:
     def between(self) -> None:
         """Do what has become possible between two batches."""
         self.running.look()
+        if self.running.deal_anew():
+            return
         if self.running.has_arrived():
             self.running.step()
         else:
@@ -176,7 +180,7 @@ class Ground:
         self.files.begin(Begun(operator.bins, (names[0],)))
         for name in names:
             self.files.join(Joined(-1, name, 0.0))
-            self.files.run(Runs(operator.name, name, "fold", (), (), "", "", "", 0.0))
+            self.files.run(Runs(operator.name, name, "fold", operator.key, (), "", "", "", 0.0))
         self.workers = {name: Reader(self, name) for name in names}
         self.moves = 0
 
@@ -192,6 +196,20 @@ class Ground:
         """Propose a move, unless one is open."""
         self.files.propose(Proposal(self.moves, tuple(updates), time.time(), 30.0, tuple(ahead)))
         self.moves += 1
+
+    def propose_bins(self, bins: int, since: int = -1) -> None:
+        """Propose another number of bins, unless something is open."""
+        proposal = Proposal(self.moves, (), time.time(), 30.0, bins=bins, since=since)
+        self.files.propose(proposal)
+        self.moves += 1
+
+    @property
+    def bins(self) -> int:
+        """How many bins there are by all that is decided."""
+        begun = self.files.begun()
+        assert begun is not None
+        known = look(self.files, self.files.known_moves(begun, len(self.workers)))
+        return known.configuration.bins
 
     def decide(self) -> str:
         """Decide on the last move by what all workers say; nothing while one is silent."""

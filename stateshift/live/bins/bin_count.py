@@ -1,0 +1,240 @@
+"""Another number of bins: which bins are hot, and what stands against splitting or merging all of
+them.
+
+    loads(bins)       of each bin its keys, its bytes, and how many of them change a second
+    advised(loads)    the number of bins that these speak for, and why
+    check_count(…)    what stands against a number, before anybody is told
+    CountCarrier      proposes it, and waits until all workers have dealt their bins anew
+
+Asked again after whoever has carried it has died, it waits for those that are left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from shlex import quote
+
+from stateshift.errors import Complaint, Incompatible, PlanError, SpecError
+from stateshift.live.bins.commits import Commit
+from stateshift.live.bins.files import Keyed, Proposal
+from stateshift.live.bins.hashing import encoders_of
+from stateshift.live.bins.migration import Carrier, Stopped
+from stateshift.live.bins.move_request import (
+    command,
+    refuse_not_dealt,
+    refuse_past,
+    refuse_under_way,
+    refuse_without_rows,
+)
+from stateshift.live.bins.watch import Bins, Part
+from stateshift.live.member import process_name
+from stateshift.live.protocol.bins import BINS_MAX, is_count, not_a_count, related
+from stateshift.live.protocol.configuration import BEGIN, Time, Update
+from stateshift.live.waiting import Pause
+
+HOT = 4.0  # times the mean of all bins
+EMPTY_SHARE = 0.5  # of the bins, beyond which half as many would do
+
+KeyedBy = Mapping[tuple[str, str], Keyed]  # by operator and worker
+
+
+# ------------------------------------------------------------------------------------ loads
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a bin has, in all operators. `times` is how much more that is than the mean: by keys, by
+    bytes, or by bytes that change, whichever is most.
+    """
+
+    bin: int
+    worker: str
+    keys: int
+    size: int
+    changed_per_second: float
+    times: float = 0.0
+
+
+def loads(bins: Bins) -> tuple[Load, ...]:
+    """Return what every bin has, by its number."""
+    keys, sizes, rates = [0] * bins.count, [0] * bins.count, [0.0] * bins.count
+    for part in bins.parts:
+        if bins.count_at(part) != bins.count:
+            continue
+        for bin, kept in part.ledger.here.items():
+            keys[bin] += kept.keys
+            sizes[bin] += kept.size
+        for bin, rate in _rates(bins, part).items():
+            rates[bin] += rate
+    times = [max(each) for each in zip(_times(keys), _times(sizes), _times(rates), strict=True)]
+    return tuple(
+        Load(bin, bins.names[worker], keys[bin], sizes[bin], rates[bin], times[bin])
+        for bin, worker in enumerate(bins.assigned)
+    )
+
+
+def _rates(bins: Bins, part: Part) -> dict[int, float]:
+    """Return how many bytes of each bin change a second, by a part's last commits."""
+    recent = [each for each in part.recent if (each.bins or bins.begun) == bins.count]
+    if len(recent) < 2 or recent[-1].at <= recent[0].at:
+        return {}
+    seconds = recent[-1].at - recent[0].at
+    found: dict[int, float] = {}
+    for commit in recent[1:]:
+        for bin, size in _changed(commit).items():
+            found[bin] = found.get(bin, 0.0) + size / seconds
+    return found
+
+
+def _changed(commit: Commit) -> dict[int, int]:
+    """Return how many bytes of each bin a commit has changed; a bin that is written as a whole says
+    nothing of that.
+    """
+    return {each.bin: each.piece.size for each in commit.changed if not each.is_whole}
+
+
+def _times(values: Sequence[float]) -> list[float]:
+    """Return how many times the mean each is."""
+    mean = sum(values) / len(values)
+    return [value / mean if mean else 0.0 for value in values]
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The number of bins that their loads speak for, and why."""
+
+    count: int
+    reason: str
+
+
+def advised(bins: Bins, found: Sequence[Load]) -> Advice:
+    """Return the number of bins that their loads speak for: twice as many where one is hot, half as
+    many where most are empty and every two that would be one are at one worker.
+    """
+    count = len(found)
+    hottest = max(found, key=lambda each: each.times)
+    if hottest.times >= HOT and count < BINS_MAX and hottest.keys > 1:
+        reason = f"bin {hottest.bin} has {hottest.times:.1f} times as much as the mean"
+        return Advice(2 * count, reason)
+    empty = sum(each.keys == 0 for each in found)
+    if empty > EMPTY_SHARE * count and count > 1 and not apart_in(bins, count // 2):
+        return Advice(count // 2, f"{empty} of {count} bins are empty")
+    return Advice(count, f"no bin has {HOT:g} times as much as the mean")
+
+
+# ------------------------------------------------------------------------------------ checks
+
+
+def check_count(bins: Bins, count: int, at: Time | None, keyed: KeyedBy) -> None:
+    """Refuse a number of bins that cannot be had, before anybody is told."""
+    if not is_count(count):
+        complaint = Complaint("--to", not_a_count(count), count, "a power of two")
+        raise SpecError((complaint,), hint=f"the group has {bins.count}")
+    if count == bins.count:
+        return
+    refuse_under_way(bins)
+    refuse_not_dealt(bins)
+    refuse_without_rows(bins)
+    _refuse_moving(bins)
+    _check_keys(bins, keyed)
+    if at is not None:
+        refuse_past(bins, at)
+    _refuse_apart(bins, count)
+
+
+def _refuse_moving(bins: Bins) -> None:
+    last = bins.moves.configuration.last
+    for part in bins.parts:
+        if part.passed <= last:
+            raise PlanError(
+                f"bins are on their way: {part.name} has not made the moves of time {last}",
+                hint=f"wait until all have come: {command('status', bins.location)}",
+            )
+
+
+def _check_keys(bins: Bins, keyed: KeyedBy) -> None:
+    """Refuse workers that could not deal their keys anew: older ones do not say how they are
+    hashed.
+    """
+    for part in bins.parts:
+        runs = part.runs
+        known = keyed.get((runs.operator, runs.worker))
+        if known is None or known.at < runs.at:
+            raise Incompatible(
+                f"{part.name} does not say how its keys are hashed: it is of a version that cannot "
+                "split bins, or has had no batch since it started",
+                hint="let it do a batch; or start it with this version of stateshift",
+            )
+        encoders_of(known.kinds, runs.key)
+
+
+def _refuse_apart(bins: Bins, count: int) -> None:
+    """Refuse to merge bins that are at different workers; say how the first come together."""
+    apart = apart_in(bins, count)
+    if not apart:
+        return
+    first = [*apart[0]]
+    target = bins.assigned[first[0]]
+    elsewhere = ",".join(str(bin) for bin in first if bins.assigned[bin] != target)
+    hint = f"{command('move', bins.location)} --to {quote(bins.names[target])} --bins {elsewhere}"
+    others = f", and so are {len(apart) - 1} more" if len(apart) > 1 else ""
+    raise PlanError(
+        f"bins {', '.join(map(str, first))} would be one, and are at different workers{others}",
+        hint=f"bring together what becomes one: {hint}",
+    )
+
+
+def apart_in(bins: Bins, count: int) -> list[range]:
+    """Return which bins would become one if there were so many, and are at different workers."""
+    assigned = bins.assigned
+    found: list[range] = []
+    for merged in range(min(count, bins.count)):
+        parts = related(merged, count, bins.count)
+        if len({assigned[bin] for bin in parts}) > 1:
+            found.append(parts)
+    return found
+
+
+# ------------------------------------------------------------------------------------ carrying
+
+
+@dataclass
+class CountCarrier(Carrier):
+    """Another number of bins on its way: proposed once, and followed. In `moved`, `complete` counts
+    the parts that have it.
+    """
+
+    count: int = 0
+
+    def _carry(self) -> None:
+        if self._look().count != self.count:
+            self._is_proposed((), 0)
+        self._await_dealt()
+
+    def _proposal(self, bins: Bins, updates: Sequence[Update]) -> Proposal:
+        return Proposal(
+            number=bins.moves.decided,
+            updates=tuple(updates),
+            at=time.time(),
+            timeout_seconds=self.manner.timeout_seconds,
+            by=process_name(),
+            bins=self.count,
+            since=BEGIN if self.manner.at is None else self.manner.at,
+        )
+
+    def _await_dealt(self) -> None:
+        pause, until = Pause(self.wait), time.time() + self.manner.wait_seconds
+        while True:
+            bins = self._look()
+            left = bins.not_dealt
+            dealt = len(bins.parts) - len(left)
+            self._tell(state="moving", parts=len(bins.parts), complete=dealt)
+            if not left:
+                return
+            if time.time() >= until:
+                names = ", ".join(part.name for part in left)
+                seconds = f"{self.manner.wait_seconds:g} s"
+                raise Stopped("applied", f"{names} did not deal bins anew within {seconds}")
+            pause()

@@ -1,0 +1,158 @@
+"""Bins of a worker dealt anew, by another number of bins: the same in the driver and in a task of
+Spark's.
+
+    Deal      one bin that is split, or those that are merged into one; as they are kept
+    Dealt     a bin by the new number, as it is kept then
+    deal_all  reads what is not in memory, deals keys, what they have asked for, and rows that are
+              held, and writes each new bin as a whole
+
+Where a key goes is said by its hash, which needs to know how Spark hashes the key's columns
+(`hashing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from stateshift.errors import Incompatible
+from stateshift.live.bins.batches import Columns, Records, Row, Rows, keys_of
+from stateshift.live.bins.bin_run import Memory, Writing, portions
+from stateshift.live.bins.commits import Dealt, Kept, Piece
+from stateshift.live.bins.hashing import encoders_of, hasher
+from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.stores import Store, dealt_stores, rows_as_bytes, rows_from_bytes
+from stateshift.live.protocol.bins import HASH_BITS, bits_of, related
+from stateshift.live.protocol.folded import Key
+
+Place = Callable[[Key], int]  # the bin of a key
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A bin by the number before: `kept` is None where others have it, and rows are held here."""
+
+    bin: int
+    kept: Kept | None
+    held: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """How many bins there are before and after, and the kinds of the key's columns."""
+
+    before: int
+    after: int
+    key_kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deal:
+    """Bins that are dealt anew together."""
+
+    sources: tuple[Source, ...]
+    numbers: Numbers
+
+
+def deal_all(
+    deals: Sequence[Deal], memory: Memory, writing: Writing, write: Callable[[str, bytes], None]
+) -> list[Dealt]:
+    """Deal bins anew, and write them as one file. All are taken out of memory before any is put
+    back: a number may name a bin of before, and another one of after.
+    """
+    stores = _taken([source for each in deals for source in each.sources], memory)
+    done: list[Dealt] = []
+    for each in deals:
+        done += _deal(each, stores, memory, writing)
+    content = writing.content
+    if content:
+        write(writing.path, content)
+    return done
+
+
+def _taken(sources: Sequence[Source], memory: Memory) -> dict[int, Store]:
+    """Return the states of bins, by the number before; of those that have any."""
+    found: dict[int, Store] = {}
+    for some in portions(sources, _size):
+        needed: list[Piece] = []
+        for source in some:
+            needed += source.held
+            if source.kept is not None:
+                needed += memory.missing_of(source.bin, source.kept)
+        memory.fetch_pieces(needed)
+        for source in some:
+            if source.kept is not None and source.kept.pieces:
+                found[source.bin] = memory.take(source.bin, source.kept)
+    return found
+
+
+def _size(source: Source) -> int:
+    return 0 if source.kept is None else source.kept.size
+
+
+def _deal(
+    asked: Deal, stores: Mapping[int, Store], memory: Memory, writing: Writing
+) -> list[Dealt]:
+    """Deal the bins that one deal names."""
+    numbers = asked.numbers
+    targets: dict[int, None] = {}
+    for source in asked.sources:
+        targets |= dict.fromkeys(related(source.bin, numbers.before, numbers.after))
+    mine = [stores[source.bin] for source in asked.sources if source.bin in stores]
+    kept: dict[int, Kept] = {}
+    held: dict[int, Rows] = {}
+    if mine or any(source.held for source in asked.sources):
+        place = place_of(memory.operator, numbers)
+        held = _held(asked, memory, place)
+        for bin, store in dealt_stores(memory.operator, mine, place).items():
+            kept[bin] = Kept((writing.add(store.whole()),), store.keys, store.due)
+            memory.put(bin, kept[bin], store)
+    is_here = any(source.kept is not None for source in asked.sources)
+    return [
+        Dealt(
+            bin=bin,
+            kept=kept.get(bin, Kept()) if is_here else None,
+            held=(writing.add(rows_as_bytes(held[bin])),) if bin in held else (),
+        )
+        for bin in targets
+    ]
+
+
+def place_of(operator: Operator, numbers: Numbers) -> Place:
+    """Return what says the bin of a key."""
+    if not numbers.key_kinds:
+        raise Incompatible(
+            f"{operator.name}: nothing says how Spark hashes the keys of its states",
+            hint="start the worker by the number of bins that it had, and let it read a batch",
+        )
+    hash_of = hasher(encoders_of(numbers.key_kinds, operator.key))
+    shift = HASH_BITS - bits_of(numbers.after)
+    return lambda key: hash_of(key) >> shift
+
+
+def _held(asked: Deal, memory: Memory, place: Place) -> dict[int, Rows]:
+    """Deal the rows that are held."""
+    found: dict[int, Rows] = {}
+    for source in asked.sources:
+        for piece in source.held:
+            rows = rows_from_bytes(memory.content(piece))
+            for bin, some in _rows_by_bin(rows, memory.operator, place).items():
+                found[bin] = found[bin].merged(some) if bin in found else some
+    return found
+
+
+def _rows_by_bin(rows: Rows, operator: Operator, place: Place) -> dict[int, Rows]:
+    """Return rows by the bins of their keys, in the order that they have."""
+    if isinstance(rows, Records):
+        records: dict[int, list[Row]] = {}
+        for record in rows.records:
+            records.setdefault(place(record[1]), []).append(record)
+        return {bin: Records(some) for bin, some in records.items()}
+    assert isinstance(rows, Columns), "rows are one of both"
+    numbers: dict[int, list[int]] = {}
+    for number, key in enumerate(keys_of(rows.table, operator.key)):
+        numbers.setdefault(place(key), []).append(number)
+    return {
+        bin: Columns([rows.moments[number] for number in some], rows.table.take(some))
+        for bin, some in numbers.items()
+    }

@@ -1,0 +1,108 @@
+"""Keys are dealt as Spark hashes them: what was in a bin is in those that it becomes."""
+
+from __future__ import annotations
+
+import datetime
+
+import pyarrow as pa
+import pytest
+
+from stateshift import live
+from stateshift.errors import Incompatible
+from stateshift.live.bins.batches import Columns, Records
+from stateshift.live.bins.bin_run import Memory, Writing
+from stateshift.live.bins.commits import Kept
+from stateshift.live.bins.dealing import Deal, Numbers, Source, deal_all
+from stateshift.live.bins.hashing import encoders, hash_of, hasher, key_kinds
+from stateshift.live.bins.stores import Objects, rows_as_bytes, rows_from_bytes
+from stateshift.live.protocol.bins import bin_of
+
+UTC = datetime.UTC
+KEYS = {
+    pa.int64(): [0, -1, 1 << 62, None],
+    pa.int32(): [0, -1, 7, None],
+    pa.string(): ["", "a", "äöü" * 20, None],
+    pa.float64(): [0.5, -0.0, 1e300, None],
+    pa.bool_(): [True, False, None],
+    pa.date32(): [datetime.date(2026, 11, 26), datetime.date(1969, 1, 1)],
+    pa.timestamp("us", "UTC"): [datetime.datetime(2026, 11, 26, 1, 2, 3, 4, UTC)],
+}
+
+
+@live.operator(bins=4, key=("a", "b"), time="at", out="n long")
+def paired(key, state, values):
+    return live.Folded((state or 0) + len(values))
+
+
+@pytest.mark.parametrize("kind", KEYS, ids=str)
+def test_one_column_is_hashed_as_it_is_among_several(kind):
+    encode = encoders(pa.schema([("key", kind)]), ["key"])
+    for value in KEYS[kind]:
+        assert hasher(encode)(value) == hash_of((value,), encode)
+
+
+def test_keys_of_several_columns_states_requests_and_held_rows_are_dealt_together():
+    schema = pa.schema([("a", pa.string()), ("b", pa.int32())])
+    kinds = key_kinds(schema, ["a", "b"])
+    encode = encoders(schema, ["a", "b"])
+    keys = [(f"key {number}", number) for number in range(50)]
+    store = Objects(paired, dict.fromkeys(keys, 1))
+    for number, key in enumerate(keys):
+        store.ask((number + 10,), key, number)
+    held = rows_as_bytes(Records([((5,), key, key) for key in keys]))
+    before = Writing("paired", "west", 0)
+    kept = Kept((before.add(store.whole()),), len(keys), store.due)
+    piece = before.add(held)
+    content = before.content
+    memory = Memory(paired, lambda one: content[one.at : one.at + one.size])
+    files = {}
+    deal = Deal((Source(0, kept, (piece,)),), Numbers(1, 8, kinds))
+    dealt = deal_all([deal], memory, Writing("paired", "west", 1), files.__setitem__)
+    (written,) = files.values()
+    seen = []
+    for one in dealt:
+        assert one.kept is not None
+        pieces = [written[each.at : each.at + each.size] for each in one.kept.pieces]
+        again = Objects.read(paired, pieces)
+        assert again.due == one.kept.due
+        for key in again.states:
+            assert bin_of(hash_of(key, encode), 8) == one.bin
+            seen.append(key)
+        assert {asked.key for asked in again.pending.heap} == set(again.states)
+        (held_piece,) = one.held
+        rows = rows_from_bytes(written[held_piece.at : held_piece.at + held_piece.size])
+        assert [key for _, key, _ in rows.records] == [k for k in keys if k in again.states]
+    assert sorted(seen) == sorted(keys)
+
+
+def test_held_rows_of_tables_are_dealt_in_their_order():
+    @live.operator(form="columns", bins=1, key="key", time="at", out="key long", state="n long")
+    def kept_as_tables(table, rows):
+        return rows, rows
+
+    table = pa.table({"key": list(range(40)), "at": list(range(40))})
+    held = rows_as_bytes(Columns([(at,) for at in range(40)], table))
+    before = Writing("kept_as_tables", "west", 0)
+    piece = before.add(held)
+    memory = Memory(kept_as_tables, lambda one: held)
+    files = {}
+    deal = Deal((Source(0, None, (piece,)),), Numbers(1, 2, ("long",)))
+    dealt = deal_all([deal], memory, Writing("kept_as_tables", "west", 1), files.__setitem__)
+    (written,) = files.values()
+    assert [one.kept for one in dealt] == [None, None]
+    found = []
+    for one in dealt:
+        (part,) = one.held
+        rows = rows_from_bytes(written[part.at : part.at + part.size])
+        assert rows.moments == sorted(rows.moments)
+        found += rows.table.column("key").to_pylist()
+    assert sorted(found) == list(range(40))
+
+
+def test_keys_of_which_nothing_says_how_they_are_hashed_are_not_dealt():
+    writing = Writing("paired", "west", 0)
+    kept = Kept((writing.add(Objects(paired, {("a", 1): 1}).whole()),), 1)
+    memory = Memory(paired, lambda one: writing.content)
+    deal = Deal((Source(0, kept, ()),), Numbers(4, 8, ()))
+    with pytest.raises(Incompatible, match="nothing says how Spark hashes the keys"):
+        deal_all([deal], memory, writing, lambda path, content: None)
