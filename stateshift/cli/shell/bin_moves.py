@@ -107,11 +107,12 @@ def carry_out(
 
 
 def _carried(terminal: Terminal, controller: Controller, steps: Steps, manner: Manner) -> Moved:
+    from stateshift.cli.views import bins_text
     from stateshift.cli.views.live_facts import live_command
     from stateshift.errors import Interrupted
 
     try:
-        with _progress(terminal) as progress:
+        with told_progress(terminal, bins_text.progress) as progress:
             return controller.carry(steps, manner, progress)
     except KeyboardInterrupt:
         withdrawn = controller.withdraw("interrupted")
@@ -124,13 +125,16 @@ def _carried(terminal: Terminal, controller: Controller, steps: Steps, manner: M
 
 
 @contextmanager
-def _progress(terminal: Terminal) -> Iterator[Callable[[Moved], None]]:
-    """Show how far it is: at a terminal over the last line; elsewhere now and then."""
+def told_progress(
+    terminal: Terminal, progress: Callable[[Moved], str]
+) -> Iterator[Callable[[Moved], None]]:
+    """Show how far it is, as `progress` says it: at a terminal over the last line; elsewhere now
+    and then.
+    """
     from stateshift.cli.shell.progress import drawn
-    from stateshift.cli.views.bins_text import progress
 
     if not drawn(terminal):
-        yield _Lines(terminal.say)
+        yield _Lines(terminal.say, progress)
         return
     from rich.console import Console
 
@@ -142,14 +146,12 @@ def _progress(terminal: Terminal) -> Iterator[Callable[[Moved], None]]:
 class _Lines:
     """A line where something has changed, not more often than a log can bear."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, say: Callable[[str], None], progress: Callable[[Moved], str]) -> None:
+        self._say, self._progress = say, progress
         self._last, self._said_at = "", 0.0
 
     def __call__(self, moved: Moved) -> None:
-        from stateshift.cli.views.bins_text import progress
-
-        line, now = progress(moved), time.monotonic()
+        line, now = self._progress(moved), time.monotonic()
         if moved.is_over or line == self._last or now - self._said_at < SECONDS_BETWEEN_LINES:
             return
         self._last, self._said_at = line, now

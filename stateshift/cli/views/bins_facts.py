@@ -193,6 +193,16 @@ class PastMoveFacts:
         return tuple(sorted(bin for bin, _ in self.move.proposal.ahead))
 
     @property
+    def count(self) -> int | None:
+        """How many bins there shall be; None where bins move."""
+        return self.move.proposal.bins
+
+    @property
+    def since(self) -> int:
+        """The time from which bins are dealt anew, where they are."""
+        return self.move.proposal.since
+
+    @property
     def decided_seconds(self) -> float | None:
         """The seconds from the proposal to the decision."""
         return None if self.move.decided is None else self.move.decided.at - self.at

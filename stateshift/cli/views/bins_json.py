@@ -124,6 +124,7 @@ class LivePastMoveDocument(TypedDict):
     by: Annotated[str, "who proposed it: host and process"]
     went: Annotated[list[LiveWentDocument], "what goes from where to where"]
     ahead: Annotated[list[int], "bins that are copied ahead"]
+    count: Annotated[int | None, "how many bins there shall be; null where bins move"]
     outcome: Annotated[Literal["under-way", "applied", "aborted"], "what became of it"]
     decided_at: Annotated[float | None, "when it was decided, in seconds since 1970"]
     decided_by: Annotated[str | None, "who decided"]
@@ -149,6 +150,7 @@ def past(facts: PastMoveFacts) -> LivePastMoveDocument:
             for each in facts.went
         ],
         "ahead": list(facts.ahead),
+        "count": facts.count,
         "outcome": facts.became,
         "decided_at": None if decided is None else decided.at,
         "decided_by": None if decided is None else decided.by,

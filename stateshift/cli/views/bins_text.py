@@ -176,9 +176,14 @@ def _on_their_way(facts: BinsFacts) -> Iterator[Block]:
         yield Line(f"moves are paused; to go on: {resume}", "warn")
     if facts.throttle.bins is not None or facts.throttle.gap_seconds is not None:
         yield Line(f"moves are throttled: {', '.join(throttled(facts))}", "warn")
+    for part in facts.bins.not_dealt:
+        count = many(facts.bins.count_at(part), "bin")
+        yield Line(f"{part.name} has {count} still, and will deal them anew", "warn")
     if open_ is not None:
         seconds = facts.bins.at - open_.at
         what = many(len(open_.updates), "bin") if open_.updates else "a copy ahead"
+        if open_.bins is not None:
+            what = f"{number(open_.bins)} instead of {many(facts.count, 'bin')}"
         yield Line(f"move {open_.number} is proposed since {span(seconds)}: {what}", "warn")
     if carried is not None:
         yield pairs(
@@ -215,7 +220,15 @@ def history(moves: Sequence[PastMoveFacts]) -> Iterator[Block]:
 
 def past_rows(facts: PastMoveFacts) -> Iterator[Row]:
     """Yield a move of the past as rows of a table: one for each pair of workers and time."""
-    if not facts.went:
+    if facts.count is not None:
+        yield _past_row(
+            facts,
+            range(facts.count),
+            "all, dealt",
+            "anew",
+            "-" if facts.since < 0 else str(facts.since),
+        )
+    elif not facts.went:
         yield _past_row(facts, facts.ahead, "copied", "ahead", "-")
     for each in facts.went:
         yield _past_row(facts, each.bins, each.source, each.target, str(each.time))

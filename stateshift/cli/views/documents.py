@@ -20,6 +20,7 @@ from typing import Annotated, Literal, NotRequired, is_typeddict
 
 from stateshift.cli.views import (
     advise_json,
+    bin_count_json,
     bins_json,
     completion,
     dataflow_json,
@@ -150,6 +151,11 @@ DOCUMENTS: Mapping[str, Document] = {
         "Bins that move between running jobs, and how far it has come",
         ("live move",),
         (bins_json.AbortedLiveMoveDocument, bins_json.LiveMoveDocument),
+    ),
+    "live-bins": Document(
+        "How many bins a group has, which are hot, and another number of them",
+        ("live bins",),
+        (bin_count_json.AbortedLiveCountDocument, bin_count_json.LiveCountDocument),
     ),
     "live-steering": Document(
         "What was asked of whoever moves bins, from now on",

@@ -15,6 +15,7 @@ NAMES = (
     "remove",
     "revert",
     "move",
+    "bins",
     "pause",
     "resume",
     "throttle",

@@ -1,0 +1,74 @@
+"""`stateshift live bins`: which bins are hot, and all of them split or merged."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.shell.options import CheckOnly, GroupOf, epilog
+from stateshift.cli.shell.terminal import Terminal
+
+EPILOG = epilog(
+    "stateshift live bins s3://live/orders\n"
+    "stateshift live bins s3://live/orders --to 512 --check\n"
+    "stateshift live bins s3://live/orders --to 512\n"
+    "stateshift live bins s3://live/orders --to 256 --at 1772000000000",
+    2,
+    3,
+    4,
+    6,
+    7,
+    130,
+    e0="shown, or done; the output says whether all workers are seen to have it",
+    e2="the number is no power of two, or a key that Spark alone hashes",
+    e3="a file of the group is not what its format says",
+    e4="halves are apart, bins are on their way, a worker is too old, or the time is past",
+    e7="aborted: a worker refused, or did not answer in time; nothing has changed",
+    e130="interrupted; run the command again: it waits for those that are left",
+)
+
+
+def command(
+    terminal: Terminal,
+    group: GroupOf,
+    to: Annotated[
+        int | None,
+        typer.Option("--to", metavar="N", help="Split or merge all bins until there are N."),
+    ] = None,
+    at: Annotated[
+        int | None,
+        typer.Option(
+            "--at", metavar="TIME", min=1, help="Each worker does so at this logical time."
+        ),
+    ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0.1,
+            help="Abort if not all workers have acknowledged it by then.",
+        ),
+    ] = 30.0,
+    wait: Annotated[
+        float,
+        typer.Option(
+            "--wait", metavar="SECONDS", min=0.0, help="How long to wait for all workers to do it."
+        ),
+    ] = 60.0,
+    check: CheckOnly = False,
+) -> int | None:
+    """Show which bins are hot, or split or merge all of them.
+
+    Each bin becomes two, by one more bit of its keys' hashes, as often as it takes; or two become
+    one, which have to be at one worker. No key goes to another worker for it, and no job stops:
+    each worker deals its own bins anew, between two batches. Without --to it only reads.
+    """
+    from stateshift.cli.shell.bin_count import change, show
+    from stateshift.live.bins.move_request import Manner
+
+    if to is None:
+        return show(terminal, group)
+    manner = Manner(at=at, timeout_seconds=timeout, wait_seconds=wait)
+    return change(terminal, group, to, manner, check)

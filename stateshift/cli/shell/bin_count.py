@@ -1,0 +1,93 @@
+"""How `stateshift live bins` goes: what is there, what is asked for, and what came of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stateshift.cli.shell.terminal import Terminal
+    from stateshift.cli.views.bin_count_facts import CountFacts
+    from stateshift.live.bins.controlling import Controller
+    from stateshift.live.bins.migration import Moved
+    from stateshift.live.bins.move_request import Manner
+
+
+def show(terminal: Terminal, group: str) -> int | None:
+    """Show which bins are hot."""
+    from stateshift.cli.views import bin_count_json, bin_count_text
+    from stateshift.live.bins.controlling import Controller
+
+    facts = _facts(Controller(group))
+    terminal.answer(
+        "live-bins", lambda: bin_count_json.count(facts), lambda: bin_count_text.shown(facts)
+    )
+    return None
+
+
+def change(
+    terminal: Terminal, group: str, count: int, manner: Manner, is_check: bool
+) -> int | None:
+    """Split or merge all bins, and say what came of it; return the exit code."""
+    from dataclasses import replace
+
+    from stateshift.cli.views import bin_count_json, bin_count_text
+    from stateshift.live.bins.controlling import Controller
+
+    controller = Controller(group)
+    facts = replace(_facts(controller), wanted=count)
+    controller.check_resize(facts.bins, count, manner.at)
+    if not terminal.json:
+        terminal.show(bin_count_text.checked(facts))
+    if not is_check:
+        facts = replace(facts, moved=_carried(terminal, controller, count, manner))
+    if facts.state == "aborted":
+        return _tell_aborted(terminal, facts)
+    terminal.answer(
+        "live-bins", lambda: bin_count_json.count(facts), lambda: bin_count_text.came(facts)
+    )
+    return None
+
+
+def _facts(controller: Controller) -> CountFacts:
+    from stateshift.cli.views.bin_count_facts import CountFacts
+    from stateshift.live.bins.bin_count import advised, loads
+
+    bins = controller.status()
+    found = loads(bins)
+    return CountFacts(bins, found, advised(bins, found))
+
+
+def _carried(terminal: Terminal, controller: Controller, count: int, manner: Manner) -> Moved:
+    from stateshift.cli.shell.bin_moves import told_progress
+    from stateshift.cli.views import bin_count_text
+    from stateshift.cli.views.live_facts import live_command
+    from stateshift.errors import Interrupted
+
+    try:
+        with told_progress(terminal, bin_count_text.progress) as progress:
+            return controller.resize(count, at=manner.at, manner=manner, progress=progress)
+    except KeyboardInterrupt:
+        withdrawn = controller.withdraw("interrupted")
+        fact = "it is decided: workers deal their bins anew"
+        if withdrawn is not None:
+            fact = f"move {withdrawn.number} is aborted, and nothing has changed"
+        status = live_command("status", controller.location)
+        raise Interrupted(f"interrupted; {fact}", hint=f"look: {status}") from None
+
+
+def _tell_aborted(terminal: Terminal, facts: CountFacts) -> int:
+    from stateshift.cli.shell.failing import described
+    from stateshift.cli.views import bin_count_json
+    from stateshift.cli.views.live_facts import live_command
+    from stateshift.errors import ClusterError
+
+    moved = facts.moved
+    assert moved is not None, "what is aborted has begun"
+    error = ClusterError(
+        f"aborted, there are {facts.bins.count} bins as before: {moved.reason}",
+        hint=f"look: {live_command('status', facts.location)}",
+    )
+    if terminal.json:
+        terminal.document("live-bins", bin_count_json.failed_count(facts, error))
+    terminal.talk(described(error))
+    return error.exit_code

@@ -1,0 +1,86 @@
+"""The text of how many bins there are, and of another number of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from stateshift.cli.views.live_facts import live_command
+from stateshift.cli.views.text import Block, Gap, Line, Row, Table, pairs
+from stateshift.cli.views.units import many, number, size, span
+
+if TYPE_CHECKING:
+    from stateshift.cli.views.bin_count_facts import CountFacts
+    from stateshift.live.bins.bin_count import Load
+    from stateshift.live.bins.migration import Moved
+
+LOAD_HEADS = (">bin", "worker", ">keys", ">state", ">changes/s", ">of the mean")
+
+
+def shown(facts: CountFacts) -> Iterator[Block]:
+    """Show the hottest bins, and the number that they speak for."""
+    yield Line(f"{many(facts.bins.count, 'bin')} in {facts.location}", "strong")
+    yield Table(LOAD_HEADS, tuple(_load_row(each) for each in facts.hottest))
+    yield Gap()
+    advice = facts.advice
+    if advice.count == facts.bins.count:
+        yield Line(f"so many will do: {advice.reason}")
+        return
+    word = "more" if advice.count > facts.bins.count else "fewer"
+    ask = live_command("bins", facts.location)
+    yield Line(f"{word} would do better: {advice.reason}", "warn")
+    yield Line(f"try it: {ask} --to {advice.count} --check")
+
+
+def _load_row(load: Load) -> Row:
+    return (
+        str(load.bin),
+        load.worker,
+        number(load.keys),
+        size(load.size),
+        f"{size(load.changed_per_second)}/s",
+        f"{load.times:.1f} x",
+    )
+
+
+def checked(facts: CountFacts) -> Iterator[Block]:
+    """Show what is asked for."""
+    before, wanted = facts.bins.count, facts.wanted
+    assert wanted is not None, "a number was asked for"
+    if wanted == before:
+        yield Line(f"{many(before, 'bin')} are there already", "strong")
+        return
+    act = "split" if wanted > before else "merge"
+    yield Line(f"{act} {many(before, 'bin')} into {number(wanted)} in {facts.location}", "strong")
+    hottest = facts.hottest[:1]
+    yield pairs(
+        ("dealt anew", f"{many(facts.keys, 'key')}, {size(facts.size)}, each where it is"),
+        ("workers", f"{many(len(facts.bins.parts), 'part')} to acknowledge it"),
+        ("hottest", _hottest(hottest[0])) if hottest else None,
+    )
+
+
+def _hottest(load: Load) -> str:
+    return f"bin {load.bin} at {load.worker}, {load.times:.1f} times the mean"
+
+
+def progress(moved: Moved) -> str:
+    """Return how far it is, in one line."""
+    if moved.state == "proposed":
+        return f"acknowledged by {moved.acknowledged} of {moved.parts}"
+    return f"{moved.state}: {moved.complete} of {many(moved.parts, 'part')} have dealt bins anew"
+
+
+def came(facts: CountFacts) -> Iterator[Block]:
+    """Show what came of it."""
+    moved = facts.moved
+    if moved is None:
+        yield Line("checked only: nobody was told, and nothing has changed")
+        return
+    parts = many(moved.parts, "part")
+    if facts.state == "finished":
+        whole = f"{many(facts.wanted or 0, 'bin')} at {parts}, in {span(moved.seconds)}"
+        yield Line(whole, "good")
+        return
+    yield Line(f"decided; {moved.complete} of {parts} have dealt bins anew", "warn")
+    yield Line(f"{moved.reason}. Look again: {live_command('status', facts.location)}")
