@@ -7,7 +7,7 @@ are made: each has room when its turn comes, and is worth what it costs
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from stateshift.advise.rebalance.limits import Movable, has_room, movable
@@ -20,6 +20,8 @@ from stateshift.advise.rebalance.worth import Flows, Worth, cost_of, gain_of, ra
 
 # Of the jobs, this part must have a load that can be told; else nothing is moved.
 KNOWN_MIN = 0.95
+# How often jobs are spread anew, where moves of the spread before were not worth it.
+SPREADS_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ class _Run:
     flows: Flows
     moves: list[Move] = field(default_factory=list)
     stays: list[Stay] = field(default_factory=list)
+    unworthy: dict[tuple[str, str], str] = field(default_factory=dict)  # why, by unit and target
+    is_worthless: bool = False  # moves of a better spread were not worth what they cost
 
     @cached_property
     def clusters(self) -> Mapping[str, Cluster]:
@@ -101,12 +105,12 @@ def decide(situation: Situation, policy: Policy, memory: Memory) -> Decision:
     triggers = triggers_of(situation, loads, policy, memory.counts)
     units = movable(situation, units_of(situation), policy, memory)
     placement = place(situation.clusters, units, loads, policy)
-    run = _Run(situation, policy, Flows(dict(loads), rates_of(situation.jobs, situation.clusters)))
+    run = _begun(situation, policy, loads)
     idle = _why_not(situation, triggers, policy)
     if idle:
         _stay_all(run, units, idle)
     else:
-        _move(run, units, placement, triggers)
+        run, placement = _worthwhile(run, units, placement, triggers)
     return Decision(
         at=situation.at,
         reason=idle or _in_a_line(run, triggers),
@@ -118,6 +122,38 @@ def decide(situation: Situation, policy: Policy, memory: Memory) -> Decision:
         is_best=placement.is_best,
         memory=_remembered(memory, situation, triggers, run, loads),
     )
+
+
+def _begun(situation: Situation, policy: Policy, loads: Mapping[str, float]) -> _Run:
+    """Return a run that has moved nothing yet."""
+    rates = rates_of(situation.jobs, situation.clusters)
+    return _Run(situation, policy, Flows(dict(loads), rates))
+
+
+def _worthwhile(
+    run: _Run, units: tuple[Movable, ...], placement: Placement, triggers: tuple[Trigger, ...]
+) -> tuple[_Run, Placement]:
+    """Make the moves of the best spread. If none of them is worth what it costs, spread again
+    without those: a job that could hardly catch up must not keep the others where they are.
+    """
+    loads, best = dict(run.flows.loads), placement
+    for _ in range(SPREADS_MAX):
+        _move(run, units, placement, triggers)
+        if run.moves or not run.unworthy:
+            break
+        units = tuple(_without(one, run.unworthy) for one in units)
+        placement = place(run.situation.clusters, units, loads, run.policy)
+        placement = replace(placement, bound=best.bound, is_best=False)
+        run = replace(_begun(run.situation, run.policy, loads), is_worthless=True)
+    return run, placement
+
+
+def _without(one: Movable, unworthy: Mapping[tuple[str, str], str]) -> Movable:
+    """Return a unit without the targets that are not worth a move."""
+    name = one.unit.name
+    targets = tuple(target for target in one.targets if (name, target) not in unworthy)
+    reasons = [unworthy[name, target] for target in one.targets if (name, target) in unworthy]
+    return replace(one, targets=targets, reasons=(*one.reasons, *reasons))
 
 
 def _unknown(situation: Situation) -> str:
@@ -220,7 +256,8 @@ def _try(run: _Run, unit: Unit, target: str, reasons: Mapping[str, str]) -> bool
     gain = gain_of(unit, source, clusters[target], run.flows, run.policy.horizon_seconds)
     worth = Worth(cost_of(unit), gain)
     if worth.ratio < run.policy.gain_min and not source.is_draining:
-        run.stay(unit, _not_worth(worth, target, run.policy))
+        run.unworthy[unit.name, target] = _not_worth(worth, target, run.policy)
+        run.stay(unit, run.unworthy[unit.name, target])
         return True
     run.flows.shift(unit, target)
     run.moves.append(
@@ -247,9 +284,11 @@ def _not_worth(worth: Worth, target: str, policy: Policy) -> str:
 def _in_a_line(run: _Run, triggers: tuple[Trigger, ...]) -> str:
     due = next(trigger for trigger in triggers if trigger.is_due)
     what = f"{due.cluster}: {due.reason}"
-    if not run.moves:
-        return f"{what}; nothing can be moved"
-    return what
+    if run.moves:
+        return what
+    if run.unworthy or run.is_worthless:
+        return f"{what}; no move is worth what it costs"
+    return f"{what}; nothing can be moved"
 
 
 def _loaded(

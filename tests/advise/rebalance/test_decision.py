@@ -10,7 +10,7 @@ from stateshift.advise.rebalance.decision import Decision, decide
 from stateshift.advise.rebalance.memory import Memory
 from stateshift.advise.rebalance.policy import Policy
 from stateshift.advise.rebalance.situation import Cluster, Situation
-from tests.advise.rebalance.grounds import carried_out, job, ratios, situation, situations
+from tests.advise.rebalance.grounds import GB, carried_out, job, ratios, situation, situations
 
 POLICY = Policy()
 FOUR = [job(f"j{number}", "a", 2.0) for number in range(4)]
@@ -178,6 +178,29 @@ def test_a_new_cluster_is_filled() -> None:
     of = situation({"a": 10, "b": 10, "new": 10}, jobs)
     done = runs(of, 12)
     assert ratios(done[-1][0]) == {"a": 0.4, "b": 0.4, "new": 0.4}
+
+
+def test_a_job_that_could_hardly_catch_up_does_not_keep_the_others_where_they_are() -> None:
+    hot = job("hot", "a", 0.97, rate=80.0, capacity_rate=80.2, downtime_seconds=30.0)
+    others = [
+        job(name, "a", load, rate=60.0, capacity_rate=120.0, bytes=9 * GB)
+        for name, load in (("orders", 0.5), ("payments", 0.45))
+    ]
+    of = situation({"a": 4, "b": 4}, [hot, *others])
+    decision = decide(of, Policy(runs=1, moves_max=4), Memory())
+    names = {name for name, _ in moved(decision)}
+    assert names and "hot" not in names
+    assert "a move to b is not worth it" in why(decision, "hot")
+    assert not decision.is_best
+    assert decision.bound == decide(of, Policy(runs=1, gain_min=0), Memory()).bound
+
+
+def test_where_no_move_is_worth_it_that_is_said() -> None:
+    jobs = [job(name, "a", 0.97, rate=80.0, capacity_rate=80.5) for name in ("one", "two")]
+    decision = decide(situation({"a": 4, "b": 4}, jobs), Policy(runs=1), Memory())
+    assert not decision.moves
+    assert decision.reason.endswith("no move is worth what it costs")
+    assert "a move to b is not worth it" in why(decision, "one")
 
 
 def test_clusters_that_do_next_to_nothing_are_left_alone() -> None:
