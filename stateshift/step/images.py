@@ -293,18 +293,10 @@ def _hashes(store: str, pairs: Pairs) -> Iterator[int]:
 def _sum_of_hashes(store: str, block: Block) -> int:
     """Return the sum of the same, of many at once."""
     # Loads Arrow, for which no plan should wait.
-    from stateshift.formats.binaries import joined, lengths, numerals
-    from stateshift.formats.spans import hash128
+    from stateshift.formats.murmur import sum128
 
     name = store.encode()
-    sizes = numerals(lengths(block.keys))
-    halves = hash128(joined(b"%d " % len(name), sizes, b" " + name, block.keys, block.values))
-    # Each half in two, so that their sums stay below 64 bits.
-    low, high = (
-        int((half & 0xFFFFFFFF).sum()) + (int((half >> 32).sum()) << 32)
-        for half in halves.transpose()
-    )
-    return low + (high << 64)
+    return sum128(lambda size: b"%d %d %b" % (len(name), size, name), block.keys, block.values)
 
 
 def _compare_bytes(

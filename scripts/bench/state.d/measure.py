@@ -39,13 +39,17 @@ ROOT = HERE.parent.parent.parent
 RESULTS = ROOT / "scripts" / "bench" / "results" / "state.md"
 MIB = 1 << 20
 SHARDS = 5  # from 8
+# How many entries, of which provider, in how many shards. What lies in one is as much as a shard of
+# the largest has, and shows in minutes what a shard costs that memory does not hold.
 CASES = [
-    (10**6, "hdfs"),
-    (10**6, "rocksdb"),
-    (10**7, "hdfs"),
-    (10**7, "rocksdb"),
-    (5 * 10**7, "rocksdb"),
+    (10**6, "hdfs", 8),
+    (10**6, "rocksdb", 8),
+    (4 * 10**6, "rocksdb", 1),
+    (10**7, "hdfs", 8),
+    (10**7, "rocksdb", 8),
+    (5 * 10**7, "rocksdb", 8),
 ]
+QUICK = 0.05  # of the entries in one shard
 WHAT = ("export", "verify", "compact", "repartition")
 FLEET = ("compact", "repartition")
 
@@ -56,6 +60,7 @@ class Case:
     provider: str
     cores: int
     tag: str
+    shards: int = 8
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,7 @@ class Pair:
     at: str
     cores: int = 1
     tag: str = ""
+    shards: int = 8
 
 
 def main() -> None:
@@ -97,27 +103,42 @@ def main() -> None:
     parser.add_argument(
         "--tag", default=time.strftime("%Y-%m-%d %H:%M"), help="the name of this run"
     )
+    parser.add_argument(
+        "--quick", action="store_true", help="one pair of a twentieth of what lies in one shard"
+    )
     options = parser.parse_args()
+    if options.quick:
+        options.millions, options.scale, options.pairs = [4], QUICK, 1
     directory = bench_directory()
-    for entries, provider in CASES:
+    for entries, provider, shards in CASES:
         fits = (
             not options.millions or entries // 10**6 in options.millions
         ) and options.provider in (None, provider)
         if not fits:
             continue
-        place = made(directory, provider, int(entries * options.scale))
+        place = made(directory, provider, int(entries * options.scale), shards)
         rounds = max(1, options.pairs * 10**6 // entries) if entries > 10**6 else options.pairs
         if not options.make:
             case = Case(
-                int(entries * options.scale), provider, 2 if options.fleet else 1, options.tag
+                int(entries * options.scale),
+                provider,
+                2 if options.fleet else 1,
+                options.tag,
+                shards,
             )
             what = [name for name in options.what if name in FLEET or not options.fleet]
             measure(directory, place, case, what, rounds)
     if not options.make:
         table = as_table(kept(directory))
         if options.scale == 1.0:
-            RESULTS.write_text(table)
+            RESULTS.write_text(table + _sections_below(RESULTS.read_text()))
         print(table)
+
+
+def _sections_below(page: str) -> str:
+    """What stands on the page below the table: measured otherwise, and kept."""
+    _, heading, sections = page.partition("\n## ")
+    return heading + sections
 
 
 def bench_directory() -> Path:
@@ -133,11 +154,19 @@ def bench_directory() -> Path:
     return directory
 
 
-def made(directory: Path, provider: str, entries: int) -> Path:
-    place = directory / f"state-{provider}-{entries}"
+def made(directory: Path, provider: str, entries: int, shards: int) -> Path:
+    place = directory / f"state-{provider}-{entries}{'' if shards == 8 else f'-in-{shards}'}"
     if not (place / "made.json").exists():
         subprocess.run(
-            [sys.executable, str(HERE / "making.py"), str(place), provider, str(entries)],
+            [
+                sys.executable,
+                str(HERE / "making.py"),
+                str(place),
+                provider,
+                str(entries),
+                "--shards",
+                str(shards),
+            ],
             check=True,
         )
     return place
@@ -183,6 +212,7 @@ def pair_of(case: Case, name: str, against: str, ours: Run, spark: Run, load: fl
         time.strftime("%Y-%m-%d %H:%M"),
         case.cores,
         case.tag,
+        case.shards,
     )
 
 
@@ -242,7 +272,7 @@ def kept(directory: Path) -> Iterator[list[Pair]]:
     for line in (directory / "state.jsonl").read_text().splitlines():
         pair = Pair(**json.loads(line))
         by_case.setdefault(
-            (pair.entries, pair.provider, WHAT.index(pair.what), pair.cores), []
+            (pair.entries, pair.provider, pair.shards, WHAT.index(pair.what), pair.cores), []
         ).append(pair)
     for _, pairs in sorted(by_case.items()):
         yield [pair for pair in pairs if pair.tag == pairs[-1].tag]
@@ -254,7 +284,7 @@ def line_of(pairs: Sequence[Pair]) -> str:
 
     last = pairs[-1]
     return (
-        f"| {last.entries / 10**6:g} M | {last.provider} | {last.what} | {last.cores} | "
+        f"| {last.entries / 10**6:g} M{'' if last.shards == 8 else f' in {last.shards}'} | {last.provider} | {last.what} | {last.cores} | "
         f"{middle(lambda p: p.ours):.1f} "
         f"| {middle(lambda p: p.ours_peak) / MIB:.0f} | {last.against} | "
         f"{middle(lambda p: p.spark):.1f} "
@@ -279,7 +309,7 @@ def as_table(cases: Iterator[list[Pair]]) -> str:
         f"{pyspark.__version__}. Of {os.cpu_count()} cores ours and Spark's `local[1]` "
         "were kept to one; with two,",
         "ours is a fleet on `local[2]`, and Spark has `local[2]`, too.",
-        "An aggregation by a string and a long in 8 shards, each a snapshot and 5 deltas; "
+        "An aggregation by a string and a long in 8 shards (or as many as are named), each a snapshot and 5 deltas; "
         "repartitioned to 5. Seconds "
         "are medians of whole processes; `busy` is",
         "Spark without its start-up. Ratios are ours by Spark's, medians over pairs: of "
