@@ -19,6 +19,7 @@ from stateshift.advise.subjects import Outside
 from stateshift.api.local_files import text_of
 from stateshift.api.requests import spec_of
 from stateshift.errors import Complaint, SpecError, StateshiftError
+from stateshift.journal import RunFailed, RunResumed, decode_records
 from stateshift.plain import Misfit
 from stateshift.workdir import Workdir
 
@@ -81,17 +82,26 @@ def _subjects(request: AdviceRequest, outside: Outside) -> list[Subject]:
 
 
 def restarts_below(workdirs: str | None) -> dict[str, float]:
-    """Return how long each job was down in our own runs: the longest of them."""
+    """Return how long each job was down in our own runs: the longest of them. A run that failed, or
+    was interrupted, tells how long nobody went on with it.
+    """
     longest: dict[str, float] = {}
     for path in _runs_below(workdirs):
         try:
-            report = migration.status(Workdir(path))
+            workdir = Workdir(path)
+            jobs = () if _was_cut_short(workdir) else migration.status(workdir).jobs
         except StateshiftError:
             continue
-        for job in report.jobs:
+        for job in jobs:
             if job.downtime_seconds is not None:
                 longest[job.job] = max(longest.get(job.job, 0.0), job.downtime_seconds)
     return longest
+
+
+def _was_cut_short(workdir: Workdir) -> bool:
+    """Whether a run has ended before its time, whatever it has come to since."""
+    records, _ = decode_records(workdir.lines.read())
+    return any(isinstance(record, RunFailed | RunResumed) for record in records)
 
 
 def _runs_below(workdirs: str | None) -> Iterator[str]:

@@ -441,6 +441,16 @@ def test_a_move_that_fails_ends_the_run_and_comes_first_in_the_next(living: Livi
     assert living.where()["orders"] == ["east"]
 
 
+def test_how_long_nobody_went_on_with_a_move_is_no_downtime_to_expect(living: Living) -> None:
+    living.section = {"runs": 1, "cool_down": 0}
+    living.twins["east"].fail(1)
+    living.document("--yes", code=7)
+    (earlier,) = living.document("--yes")["unfinished"]
+    assert earlier["was_down_seconds"] >= 900
+    (move,) = living.document()["moves"]
+    assert move["downtime_seconds"] == 30.0
+
+
 def test_a_move_that_fails_again_ends_the_next_run_too(living: Living) -> None:
     living.section = {"runs": 1}
     living.twins["east"].fail(2)
