@@ -576,6 +576,30 @@ def test_a_removed_directory_does_not_hinder_the_sync(
     storage.sync()
 
 
+def test_a_directory_that_was_made_is_synced_for_the_first_file_created_in_it(
+    tmp_path: Path,
+) -> None:
+    """And not for each: its entry is durable from then on. Seen from outside, by strace."""
+    try:
+        done = python(
+            """
+            import sys
+            from stateshift.storage.local.storage import LocalStorage
+            storage = LocalStorage(sys.argv[1])
+            for number in range(5):
+                storage.create(f"a/b/c/{number}", b"x")
+            """,
+            str(tmp_path),
+            before=("strace", "-f", "-o", str(tmp_path / "trace"), "-e", "trace=fsync"),
+        )
+    except FileNotFoundError:
+        pytest.skip("there is no strace here")
+    said(done)
+    trace = (tmp_path / "trace").read_text()
+    first = 1 + 4  # the file, the directory it is in, and the three that entries were made in
+    assert trace.count("fsync(") == first + 4 * 2
+
+
 def test_syncing_is_shown_to_the_kernel(tmp_path: Path) -> None:
     """Seen from outside, where strace is there: syncfs in sync, fsync before the link in create
     and move.

@@ -31,7 +31,8 @@ import errno
 import os
 import stat as modes
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import BinaryIO
 
 from stateshift.storage import failures, locations
@@ -62,7 +63,10 @@ class LocalStorage:
         self._syncing = threading.Lock()
         self._writing = Writing()
         self._unsynced: dict[int, str] = {}  # device -> a directory on it
-        self._made: set[str] = set()  # directories whose entry in their parent may not be durable
+        # Directories whose entry in their parent may not be durable, each with the number of its
+        # making: one that was removed and made again meanwhile is another.
+        self._made: dict[str, int] = {}
+        self._makings = count()
         self._inherited = True  # what was here when this was opened may not be durable
 
     @property
@@ -198,14 +202,14 @@ class LocalStorage:
                         os.unlink(os.path.join(directory, name))
                 calls.remove_if_empty(directory)
                 with self._lock:
-                    self._made.discard(directory)
+                    self._made.pop(directory, None)
 
     def sync(self) -> None:
         # One at a time: who finds nothing left to sync has waited for the one who took it.
         with self._syncing:
             with self._lock:
                 unsynced, self._unsynced = self._unsynced, {}
-                made, self._made = self._made, set()
+                made = dict(self._made)
                 inherited, self._inherited = self._inherited, False
             try:
                 if inherited:
@@ -216,9 +220,10 @@ class LocalStorage:
             except BaseException:
                 with self._lock:
                     self._unsynced = unsynced | self._unsynced
-                    self._made |= made
                     self._inherited |= inherited
                 raise
+            # Not before: who creates a file meanwhile has to settle these directories himself.
+            self._forget(made)
 
     def room(self) -> Room:
         with self._translated(""):
@@ -313,20 +318,33 @@ class LocalStorage:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
         self._remember(os.stat(directory).st_dev, directory)
         with self._lock:
-            self._made.update(missing)
+            self._made.update((new, next(self._makings)) for new in missing)
             many = len(self._made) > _DIRECTORIES_MAX
         if many:
             self.sync()
 
     def _settle(self, directory: str) -> None:
-        """Make the entries of a directory durable, and the directory itself where we made it."""
+        """Make the entries of a directory durable, and the directory itself where we made it: the
+        first time, since its entry is durable then.
+        """
         calls.fsync(directory)
-        while True:
-            with self._lock:
-                if directory not in self._made:
-                    return
-            directory = os.path.dirname(directory)
-            calls.fsync(directory)
+        while (making := self._making_of(directory)) is not None:
+            above = os.path.dirname(directory)
+            calls.fsync(above)
+            self._forget({directory: making})
+            directory = above
+
+    def _making_of(self, directory: str) -> int | None:
+        """Return the number of a directory's making; None where its entry is durable."""
+        with self._lock:
+            return self._made.get(directory)
+
+    def _forget(self, made: Mapping[str, int]) -> None:
+        """Forget directories whose entries are durable, but for those made again since."""
+        with self._lock:
+            for directory, making in made.items():
+                if self._made.get(directory) == making:
+                    del self._made[directory]
 
     def _sync_device(self, directory: str) -> None:
         """Sync a device through any directory that is still there: ours may have been removed."""
