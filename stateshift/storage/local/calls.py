@@ -84,15 +84,12 @@ def open_to_read(full: str) -> int:
 
 
 def linked_directory(directory: str, root: str) -> str | None:
-    """Return the first symbolic link on the way from `root` down to `directory`, None where
-    there is none.
+    """Return the first symbolic link on the way from `root` down to `directory`, which begins with
+    it, None where there is none.
     """
-    below = os.path.relpath(directory, root)
-    if below == ".":
-        return None
-    place = root
-    for name in below.split(os.sep):
-        place = os.path.join(place, name)
+    place = root.rstrip(os.sep)
+    for name in filter(None, directory[len(place) :].split(os.sep)):
+        place = f"{place}{os.sep}{name}"
         if os.path.islink(place):
             return place
     return None
