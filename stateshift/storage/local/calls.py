@@ -58,8 +58,8 @@ class NotAFile(Exception):
     """
 
 
-def open_to_read(full: str) -> int:
-    """Open a regular file. Anything else is refused before a byte is asked of it: a pipe would
+def open_to_read(full: str) -> tuple[int, int]:
+    """Open a regular file; return its descriptor and its size. Anything else is refused before a byte is asked of it: a pipe would
     block for ever, and a device may never end.
     """
     try:
@@ -73,10 +73,10 @@ def open_to_read(full: str) -> int:
         if error.errno == errno.ENXIO:
             raise NotAFile("a socket or a device without a driver") from error
         raise
-    mode = os.fstat(descriptor).st_mode
-    kind = kind_of(mode)
-    if kind is None and not modes.S_ISDIR(mode):
-        return descriptor
+    status = os.fstat(descriptor)
+    kind = kind_of(status.st_mode)
+    if kind is None and not modes.S_ISDIR(status.st_mode):
+        return descriptor, status.st_size
     os.close(descriptor)
     if kind is None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), full)

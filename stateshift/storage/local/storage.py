@@ -98,8 +98,8 @@ class LocalStorage:
         return info_of(path, status) if modes.S_ISREG(status.st_mode) else None
 
     def read(self, path: str, size_max: int | None = None) -> bytes:
-        with self._open(path) as file, self._translated(path):
-            size = os.fstat(file.fileno()).st_size
+        file, size = self._open(path)
+        with file, self._translated(path):
             if size_max is not None and size > size_max:
                 raise failures.too_large(self._location, path, size, size_max)
             return file.read()
@@ -110,12 +110,11 @@ class LocalStorage:
         """
         translated = self._translated(path)
         with translated:
-            descriptor = self._open_to_read(path)
+            descriptor, size = self._open_to_read(path)
         reading = Reading(descriptor, offset)
         try:
-            with translated:
-                size = os.fstat(descriptor).st_size
-                if offset:
+            if offset:
+                with translated:
                     os.lseek(descriptor, offset, os.SEEK_SET)
             left = size - offset + 1
             while True:
@@ -254,11 +253,12 @@ class LocalStorage:
     def _translated(self, path: str) -> _Translated:
         return _Translated(self._location, path)
 
-    def _open(self, path: str) -> BinaryIO:
+    def _open(self, path: str) -> tuple[BinaryIO, int]:
         with self._translated(path):
-            return os.fdopen(self._open_to_read(path), "rb")
+            descriptor, size = self._open_to_read(path)
+            return os.fdopen(descriptor, "rb"), size
 
-    def _open_to_read(self, path: str) -> int:
+    def _open_to_read(self, path: str) -> tuple[int, int]:
         try:
             return calls.open_to_read(self._full(path))
         except (IsADirectoryError, NotADirectoryError) as error:
