@@ -8,6 +8,9 @@
               operators (copies
               their files), one that reads and writes them, which is the only way that it can
               merge two savepoints
+    dealing   keys dealt into other key groups, for another max parallelism: entry by entry, as it
+              was and still is for what several images hold, and as columns. CPU seconds of the
+              rescaler alone
 
 A ratio is of one round; told are medians over rounds, and (least / most). Everything has been read
 once before, and so is in the machine's memory: what is measured is work, not a disk.
@@ -33,18 +36,21 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts" / "servers.d")]
 
+from dealing import KINDS  # noqa: E402
 from making import large_metadata, once  # noqa: E402
 from servers import downloads  # noqa: E402
 from servers.flink import MODULES  # noqa: E402
 
 RESULTS = ROOT / "scripts" / "bench" / "results" / "flink.md"
 FLINK, POM = "2.3.0", HERE / "pom.xml"
-WHAT, SIZES = ("metadata", "copies", "programs"), (10, 200, 2000)
+WHAT, SIZES = ("metadata", "copies", "programs", "dealing"), (10, 200, 2000)
+DEALT = 100_000  # entries of each kind of key
 PROGRAMS_MAX = 200  # megabytes; and copies of so few are measured with a program's rounds
 # What a key holds beside its count, and what Flink writes of it all: large ones are kind to who
 # decodes each.
 PAYLOAD, SMALL = 1024, 40
 BESIDE = 60
+SECTION = "\n## "
 TO = "TO"  # in a command: a place of its own, empty before and removed after it
 
 Times = dict[str, list[float]]
@@ -61,6 +67,7 @@ def main() -> None:
         "metadata": lambda: metadata(options.rounds),
         "copies": lambda: copies(options.megabytes, options.rounds),
         "programs": lambda: programs(few, options.rounds),
+        "dealing": lambda: dealing(options.rounds),
     }
     for what in (one for one in WHAT if one in options.what):
         table = (
@@ -69,14 +76,28 @@ def main() -> None:
         )
         print(table, flush=True)
         if set(options.megabytes) == set(SIZES):
-            kept(what).write_text(table, encoding="utf-8")
-    if all(kept(what).exists() for what in WHAT):
-        text = "\n".join([head(), *(kept(what).read_text(encoding="utf-8") for what in WHAT)])
-        RESULTS.write_text(text, encoding="utf-8")
+            RESULTS.write_text(with_section(page(), table), encoding="utf-8")
 
 
-def kept(what: str) -> Path:
-    return folder() / f"table-{what}.md"
+def page() -> str:
+    """Return the page as it is, under a head of this machine."""
+    if not RESULTS.exists():
+        return head()
+    _, *sections = RESULTS.read_text(encoding="utf-8").split(SECTION)
+    return SECTION.join((head(), *sections))
+
+
+def with_section(page: str, table: str) -> str:
+    """Return a page with a section in the place of that of the same heading, or at its end."""
+    head_, *sections = page.split(SECTION)
+    new = table.removeprefix(SECTION[1:])
+    headings = [section.partition("\n")[0] for section in sections]
+    heading = new.partition("\n")[0]
+    if heading in headings:
+        sections[headings.index(heading)] = new
+    else:
+        sections.append(new)
+    return "\n".join([head_.rstrip("\n") + "\n", *(f"## {one.rstrip()}\n" for one in sections)])
 
 
 def head() -> str:
@@ -212,6 +233,34 @@ def _programs(size: int, payload: int, rounds: int) -> list[str]:
             )
             found.append(f"| {size} | {payload} | {name} | {' | '.join(cells)} |")
     return sorted(found)
+
+
+def dealing(rounds: int) -> str:
+    lines = [
+        f"""## Keys dealt into other key groups
+
+{DEALT:,} entries with values of 32 bytes, in four files, from 128 key groups into 256: entry by entry, as it was before
+and still is for what several images hold, and as columns. Both write the same bytes. CPU seconds of the rescaler alone,
+in turn, so rates are those of one core: where the machine has much else to do, both are lower, and only the factor
+counts. Goals: 700,000 strings and 1,500,000 longs a second.
+
+| keys | one by one, s | as columns, s | entries a second before | and now | times | rounds |
+|---|---|---|---|---|---|---|""",
+    ]
+    for kind in KINDS:
+        words = [sys.executable, str(HERE / "dealing.py"), kind, str(DEALT), str(rounds)]
+        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
+        before, after = (list(column) for column in zip(*json.loads(done.stdout), strict=True))
+        cells = (
+            told(before),
+            told(after),
+            f"{DEALT / median(before):,.0f}",
+            f"{DEALT / median(after):,.0f}",
+            told(ratios(before, after)),
+            str(rounds),
+        )
+        lines.append(f"| {kind} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
 
 
 def measured(ways: Mapping[str, list[list[str]]], rounds: int, untold: int = 1) -> Times:

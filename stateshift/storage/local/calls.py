@@ -59,8 +59,8 @@ class NotAFile(Exception):
 
 
 def open_to_read(full: str) -> tuple[int, int]:
-    """Open a regular file; return its descriptor and its size. Anything else is refused before a byte is asked of it: a pipe would
-    block for ever, and a device may never end.
+    """Open a regular file; return its descriptor and its size. Anything else is refused before a
+    byte is asked of it: a pipe would block for ever, and a device may never end.
     """
     try:
         # A pipe without a writer is opened at once, too; regular files are read as ever.
