@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from statistics import median
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from stateshift import migration
@@ -180,15 +181,19 @@ class _Measuring:
         needs: dict[str, Needs] = {}
         for name, numbers in parts.items():
             needed = needs_of([verdicts[number] for number in numbers])
-            needs[name] = _with_restart(needed, restarts.get(name))
+            needs[name] = _with_restart(needed, name, restarts)
         return needs
 
 
-def _with_restart(needs: Needs, seconds: float | None) -> Needs:
-    """Return the needs with the downtime that our own runs have measured, if they have."""
-    if seconds is None:
-        return needs
-    return replace(needs, downtime_seconds=seconds, is_measured=True)
+def _with_restart(needs: Needs, name: str, restarts: Mapping[str, float]) -> Needs:
+    """Return the needs with the downtime that our own runs have measured, if they have: of the job,
+    or else what is usual among the others.
+    """
+    if name in restarts:
+        return replace(needs, downtime_seconds=restarts[name], is_measured=True)
+    if restarts and not needs.is_measured:
+        return replace(needs, downtime_seconds=median(restarts.values()))
+    return needs
 
 
 @dataclass(frozen=True)
