@@ -27,32 +27,41 @@ a run at work
   arrivals            what earlier rounds have copied, and may still be counted on
   round_compaction    many rounds as one
   target_locks        the locks on the targets
-  rollback            the way back, of a run or of one wave
+  way_back            the way back, of a run or of one wave
   rollback_checks     what keeps jobs from being taken back
   failure_record      a failure, written down
   notifications       which events are told to whom the spec names
   foreign             what others have written to a target
   run_control         what is asked of a run from outside: cutover, pause, throttle, stop
   live_status         what a run is at, for whoever watches
+
+Each module is imported when something of it is first asked for: who plans waits for nothing that
+carries plans out.
 """
 
-from stateshift.migration.adapters import Adapters, real_adapters, world_of
-from stateshift.migration.backlog import reads_out
-from stateshift.migration.calls import (
-    Verdict,
-    apply,
-    progress_of,
-    resume,
-    rollback,
-    spec_of,
-    status,
-    verify,
-)
-from stateshift.migration.fleet_session import enlisted, places_of
-from stateshift.migration.gathering import Inquiry, gather, propose
-from stateshift.migration.history import is_stopping
-from stateshift.migration.proposal import Proposal, decode_proposal, encode_proposal, jobs_of
-from stateshift.migration.wave_order import check_dataflow, cuts_of, waves
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stateshift.migration.adapters import Adapters, real_adapters, world_of
+    from stateshift.migration.backlog import reads_out
+    from stateshift.migration.calls import (
+        Verdict,
+        apply,
+        progress_of,
+        resume,
+        rollback,
+        spec_of,
+        status,
+        verify,
+    )
+    from stateshift.migration.fleet_session import enlisted, places_of
+    from stateshift.migration.gathering import Inquiry, gather, propose
+    from stateshift.migration.history import is_stopping
+    from stateshift.migration.proposal import Proposal, decode_proposal, encode_proposal, jobs_of
+    from stateshift.migration.wave_order import check_dataflow, cuts_of, waves
 
 __all__ = [
     "Adapters",
@@ -81,3 +90,30 @@ __all__ = [
     "waves",
     "world_of",
 ]
+
+_HOMES = {
+    "adapters": ("Adapters", "real_adapters", "world_of"),
+    "backlog": ("reads_out",),
+    "calls": (
+        "Verdict",
+        "apply",
+        "progress_of",
+        "resume",
+        "rollback",
+        "spec_of",
+        "status",
+        "verify",
+    ),
+    "fleet_session": ("enlisted", "places_of"),
+    "gathering": ("Inquiry", "gather", "propose"),
+    "history": ("is_stopping",),
+    "proposal": ("Proposal", "decode_proposal", "encode_proposal", "jobs_of"),
+    "wave_order": ("check_dataflow", "cuts_of", "waves"),
+}
+
+
+def __getattr__(name: str) -> object:
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)

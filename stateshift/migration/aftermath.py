@@ -21,10 +21,10 @@ from stateshift.migration.outcomes import (
     WaveFate,
     hint_after,
 )
-from stateshift.migration.rollback import roll_back_run, take_wave_back
 from stateshift.migration.rollback_checks import CommittedSince, refuse_rollback
 from stateshift.migration.stages import run_wave
 from stateshift.migration.wave_order import waves
+from stateshift.migration.way_back import roll_back_run, take_wave_back
 from stateshift.specification import JobSpec
 
 

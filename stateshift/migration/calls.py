@@ -27,10 +27,10 @@ from stateshift.migration.foreign import foreign_files
 from stateshift.migration.gathering import check_submits
 from stateshift.migration.notifications import tell_finished, with_end_told
 from stateshift.migration.proposal import Proposal, encode_proposal, proposal_of, refuse
-from stateshift.migration.rollback import roll_back_run
 from stateshift.migration.rollback_checks import refuse_rollback
 from stateshift.migration.run import carry_out
 from stateshift.migration.submit_corrections import correct
+from stateshift.migration.way_back import roll_back_run
 from stateshift.plan import Plan
 from stateshift.purpose import WHILE_IT_RUNS
 from stateshift.report import Report, summarize

@@ -26,9 +26,7 @@ from stateshift.clusters.protocol import (
     Submission,
 )
 from stateshift.errors import ClusterError, FormatError, MissingFile
-from stateshift.formats.flink.metadata import decode_metadata
 from stateshift.formats.flink.names import METADATA
-from stateshift.formats.flink.properties import decode_properties
 from stateshift.step.evidence import ImageTaken, of_kind
 from stateshift.step.marks import NoFiles, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
@@ -264,6 +262,8 @@ def _left_whole(world: World, image: str | None) -> str | None:
     wrote them is gone, and so writes nothing more. Where it was not completed, no sink of its job
     knows of it, and whoever starts from it tells them, as after a failure.
     """
+    from stateshift.formats.flink.metadata import decode_metadata  # see `ended_with`
+
     if image is None:
         return None
     for checkpoint in [*reversed(later_ones(world, image)), image]:
@@ -275,6 +275,10 @@ def _left_whole(world: World, image: str | None) -> str | None:
 
 def ended_with(content: bytes) -> bool:
     """Whether a job was to end with this savepoint, by its metadata."""
+    # Imported here: every plan knows these steps, and those of Spark's jobs read no savepoint.
+    from stateshift.formats.flink.metadata import decode_metadata
+    from stateshift.formats.flink.properties import decode_properties
+
     try:
         properties = decode_properties(decode_metadata(content).properties)
     except FormatError:

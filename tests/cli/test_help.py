@@ -2,8 +2,10 @@
 print words.
 """
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -57,6 +59,19 @@ def test_words_are_printed_without_anything_heavy(argv: tuple[str, ...]) -> None
     assert not {module.split(".")[0] for module in modules} & HEAVY
     ours = {module for module in modules if module.startswith("stateshift.")}
     assert not {m for m in ours if not m.startswith("stateshift.cli")} - {"stateshift.errors"}
+
+
+def test_who_plans_waits_for_nothing_that_carries_plans_out(tmp_path: Path) -> None:
+    golden = Path(__file__).resolve().parents[1] / "golden/spark-4.3.0/window-hdfs/checkpoint"
+    job = {"name": "orders", "checkpoint_location": str(golden)}
+    job["remote_location"] = str(tmp_path / "target")
+    spec = tmp_path / "spec.json"
+    spec.write_text(json.dumps({"version": 1, "jobs": [job]}))
+    modules = imported_by("plan", str(spec))
+    assert "stateshift.migration.gathering" in modules
+    carrying_out = {"executor", "report", "migration.calls", "migration.run", "migration.stages"}
+    assert not modules & {f"stateshift.{name}" for name in carrying_out}
+    assert not [name for name in modules if name.startswith("stateshift.formats.flink.metadata")]
 
 
 def test_importing_the_command_line_imports_nothing() -> None:
