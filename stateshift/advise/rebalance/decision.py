@@ -220,7 +220,7 @@ def _move(
         if target != one.unit.cluster:
             waiting.append((one.unit, target))
         else:
-            run.stay(one.unit, _why_it_stays(one))
+            run.stay(one.unit, _why_it_stays(run, one))
     waiting.sort(key=lambda pair: -_ratio(run, pair[0].cluster))
     reasons = {trigger.cluster: trigger.reason for trigger in triggers}
     while waiting:
@@ -232,9 +232,22 @@ def _move(
         run.stay(unit, f"there is no room on {target} yet: in a later run")
 
 
-def _why_it_stays(one: Movable) -> str:
+def _why_it_stays(run: _Run, one: Movable) -> str:
     if not one.targets:
         return "; ".join(one.reasons)
+    clusters, loads = run.clusters, run.flows.loads
+    with_room = [
+        name
+        for name in one.targets
+        if has_room(clusters[name], loads[name] + one.unit.load, run.policy)
+    ]
+    if not with_room:
+        no_room = (
+            f"no other cluster has room: with it, each would be above {run.policy.load_max:.0%}"
+        )
+        return "; ".join((*one.reasons, no_room))
+    if clusters[one.unit.cluster].is_draining:
+        return f"the room on {', '.join(with_room)} goes to other jobs"
     return "the clusters are even enough with it where it is"
 
 

@@ -225,3 +225,17 @@ def test_nothing_moves_at_an_excluded_time_but_the_runs_count() -> None:
     first = decide(replace(of, excluded="07:00-09:30 is excluded"), POLICY, Memory())
     assert first.reason == "07:00-09:30 is excluded"
     assert decide(of, POLICY, first.memory).moves
+
+
+def test_a_job_that_finds_no_room_says_so() -> None:
+    of = situation({"a": 8, "b": 4}, [job("j0", "a", 4.0), job("j1", "a", 3.5)])
+    decision = decide(of, Policy(runs=1), Memory())
+    assert why(decision, "j0") == "no other cluster has room: with it, each would be above 80%"
+
+
+def test_a_drained_job_whose_room_goes_to_others_says_so() -> None:
+    of = situation({"a": 8, "b": 4}, [job("j0", "a", 3.0), job("j1", "a", 2.9)])
+    clusters = (replace(of.clusters[0], is_draining=True), of.clusters[1])
+    decision = decide(replace(of, clusters=clusters), Policy(), Memory())
+    (left,) = decision.stays
+    assert left.reason == "the room on b goes to other jobs"
