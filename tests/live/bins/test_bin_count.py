@@ -374,6 +374,25 @@ class Story:
             self._do(act)
 
 
+def test_of_two_processes_of_one_name_one_deals_its_bins_and_the_other_one_ends():
+    ground = Ground(count_and_ask, NAMES)
+    workers = ground.workers
+    for worker in workers.values():
+        worker.read(9)
+    ground.propose_bins(16)
+    for worker in workers.values():
+        worker.running.answer()
+    assert ground.decide() == "applied"
+    first = workers["west"]
+    second = Reader(ground, "west", first.offsets)  # it deals them when it starts
+    with pytest.raises(PlanError, match="another process has committed as worker west"):
+        first.read(40)
+    workers["west"] = second
+    for worker in (*workers.values(), *workers.values()):
+        worker.read(END)
+    assert ground.put_out() == wanted()
+
+
 EFFECTS = 90
 
 
