@@ -17,7 +17,7 @@ Imports point down; modules on one row do not import each other:
     journal, plan, steering
     step
     world
-    storage, clusters, sources
+    storage, clusters, sources, machine
     formats, specification, survey
     errors, plain, private_files, suggestion, terms
 

@@ -39,6 +39,7 @@ from stateshift.step import (
     FenceSource,
     Fleet,
     LiftFence,
+    Step,
     TransformShard,
 )
 from stateshift.step.images import read_before
@@ -182,6 +183,11 @@ def _is_taken(unit: _Unit, fleet: Fleet | None) -> bool:
     return fleet is not None and not unit.ordered and fleet.takes(unit.steps[0])
 
 
+def _is_worth(fleet: Fleet, taken: Sequence[Step]) -> bool:
+    """Whether there are steps for the fleet, and enough of them."""
+    return len(taken) > 0 and fleet.is_worth(sum(step.bytes for step in taken))
+
+
 def _units_of(parts: Sequence[_Part]) -> list[_Unit]:
     units: list[_Unit] = []
     for part in parts:
@@ -203,7 +209,7 @@ class _Phase:
         self._read: dict[int, Mapping[str, Mapping[str, int]]] = {}
         self._lock = threading.Lock()
         taken = [unit.steps[0] for unit in self.units if _is_taken(unit, fleet)]
-        self.fleet = fleet if taken else None
+        self.fleet = fleet if fleet is not None and _is_worth(fleet, taken) else None
         if self.fleet is not None:
             self.fleet.begin(name, taken, world)
 
@@ -252,23 +258,20 @@ class _Phase:
     def _may_start(self, queue: Sequence[_Unit], running: Collection[_Unit]) -> bool:
         """Whether the last unit of the queue may start beside those that run."""
         unit = queue[-1]
-        if len(running) >= self._slots(queue):
+        here = [other for other in running if not _is_taken(other, self.fleet)]
+        if self.fleet is not None and _is_taken(unit, self.fleet):
+            return len(running) - len(here) < max(1, self.fleet.slots(len(queue)))
+        if len(here) >= max(1, self._at_once(unit)):
             return False
-        if self.fleet is None and len(running) >= self.world.parallel:
-            return unit.bytes + sum(other.bytes for other in running) <= WAITING_BYTES_MAX
-        return self._has_core(unit, running)
-
-    def _slots(self, queue: Sequence[_Unit]) -> int:
-        """Return how many units may run at once when the last one of the queue is among them."""
-        if self.fleet is not None:
-            return max(1, self.fleet.slots(len(queue)))
-        return max(1, self._at_once(queue[-1]))
+        if len(here) >= self.world.parallel:
+            return unit.bytes + sum(other.bytes for other in here) <= WAITING_BYTES_MAX
+        return self._has_core(unit, here)
 
     def _has_core(self, unit: _Unit, running: Collection[_Unit]) -> bool:
         """Whether this machine has a core left for a unit, if it takes one."""
-        if not self._is_large(unit):
+        if not unit.decodes_much:
             return True
-        return sum(map(self._is_large, running)) < max(1, self.world.cores)
+        return sum(other.decodes_much for other in running) < max(1, self.world.cores)
 
     def _at_once(self, unit: _Unit) -> int:
         """Return how many may run at most, this one among them."""
@@ -277,10 +280,6 @@ class _Phase:
             return self.world.parallel
         at_once = self.world.storage(step.target).traits.at_once
         return max(self.world.parallel, min(at_once, WAITING_STEPS_MAX))
-
-    def _is_large(self, unit: _Unit) -> bool:
-        """Whether a unit takes a core of this machine."""
-        return unit.decodes_much and not _is_taken(unit, self.fleet)
 
     def _run_unit(self, unit: _Unit) -> None:
         for step in unit.steps:
@@ -374,7 +373,7 @@ def _answers(
 ) -> list[list[Discrepancy]]:
     """Return what does not hold any more of each step, asked by the fleet if it takes any."""
     taken = [] if fleet is None else list(filter(fleet.takes, steps))
-    if fleet is None or not taken:
+    if fleet is None or not _is_worth(fleet, taken):
         return [_ask_step(step, progress, world, None) for step in steps]
     fleet.begin("verify", taken, world)
     return _ask_side_by_side(steps, progress, world, fleet, len(taken))

@@ -35,7 +35,7 @@ ROWS = (
     ("journal", "plan", "steering"),
     ("step",),
     ("world",),
-    ("storage", "clusters", "sources"),
+    ("storage", "clusters", "sources", "machine"),
     ("formats", "specification", "survey", "extensions"),
     ("errors", "plain", "private_files", "purpose", "suggestion", "terms"),
 )

@@ -16,6 +16,8 @@ from stateshift.survey import Facts, FileInfo, Image, ShardFiles, Survey
 FILES_MAX = 256
 PIECES_MAX = 16  # of what is rewritten: one after the other in its step, while other steps run
 BYTES_MAX = 64 * 1024 * 1024
+# Of what is decoded: a second of a core, so that the last of them leave no core idle for long.
+DECODED_BYTES_MAX = 16 * 1024 * 1024
 
 
 class _Sized(Protocol):
@@ -26,14 +28,16 @@ class _Sized(Protocol):
 S = TypeVar("S", bound=_Sized)
 
 
-def bundled(items: Iterable[S], files_max: int = FILES_MAX) -> Iterator[list[S]]:
-    """Yield runs of at most `files_max` items and, beyond the first, BYTES_MAX bytes; in the order
-    given.
+def bundled(
+    items: Iterable[S], files_max: int = FILES_MAX, bytes_max: int = BYTES_MAX
+) -> Iterator[list[S]]:
+    """Yield runs of at most `files_max` items and, beyond the first, `bytes_max` bytes; in the
+    order given.
     """
     bundle: list[S] = []
     size = 0
     for item in items:
-        is_full = len(bundle) >= files_max or size + item.size > BYTES_MAX
+        is_full = len(bundle) >= files_max or size + item.size > bytes_max
         if bundle and is_full:
             yield bundle
             bundle, size = [], 0
@@ -51,7 +55,7 @@ def shard_bundles(
     files = size = 0
     for shard in shards:
         own = sum(sizes.get(path, 0) for path in shard.files)
-        is_full = files + len(shard.files) > FILES_MAX or size + own > BYTES_MAX
+        is_full = files + len(shard.files) > FILES_MAX or size + own > DECODED_BYTES_MAX
         if bundle and is_full:
             yield tuple(bundle), size
             bundle, files, size = [], 0, 0

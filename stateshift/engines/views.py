@@ -261,6 +261,10 @@ class Compared:
 class Readers(Protocol):
     """A fleet, as those know it who have much to read."""
 
+    def is_worth(self, bytes: int) -> bool:
+        """Whether so much is worth being read by others."""
+        ...
+
     def deep(self, survey: Survey, image: Image, tallies: Tallies | None) -> tuple[Finding, ...]:
         """Return what is wrong with what a restart reads. `tallies`, where given, get those of the
         stores that could be read.

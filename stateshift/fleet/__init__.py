@@ -1,4 +1,5 @@
-"""The same plans spread over Spark's executors, for state that outgrows one machine.
+"""The same plans spread over Spark's executors, for state that outgrows one machine; or over
+processes of this machine, so that all of its cores share the work.
 
     driver                                                     executor
     step ──encode_order──▶ order ──Carrier──▶ one Spark task ──▶ carry_out: opens the world,
@@ -13,6 +14,8 @@
                  executor, says what goes on
     comparing    `diff`: sums first, and then what differs
     ending       how a Spark job ended, by its message
+    processes    the carrier of this machine: processes that are started anew, never forked
+    worker       what such a process does: order in, answer out, until nobody wants more
     spark        the carrier: one Spark application, one job of one task for each order
     application  its JVM started, its context made, and let go
     package      our own package as a zip, so that executors need no installation of it

@@ -18,8 +18,8 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stateshift.engines.spark.check.portions import portions
 from stateshift.engines.spark.check.snapshots import place_of
@@ -106,12 +106,41 @@ class Carrier(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """What a crew is called. Who has chosen it (`is_chosen`) is told how well it is used."""
+
+    name: str = "fleet"
+    is_chosen: bool = True
+    worker: str = "executor"
+    too_little: str = (
+        "the executors' own logs say why; where it is memory, give them more "
+        "(spark.executor.memoryOverhead) or fewer cores, then: stateshift resume WORKDIR"
+    )
+
+
+OF_SPARK = Ways()
+OF_THIS_MACHINE = Ways(
+    name="processes",
+    is_chosen=False,
+    worker="process",
+    too_little=(
+        "where it was memory, give it less to do at once: --parallel 1 starts no processes; then: "
+        "stateshift resume WORKDIR"
+    ),
+)
+
+
 class Crew:
     """A fleet at work; `step.Fleet` for the executor."""
 
-    def __init__(self, carrier: Carrier, meter: Meter | None = None) -> None:
-        self._carrier, self._meter = carrier, meter or Unwatched()
+    def __init__(self, carrier: Carrier, meter: Meter | None = None, ways: Ways = OF_SPARK) -> None:
+        self._carrier, self._meter, self._ways = carrier, meter or Unwatched(), ways
         self._session = uuid.uuid4().hex
+
+    def close(self) -> None:
+        """Let go of who carries."""
+        self._carrier.close()
 
     # -- before anything is begun
 
@@ -146,13 +175,18 @@ class Crew:
     def takes(self, step: Step) -> bool:
         return isinstance(step, TAKEN)
 
+    def is_worth(self, bytes: int) -> bool:
+        return True
+
     def slots(self, waiting: int) -> int:
         return self._carrier.slots(waiting)
 
     def begin(self, phase: str, steps: Sequence[Step], world: World) -> None:
         """Say what a person who chose a fleet should know of this phase."""
+        if not self._ways.is_chosen:
+            return
         slots, size = self._carrier.slots(0), sum(step.bytes for step in steps)
-        parts = sum(len(_parts_of(step, world)) or 1 for step in steps)
+        parts = sum(max(1, _count(_parts_of(step, world))) for step in steps)
         if parts < slots and size >= WORTHWHILE_BYTES:
             count = "1 step" if len(steps) == 1 else f"{len(steps)} steps"
             self._meter.say(
@@ -164,7 +198,7 @@ class Crew:
 
     def run(self, step: Step, world: World) -> Evidence:
         parts = _parts_of(step, world)
-        if isinstance(step, CompareImages) and parts:
+        if isinstance(step, CompareImages) and parts is not None:
             return self._compared(step, parts, world)
         needed = {"step": to_plain(step), "there": _there(step, world)}
         done, again = self._asked("run", step.name, world, **needed)
@@ -173,9 +207,7 @@ class Crew:
         world.meter.done(step.files, step.bytes)
         return evidence
 
-    def _compared(
-        self, step: CompareImages, orders: Sequence[tuple[str, Side]], world: World
-    ) -> Evidence:
+    def _compared(self, step: CompareImages, parts: _Parts, world: World) -> Evidence:
         """Compare part by part; the sums of the parts are the step's."""
 
         def folded(order: tuple[str, Side]) -> Fold:
@@ -185,6 +217,7 @@ class Crew:
             fold, _ = self._asked("sum", label, world, **needed)
             return fold
 
+        orders = [*parts.source, *parts.target]
         at_once = min(THREADS_MAX, len(orders), max(1, self._carrier.slots(len(orders))))
         with ThreadPoolExecutor(at_once) as threads:
             try:
@@ -192,7 +225,7 @@ class Crew:
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
-        count = sum(len(side.shards) for side in step.unread(world))
+        count = len(parts.source)
         at_source = fold_together([*step.known(world), *folds[:count]])
         return step.judged(at_source, fold_together(folds[count:]), world)
 
@@ -265,7 +298,7 @@ class Crew:
         self, ask: str, label: str, world: World | None, **more: object
     ) -> tuple[Json, bool]:
         """Return the answer, and whether an attempt before may have done some of it."""
-        reason = ""
+        reason, ways = "", self._ways
         for attempt in range(ATTEMPTS_MAX):
             _check_interrupted(world)
             order = self._order(ask, f"{label}/{attempt}", world, **more)
@@ -275,22 +308,23 @@ class Crew:
             except Lost as lost:
                 reason = str(lost)
             _log.warning(
-                "%s: attempt %d of %d was lost with its executor: %s",
+                "%s: attempt %d of %d was lost with its %s: %s",
                 label,
                 attempt + 1,
                 ATTEMPTS_MAX,
+                ways.worker,
                 reason,
             )
             _check_interrupted(world)
             if attempt + 1 < ATTEMPTS_MAX:
                 self._meter.say(
-                    f"fleet: {label} was lost with its executor, and is repeated ({reason})"
+                    f"{ways.name}: {label} was lost with its {ways.worker}, and is repeated "
+                    f"({reason})"
                 )
         raise ClusterError(
-            f"{label} was lost with its executor {ATTEMPTS_MAX} times: {reason}",
+            f"{label} was lost with its {ways.worker} {ATTEMPTS_MAX} times: {reason}",
             cluster=self._carrier.master,
-            hint="the executors' own logs say why; where it is memory, give them more "
-            "(spark.executor.memoryOverhead) or fewer cores, then: stateshift resume WORKDIR",
+            hint=ways.too_little,
         )
 
     def _order(self, ask: str, attempt: str, world: World | None, **more: object) -> str:
@@ -342,16 +376,34 @@ def _there(step: Step, world: World) -> list[str] | None:
     return [name for _, name in step.named if listings.may_hold(target, name, worthwhile=True)]
 
 
-def _parts_of(step: Step, world: World) -> list[tuple[str, Side]]:
-    """Return the parts of a comparison of entries, source first, each with a label; none if they
-    are not worth it, and of any other step. What was read of the source before is no part.
+class _Parts(NamedTuple):
+    """The parts of a comparison of entries, each with a label."""
+
+    source: list[tuple[str, Side]]
+    target: list[tuple[str, Side]]
+
+
+def _parts_of(step: Step, world: World) -> _Parts | None:
+    """Return the parts of a comparison of entries: each shard where they are worth it, else each
+    side. None where one order is enough, and of any other step. What was read of the source before
+    is no part.
     """
-    if not isinstance(step, CompareImages) or step.paths or step.bytes < WORTHWHILE_BYTES:
-        return []
-    parts = []
+    if not isinstance(step, CompareImages) or step.paths:
+        return None
+    is_large = step.bytes >= WORTHWHILE_BYTES
+    if not is_large and not any(step.known(world)):
+        return None
+    source = []
     for number, side in enumerate(step.unread(world)):
-        parts += _shards_of(side, f"{step.name}/source{number or ''}")
-    return parts + _shards_of(step.sides[1], f"{step.name}/target")
+        label = f"{step.name}/source{number or ''}"
+        source += _shards_of(side, label) if is_large else [(label, side)]
+    label, side = f"{step.name}/target", step.sides[1]
+    target = _shards_of(side, label) if is_large else [(label, side)]
+    return _Parts(source, target) if source or target else None
+
+
+def _count(parts: _Parts | None) -> int:
+    return 0 if parts is None else len(parts.source) + len(parts.target)
 
 
 def _shards_of(side: Side, label: str) -> list[tuple[str, Side]]:

@@ -129,6 +129,8 @@ def decode_answer(text: str) -> tuple[Json, bool]:
         bug = answer["broke"]
         if bug.get("os_error"):
             raise OSError(*bug["os_error"])
+        if bug.get("memory"):
+            raise MemoryError(bug["message"])
         broke = Broke(f"on executor {host}: {bug['message']}")
         broke.add_note(bug["traceback"])
         raise broke

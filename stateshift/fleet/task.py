@@ -62,17 +62,18 @@ def carry_out(text: str, world_of: WorldOf | None = None) -> str:
         return encode_answer(host, broke=_broke(error))
 
 
-def open_world(order: Order) -> World:
-    """Return what a step may touch on an executor."""
-    clock, opened = SystemClock(), dict[str, Storage]()
+def open_world(order: Order, known: dict[str, Storage] | None = None) -> World:
+    """Return what a step may touch on an executor. Storages are opened once for all orders that
+    share `known`.
+    """
+    clock = SystemClock()
+    opened: dict[str, Storage] = {} if known is None else known
     pace = Pace(clock, *order["rates"]) if any(order["rates"]) else None
 
     def storage(location: str) -> Storage:
         if location not in opened:
             opened[location] = open_patiently(location)
-            if pace is not None:
-                opened[location] = Throttled(opened[location], pace)
-        return opened[location]
+        return opened[location] if pace is None else Throttled(opened[location], pace)
 
     return World(
         storage=storage,
@@ -163,6 +164,7 @@ def _broke(error: Exception) -> Json:
         "message": f"{type(error).__name__}: {error}",
         "traceback": "".join(traceback.format_exception(error)),
         "os_error": os_error,
+        "memory": isinstance(error, MemoryError),
     }
 
 

@@ -29,11 +29,23 @@ class _Bound:
     """The one that holds. A class, so that setting it needs no `global`."""
 
     total = DEFAULT
+    asked: int | None = None
 
 
 def set_total(size: int) -> None:
     """Let this process take about so many bytes."""
     _Bound.total = size
+
+
+def set_asked(size: int | None) -> None:
+    """Set what somebody asked for, and the total by it."""
+    _Bound.asked = size
+    _Bound.total = DEFAULT if size is None else size
+
+
+def asked() -> int | None:
+    """Return what somebody asked for; None where nobody did."""
+    return _Bound.asked
 
 
 def total() -> int:

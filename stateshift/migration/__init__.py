@@ -12,6 +12,7 @@ before a run
   source_check        what is moved is read to its end before a job is stopped for it
   submit_corrections  a resume with another `submit`
   fleet_session       a fleet, where one is asked for
+  processes           this machine's cores, where none is
 
 a run at work
   calls               what can be asked of a run: apply, resume, rollback, status, verify

@@ -4,7 +4,6 @@ above.
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -12,8 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stateshift import machine
 from stateshift.clusters.protocol import Cluster
 from stateshift.engines.registry import Entries, Transforms, engine
+from stateshift.migration.processes import Processes
 from stateshift.migration.submit_corrections import corrections
 from stateshift.specification import ClusterSpec, KafkaSpec, Spec
 from stateshift.step import Fleet
@@ -25,10 +26,14 @@ from stateshift.workdir import Workdir
 from stateshift.world import Clock, Meter, Unwatched, World
 
 if TYPE_CHECKING:
-    from stateshift.fleet.crew import Carrier
+    from stateshift.fleet.crew import Carrier, Crew
     from stateshift.fleet.opening import OpenFleet
 
+# How many steps run at once where nobody says it.
+PARALLEL = 4
 
+# (how many, what is shown, set once somebody asked to stop)
+OpenProcesses = Callable[[int, Meter, threading.Event], Processes]
 # What these brokers have of topics: partition -> (first offset, the one after the last); nothing
 # for a topic that is not there.
 AskTopics = Callable[[KafkaSpec, Sequence[str]], Mapping[str, Mapping[int, tuple[int, int]]]]
@@ -64,10 +69,22 @@ def open_fleet(master: str, log: Path, meter: Meter, stop: threading.Event) -> C
     return open_carrier(master, log, meter, stop)
 
 
+def open_processes(count: int, meter: Meter, stop: threading.Event) -> Processes:
+    """Return so many processes of this machine. None is started before it is needed."""
+
+    def crew() -> Crew:
+        from stateshift.fleet.crew import OF_THIS_MACHINE, Crew
+        from stateshift.fleet.processes import ProcessCarrier
+
+        return Crew(ProcessCarrier(count, stop), meter, OF_THIS_MACHINE)
+
+    return Processes(crew)
+
+
 @dataclass(frozen=True)
 class Adapters:
     """How the outside is reached. Tests put in-memory twins here; nothing else has to be
-    patched.
+    patched. Who has storages of their own has no `open_processes`: those open theirs by location.
     """
 
     open_storage: Callable[[str], Storage]
@@ -77,6 +94,7 @@ class Adapters:
     stop: threading.Event = field(default_factory=threading.Event)
     host: str = "localhost"
     open_fleet: OpenFleet = open_fleet
+    open_processes: OpenProcesses | None = None
     fleet: Fleet | None = None
     ask_topics: AskTopics = ask_kafka
     ask_records: AskRecords | None = None
@@ -98,7 +116,14 @@ def real_adapters(meter: Meter | None = None, stop: threading.Event | None = Non
 
     host = socket.gethostname()
     return Adapters(
-        open_patiently, cluster, SystemClock(), watched, interrupt, host, ask_records=read_kafka
+        open_patiently,
+        cluster,
+        SystemClock(),
+        watched,
+        interrupt,
+        host,
+        open_processes=open_processes,
+        ask_records=read_kafka,
     )
 
 
@@ -131,16 +156,10 @@ def world_of(spec: Spec, run: str, workdir: Workdir, adapters: Adapters) -> Worl
         run=run,
         meter=adapters.meter,
         stop=adapters.stop,
-        parallel=spec.parallel,
-        cores=_cores(),
+        parallel=spec.parallel or PARALLEL,
+        cores=machine.cores(),
         # A look, and no copy: a job that is to be started again does not wait for the pace.
         fence=lambda location: engine(spec.engine).fence_of(adapters.open_storage(location)),
         pace=pace,
         corrections=corrections(workdir, spec),
     )
-
-
-def _cores() -> int:
-    """Return how many cores this process may use, where the system says it."""
-    usable = getattr(os, "sched_getaffinity", None)
-    return len(usable(0)) if usable else os.cpu_count() or 1

@@ -1,18 +1,22 @@
 """A fleet for a run, where one is requested: started before anything is begun, so that no job is
-stopped for a fleet that does not come; and stopped however the run ends.
+stopped for a fleet that does not come; and stopped however the run ends. Where none is requested,
+the cores of this machine share the work: processes are started by the first step that is worth it,
+and end with the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from shlex import quote
 
+from stateshift import machine
 from stateshift.errors import Interrupted, StateshiftError
 from stateshift.migration.adapters import Adapters
 from stateshift.migration.gathering import merged_locations
 from stateshift.specification import Spec
+from stateshift.storage import locations
 from stateshift.workdir import Workdir
 
 LOG = "fleet.log"
@@ -22,11 +26,12 @@ LOG = "fleet.log"
 def enlisted(
     adapters: Adapters, master: str | None, spec: Spec, workdir: Workdir
 ) -> Iterator[Adapters]:
-    """The adapters with a fleet behind them for as long as this lasts; as they are where no master
-    is named.
+    """The adapters with a fleet behind them for as long as this lasts; where no master is named,
+    with this machine's processes.
     """
     if master is None:
-        yield adapters
+        with _processes(adapters, spec) as shared:
+            yield shared
         return
     from stateshift.fleet.opening import Application, open_crew
 
@@ -36,6 +41,27 @@ def enlisted(
             application = Application(master, workdir.path / LOG, adapters.meter, adapters.stop)
             crew = fleet.enter_context(open_crew(adapters.open_fleet, application, places_of(spec)))
         yield replace(adapters, fleet=crew)
+
+
+@contextmanager
+def _processes(adapters: Adapters, spec: Spec) -> Iterator[Adapters]:
+    """The adapters with as many processes as this machine has room for; as they are where that is
+    one, or where a location is nobody else's.
+    """
+    count = machine.processes_here(spec.parallel)
+    if adapters.open_processes is None or count == 1 or not _may_share(places_of(spec)):
+        yield adapters
+        return
+    processes = adapters.open_processes(count, adapters.meter, adapters.stop)
+    try:
+        yield replace(adapters, fleet=processes)
+    finally:
+        processes.close()
+
+
+def _may_share(places: Iterable[str]) -> bool:
+    """Whether other processes reach these places, too."""
+    return all(locations.scheme(place) != "memory" for place in places)
 
 
 @contextmanager

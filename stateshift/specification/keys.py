@@ -473,8 +473,8 @@ SPEC = Keys(
         "parallel",
         "count",
         (
-            "At most this many steps at once; large computing steps take one core each, small "
-            "network steps may be more."
+            "At most this many steps at once (4), and processes (one a core); small network steps "
+            "may be more. 1 keeps everything in one process."
         ),
         Spec,
         "parallel",

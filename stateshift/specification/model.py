@@ -358,7 +358,7 @@ class Spec:
     clusters: tuple[ClusterSpec, ...] = ()
     uid_hash: HashProfile = HashProfile()
     production: bool = False
-    parallel: int = 4
+    parallel: int | None = None
     bytes_per_second: float | None = None
     operations_per_second: float | None = None
 

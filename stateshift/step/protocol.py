@@ -81,6 +81,10 @@ class Fleet(Protocol):
         """Whether this step can be run there; all others are run here."""
         ...
 
+    def is_worth(self, bytes: int) -> bool:
+        """Whether so much is worth being handed over: all that a phase has of steps it takes."""
+        ...
+
     def begin(self, phase: str, steps: Sequence[Step], world: World) -> None:
         """Prepare for these steps of a phase, before the first of them is run."""
         ...

@@ -68,10 +68,9 @@ def command(
         place.steering.pause(False)
         steer.show_request(terminal, place, "running", "it was paused, and goes on")
         return None
-    if state in (*OVER, "rolling-back"):
-        fleet = None  # nothing that a fleet would do
+    shares = state not in (*OVER, "rolling-back")  # else there is nothing that others would do
     corrected = None if spec is None else spec_of(spec)
-    asked = None if fleet is None else migration.spec_of(place)
+    asked = migration.spec_of(place) if shares else None
 
     def work(adapters: Adapters, begun: Callable[[], None]) -> Report:
         return migration.resume(place, adapters, corrected, begun)

@@ -55,11 +55,11 @@ Settings:
   From flags, then the environment, then stateshift.toml in the working
   directory or the user's config directory.
   json      STATESHIFT_JSON      one JSON document on stdout
-  parallel  STATESHIFT_PARALLEL  how many steps run at once
+  parallel  STATESHIFT_PARALLEL  how many steps and processes at once
   throttle  STATESHIFT_THROTTLE  bytes a second at most: "50MB"
   workdirs  STATESHIFT_WORKDIRS  where workdirs are made (.stateshift)
   fleet     STATESHIFT_FLEET     a Spark master whose executors share the work
-  memory    STATESHIFT_MEMORY    memory of one process for reading: "2GiB" (1GiB)
+  memory    STATESHIFT_MEMORY    memory for reading, and of all processes: "2GiB"
   NO_COLOR turns colours off; CI turns the moving progress bar off.
 
 \b
@@ -241,7 +241,7 @@ def _bound_memory(value: object) -> None:
     from stateshift.formats import bounds
 
     try:
-        bounds.set_total(bounds.DEFAULT if value is None else _memory(str(value)))
+        bounds.set_asked(None if value is None else _memory(str(value)))
     except ValueError as error:
         raise SpecError(
             (Complaint("STATESHIFT_MEMORY", str(error)),), hint="STATESHIFT_MEMORY=1GiB"

@@ -94,7 +94,7 @@ Parallel = Annotated[
         min=1,
         max=256,
         envvar="STATESHIFT_PARALLEL",
-        help="How many steps run at once. Overrides the spec.",
+        help="How many steps and processes at once. 1: one process.",
     ),
 ]
 Throttle = Annotated[

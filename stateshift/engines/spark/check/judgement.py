@@ -44,7 +44,9 @@ def judge(at: ImageAt, deep: DeepCheck | None, fleet: Readers | None) -> Judged:
     findings += strangers(at.survey.files, image)
     if deep is None:
         return Judged(tuple(findings), image.epochs)
-    return _judge_deep(at, findings, deep, fleet)
+    size = sum(sizes_of(at.survey, image.needed_files))
+    is_shared = fleet is not None and fleet.is_worth(size)
+    return _judge_deep(at, findings, deep, fleet if is_shared else None)
 
 
 def _judge_deep(

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from stateshift import plain
-from stateshift.engines.bundles import PIECES_MAX, bundled
+from stateshift.engines.bundles import DECODED_BYTES_MAX, PIECES_MAX, bundled
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.entries.keys import KeyRule, key_rule
 from stateshift.engines.spark.image import spark_image
@@ -128,7 +128,7 @@ def _steps(request: Request, pieces: list[Piece], once: bool) -> Iterator[Transf
     source_settings = _target_view(request) | _source_view(request)
     if once and SUMS not in source_settings:
         compared["compared"] = source_settings
-    for number, bundle in enumerate(bundled(pieces, PIECES_MAX)):
+    for number, bundle in enumerate(bundled(pieces, PIECES_MAX, DECODED_BYTES_MAX)):
         step = _step(request, number, bundle)
         yield replace(step, options={**step.options, **compared})
 
@@ -282,7 +282,7 @@ def _compares(request: Request, pieces: list[Piece], same: list[Piece]) -> Itera
     source_settings = settings | _source_view(request)
     if SUMS in source_settings:  # what was added is in no source alone
         compared = list(map(_as_one, compared))
-    for number, bundle in enumerate(bundled(compared)):
+    for number, bundle in enumerate(bundled(compared, bytes_max=DECODED_BYTES_MAX)):
         yield CompareImages(
             f"compare/state-{request.number}-{number}",
             layout.ENGINE,

@@ -1,0 +1,62 @@
+"""What this machine has: cores and memory, and how many processes of ours fit.
+
+cores      those that this process may use, and no more than its container is given time for
+memory     all of it, or its container's
+processes  one a core, at most as many as `parallel` says; together they take no more memory
+           than STATESHIFT_MEMORY, or else 60 % of the machine's, at PROCESS_BYTES each. One is
+           this process itself: then none is started
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from stateshift.formats import bounds
+
+PROCESS_BYTES = 350 * 1024 * 1024
+PERCENT_OF_MEMORY = 60
+
+_CGROUP = Path("/sys/fs/cgroup")
+_UNBOUNDED = "max"
+
+
+def cores() -> int:
+    """Return how many cores this process may use, where the system says it."""
+    usable = getattr(os, "sched_getaffinity", None)
+    count = len(usable(0)) if usable else os.cpu_count() or 1
+    quota = _words_of(_CGROUP / "cpu.max")
+    if len(quota) == 2 and quota[0] != _UNBOUNDED:
+        return max(1, min(count, int(quota[0]) // int(quota[1])))
+    return count
+
+
+def memory() -> int:
+    """Return how many bytes of memory this process could have at most."""
+    size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    bound = _words_of(_CGROUP / "memory.max")
+    if len(bound) == 1 and bound[0] != _UNBOUNDED:
+        return min(size, int(bound[0]))
+    return size
+
+
+def process_count(parallel: int | None, cores: int, memory: int, asked: int | None) -> int:
+    """Return how many processes share the work; 1 where this one does it alone. `asked` is the
+    bound that somebody set for the memory of all.
+    """
+    together = memory * PERCENT_OF_MEMORY // 100 if asked is None else asked
+    wanted = cores if parallel is None else min(parallel, cores)
+    return max(1, min(wanted, together // PROCESS_BYTES))
+
+
+def processes_here(parallel: int | None) -> int:
+    """Return how many processes share the work on this machine."""
+    return process_count(parallel, cores(), memory(), bounds.asked())
+
+
+def _words_of(path: Path) -> list[str]:
+    """Return what a file of the system says, nothing where there is none."""
+    try:
+        return path.read_text().split()
+    except OSError:
+        return []

@@ -1,0 +1,83 @@
+"""Processes of this machine that share the work of computing steps, as the executor and those who
+read images know them: what they are given, and from how much on. Neither they nor what they need is
+loaded before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from stateshift.step import CompareImages, Discrepancy, Evidence, Step, TransformShard
+from stateshift.survey import Finding, Image, Survey
+from stateshift.world import World
+
+if TYPE_CHECKING:
+    from stateshift.engines.views import Compared, HistoryCheck, Tallies
+    from stateshift.fleet.crew import Crew
+    from stateshift.formats.blocks import Block
+
+# Below it a process has hardly started when all is done.
+BYTES_MIN = 256 * 1024 * 1024
+STEP_BYTES_MIN = 1024 * 1024
+
+
+class Processes:
+    """The crew of this machine, from the first phase that is worth it to `close`."""
+
+    def __init__(
+        self,
+        open_crew: Callable[[], Crew],
+        bytes_min: int = BYTES_MIN,
+        step_bytes_min: int = STEP_BYTES_MIN,
+    ) -> None:
+        self._open_crew = open_crew
+        self._bytes_min, self._step_bytes_min = bytes_min, step_bytes_min
+
+    @cached_property
+    def _crew(self) -> Crew:
+        return self._open_crew()
+
+    def takes(self, step: Step) -> bool:
+        """Whether it computes. Copies mostly wait, which threads do as well."""
+        computes = isinstance(step, TransformShard | CompareImages)
+        return computes and step.bytes >= self._step_bytes_min
+
+    def is_worth(self, bytes: int) -> bool:
+        return bytes >= self._bytes_min
+
+    def close(self) -> None:
+        """End the processes, where any were started."""
+        if "_crew" in vars(self):
+            self._crew.close()
+
+    # -- what the executor asks
+
+    def begin(self, phase: str, steps: Sequence[Step], world: World) -> None:
+        self._crew.begin(phase, steps, world)
+
+    def slots(self, waiting: int) -> int:
+        return self._crew.slots(waiting)
+
+    def run(self, step: Step, world: World) -> Evidence:
+        return self._crew.run(step, world)
+
+    def holds(self, step: Step, world: World, evidence: Evidence) -> list[Discrepancy]:
+        return self._crew.holds(step, world, evidence)
+
+    # -- what those ask who read images
+
+    def deep(self, survey: Survey, image: Image, tallies: Tallies | None) -> tuple[Finding, ...]:
+        return self._crew.deep(survey, image, tallies)
+
+    def histories(self, survey: Survey, image: Image, tallies: Tallies) -> HistoryCheck:
+        return self._crew.histories(survey, image, tallies)
+
+    def unequal(
+        self,
+        sides: Any,  # the engine knows what they are
+        sizes: tuple[Mapping[str, int], Mapping[str, int]],
+        put: Callable[[int, Block], None],
+    ) -> Compared:
+        return self._crew.unequal(sides, sizes, put)

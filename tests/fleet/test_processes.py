@@ -1,0 +1,267 @@
+"""Processes of this machine, real ones: the same journal and the same bytes as without them,
+whichever is killed; and none is left, however a run ends.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift import api, migration
+from stateshift.errors import Interrupted
+from stateshift.fleet import Crew, Lost
+from stateshift.fleet.crew import OF_THIS_MACHINE
+from stateshift.fleet.orders import decode_answer, encode_order
+from stateshift.fleet.processes import ProcessCarrier
+from stateshift.machine import PROCESS_BYTES, process_count
+from stateshift.migration import Adapters
+from stateshift.migration.adapters import real_adapters
+from stateshift.migration.processes import Processes
+from stateshift.workdir import Workdir
+from stateshift.world import Meter
+from tests.support.checkpoints import Checkpoint
+
+GIB = 1 << 30
+ANYTHING = encode_order("check", "", "token", modules=[], locations=[], there=[])
+PARENT = """
+import threading
+from stateshift.fleet.processes import ProcessCarrier
+from tests.fleet.test_processes import ANYTHING
+carrier = ProcessCarrier(2, threading.Event())
+carrier.carry(ANYTHING, "check/0")
+print(*carrier.pids, flush=True)
+threading.Event().wait()
+"""
+
+
+class Killing(ProcessCarrier):
+    """Kills one of its processes before some of the orders, and is asked to stop at another."""
+
+    def __init__(
+        self, stop: threading.Event, kill_at: frozenset[int] = frozenset(), stop_at: int = -1
+    ) -> None:
+        super().__init__(2, stop)
+        self.carried: list[str] = []
+        self.killed = 0
+        self._kill_at, self._stop_at, self._asked = kill_at, stop_at, stop
+        self._counting = threading.Lock()
+
+    def carry(self, order: str, label: str) -> str:
+        with self._counting:
+            number = len(self.carried)
+            self.carried.append(label)
+        if number == self._stop_at:
+            self._asked.set()
+        if number in self._kill_at:
+            for pid in self.pids[:1]:
+                os.kill(pid, signal.SIGKILL)
+                self.killed += 1
+        return super().carry(order, label)
+
+
+def gone(pid: int) -> bool:
+    """Whether there is no such process, or nobody has taken note of its end yet."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return True
+    return state == "Z"
+
+
+def wait_until_gone(pids: list[int]) -> None:
+    deadline = time.monotonic() + 60
+    while not all(map(gone, pids)):
+        assert time.monotonic() < deadline, f"left: {pids}"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def carrier() -> Iterator[ProcessCarrier]:
+    made = ProcessCarrier(2, threading.Event())
+    yield made
+    pids = made.pids
+    made.close()
+    wait_until_gone(pids)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    place = tmp_path / "orders"
+    for path, content in Checkpoint(shards=100).files().items():
+        file = place / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    return place
+
+
+def spec(source: Path, target: Path) -> dict[str, Any]:
+    change = {"kind": "compact"}
+    places = {"checkpoint_location": str(source), "remote_location": str(target)}
+    job = {"name": "orders", **places, "transform": [change], "mode": "fork"}
+    return {"version": 1, "parallel": 2, "jobs": [job]}
+
+
+def adapters(carrier: ProcessCarrier | None) -> Adapters:
+    """The real ones, with processes for everything; or without."""
+
+    def open_processes(count: int, meter: Meter, stop: threading.Event) -> Processes:
+        assert carrier is not None
+        crew = Crew(carrier, meter, OF_THIS_MACHINE)
+        return Processes(lambda: crew, bytes_min=0, step_bytes_min=0)
+
+    made = real_adapters()
+    return replace(made, open_processes=open_processes if carrier is not None else None)
+
+
+def files_in(place: Path) -> dict[str, bytes]:
+    found = {}
+    for file in place.rglob("*"):
+        if file.is_file() and ".stateshift" not in file.parts:
+            found[str(file.relative_to(place))] = file.read_bytes()
+    return found
+
+
+def steps_of(workdir: Path) -> dict[str, Any]:
+    """What the journal says of each step, but for times."""
+    progress = migration.progress_of(Workdir(str(workdir)))
+    steps = progress.plans[0].steps.items()
+    return {name: (step.state, step.files, step.bytes, step.evidence) for name, step in steps}
+
+
+@pytest.fixture
+def alone(source: Path, tmp_path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """What a run without processes leaves, and writes down."""
+    target, workdir = tmp_path / "target", tmp_path / "alone"
+    api.apply(spec(source, target), workdir=workdir, adapters=adapters(None))
+    left = files_in(target), steps_of(workdir)
+    target.rename(tmp_path / "first")
+    return left
+
+
+def test_processes_leave_the_same_bytes_and_the_same_journal(
+    source: Path, tmp_path: Path, alone: tuple[dict[str, bytes], dict[str, Any]]
+) -> None:
+    target, workdir = tmp_path / "target", tmp_path / "run"
+    carrier = Killing(threading.Event())
+    api.apply(spec(source, target), workdir=workdir, adapters=adapters(carrier))
+    assert (files_in(target), steps_of(workdir)) == alone
+    assert any(label.startswith("transform/state") for label in carrier.carried)
+    assert any(label.startswith("compare/state") for label in carrier.carried)
+    assert not any(label.startswith("copy") for label in carrier.carried), "copies only wait"
+    assert "goes to process" in (workdir / "log").read_text()
+    assert carrier.pids == []
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_process_that_is_killed_costs_its_step_and_nothing_else(
+    seed: int, source: Path, tmp_path: Path, alone: tuple[dict[str, bytes], dict[str, Any]]
+) -> None:
+    kill_at = frozenset(random.Random(seed).sample(range(1, 7), 3))
+    target, workdir = tmp_path / "target", tmp_path / "run"
+    carrier = Killing(threading.Event(), kill_at)
+    api.apply(spec(source, target), workdir=workdir, adapters=adapters(carrier))
+    assert carrier.killed, f"none was there to be killed at {sorted(kill_at)}"
+    left, steps = files_in(target), steps_of(workdir)
+    assert left == alone[0]
+    for name, (state, files, size, evidence) in steps.items():
+        once = None if evidence is None else replace(evidence, repeated=False)
+        assert (state, files, size, once) == alone[1][name]
+
+
+def test_who_asks_to_stop_is_heeded_and_the_run_goes_on_without_processes(
+    source: Path, tmp_path: Path, alone: tuple[dict[str, bytes], dict[str, Any]]
+) -> None:
+    target, workdir = tmp_path / "target", tmp_path / "run"
+    stop = threading.Event()
+    carrier = Killing(stop, stop_at=2)
+    asked = replace(adapters(carrier), stop=stop)
+    with pytest.raises(Interrupted):
+        api.apply(spec(source, target), workdir=workdir, adapters=asked)
+    assert carrier.pids == []
+    api.resume(workdir, adapters=adapters(None))
+    assert files_in(target) == alone[0]
+
+
+def test_one_at_once_starts_no_process(source: Path, tmp_path: Path) -> None:
+    asked = {**spec(source, tmp_path / "target"), "parallel": 1}
+    carrier = Killing(threading.Event())
+    api.apply(asked, workdir=tmp_path / "run", adapters=adapters(carrier))
+    assert carrier.carried == []
+
+
+def test_little_state_starts_no_process(source: Path, tmp_path: Path) -> None:
+    carrier = Killing(threading.Event())
+    made = replace(
+        real_adapters(),
+        open_processes=lambda count, meter, stop: Processes(lambda: Crew(carrier, meter)),
+    )
+    api.apply(spec(source, tmp_path / "target"), workdir=tmp_path / "run", adapters=made)
+    assert carrier.carried == []
+
+
+def test_processes_end_when_who_started_them_is_killed() -> None:
+    root = Path(__file__).resolve().parents[2]
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT], cwd=root, stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    pids = [int(word) for word in parent.stdout.readline().split()]
+    assert pids
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    wait_until_gone(pids)
+
+
+def test_signals_for_a_group_end_no_process(carrier: ProcessCarrier) -> None:
+    done, _ = decode_answer(carrier.carry(ANYTHING, "check/0"))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.kill(done["pid"], number)
+    assert decode_answer(carrier.carry(ANYTHING, "check/1"))[0] == done
+
+
+def test_an_order_that_is_lost_says_how_its_process_ended(carrier: ProcessCarrier) -> None:
+    done, _ = decode_answer(carrier.carry(ANYTHING, "check/0"))
+    os.kill(done["pid"], signal.SIGKILL)
+    with pytest.raises(Lost, match=f"process {done['pid']} was ended by SIGKILL"):
+        carrier.carry(ANYTHING, "check/1")
+    assert decode_answer(carrier.carry(ANYTHING, "check/2"))[0]["pid"] != done["pid"]
+
+
+def test_what_is_at_work_ends_with_its_carrier() -> None:
+    carrier = ProcessCarrier(1, threading.Event())
+    carrier.carry(ANYTHING, "check/0")
+    (pid,) = carrier.pids
+    carrier.close()
+    assert gone(pid)
+
+
+@pytest.mark.parametrize(
+    ("parallel", "cores", "memory", "asked", "count"),
+    [
+        (None, 8, 64 * GIB, None, 8),  # one a core
+        (3, 8, 64 * GIB, None, 3),  # no more than were asked for
+        (16, 8, 64 * GIB, None, 8),  # and no more than there are cores
+        (1, 8, 64 * GIB, None, 1),
+        (None, 1, 64 * GIB, None, 1),
+        (None, 64, 8 * GIB, None, 14),  # 60 % of the memory
+        (None, 64, 64 * GIB, 2 * GIB, 5),  # what was asked for
+        (None, 64, GIB // 4, None, 1),
+        (None, 64, 64 * GIB, PROCESS_BYTES, 1),
+    ],
+)
+def test_there_are_as_many_processes_as_cores_and_memory_allow(
+    parallel: int | None, cores: int, memory: int, asked: int | None, count: int
+) -> None:
+    assert process_count(parallel, cores, memory, asked) == count
