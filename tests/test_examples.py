@@ -41,7 +41,7 @@ RUN_BY = {
     "flink-warm.json": "servers/test_flink_warm.py",
     "flink-union.json": "servers/test_flink_moves.py",
     "infore-flink.json": "servers/test_flink_moves.py",
-    "rebalance.json": "specification/test_rebalancing.py",
+    "rebalance.json": "cli/test_rebalance.py",
     "flink-sql.json": "servers/test_flink_sql.py",
     "payment-fraud.dataflow.json": "cli/test_dataflow.py",
 }

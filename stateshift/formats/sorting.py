@@ -18,7 +18,7 @@ sorted together.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import BinaryIO
@@ -73,15 +73,7 @@ class SortedPile:
         """Return `count` - 1 keys that cut the pile into parts of about the same size, as far as
         its samples show.
         """
-        samples = sorted(self._samples())
-        total = sum(size for _, size in samples)
-        seen = 0.0
-        cuts: list[bytes] = []
-        for key, size in samples:
-            seen += size
-            cuts += [key] * (int(seen * count / total) - len(cuts))
-        largest = samples[-1][0] if samples else b""
-        return (cuts + [largest] * count)[: count - 1]
+        return cuts(self._samples(), count)
 
     def _samples(self) -> Iterator[tuple[bytes, float]]:
         """Yield each chunk's sample keys, each with its share of the chunk's size."""
@@ -96,6 +88,21 @@ class SortedPile:
             chunks = tuple(chunk for chunk in run if _overlaps(chunk, after, upto))
             cursors.append(_Cursor(iter(chunks), after, upto))
         yield from _merged(cursors)
+
+
+def cuts(samples: Iterable[tuple[bytes, float]], count: int, early: float = 0.0) -> list[bytes]:
+    """Return `count` - 1 keys out of some samples, each with its share of the size, that cut what
+    they are of into parts of about the same size. A cut may be `early` by such a share of a part.
+    """
+    ordered = sorted(samples)
+    total = sum(size for _, size in ordered)
+    seen = 0.0
+    keys: list[bytes] = []
+    for key, size in ordered:
+        seen += size
+        keys += [key] * (int(seen * count / total + early) - len(keys))
+    largest = ordered[-1][0] if ordered else b""
+    return (keys + [largest] * count)[: count - 1]
 
 
 class SortedPiles:

@@ -65,8 +65,8 @@ def shell_commands(lines: Sequence[str]) -> Iterator[list[str]]:
 def commands_in(name: str) -> list[list[str]]:
     """Return every stateshift command that a file of configs/deploy runs."""
     match name:
-        case "kubernetes-cronjob.yaml":
-            return [container()["args"]]
+        case "kubernetes-cronjob.yaml" | "kubernetes-rebalance.yaml":
+            return [container(name)["args"]]
         case "github-action/action.yml":
             return list(shell_commands("\n".join(map(str, action_scripts())).splitlines()))
         case "gitlab-ci.yml":
@@ -105,6 +105,7 @@ def parsed(words: list[str]) -> None:
         "stateshift-standby@.service",
         "Dockerfile",
         "kubernetes-cronjob.yaml",
+        "kubernetes-rebalance.yaml",
         "github-action/action.yml",
         "gitlab-ci.yml",
         "README.md",
@@ -199,6 +200,7 @@ def test_the_commands_of_the_crontab_run_by_sh(tmp_path: Path) -> None:
     }
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     (tmp_path / "etc" / "orders.json").write_text(json.dumps(spec))
+    (tmp_path / "etc" / "clusters.json").write_text(json.dumps(between_clusters()))
     begin = ["apply", str(tmp_path / "spec.json"), "--yes", "--workdir", f"{tmp_path}/lib/standby"]
     subprocess.run([BIN / "stateshift", *begin], check=True, capture_output=True)
     settings = {key: _there(value, places) for key, value in cron_settings().items()}
@@ -212,8 +214,26 @@ def test_the_commands_of_the_crontab_run_by_sh(tmp_path: Path) -> None:
     metrics = (tmp_path / "node" / "stateshift.prom").read_text()
     assert 'stateshift_runs{state="finished"} 1\n' in metrics
     assert 'stateshift_advice_verdict{job="orders",verdict="unknown"} 1\n' in metrics
+    assert json.loads((tmp_path / "lib" / "rebalance.jsonl").read_text())["moves"] == []
     assert json.loads((tmp_path / "lib" / "orders.verify.json").read_text())["restartable"]
     assert json.loads((tmp_path / "lib" / "standby.json").read_text())["state"] == "finished"
+
+
+def between_clusters() -> dict[str, Any]:
+    """Return a spec of a job between clusters that do not answer."""
+    clusters = {
+        name: {"kind": "flink_rest", "url": "http://127.0.0.1:1"} for name in ("west", "east")
+    }
+    images = {name: {"images": f"/{name}/{{job}}/{{move}}"} for name in clusters}
+    job = {"name": "orders", "source_cluster": "west", "target_directory": "/taken"}
+    submit = {"jar": "jobs.jar", "entry_class": "jobs.Count"}
+    return {
+        "version": 1,
+        "engine": "flink",
+        "clusters": clusters,
+        "jobs": [{**job, "submit": submit}],
+        "rebalance": {"clusters": images},
+    }
 
 
 def _there(text: str, places: dict[str, Path]) -> str:
@@ -346,8 +366,8 @@ def test_the_image_is_built_and_answers(tmp_path: Path) -> None:
 # ---- Kubernetes
 
 
-def container() -> dict[str, Any]:
-    cron_job = yaml.safe_load(text_of("kubernetes-cronjob.yaml"))
+def container(name: str = "kubernetes-cronjob.yaml") -> dict[str, Any]:
+    cron_job = yaml.safe_load(text_of(name))
     (found,) = pod(cron_job)["containers"]
     result: dict[str, Any] = found
     return result
@@ -358,18 +378,27 @@ def pod(cron_job: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_the_cron_job_runs_as_the_user_of_the_image_and_writes_where_it_may() -> None:
-    cron_job = yaml.safe_load(text_of("kubernetes-cronjob.yaml"))
+@pytest.mark.parametrize("name", ["kubernetes-cronjob.yaml", "kubernetes-rebalance.yaml"])
+def test_a_cron_job_runs_as_the_user_of_the_image_and_writes_where_it_may(name: str) -> None:
+    cron_job = yaml.safe_load(text_of(name))
     assert (cron_job["apiVersion"], cron_job["kind"]) == ("batch/v1", "CronJob")
     assert cron_job["spec"]["concurrencyPolicy"] == "Forbid"
     context = pod(cron_job)["securityContext"]
     assert said("USER") == [f"{context['runAsUser']}:{context['runAsGroup']}"]
     assert context["runAsNonRoot"] is True
-    mounts = {mount["name"]: mount["mountPath"] for mount in container()["volumeMounts"]}
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(name)["volumeMounts"]}
     assert set(mounts) == {volume["name"] for volume in pod(cron_job)["volumes"]}
     assert mounts["workdirs"] == "/var/lib/stateshift"
-    assert container()["securityContext"]["readOnlyRootFilesystem"] is True
-    assert "command" not in container(), "the image's own entry point runs it"
+    assert container(name)["securityContext"]["readOnlyRootFilesystem"] is True
+    assert "command" not in container(name), "the image's own entry point runs it"
+
+
+def test_a_run_of_rebalance_leaves_what_went_wrong_to_the_next_one() -> None:
+    cron_job = yaml.safe_load(text_of("kubernetes-rebalance.yaml"))
+    assert cron_job["spec"]["jobTemplate"]["spec"]["backoffLimit"] == 0
+    assert pod(cron_job)["restartPolicy"] == "Never"
+    (setting,) = container("kubernetes-rebalance.yaml")["env"]
+    assert setting == {"name": "STATESHIFT_WORKDIRS", "value": "/var/lib/stateshift"}
 
 
 def test_the_cron_job_tries_again_where_that_may_help_and_only_there() -> None:

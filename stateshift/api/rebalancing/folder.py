@@ -6,7 +6,7 @@ FOLDER/
   memory.json          in how many runs a cluster was too full, and which moves did not help
   samples/             what earlier looks at the jobs have seen
   decisions/0001.json  a decision with all that it was made from; the last hundred are kept
-  held                 flocked by the run at work
+  lock/held            flocked by the run at work: it lets go when it dies, however it dies
 
 Where a job is follows from its moves and their journals: nothing has to be written behind a move,
 so that a run that was killed at any point leaves nothing that the next one takes for something
@@ -27,6 +27,7 @@ from typing import TypeVar
 
 from stateshift.advise.rebalance.memory import Moved
 from stateshift.errors import JournalError
+from stateshift.formats.marks import TEMPORARY
 from stateshift.plain import Misfit, from_plain, to_plain
 from stateshift.private_files import make_folder
 from stateshift.workdir import Workdir
@@ -110,20 +111,34 @@ class Folder:
         Raises:
             Busy: another one is.
         """
-        make_folder(self.path)
-        holding = self._files.hold()
+        make_folder(self.lock.path)
+        holding = self.lock.hold()
         try:
             holding.__enter__()
         except JournalError as held:
             raise Busy(self._holder()) from held
+        self._tidy()
         try:
             yield
         finally:
             holding.__exit__(None, None, None)
 
+    @property
+    def lock(self) -> Workdir:
+        """What the run at work holds. It is apart from the moves: whoever holds a workdir tidies up
+        below it, and a person may be at work on a move.
+        """
+        return Workdir(self.path / "lock")
+
+    def _tidy(self) -> None:
+        """Remove what a killed run has not finished writing."""
+        with suppress(OSError):
+            for left in self.samples.glob(f"{TEMPORARY}*.tmp"):
+                left.unlink(missing_ok=True)
+
     def _holder(self) -> str:
         """Return who holds it, and since when, as far as that can be read."""
-        file = self.path / "held"
+        file = self.lock.path / "held"
         with suppress(OSError):
             since = datetime.fromtimestamp(file.stat().st_mtime, UTC)
             who = file.read_text("utf-8", "replace").strip() or "another process"

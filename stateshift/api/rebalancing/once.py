@@ -106,6 +106,8 @@ class _Once:
         if any(cluster.unknown for cluster in chosen.situation.clusters):
             return
         counts = {trigger.cluster: trigger.runs for trigger in decision.triggers}
+        if self.request.draining:
+            counts = dict(memory.counts)  # a cluster that is to be emptied is not too full
         record = MemoryRecord(counts, number, kept.judged, kept.failed)
         if self.request.acting is not None:
             record = replace(record, judged=past.last, failed=decision.memory.failed)

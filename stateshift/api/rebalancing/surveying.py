@@ -61,6 +61,7 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
         SpecError: the section names no time zone, or a cluster's options are not valid.
         StorageError: the samples cannot be read or written.
     """
+    _check_places(request, past)
     zone = _zone(request)
     clusters = _listed(request, folder, adapters)
     jobs = jobs_meant(request.spec.jobs, clusters, past.places)
@@ -68,7 +69,7 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
     present = {}
     for job in jobs:
         place = past.places.get(job.name) or Place(job.source_cluster or "")
-        present[job.name] = _at(job, place)
+        present[job.name] = at_place(job, place)
         where[job.name] = whereabouts_of(present[job.name], place, clusters)
     restarts = restarts_below(folder.runs)
     needs = _Measuring(request, folder, adapters, restarts).needs(present)
@@ -125,11 +126,27 @@ def _listed(request: RebalanceRequest, folder: Folder, adapters: Adapters) -> di
     return listed(opened)
 
 
-def _at(job: JobSpec, place: Place) -> JobSpec:
-    """Return a job as it is where it is now."""
-    if place.image is None:
+# What the spec's `stop` says of the job as somebody else has started it, and of no later one.
+_OF_THE_FIRST = ("app_name", "driver", "pid_file", "batch", "batch_name", "job_id", "job_ids")
+
+
+def at_place(job: JobSpec, place: Place) -> JobSpec:
+    """Return a job as it is where it is now: one that we have moved is one that we have started."""
+    if place.number is None:
         return replace(job, source_cluster=place.cluster)
-    return replace(job, source_cluster=place.cluster, source=place.image)
+    stop = {key: value for key, value in job.stop.items() if key not in _OF_THE_FIRST}
+    source = place.image or job.source
+    return replace(job, source_cluster=place.cluster, source=source, stop=stop)
+
+
+def _check_places(request: RebalanceRequest, past: Past) -> None:
+    """Refuse a spec that has lost a cluster to which jobs were moved."""
+    names = [cluster.name for cluster in request.clusters]
+    for job, place in past.places.items():
+        if place.cluster not in names:
+            message = f"{place.cluster!r} is missing: move {place.number} has brought {job} there"
+            expected = f"the clusters with {place.cluster!r}"
+            raise SpecError((Complaint("/rebalance/clusters", message, expected=expected),))
 
 
 # ---- jobs

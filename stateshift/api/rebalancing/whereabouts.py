@@ -15,6 +15,8 @@ from stateshift.specification import JobSpec
 from stateshift.specification.rebalancing import JOB, is_pattern, matches
 
 T = TypeVar("T")
+# The kind of cluster that sees processes, whichever cluster of the spec has started them.
+OF_THIS_MACHINE = "spark_submit"
 
 
 class Lists(Protocol):
@@ -123,7 +125,20 @@ def whereabouts_of(job: JobSpec, place: Place, clusters: Mapping[str, Listed]) -
             return Whereabouts(place)  # it cannot tell: what was measured shows whether it runs
         if ids:
             found[name] = ids
-    return _judged(job, place, found)
+    return _judged(place, _told_apart(place, found, clusters))
+
+
+def _told_apart(
+    place: Place, found: Mapping[str, list[str]], clusters: Mapping[str, Listed]
+) -> dict[str, list[str]]:
+    """Return where a job was found, without a process of this machine that several clusters see."""
+    here = set(found.get(place.cluster, ()))
+    apart = {}
+    for name, ids in found.items():
+        of_this_machine = clusters[name].cluster.kind == OF_THIS_MACHINE
+        if name == place.cluster or not (of_this_machine and here.issuperset(ids)):
+            apart[name] = ids
+    return apart
 
 
 def _ids(job: JobSpec, listed: Listed) -> list[str] | None:
@@ -139,7 +154,7 @@ def _ids(job: JobSpec, listed: Listed) -> list[str] | None:
     return [status.id or ""] if status.state.alive else []
 
 
-def _judged(job: JobSpec, place: Place, found: Mapping[str, list[str]]) -> Whereabouts:
+def _judged(place: Place, found: Mapping[str, list[str]]) -> Whereabouts:
     names = list(found)
     count = sum(map(len, found.values()))
     if count == 0:

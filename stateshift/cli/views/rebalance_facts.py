@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from stateshift.cli.views.units import many
 
+CANNOT_TELL = "cannot tell: "
+
 if TYPE_CHECKING:
     from stateshift.advise.rebalance.decision import Decision, Loaded, Move
     from stateshift.advise.rebalance.outcome import Carried, CarriedState, Rebalance
@@ -84,11 +86,18 @@ def headline(rebalance: Rebalance) -> tuple[str, Tone]:
     failed = [each for each in (*rebalance.unfinished, *rebalance.carried) if _is_open(each)]
     if failed:
         return f"{many(len(failed), 'move')} to be finished or taken back first", "bad"
+    if not moves and rebalance.decision is not None and is_unknown(rebalance.decision):
+        return "nothing is moved", "warn"
     if not moves:
         return "nothing to move", "good"
     if all(each.state == "finished" for each in moves):
         return f"{many(len(moves), 'move')} made", "good"
     return f"{many(len(moves), 'move')} to make: --yes makes {_them(moves)}", "warn"
+
+
+def is_unknown(decision: Decision) -> bool:
+    """Whether nothing could be decided, for what nobody could tell."""
+    return decision.reason.startswith(CANNOT_TELL)
 
 
 def _is_open(carried: Carried) -> bool:

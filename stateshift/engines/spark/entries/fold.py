@@ -40,6 +40,7 @@ from stateshift.formats import bounds
 from stateshift.formats.blocks import Binary, Block, Ints, cut
 from stateshift.formats.rocksdb.manifest import TableFile, decode_manifest, sorted_runs
 from stateshift.formats.rocksdb.sst_blocks import decode_sst_blocks
+from stateshift.formats.sorting import cuts
 from stateshift.formats.spans import Spans, missing, spans, words
 from stateshift.formats.spark.offset_conf import ROW_CHECKSUM, delimiter
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, decode_zip_version
@@ -56,6 +57,7 @@ Deleted = Callable[[str, Binary], None]
 
 # Later than any sequence number of RocksDB's, which have 56 bits.
 _AFTER_TABLES = 1 << 60
+_EARLY = 0.25  # of a table: it ends where one of those ends that it is made of
 _DIGITS_MAX = 20  # of a number of 64 bits
 
 
@@ -78,6 +80,16 @@ def folded(
         yield from _RocksDB(read, shard, settings, deleted).folded(bytes_max)
     else:
         raise FormatError("these files are not of one state store provider", shard.files[0])
+
+
+def table_bounds(read: Read, shard: ShardFiles, count: int) -> list[bytes] | None:
+    """Return `count` - 1 keys that cut the shard into parts of about the same size, as far as the
+    tables that it lies in show; None where `folded` does not give its entries in the order of
+    their keys. Column families are part of the keys.
+    """
+    if not any(path.endswith(".zip") for path in shard.files):
+        return None
+    return _RocksDB(read, shard, {}, None).bounds(count)
 
 
 def _rows(
@@ -134,12 +146,19 @@ class _RocksDB:
 
     def folded(self, bytes_max: int) -> Iterator[tuple[str, Block]]:
         paths = newest_files(self._shard.files, ".zip")
-        for path in paths:
-            if path.endswith(".zip"):
-                self._open(path)
+        self._open_zips(paths)
         for block in self._settled(paths, bytes_max):
             bare = row_checksums.off_values(block, self._between) if self._checked else block
             yield from self._named(bare)
+
+    def bounds(self, count: int) -> list[bytes] | None:
+        """Return what `table_bounds` does."""
+        self._open_zips(newest_files(self._shard.files, ".zip"))
+        runs = self._runs()
+        if not runs:
+            return None
+        samples = [(fact.largest.key, fact.size) for fact in chain.from_iterable(runs)]
+        return cuts(samples, count, early=_EARLY)
 
     def _settled(self, paths: Sequence[str], bytes_max: int) -> Iterator[Block]:
         """Yield what all tables and changelogs come to: in the order of the keys, where tables are
@@ -149,27 +168,34 @@ class _RocksDB:
         runs = self._runs()
         if runs:
             changed = in_runs(changes, bytes_max)
-            return merged([*map(self._ascending, runs), *changed], self._between)
+            tables_of = map(self._tables_of, runs)
+            return merged([*map(self._ascending, tables_of), *changed], self._between)
         tables = self._written(self._snapshot.tables)
         return settled(chain(tables, changes), self._between, bytes_max)
 
-    def _open(self, path: str) -> None:
-        self._zip = path
-        with _errors_at(path):
-            version = decode_zip_version(bounds.gathered(self._read(path), "a zip"))
-        self._snapshot, self._manifest = version.snapshot, version.manifest
+    def _open_zips(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            if path.endswith(".zip"):
+                self._zip = path
+                with _errors_at(path):
+                    version = decode_zip_version(bounds.gathered(self._read(path), "a zip"))
+                self._snapshot, self._manifest = version.snapshot, version.manifest
 
-    def _runs(self) -> list[list[Table]]:
+    def _runs(self) -> list[list[TableFile]]:
         """Return the version's tables as sorted runs; none where the MANIFEST does not tell them,
         or where one table of each run is more than may be held at once.
         """
-        by_number = {_number(table): table for table in self._snapshot.tables}
-        facts = [fact for fact in _facts(self._manifest) if fact.number in by_number]
-        runs = [[by_number[fact.number] for fact in run] for run in sorted_runs(facts)]
-        if sum(map(len, runs)) < len(self._snapshot.tables):
+        numbers = set(map(_number, self._snapshot.tables))
+        facts = [fact for fact in _facts(self._manifest) if fact.number in numbers]
+        if len(facts) < len(self._snapshot.tables):
             return []
-        held = sum(max(table.size for table in run) for run in runs)
+        runs = sorted_runs(facts)
+        held = sum(max(fact.size for fact in run) for run in runs)
         return runs if held <= bounds.whole() else []
+
+    def _tables_of(self, run: Sequence[TableFile]) -> list[Table]:
+        by_number = {_number(table): table for table in self._snapshot.tables}
+        return [by_number[fact.number] for fact in run]
 
     def _ascending(self, run: Sequence[Table]) -> Iterator[Writes]:
         """Yield what the tables of a run hold. A MANIFEST that is wrong about their keys would have
@@ -250,7 +276,7 @@ class _RocksDB:
             family = block.keys[int(nameless[0])].as_py()[:2].hex()
             fact = f"a key of the column family {family}, which has no name"
             raise FormatError(fact, self._shard.files[0])
-        for number in np.unique(ids).tolist():
+        for number in sorted(np.unique(ids).tolist(), key=_as_in_keys):
             places = np.flatnonzero(ids == number)
             bare = cut(keys.content, keys.starts[places] + 2, keys.ends[places])
             yield names[number], Block(bare, block.values.take(pa.array(places)))
@@ -262,6 +288,11 @@ def _families(keys: Spans) -> Ints:
     """
     ids = (words(keys.content, keys.starts) & np.uint64(0xFFFF)).astype(np.int64)
     return np.where(keys.sizes < 2, -1, ids)
+
+
+def _as_in_keys(family: int) -> bytes:
+    """Return a column family's number as keys begin with it, and are in the order of it."""
+    return family.to_bytes(2, "little")
 
 
 def _facts(manifest: bytes | None) -> Iterable[TableFile]:

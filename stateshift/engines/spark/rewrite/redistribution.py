@@ -4,6 +4,9 @@ order. Pure.
     folded -> [part] -> [frame] -> [evolve] -> deal out -> [column family] -> piles -> [united]
            -> blocks of a target, in order
 
+Where there is nothing to deal out, and entries are read in the order of their keys, they go
+straight to the target (see `straight`).
+
 Records of one key can come from several checkpoints only, which are merged: they are added (see
 `sums`) or refused.
 """
@@ -13,14 +16,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from stateshift.engines.spark.entries.columnar import hashes_of
-from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.fold import folded, table_bounds
 from stateshift.engines.spark.entries.keys import KeyRule
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
@@ -31,6 +34,7 @@ from stateshift.engines.spark.rewrite.shards import framed, internal_families, u
 from stateshift.engines.spark.rewrite.source_sums import SourceSums
 from stateshift.engines.spark.rewrite.split import belongs
 from stateshift.engines.spark.rewrite.stores import of_stores
+from stateshift.engines.spark.rewrite.straight import Straight
 from stateshift.engines.spark.rewrite.sums import Add, adders
 from stateshift.engines.spark.rewrite.wishes import Plain
 from stateshift.errors import FormatError, Incompatible
@@ -59,6 +63,10 @@ class Gathered:
         bounds = [None, *pile.bounds(tables), None]
         return self.unite(pile.blocks(bounds[table], bounds[table + 1]))
 
+    def internal_of(self, target: int) -> int:
+        """Return how many of the target's entries are in Spark's own column families."""
+        return self.internal[target]
+
 
 @dataclass(frozen=True)
 class Gathering:
@@ -71,7 +79,31 @@ class Gathering:
     base: RocksDBSnapshot
     sums: SourceSums
 
-    def gathered(self, scratch: Scratch) -> Gathered:
+    def gathered(self, scratch: Scratch) -> Gathered | Straight:
+        """Return the entries of the targets: as they are read, where that is their order."""
+        return self._straight() or self._in_piles(scratch)
+
+    def _straight(self) -> Straight | None:
+        if len(self.sources) != 1 or self.plain.get("partitions"):
+            return None
+        (source,) = self.sources
+        if self._framing(source.files):
+            return None
+        (tables,) = self.plain["tables"]
+        bounds = table_bounds(self.open, source, len(tables))
+        return None if bounds is None else Straight(partial(self._read_apart, source), bounds)
+
+    def _read_apart(self, source: ShardFiles) -> Iterator[tuple[Block, int]]:
+        """Yield a source's entries as they are written, each block with how many of it are Spark's
+        own.
+        """
+        counted_apart = internal_families(self.base)
+        for store, block in self.read(source):
+            is_internal = store.rpartition("/")[2] in counted_apart
+            written = with_family(store, block, self._families)
+            yield written, len(block) if is_internal else 0
+
+    def _in_piles(self, scratch: Scratch) -> Gathered:
         piles, internal = SortedPiles(scratch), Counter[int]()
         counted_apart = internal_families(self.base)
         for source in self.sources:

@@ -1,0 +1,199 @@
+"""What clusters have, and what jobs need, in the units of `rebalance`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from stateshift.advise.evaluate.inputs import Circumstances, FlinkInputs, RestartCost, SparkInputs
+from stateshift.advise.evaluate.loads import VertexLoad
+from stateshift.advise.evaluate.samples import Input
+from stateshift.advise.evaluate.spark_batches import Batch, SparkSample
+from stateshift.advise.evaluate.verdicts import Verdict, judge, verdict_on
+from stateshift.advise.measuring.capacity import Capacity, capacity_of
+from stateshift.advise.measuring.needs import NO_CORES, needs_of
+from stateshift.advise.measuring.state_size import size_on_flink
+from stateshift.specification.model import ClusterSpec
+from tests.advise.measured_flink import BEGAN, MeasuredFlink
+from tests.clusters.faulty_server import StandIn, serving
+
+pytestmark = pytest.mark.row("IF-19")
+
+
+# ---------------------------------------------------------------------------------- needs
+
+
+def vertex(id: str, rate: float, busy: float, **more: Any) -> VertexLoad:
+    keys: dict[str, Any] = {"parallelism": 4, "parallelism_max": 128, "output_rate": rate}
+    keys |= {"inputs": (), **more}
+    return VertexLoad(id, id, input_rate=rate, busy=busy, **keys)
+
+
+def flink(*loads: VertexLoad, restart: RestartCost | None = None) -> Verdict:
+    return judge(loads, Circumstances("orders", BEGAN, restart=restart or RestartCost()))
+
+
+READS = (Input("read", "HASH"),)
+
+
+def test_a_job_of_flink_needs_what_its_widest_vertex_needs() -> None:
+    needs = needs_of([flink(vertex("read", 1000, 0.5), vertex("count", 1000, 0.8, inputs=READS))])
+    assert needs.load == pytest.approx(3.2)
+    assert (needs.width, needs.rate) == (4, 1000)
+    assert needs.capacity_rate == pytest.approx(1250)
+    assert needs.keeps_up
+
+
+def test_a_job_that_falls_behind_needs_more_than_it_has() -> None:
+    late = flink(vertex("read", 1000, 1.0, lag=60_000, lag_rate=500))
+    needs = needs_of([late])
+    assert needs.load == pytest.approx(6.0)
+    assert not needs.keeps_up
+
+
+def test_a_job_that_holds_its_source_back_cannot_keep_up() -> None:
+    held = vertex("read", 1000, 0.1, backpressured=0.8)
+    needs = needs_of([flink(held, vertex("count", 1000, 1.0, inputs=READS))])
+    assert not needs.keeps_up
+    assert needs.load == pytest.approx(4.0)
+
+
+def test_a_vertex_that_could_do_with_fewer_makes_no_job_late() -> None:
+    idle = vertex("read", 1000, 0.1)
+    assert needs_of([flink(idle, vertex("count", 1000, 0.9, inputs=READS))]).keeps_up
+
+
+def query(busy: float, cores: int | None = 4) -> Verdict:
+    batches = tuple(
+        Batch(number, BEGAN + 10 * number, BEGAN + 10 * (number + busy), 1000)
+        for number in range(20)
+    )
+    now = BEGAN + 200
+    return verdict_on(
+        SparkInputs(Circumstances("orders", now), (SparkSample(now, batches),), cores)
+    )
+
+
+def test_a_job_of_spark_needs_its_share_of_its_cores() -> None:
+    needs = needs_of([query(0.6)])
+    assert needs.load == pytest.approx(2.4)
+    assert needs.width == 4
+
+
+def test_queries_of_one_job_add_up_on_the_same_cores() -> None:
+    needs = needs_of([query(0.3), query(0.2)])
+    assert needs.load == pytest.approx(2.0)
+    assert needs.width == 4
+
+
+def test_what_cannot_be_told_says_why() -> None:
+    assert needs_of([query(0.3, None)]).unknown == NO_CORES
+    assert needs_of([]).load is None
+    trouble = FlinkInputs(Circumstances("orders", BEGAN, trouble="it does not answer"))
+    assert needs_of([verdict_on(trouble)]).unknown == "it does not answer"
+
+
+def test_who_has_measured_a_restart_is_known() -> None:
+    loads = (vertex("read", 1000, 0.5),)
+    assert not needs_of([flink(*loads)]).is_measured
+    measured = needs_of([flink(*loads, restart=RestartCost(7.0, "flink"))])
+    assert (measured.is_measured, measured.downtime_seconds) == (True, 7.0)
+
+
+# ---------------------------------------------------------------------------------- capacity
+
+
+@dataclass
+class Master(StandIn):
+    """The page of a standalone master."""
+
+    page: Any = field(default_factory=dict)
+
+    def answer(
+        self, method: str, path: str, query: dict[str, list[str]], body: Any
+    ) -> tuple[int, Any]:
+        return (200, self.page) if path == "/json/" else (404, {})
+
+
+@contextmanager
+def master(page: Any) -> Iterator[ClusterSpec]:
+    stand_in = Master(page=page)
+    with serving(stand_in):
+        options = {"url": stand_in.url, "ui_url": stand_in.url}
+        yield ClusterSpec("old", "spark_standalone", options)
+
+
+def worker(**more: Any) -> dict[str, Any]:
+    keys = {"state": "ALIVE", "cores": 8, "coresused": 2, "memory": 1024, "memoryused": 512}
+    return {**keys, **more}
+
+
+def test_a_standalone_spark_has_what_its_workers_have_that_are_alive() -> None:
+    with master({"workers": [worker(), worker(), worker(state="DEAD")]}) as cluster:
+        assert capacity_of(cluster) == Capacity(16, 4, 2048 << 20, 1024 << 20)
+
+
+@pytest.mark.parametrize(
+    ("page", "why"),
+    [
+        ({"workers": []}, "no worker is alive"),
+        ({"workers": [worker(cores="many")]}, "describes a worker in a way that Spark does not"),
+        ({}, "has no 'workers' in its answer"),
+    ],
+)
+def test_a_master_that_does_not_tell_has_no_capacity(page: Any, why: str) -> None:
+    with master(page) as cluster:
+        told = capacity_of(cluster)
+    assert why in told.unknown
+    assert told.all == 0
+
+
+def measured(flink: MeasuredFlink) -> ClusterSpec:
+    return ClusterSpec("west", "flink_rest", {"url": flink.url})
+
+
+def test_a_flink_has_its_slots() -> None:
+    flink = MeasuredFlink(slots=(32, 20))
+    with serving(flink):
+        assert capacity_of(measured(flink)) == Capacity(32, 12)
+
+
+@pytest.mark.parametrize(
+    ("configured", "slots", "why"),
+    [
+        ({"kubernetes.cluster-id": "x"}, (32, 20), "it makes slots when they are needed"),
+        ({}, (0, 0), "it has no slots"),
+    ],
+)
+def test_a_flink_without_slots_of_its_own_has_no_capacity(
+    configured: dict[str, str], slots: tuple[int, int], why: str
+) -> None:
+    flink = MeasuredFlink(slots=slots, configured=configured)
+    with serving(flink):
+        assert capacity_of(measured(flink)).unknown == why
+
+
+def test_other_clusters_do_not_tell_their_capacity() -> None:
+    told = capacity_of(ClusterSpec("yarn", "spark_submit", {"master": "yarn"}))
+    assert told.unknown == "a cluster of kind spark_submit does not tell its capacity"
+
+
+@pytest.mark.parametrize(
+    ("page", "size"),
+    [
+        ({"latest": {"completed": {"state_size": 7}}}, 7),
+        ({"latest": {"completed": None, "savepoint": {"state_size": 5}}}, 5),
+        ({"latest": {}}, 0),
+        ({}, 0),
+        ({"latest": {"completed": {"state_size": "large"}}}, 0),
+    ],
+)
+def test_the_size_of_a_state_is_that_of_its_last_checkpoint(page: Any, size: int) -> None:
+    flink = MeasuredFlink()
+    flink.odd["/jobs/1/checkpoints"] = (200, page)
+    with serving(flink):
+        assert size_on_flink(measured(flink), "1") == size
