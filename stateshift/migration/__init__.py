@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         status,
         verify,
     )
-    from stateshift.migration.fleet_session import enlisted, places_of
+    from stateshift.migration.fleet_session import enlisted, places_of, shared
     from stateshift.migration.gathering import Inquiry, gather, propose
     from stateshift.migration.history import is_stopping
     from stateshift.migration.proposal import Proposal, decode_proposal, encode_proposal, jobs_of
@@ -85,6 +85,7 @@ __all__ = [
     "real_adapters",
     "resume",
     "rollback",
+    "shared",
     "spec_of",
     "status",
     "verify",
@@ -105,7 +106,7 @@ _HOMES = {
         "status",
         "verify",
     ),
-    "fleet_session": ("enlisted", "places_of"),
+    "fleet_session": ("enlisted", "places_of", "shared"),
     "gathering": ("Inquiry", "gather", "propose"),
     "history": ("is_stopping",),
     "proposal": ("Proposal", "decode_proposal", "encode_proposal", "jobs_of"),

@@ -15,6 +15,7 @@ from stateshift import machine
 from stateshift.errors import Interrupted, StateshiftError
 from stateshift.migration.adapters import Adapters
 from stateshift.migration.gathering import merged_locations
+from stateshift.migration.processes import Processes
 from stateshift.specification import Spec
 from stateshift.storage import locations
 from stateshift.workdir import Workdir
@@ -30,8 +31,8 @@ def enlisted(
     with this machine's processes.
     """
     if master is None:
-        with _processes(adapters, spec) as shared:
-            yield shared
+        with shared(adapters, places_of(spec), spec.parallel) as processes:
+            yield adapters if processes is None else replace(adapters, fleet=processes)
         return
     from stateshift.fleet.opening import Application, open_crew
 
@@ -44,17 +45,19 @@ def enlisted(
 
 
 @contextmanager
-def _processes(adapters: Adapters, spec: Spec) -> Iterator[Adapters]:
-    """The adapters with as many processes as this machine has room for; as they are where that is
-    one, or where a location is nobody else's.
+def shared(
+    adapters: Adapters, places: Iterable[str], parallel: int | None = None
+) -> Iterator[Processes | None]:
+    """As many processes as this machine has room for, for as long as this lasts; None where that is
+    one, or where a place is nobody else's.
     """
-    count = machine.processes_here(spec.parallel)
-    if adapters.open_processes is None or count == 1 or not _may_share(places_of(spec)):
-        yield adapters
+    count = machine.processes_here(parallel)
+    if adapters.open_processes is None or count == 1 or not _may_share(places):
+        yield None
         return
     processes = adapters.open_processes(count, adapters.meter, adapters.stop)
     try:
-        yield replace(adapters, fleet=processes)
+        yield processes
     finally:
         processes.close()
 

@@ -14,9 +14,13 @@ from typing import Any
 
 import pytest
 
+from stateshift import machine
 from stateshift.engines.registry import Entries, Transforms
 from stateshift.errors import ClusterError
+from stateshift.fleet.crew import OF_THIS_MACHINE, Crew
 from stateshift.migration import Adapters
+from stateshift.migration.adapters import OpenProcesses
+from stateshift.migration.processes import Processes
 from stateshift.world import Meter, World
 from tests.cli.support import SOURCE, TARGET, Outside, said, spec_of, without_times
 from tests.support.checkpoints import Checkpoint, held
@@ -42,10 +46,12 @@ class Manned(Outside):
     fleets: list[MemoryCarrier] = field(default_factory=list)
     lose: Any = None
     refuse: ClusterError | None = None
+    processes: OpenProcesses | None = None
 
     @property
     def adapters(self) -> Adapters:
-        return replace(super().adapters, open_fleet=self._open)
+        made = super().adapters
+        return replace(made, open_fleet=self._open, open_processes=self.processes)
 
     def _open(self, master: str, log: Path, meter: Meter, stop: threading.Event) -> MemoryCarrier:
         if self.refuse is not None:
@@ -247,3 +253,22 @@ def test_diff_with_a_fleet_says_the_same() -> None:
         assert alone.code == code
     assert any(label.startswith("pick/") for label in outside.fleets[1].carried)
     assert not any(label.startswith("pick/") for label in outside.fleets[0].carried)
+
+
+@pytest.mark.skipif(machine.processes_here(None) == 1, reason="one core shares with nobody")
+def test_without_a_fleet_this_machines_processes_read_much_and_say_the_same() -> None:
+    outside = manned()
+    carrier = MemoryCarrier(outside._world)
+
+    def crew() -> Crew:
+        return Crew(carrier, ways=OF_THIS_MACHINE)
+
+    def open_processes(count: int, meter: Meter, stop: threading.Event) -> Processes:
+        return Processes(crew, bytes_min=0)
+
+    alone = outside.run("verify", SOURCE, "--deep", "--json")
+    outside.processes = open_processes
+    together = outside.run("verify", SOURCE, "--deep", "--json")
+    assert without_times(together.document) == without_times(alone.document)
+    assert carrier.carried
+    assert carrier.closed

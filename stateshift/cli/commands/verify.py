@@ -149,12 +149,12 @@ def _judged(
     terminal: Terminal, location: str, check: DeepCheck | None, fleet: str | None
 ) -> Judgement:
     from stateshift import look
-    from stateshift.cli.shell.fleet import fleet_for
+    from stateshift.cli.shell.fleet import readers_for
 
     if check is None:
         return look.restartable(location, terminal.opening())
-    with fleet_for(terminal, fleet, [location]) as crew:
-        return look.restartable(location, terminal.opening(), True, crew, check)
+    with readers_for(terminal, fleet, location) as readers:
+        return look.restartable(location, terminal.opening(), True, readers, check)
 
 
 def _answer(terminal: Terminal, location: str, judgement: Judgement) -> int:

@@ -16,6 +16,7 @@ from stateshift.cli.shell.terminal import Terminal
 from stateshift.world import Unwatched
 
 if TYPE_CHECKING:
+    from stateshift.engines.views import Readers
     from stateshift.fleet.crew import Crew
 
 
@@ -49,3 +50,16 @@ def fleet_for(
     with open_crew(terminal.open_fleet(), application, absolute) as crew:
         yield crew
     os.unlink(log)
+
+
+@contextmanager
+def readers_for(terminal: Terminal, master: str | None, location: str) -> Iterator[Readers | None]:
+    """Yield who reads much of an image: the crew of a master, or this machine's processes."""
+    if master is not None:
+        with fleet_for(terminal, master, [location]) as crew:
+            yield crew
+        return
+    from stateshift.migration import shared
+
+    with shared(terminal.adapters(), [location]) as processes:
+        yield processes
