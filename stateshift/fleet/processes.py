@@ -41,8 +41,9 @@ _PROGRAM = (
     "import signal, sys; "
     "signal.signal(signal.SIGINT, signal.SIG_IGN); signal.signal(signal.SIGTERM, signal.SIG_IGN); "
     "sys.path[:] = {path!r}; "
-    "from stateshift.fleet.worker import serve; serve()"
+    "from {worker} import serve; serve()"
 )
+_WORKER = "stateshift.fleet.worker"
 
 _log = logging.getLogger(__name__)
 
@@ -225,7 +226,7 @@ class ProcessCarrier:
         self._started += 1
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - let go of with the process
         popen = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM.format(path=sys.path)],
+            [sys.executable, "-c", _PROGRAM.format(path=sys.path, worker=_WORKER)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
