@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from stateshift.migration.fleet_session import enlisted, places_of, shared
     from stateshift.migration.gathering import Inquiry, gather, propose
     from stateshift.migration.history import is_stopping
+    from stateshift.migration.processes import processes_for
     from stateshift.migration.proposal import Proposal, decode_proposal, encode_proposal, jobs_of
     from stateshift.migration.wave_order import check_dataflow, cuts_of, waves
 
@@ -79,6 +80,7 @@ __all__ = [
     "is_stopping",
     "jobs_of",
     "places_of",
+    "processes_for",
     "progress_of",
     "propose",
     "reads_out",
@@ -109,6 +111,7 @@ _HOMES = {
     "fleet_session": ("enlisted", "places_of", "shared"),
     "gathering": ("Inquiry", "gather", "propose"),
     "history": ("is_stopping",),
+    "processes": ("processes_for",),
     "proposal": ("Proposal", "decode_proposal", "encode_proposal", "jobs_of"),
     "wave_order": ("check_dataflow", "cuts_of", "waves"),
 }

@@ -5,10 +5,12 @@ loaded before that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from stateshift.machine import processes_here
+from stateshift.plan import Plan
 from stateshift.step import CompareImages, Discrepancy, Evidence, Step, TransformShard
 from stateshift.survey import Finding, Image, Survey
 from stateshift.world import World
@@ -21,6 +23,25 @@ if TYPE_CHECKING:
 # Below it a process has hardly started when all is done.
 BYTES_MIN = 256 * 1024 * 1024
 STEP_BYTES_MIN = 1024 * 1024
+
+
+def computes(step: Step, bytes_min: int = STEP_BYTES_MIN) -> bool:
+    """Whether a step is one for another process. Copies mostly wait, which threads do as well."""
+    return isinstance(step, TransformShard | CompareImages) and step.bytes >= bytes_min
+
+
+def is_shared(plan: Plan) -> bool:
+    """Whether a phase of the plan is worth being shared by processes."""
+    for phase in plan.phases:
+        computed = [] if phase.ordered else list(filter(computes, phase.steps))
+        if sum(step.bytes for step in computed) >= BYTES_MIN:
+            return True
+    return False
+
+
+def processes_for(plans: Iterable[Plan], parallel: int | None) -> int:
+    """Return how many processes of this machine would share the work of these plans."""
+    return processes_here(parallel) if any(map(is_shared, plans)) else 1
 
 
 class Processes:
@@ -40,9 +61,7 @@ class Processes:
         return self._open_crew()
 
     def takes(self, step: Step) -> bool:
-        """Whether it computes. Copies mostly wait, which threads do as well."""
-        computes = isinstance(step, TransformShard | CompareImages)
-        return computes and step.bytes >= self._step_bytes_min
+        return computes(step, self._step_bytes_min)
 
     def is_worth(self, bytes: int) -> bool:
         return bytes >= self._bytes_min

@@ -27,10 +27,13 @@ from stateshift.fleet.processes import ProcessCarrier
 from stateshift.machine import PROCESS_BYTES, process_count, processes_here
 from stateshift.migration import Adapters
 from stateshift.migration.adapters import real_adapters
-from stateshift.migration.processes import Processes
+from stateshift.migration.processes import Processes, is_shared, processes_for
+from stateshift.step import CopyFiles, TransformShard
+from stateshift.survey import FileInfo
 from stateshift.workdir import Workdir
 from stateshift.world import Meter
 from tests.support.checkpoints import Checkpoint
+from tests.support.steps import SOURCE, TARGET, phase, plan_of
 
 pytestmark = pytest.mark.skipif(processes_here(None) == 1, reason="one core shares with nobody")
 
@@ -267,3 +270,21 @@ def test_there_are_as_many_processes_as_cores_and_memory_allow(
     parallel: int | None, cores: int, memory: int, asked: int | None, count: int
 ) -> None:
     assert process_count(parallel, cores, memory, asked) == count
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shared"), [((200 << 20, 56 << 20), True), ((200 << 20,), False), ((), False)]
+)
+def test_a_plan_is_shared_where_a_phase_has_much_to_compute(
+    sizes: tuple[int, ...], shared: bool
+) -> None:
+    copied = CopyFiles("copy/0", SOURCE, TARGET, (FileInfo("large", 1 << 40),))
+    steps = []
+    for number, size in enumerate(sizes):
+        inputs = (FileInfo(f"file/{number}", size),)
+        steps.append(
+            TransformShard(f"transform/{number}", "double", {}, SOURCE, inputs, TARGET, ("made",))
+        )
+    plan = plan_of(phase("copy", copied), phase("transform", *steps))
+    assert is_shared(plan) == shared
+    assert processes_for([plan], 1) == 1

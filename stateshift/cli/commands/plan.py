@@ -62,13 +62,15 @@ def command(
     `stateshift apply` carries it out. It plans again once the job has stopped, and exits with 4
     if source or target no longer fit.
     """
+    from dataclasses import replace
+
     from stateshift.api.requests import read, save
     from stateshift.cli.shell.request import overridden
     from stateshift.cli.views import plan_json
     from stateshift.cli.views import plan_text as render_plan
     from stateshift.cli.views.plan_facts import plan_facts
     from stateshift.errors import PlanError
-    from stateshift.migration import Proposal, propose
+    from stateshift.migration import Proposal, processes_for, propose
     from stateshift.workdir import Workdir
 
     if output is not None:
@@ -80,7 +82,8 @@ def command(
         workdir = Workdir(os.path.join(workdirs, "plan"))
         given = overridden(given, parallel, throttle)
         proposal = propose(given, terminal.adapters(), workdir, only, deep)
-    facts = plan_facts(proposal)
+    processes = processes_for(proposal.plans, proposal.spec.parallel)
+    facts = replace(plan_facts(proposal), processes=processes)
     terminal.answer(
         "plan",
         lambda: plan_json.document(facts, terminal.verbose),

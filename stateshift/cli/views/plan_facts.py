@@ -52,12 +52,15 @@ class FindingOf:
 
 @dataclass(frozen=True, slots=True)
 class PlanFacts:
-    """A proposal, and what is computed of it for all views."""
+    """A proposal, and what is computed of it for all views. `processes` of this machine would
+    share the work; 1 where this one does all.
+    """
 
     proposal: Proposal
     waves: tuple[WaveNames, ...]
     cuts: tuple[CutFacts, ...]
     estimate: Estimate | None
+    processes: int = 1
 
     @property
     def findings(self) -> tuple[FindingOf, ...]:

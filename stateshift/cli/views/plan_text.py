@@ -235,6 +235,8 @@ def _summary(facts: PlanFacts) -> Iterator[Pair]:
         down = about(estimate.downtime_seconds)
         yield "estimate", f"{about(estimate.seconds)}, the job down for {down} of it"
         yield "", Cell(estimate.basis, "dim")
+    if facts.processes > 1:
+        yield "processes", f"{facts.processes} share the work (--parallel 1: one does it alone)"
     yield "fingerprint", facts.proposal.fingerprint
     refusals = len(facts.proposal.refusals)
     if refusals:
