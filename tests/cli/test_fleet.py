@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from stateshift import machine
+from stateshift.cli import main
 from stateshift.engines.registry import Entries, Transforms
 from stateshift.errors import ClusterError
 from stateshift.fleet.crew import OF_THIS_MACHINE, Crew
@@ -197,6 +198,14 @@ def test_verify_deep_with_a_fleet_says_the_same(tmp_path: Path) -> None:
     assert without_times(together.document) == without_times(alone.document)
     assert (together.code, alone.code) == (5, 5)
     assert all(fleet.closed for fleet in outside.fleets)
+
+
+def test_verify_deep_takes_a_relative_path(tmp_path: Path) -> None:
+    for path, content in Checkpoint().files().items():
+        file = tmp_path / "orders" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    assert main(["verify", "orders", "--deep"]) == 0
 
 
 def test_verify_without_deep_starts_no_fleet() -> None:

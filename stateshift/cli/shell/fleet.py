@@ -60,6 +60,8 @@ def readers_for(terminal: Terminal, master: str | None, location: str) -> Iterat
             yield crew
         return
     from stateshift.migration import shared
+    from stateshift.storage import locations
 
-    with shared(terminal.adapters(), [location]) as processes:
+    place = locations.normal(location, os.getcwd())
+    with shared(terminal.adapters(), [place]) as processes:
         yield processes
