@@ -128,7 +128,7 @@ def _name_of(number: int) -> str:
 
 
 class ProcessCarrier:
-    """At most `count` processes, from the first order to `close`."""
+    """Up to `count` processes: they live until `close`."""
 
     far = False
     master = MASTER

@@ -198,7 +198,7 @@ class RebalancedCluster:
 
 @dataclass(frozen=True, slots=True)
 class Rebalancing:
-    """Between which clusters jobs may be moved, and when. Jobs are named by their names or by
+    """The clusters between which jobs may be moved, and when. Jobs are named by their names or by
     patterns of them; times are seconds.
 
     Args:

@@ -1,4 +1,4 @@
-"""From samples to a verdict. Pure: the same inputs give the same verdict, whenever it is asked for.
+"""Verdicts, made of samples. Pure: the same inputs give the same verdict, whenever it is asked for.
 
 settings          what decides, by the names of the Flink operator's autoscaler
 samples           what was measured of a Flink job, and which of it counts

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from stateshift.advise.evaluate.loads import VertexLoad
@@ -87,11 +88,9 @@ def decide(
 
 def is_backlog(loads: Sequence[VertexLoad], settings: Settings) -> bool:
     """Whether a source has so much before it that the job is catching up."""
-    return any(
-        load.lag is not None and load.lag > settings.backlog_lag_threshold * load.input_rate
-        for load in loads
-        if load.is_source and load.lag
-    )
+    sources = [load for load in loads if load.is_source]
+    threshold = settings.backlog_lag_threshold
+    return any((load.lag or 0.0) > threshold * load.input_rate for load in sources if load.lag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +156,8 @@ def _edge_rate(
 
 
 def _outputs(vertex: VertexLoad, by_id: Mapping[str, VertexLoad]) -> int:
-    edges = [edge.vertex for load in by_id.values() for edge in load.inputs]
-    return edges.count(vertex.id)
+    edges = chain.from_iterable(load.inputs for load in by_id.values())
+    return sum(edge.vertex == vertex.id for edge in edges)
 
 
 def true_processing_rate(load: VertexLoad, settings: Settings) -> tuple[float, bool]:

@@ -173,7 +173,8 @@ def _lag_rate(in_order: Sequence[SparkSample], settings: Settings) -> float | No
     it, since the look before. None where it was not seen twice.
     """
     last = in_order[-1]
-    known = [sample for sample in in_order if sample.lag is not None and sample.time < last.time]
+    earlier = [sample for sample in in_order if sample.time < last.time]
+    known = [sample for sample in earlier if sample.lag is not None]
     within = [sample for sample in known if sample.time >= last.time - settings.metrics_window]
     first = next(iter(within or known[-1:]), None)
     if last.lag is None or first is None or first.lag is None:

@@ -203,7 +203,8 @@ def _with_totals(verdict: Verdict, around: Circumstances) -> Verdict:
 
 
 def _lag(loads: Sequence[VertexLoad]) -> float | None:
-    known = [load.lag for load in loads if load.is_source and load.lag is not None]
+    sources = [load for load in loads if load.is_source]
+    known = [load.lag for load in sources if load.lag is not None]
     return sum(known) if known else None
 
 

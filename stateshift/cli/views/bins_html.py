@@ -20,6 +20,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from stateshift.cli.views.bins_facts import BinsFacts, PastMoveFacts
 from stateshift.cli.views.bins_text import MOVE_HEADS, PART_HEADS, part_row, past_rows, whys
@@ -42,7 +43,8 @@ def tiles(facts: BinsFacts, moves: Sequence[PastMoveFacts]) -> Iterator[str]:
     """Yield how many bins there are, and how many moves were made."""
     counts = [f"{name}: {facts.bins.counts[index]}" for index, name in enumerate(facts.bins.names)]
     yield tile("Bins", str(facts.count), *counts)
-    made = [each for each in moves if each.became == "applied" and each.went]
+    applied = [each for each in moves if each.became == "applied"]
+    made = [each for each in applied if each.went]
     aborted = sum(each.became == "aborted" for each in moves)
     words = [f"{aborted} aborted"] if aborted else []
     yield tile("Moves", str(len(made)), *words)
@@ -150,7 +152,8 @@ def _behind(commits: Sequence[CommitPast], reached: Reached, zero: float) -> tup
 def _reached(parts: Sequence[PartPast]) -> Reached:
     """Return when the first worker had come how far."""
     found: Reached = []
-    commits = [each.commit for part in parts for each in part.commits]
+    kept = chain.from_iterable(part.commits for part in parts)
+    commits = [each.commit for each in kept]
     for commit in sorted(commits, key=lambda each: each.at):
         if commit.frontier is not None and (not found or commit.frontier > found[-1][0]):
             found.append((commit.frontier, commit.at))

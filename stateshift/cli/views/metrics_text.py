@@ -9,13 +9,15 @@ reads it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from stateshift.cli.views.metrics_facts import Family, Labels
 
 
 def exposition(families: Iterable[Family]) -> str:
     """Return the metrics as Prometheus reads them."""
-    return "".join(f"{line}\n" for family in families for line in _lines(family))
+    lines = chain.from_iterable(map(_lines, families))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _lines(family: Family) -> Iterator[str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from stateshift.errors import Incompatible
 from stateshift.live.bins.batches import Columns, Records, Row, Rows, keys_of
@@ -60,7 +61,7 @@ def deal_all(
     """Deal bins anew, and write them as one file. All are taken out of memory before any is put
     back: a number may name a bin of before, and another one of after.
     """
-    stores = _taken([source for each in deals for source in each.sources], memory)
+    stores = _taken(list(chain.from_iterable(each.sources for each in deals)), memory)
     done: list[Dealt] = []
     for each in deals:
         done += _deal(each, stores, memory, writing)

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
+from itertools import chain
 from typing import Any, Protocol
 
 from stateshift.errors import ClusterError
@@ -132,9 +133,9 @@ class InExecutors:
 
 def _together(parts: Sequence[Came]) -> Came:
     """Return what came of all partitions as one."""
-    done = [one for came in parts for one in came.done]
-    outputs = [piece for came in parts for piece in came.outputs]
-    return Came(done, tuple(outputs), sum(came.put_out for came in parts))
+    done = chain.from_iterable(came.done for came in parts)
+    outputs = chain.from_iterable(came.outputs for came in parts)
+    return Came(list(done), tuple(outputs), sum(came.put_out for came in parts))
 
 
 # ------------------------------------------------------------------------------------------- Spark

@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Literal
 
 from stateshift.dataflow.move_steps import Step
@@ -99,7 +100,8 @@ class Carrier:
         self.files = self.watch.files
         self.steering = Steering(self.files.storage)
         self.began = time.time()
-        self.ahead = tuple((move.bin, move.target) for step in self.steps for move in step.moves)
+        moves = chain.from_iterable(step.moves for step in self.steps)
+        self.ahead = tuple((move.bin, move.target) for move in moves)
         self.moved = Moved("waiting", len(self.steps), bins=len(self.ahead))
 
     def carry(self) -> Moved:

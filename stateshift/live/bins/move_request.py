@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from stateshift.dataflow.move_steps import AllAtOnce, Move, Step, in_steps, strategy_of
 from stateshift.errors import Complaint, Incompatible, PlanError, SpecError
@@ -129,11 +130,9 @@ def _largest(
     """Return the largest bin of a worker within a limit that has not moved; None if there is
     none.
     """
-    fitting = [
-        bin
-        for bin, owner in enumerate(at)
-        if owner == worker and bin not in moved and weights[bin] <= limit
-    ]
+    own = [bin for bin, owner in enumerate(at) if owner == worker]
+    unmoved = [bin for bin in own if bin not in moved]
+    fitting = [bin for bin in unmoved if weights[bin] <= limit]
     return max(fitting, key=weights.__getitem__, default=None)
 
 
@@ -243,7 +242,7 @@ def _check_parts(bins: Bins, steps: Steps) -> None:
     """Refuse where somebody who has to answer cannot, or who gives or takes does not run."""
     refuse_without_rows(bins)
     running = {part.number for part in bins.parts}
-    for move in (move for step in steps for move in step.moves):
+    for move in chain.from_iterable(step.moves for step in steps):
         for worker in (move.source, move.target):
             if worker not in running:
                 raise PlanError(

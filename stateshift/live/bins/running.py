@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Protocol
 
 from stateshift.errors import SpecError
@@ -391,7 +392,7 @@ class Running:
         commit = replace(
             commit,
             changed=tuple(one.changed for one in done if one.changed is not None),
-            given=tuple(given for one in done for given in one.given),
+            given=tuple(chain.from_iterable(one.given for one in done)),
             taken=tuple(self._taken(works)),
             held=held,
             counts=Counts(
