@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from stateshift.engines.bundles import BYTES_MAX, FILES_MAX
+from stateshift.engines.bundles import DECODED_BYTES_MAX, FILES_MAX
 from stateshift.engines.spark.check.planned_batch import planned_files
 from stateshift.engines.spark.layout import under
 from stateshift.engines.views import Part
@@ -188,7 +188,7 @@ def _bundled(
     for place, own_shards in by_place.items():
         paths = needed.get(place, [])
         own_size = sum(sizes.get(path, 0) for path in paths)
-        is_full = files + len(paths) > files_max or size + own_size > BYTES_MAX
+        is_full = files + len(paths) > files_max or size + own_size > DECODED_BYTES_MAX
         if bundle and is_full:
             yield bundle
             bundle, files, size = [], 0, 0
