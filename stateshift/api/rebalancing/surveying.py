@@ -5,7 +5,7 @@ Nothing that is wrong with a job or a cluster ends a run: it is "cannot tell", w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -71,6 +71,7 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
         place = past.places.get(job.name) or Place(job.source_cluster or "")
         present[job.name] = at_place(job, place)
         where[job.name] = whereabouts_of(present[job.name], place, clusters)
+        present[job.name] = at_place(job, where[job.name].place)
     restarts = restarts_below(folder.runs)
     needs = _Measuring(request, folder, adapters, restarts).needs(present)
     capacities = {each.name: _capacity(request, each) for each in request.clusters}
@@ -96,7 +97,7 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
         needs=needs,
         capacities=capacities,
         restarts=tuple(restarts.values()),
-        notes=tuple(_notes(request, present)),
+        notes=(*_moved_by_hand(where.values()), *_notes(request, present)),
     )
 
 
@@ -282,6 +283,12 @@ def _cluster(
         is_draining=cluster.name in request.draining,
         unknown=unknown,
     )
+
+
+def _moved_by_hand(where: Iterable[Whereabouts]) -> Iterator[str]:
+    for each in where:
+        if each.note:
+            yield each.note
 
 
 def _notes(request: RebalanceRequest, jobs: Mapping[str, JobSpec]) -> Iterator[str]:

@@ -1,5 +1,6 @@
-"""Which jobs run, and on which cluster. A job that runs elsewhere than thought, twice, or not at
-all, is never moved: somebody else is at work on it, or it needs somebody.
+"""Which jobs run, and on which cluster. A job that runs twice, or not at all, is never moved:
+somebody else is at work on it, or it needs somebody. One that somebody has moved by hand is where
+it runs, if it brings its image itself, as Flink's do; nobody tells where another's image is.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from stateshift.specification.rebalancing import JOB, is_pattern, matches
 T = TypeVar("T")
 # The kind of cluster that sees processes, whichever cluster of the spec has started them.
 OF_THIS_MACHINE = "spark_submit"
+# The number of a move that was none of ours.
+BY_HAND = 0
 
 
 class Lists(Protocol):
@@ -39,12 +42,13 @@ class Listed:
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
     """Where a job runs, as far as that is known. `id` is what its cluster calls it; `unknown` says
-    why it is not to be moved.
+    why it is not to be moved, `note` what else should be known.
     """
 
     place: Place
     id: str | None = None
     unknown: str = ""
+    note: str = ""
 
 
 def listed(clusters: Mapping[str, Cluster]) -> dict[str, Listed]:
@@ -125,7 +129,7 @@ def whereabouts_of(job: JobSpec, place: Place, clusters: Mapping[str, Listed]) -
             return Whereabouts(place)  # it cannot tell: what was measured shows whether it runs
         if ids:
             found[name] = ids
-    return _judged(place, _told_apart(place, found, clusters))
+    return _judged(job, place, _told_apart(place, found, clusters))
 
 
 def _told_apart(
@@ -154,7 +158,7 @@ def _ids(job: JobSpec, listed: Listed) -> list[str] | None:
     return [status.id or ""] if status.state.alive else []
 
 
-def _judged(place: Place, found: Mapping[str, list[str]]) -> Whereabouts:
+def _judged(job: JobSpec, place: Place, found: Mapping[str, list[str]]) -> Whereabouts:
     names = list(found)
     count = sum(map(len, found.values()))
     if count == 0:
@@ -162,7 +166,10 @@ def _judged(place: Place, found: Mapping[str, list[str]]) -> Whereabouts:
     if count > 1:
         where = " and ".join(names) if len(names) > 1 else f"{names[0]}, {count} times"
         return Whereabouts(place, unknown=f"it runs more than once: on {where}")
-    if names[0] != place.cluster:
-        fact = f"it runs on {names[0]}, and not on {place.cluster}, where it was left"
+    id = found[names[0]][0] or None
+    if names[0] == place.cluster:
+        return Whereabouts(place, id)
+    fact = f"it runs on {names[0]}, and not on {place.cluster}, where it was left"
+    if job.writes_at_source:
         return Whereabouts(place, unknown=fact)
-    return Whereabouts(place, id=found[place.cluster][0] or None)
+    return Whereabouts(Place(names[0], number=BY_HAND), id, note=f"{job.name}: {fact}")
