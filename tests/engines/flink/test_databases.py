@@ -237,11 +237,11 @@ def test_a_damaged_options_file_is_a_warning_since_rocksdb_opens_without_it() ->
 
 def judged(storage: Storage, image: Image) -> tuple[int, ...]:
     from stateshift.engines.flink.check.judgement import judge
-    from stateshift.engines.views import ImageAt
+    from stateshift.engines.views import DeepCheck, ImageAt
     from stateshift.survey import Survey
 
     survey = Survey(storage.location, "flink", "savepoint", (), (image,))
-    return judge(ImageAt(storage, survey, image, "image"), True).epochs
+    return judge(ImageAt(storage, survey, image, "image"), DeepCheck()).epochs
 
 
 def test_a_warning_does_not_keep_an_image_from_restarting() -> None:
