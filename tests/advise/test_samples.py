@@ -105,6 +105,15 @@ def test_nothing_is_told_while_flink_gathers_nothing_new() -> None:
     assert "nothing new" in loads.why
 
 
+def test_a_look_that_sees_nothing_new_takes_nothing_from_the_others() -> None:
+    """As when somebody looks a moment after cron did."""
+    samples = steady(400, 460)
+    again = replace(samples[-1], time=463)
+    assert only_load([*samples, again]).input_rate == pytest.approx(1000)
+    assert only_load([*samples, again, *steady(520)]).busy == pytest.approx(0.5)
+    assert "nothing new" in why([samples[-1], again])
+
+
 def test_rates_are_taken_by_the_clock_of_the_tasks() -> None:
     """Flink answers what it has fetched: here the second sample is ten seconds old."""
     old = replace(sample(450, vertex(450, 1000, 0.5)), time=460)

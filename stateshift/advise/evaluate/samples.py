@@ -118,7 +118,10 @@ def usable(
     if len(in_window) < 2:
         return Unusable(_too_few(samples, settled, last, settings))
     damage = next(_damages(in_window), None)
-    return Unusable(damage) if damage else tuple(in_window)
+    if damage is not None:
+        return Unusable(damage)
+    anew = _gathered_anew(in_window)
+    return tuple(anew) if len(anew) > 1 else Unusable(_stale(in_window))
 
 
 def is_of_run(sample: JobSample, last: JobSample) -> bool:
@@ -146,6 +149,32 @@ def _in_window(settled: Sequence[JobSample], settings: Settings) -> list[JobSamp
     if last - before.time > settings.sample_age_max:
         return within
     return [before, *within]
+
+
+def _gathered_anew(samples: Sequence[JobSample]) -> list[JobSample]:
+    """Return the samples without those that tell again what the one before them has told: Flink had
+    gathered nothing in between.
+    """
+    anew = [samples[0]]
+    for later in samples[1:]:
+        if not _standing(anew[-1], later):
+            anew.append(later)
+    return anew
+
+
+def _standing(earlier: JobSample, later: JobSample) -> list[str]:
+    """Return the vertices of which a subtask's clock stood still between two samples."""
+    names = []
+    for before, after in zip(earlier.vertices, later.vertices, strict=True):
+        clocks = zip(before.subtasks, after.subtasks, strict=True)
+        if any(one.clock_ms == other.clock_ms for one, other in clocks):
+            names.append(after.name)
+    return names
+
+
+def _stale(samples: Sequence[JobSample]) -> str:
+    names = _standing(samples[0], samples[-1])
+    return f"{names[0]}: Flink gathered nothing new between two samples"
 
 
 def _too_few(
