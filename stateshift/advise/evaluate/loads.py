@@ -15,7 +15,6 @@ from stateshift.advise.evaluate.samples import (
     Input,
     JobSample,
     SubtaskSample,
-    Unusable,
     VertexSample,
 )
 from stateshift.advise.evaluate.settings import Settings
@@ -49,14 +48,10 @@ class VertexLoad:
         return not self.inputs
 
 
-def loads_of(samples: Sequence[JobSample], settings: Settings) -> tuple[VertexLoad, ...] | Unusable:
+def loads_of(samples: Sequence[JobSample], settings: Settings) -> tuple[VertexLoad, ...]:
     """Return the load of each vertex over samples that count (`samples.usable`)."""
-    loads = []
-    for versions in zip(*(sample.vertices for sample in samples), strict=True):
-        if not all(_seconds(earlier, later) > 0 for earlier, later in pairwise(versions)):
-            return Unusable(f"{versions[0].name}: Flink gathered nothing new between two samples")
-        loads.append(_load(versions, settings))
-    return tuple(loads)
+    vertices = zip(*(sample.vertices for sample in samples), strict=True)
+    return tuple(_load(versions, settings) for versions in vertices)
 
 
 def _load(versions: Sequence[VertexSample], settings: Settings) -> VertexLoad:
@@ -138,9 +133,9 @@ def _shares(first: VertexSample, last: VertexSample, counter: str) -> list[float
 
 
 def _seconds(first: VertexSample, last: VertexSample) -> float:
-    """Return how long the subtasks ran between two samples; the mean of their clocks."""
-    ran = [_ran_ms(*both) for both in zip(first.subtasks, last.subtasks, strict=True)]
-    return _mean(ran) / 1000 if min(ran) > 0 else 0.0
+    """Return how long the subtasks ran between two samples that count; the mean of their clocks."""
+    both = zip(first.subtasks, last.subtasks, strict=True)
+    return _mean(_ran_ms(before, after) for before, after in both) / 1000
 
 
 def _ran_ms(before: SubtaskSample, after: SubtaskSample) -> float:

@@ -90,8 +90,6 @@ def _on_flink(inputs: FlinkInputs) -> Verdict:
     if isinstance(counted, Unusable):
         return _unknown(inputs, counted.why)
     loads = loads_of(counted, around.settings)
-    if isinstance(loads, Unusable):
-        return _unknown(inputs, loads.why)
     wishes = [wish for wish in around.wishes if wish.time >= counted[-1].started]
     return judge(loads, replace(around, wishes=tuple(wishes)))
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where jobs run, and how much of it there is. `other_load` is what others have on it;
-    `unknown` says why its capacity, which is 0 then, cannot be told.
+    """A cluster that jobs run on, and how much of it there is. `other_load` is what others have on
+    it; `unknown` says why its capacity, which is 0 then, cannot be told.
     """
 
     name: str

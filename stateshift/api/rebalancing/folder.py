@@ -96,12 +96,12 @@ class Folder:
 
     @property
     def samples(self) -> Path:
-        """Where earlier looks are kept."""
+        """The folder of earlier looks."""
         return self.path / "samples"
 
     @property
     def runs(self) -> str:
-        """Where the moves' workdirs are."""
+        """The folder of the moves' workdirs."""
         return str(self.path / "runs")
 
     @contextmanager

@@ -25,7 +25,7 @@ TAKEN = "-taken"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Where jobs move, as which move, and how."""
+    """The way that jobs move: from where to where, as which move, and how."""
 
     jobs: tuple[str, ...]
     source: str

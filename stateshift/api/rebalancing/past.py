@@ -19,8 +19,8 @@ from stateshift.api.rebalancing.folder import Folder, MoveRecord
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a job is: its image is at `image`, by the move of that number; both are None for where
-    the spec has it.
+    """The place of a job: its image is at `image`, by the move of that number; both are None for
+    where the spec has it.
     """
 
     cluster: str

@@ -41,8 +41,8 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """Where a job runs, as far as that is known. `id` is what its cluster calls it; `unknown` says
-    why it is not to be moved, `note` what else should be known.
+    """The place where a job runs, as far as that is known. `id` is what its cluster calls it;
+    `unknown` says why it is not to be moved, `note` what else should be known.
     """
 
     place: Place

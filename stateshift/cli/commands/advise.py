@@ -6,12 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stateshift.cli.shell.measuring import (
+    SAMPLE,
+    Changed,
+    Sample,
+    refuse_beside_replay,
+    seconds_in,
+    settings_in,
+)
 from stateshift.cli.shell.options import WORKDIRS, Jobs, Workdirs, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
     from stateshift.advise.advising import Advice, Adviser
-    from stateshift.advise.evaluate.settings import Settings
     from stateshift.api.advice import AdviceRequest
 
 EPILOG = epilog(
@@ -37,12 +44,7 @@ def command(
         ),
     ] = None,
     job: Jobs = None,
-    sample: Annotated[
-        str,
-        typer.Option(
-            "--sample", metavar="TIME", help="How long to measure, where one look is not enough."
-        ),
-    ] = "60s",
+    sample: Sample = SAMPLE,
     history: Annotated[
         str | None,
         typer.Option(
@@ -54,14 +56,7 @@ def command(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show each formula with its numbers.")
     ] = False,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="A setting, as the Flink operator's autoscaler calls it. Repeatable.",
-        ),
-    ] = None,
+    setting: Changed = None,
     cores: Annotated[
         int | None,
         typer.Option("--cores", metavar="N", min=1, help="What a job of Spark runs on."),
@@ -86,7 +81,9 @@ def command(
     from stateshift.api.advice import AdviceRequest, adviser_of, replayed
 
     if replay is not None:
-        _refuse_both(given, watch)
+        refuse_beside_replay(
+            given is not None or watch, "judges a file again, and looks at no jobs"
+        )
         _show(terminal, replayed(replay, job or ()), explain)
         return None
     request = AdviceRequest(
@@ -140,43 +137,3 @@ def _needed(given: str | None) -> str:
             hint="stateshift advise http://jobmanager:8081",
         )
     return given
-
-
-def _refuse_both(given: str | None, watch: bool) -> None:
-    """Refuse to look at jobs beside a replay, which looks at nothing."""
-    from stateshift.errors import Complaint, SpecError
-
-    if given is not None or watch:
-        message = "judges a file again, and looks at no jobs"
-        raise SpecError((Complaint("--replay", message),), hint="leave the rest out")
-
-
-def seconds_in(text: str) -> float:
-    """Return how long `--sample` says to measure."""
-    from stateshift.advise.evaluate.settings import duration
-    from stateshift.errors import Complaint, SpecError
-
-    try:
-        seconds = duration(text)
-    except ValueError as error:
-        raise SpecError(
-            (Complaint("--sample", f"{text!r}: expected {error}", text),), hint="--sample 60s"
-        ) from error
-    if seconds <= 0:
-        raise SpecError(
-            (Complaint("--sample", "it takes some time to measure"),), hint="--sample 60s"
-        )
-    return seconds
-
-
-def settings_in(given: list[str] | tuple[()]) -> Settings:
-    """Return the settings that `--set` has changed."""
-    from stateshift.advise.evaluate.settings import settings_from
-    from stateshift.errors import Complaint, SpecError
-
-    pairs = [text.partition("=") for text in given]
-    for text, (_, sign, _) in zip(given, pairs, strict=True):
-        if not sign:
-            message = f"{text!r} is no KEY=VALUE"
-            raise SpecError((Complaint("--set", message),), hint="--set utilization.target=0.6")
-    return settings_from({key: value for key, _, value in pairs})

@@ -7,6 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stateshift.cli.shell.measuring import (
+    SAMPLE,
+    Changed,
+    Sample,
+    refuse_beside_replay,
+    seconds_in,
+    settings_in,
+)
 from stateshift.cli.shell.options import WORKDIRS, Workdirs, epilog
 from stateshift.cli.shell.terminal import Terminal
 
@@ -55,26 +63,14 @@ def command(
             help="Move all of its jobs elsewhere, whatever it costs. Repeatable.",
         ),
     ] = None,
-    sample: Annotated[
-        str,
-        typer.Option(
-            "--sample", metavar="TIME", help="How long to measure, where one look is not enough."
-        ),
-    ] = "60s",
+    sample: Sample = SAMPLE,
     history: Annotated[
         str | None,
         typer.Option(
             "--history", metavar="DIR", help="Keep samples here, such as where advise keeps its."
         ),
     ] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="A setting, as the Flink operator's autoscaler calls it. Repeatable.",
-        ),
-    ] = None,
+    setting: Changed = None,
     workdir: Annotated[
         str | None,
         typer.Option(
@@ -107,11 +103,12 @@ def command(
     from stateshift.api.rebalancing.replaying import replayed
     from stateshift.api.rebalancing.request import RebalanceRequest
     from stateshift.api.requests import spec_of
-    from stateshift.cli.commands.advise import seconds_in, settings_in
     from stateshift.cli.shell.failing import described
 
     if replay is not None:
-        _refuse_both(spec, yes)
+        refuse_beside_replay(
+            spec is not None or yes, "decides again what a file has, and looks at no clusters"
+        )
         _show(terminal, replayed(replay), html, explain)
         return None
     path = _needed(spec)
@@ -176,12 +173,3 @@ def _needed(spec: str | None) -> str:
         hint = "stateshift rebalance clusters.json --once"
         raise SpecError((Complaint("SPEC", "missing"),), hint=hint)
     return spec
-
-
-def _refuse_both(spec: str | None, yes: bool) -> None:
-    """Refuse to act beside a replay, which looks at nothing."""
-    from stateshift.errors import Complaint, SpecError
-
-    if spec is not None or yes:
-        message = "decides again what a file has, and looks at no clusters"
-        raise SpecError((Complaint("--replay", message),), hint="leave the rest out")

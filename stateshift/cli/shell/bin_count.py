@@ -76,7 +76,7 @@ def _carried(terminal: Terminal, controller: Controller, count: int, manner: Man
 
 
 def _tell_aborted(terminal: Terminal, facts: CountFacts) -> int:
-    from stateshift.cli.shell.failing import described
+    from stateshift.cli.shell.failing import tell_aborted
     from stateshift.cli.views import bin_count_json
     from stateshift.cli.views.live_facts import live_command
     from stateshift.errors import ClusterError
@@ -87,7 +87,4 @@ def _tell_aborted(terminal: Terminal, facts: CountFacts) -> int:
         f"aborted, there are {facts.bins.count} bins as before: {moved.reason}",
         hint=f"look: {live_command('status', facts.location)}",
     )
-    if terminal.json:
-        terminal.document("live-bins", bin_count_json.failed_count(facts, error))
-    terminal.talk(described(error))
-    return error.exit_code
+    return tell_aborted(terminal, "live-bins", bin_count_json.failed_count(facts, error), error)

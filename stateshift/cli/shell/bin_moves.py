@@ -159,7 +159,7 @@ class _Lines:
 
 
 def _tell_aborted(terminal: Terminal, facts: MoveFacts) -> int:
-    from stateshift.cli.shell.failing import described
+    from stateshift.cli.shell.failing import tell_aborted
     from stateshift.cli.views import bins_json
     from stateshift.cli.views.live_facts import live_command
     from stateshift.errors import ClusterError
@@ -171,10 +171,7 @@ def _tell_aborted(terminal: Terminal, facts: MoveFacts) -> int:
         hint=f"look: {live_command('status', facts.location)}; run this command again: it moves "
         "what is left",
     )
-    if terminal.json:
-        terminal.document("live-move", bins_json.failed_move(facts, error))
-    terminal.talk(described(error))
-    return error.exit_code
+    return tell_aborted(terminal, "live-move", bins_json.failed_move(facts, error), error)
 
 
 # ------------------------------------------------------------------------------------ steering

@@ -204,7 +204,7 @@ def _interrupted(checked: Checked) -> Interrupted:
 
 
 def _tell_failed(terminal: Terminal, facts: ChangeFacts) -> int:
-    from stateshift.cli.shell.failing import described
+    from stateshift.cli.shell.failing import tell_aborted
     from stateshift.cli.views import live_json
     from stateshift.cli.views.live_facts import live_command
     from stateshift.errors import ClusterError
@@ -214,7 +214,4 @@ def _tell_failed(terminal: Terminal, facts: ChangeFacts) -> int:
         f"change {facts.number} {became}, all run on as before: {facts.reason}",
         hint=f"every answer: {live_command('history', facts.location)}",
     )
-    if terminal.json:
-        terminal.document("live-change", live_json.failed_change(facts, error))
-    terminal.talk(described(error))
-    return error.exit_code
+    return tell_aborted(terminal, "live-change", live_json.failed_change(facts, error), error)

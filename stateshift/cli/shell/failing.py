@@ -14,7 +14,7 @@ With `--json` the same is one document on stdout.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from stateshift.cli.shell.terminal import Terminal, drop_stdout
@@ -52,6 +52,18 @@ def tell(caught: BaseException, terminal: Terminal, report: FailedRunDocument | 
         _document(terminal, error, report)
     terminal.talk(described(error))
     _drop_what_is_stuck()
+    return error.exit_code
+
+
+def tell_aborted(
+    terminal: Terminal, name: str, document: Mapping[str, object], error: StateshiftError
+) -> int:
+    """Say that running jobs did not do what was asked of them, with a document of its own; return
+    the exit code.
+    """
+    if terminal.json:
+        terminal.document(name, document)
+    terminal.talk(described(error))
     return error.exit_code
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from stateshift.cli.views.bins_facts import came_of
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
@@ -36,13 +37,7 @@ class CountFacts:
     @property
     def state(self) -> CountState:
         """How far it came."""
-        if self.wanted is None:
-            return "shown"
-        match None if self.moved is None else self.moved.state:
-            case "finished" | "applied" | "aborted" as state:
-                return state
-            case _:
-                return "checked"
+        return "shown" if self.wanted is None else came_of(self.moved)
 
     @property
     def hottest(self) -> tuple[Load, ...]:

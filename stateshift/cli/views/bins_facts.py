@@ -23,6 +23,17 @@ if TYPE_CHECKING:
     from stateshift.live.bins.watch import Bins, Part
 
 Came = Literal["checked", "finished", "applied", "aborted"]
+
+
+def came_of(moved: Moved | None) -> Came:
+    """Return how far something came; "checked" where nobody was told of it."""
+    match None if moved is None else moved.state:
+        case "finished" | "applied" | "aborted" as state:
+            return state
+        case _:
+            return "checked"
+
+
 Became = Literal["under-way", "applied", "aborted"]
 
 
@@ -56,11 +67,7 @@ class MoveFacts:
     @property
     def state(self) -> Came:
         """How far it came."""
-        match None if self.moved is None else self.moved.state:
-            case "finished" | "applied" | "aborted" as state:
-                return state
-            case _:
-                return "checked"
+        return came_of(self.moved)
 
     @property
     def count(self) -> int:

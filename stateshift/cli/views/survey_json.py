@@ -240,7 +240,7 @@ class JudgedImageDocument(TypedDict):
 
 
 class CheckStageDocument(TypedDict):
-    """One stage of a deep check."""
+    """A stage of a deep check, with what it read and how long it took."""
 
     name: Annotated[
         Literal["state", "history"],

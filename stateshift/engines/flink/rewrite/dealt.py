@@ -175,7 +175,7 @@ def _copy(source: Any, sources: Ints, made: Any, places: Ints, sizes: Ints) -> N
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Where its rows and its entries stand."""
+    """A run of records: the place of its rows, their number, and the place of its entries."""
 
     table: int
     rows: int

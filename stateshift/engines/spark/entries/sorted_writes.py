@@ -45,14 +45,15 @@ Run = Iterable[Writes]
 
 def merged(runs: Sequence[Run], between: bytes) -> Iterator[Block]:
     """Yield what each key holds in the end, once, in blocks of puts, keys ascending."""
-    cursors = [_Cursor(iter(run)) for run in runs]
-    while cursors := [cursor for cursor in cursors if cursor.fill()]:
+    cursors = _filled(_Cursor(iter(run)) for run in runs)
+    while cursors:
         lasts = [cursor.last() for cursor in cursors if cursor.goes_on]
         bound = min(lasts, default=None)
         taken = [cursor.taken(bound) for cursor in cursors]
         block = _settled([writes for writes in taken if len(writes.block)], between)
         if len(block):
             yield block
+        cursors = _filled(cursors)
 
 
 def in_runs(writes: Iterable[Writes], bytes_max: int = BYTES_MAX) -> list[Run]:
@@ -137,6 +138,11 @@ class _Cursor:
             if len(writes.block):
                 return writes
         return None
+
+
+def _filled(cursors: Iterable[_Cursor]) -> list[_Cursor]:
+    """Return the cursors that hold writes, or could be made to."""
+    return [cursor for cursor in cursors if cursor.fill()]
 
 
 def _goes_over(block: Block, following: Block) -> bool:
