@@ -52,13 +52,15 @@ def of_spec(spec: Spec, only: Collection[str], outside: Outside) -> list[Subject
         SpecError: a name is none of the spec's jobs, or a cluster's options are not valid.
     """
     names = [job.name for job in spec.jobs]
+    asked = only or names
     for name in only:
         if name not in names:
             message = f"the spec has no job {name!r}{did_you_mean(name, names, BRACKETED)}"
             raise SpecError((Complaint("--job", message),), hint=f"--job {names[0]!r}")
-    jobs = [job for job in spec.jobs if not only or job.name in only]
     subjects: list[Subject] = []
-    for job in jobs:
+    for job in spec.jobs:
+        if job.name not in asked:
+            continue
         if spec.engine == "flink":
             subjects.append(_flink_job(spec, job, outside))
         else:

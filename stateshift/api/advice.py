@@ -127,5 +127,6 @@ def replayed(path: str, only: Collection[str] = ()) -> list[Advice]:
     except (Misfit, ValueError, KeyError, TypeError, RecursionError) as error:
         fact = f"no verdict with its inputs: {error}"
         raise SpecError((Complaint(path, fact),), hint=_REPLAY_HINT) from error
-    chosen = [each for each in inputs if not only or each.around.job in only]
-    return [Advice(each, verdict_on(each)) for each in chosen]
+    if only:
+        inputs = [each for each in inputs if each.around.job in only]
+    return [Advice(each, verdict_on(each)) for each in inputs]

@@ -128,7 +128,7 @@ def _name_of(number: int) -> str:
 
 
 class ProcessCarrier:
-    """Up to `count` processes: they live until `close`."""
+    """Keeps up to `count` processes, which live until `close`."""
 
     far = False
     master = MASTER

@@ -113,11 +113,10 @@ def _observed(versions: Sequence[VertexSample], settings: Settings) -> float | N
 
 
 def _records_skew(first: VertexSample, last: VertexSample) -> float | None:
-    taken = [
-        _known(after.records_in) - _known(before.records_in)
-        for before, after in zip(first.subtasks, last.subtasks, strict=True)
-        if before.records_in is not None and after.records_in is not None
-    ]
+    taken = []
+    for before, after in zip(first.subtasks, last.subtasks, strict=True):
+        if before.records_in is not None and after.records_in is not None:
+            taken.append(after.records_in - before.records_in)
     if len(taken) < 2 or sum(taken) <= 0:
         return None
     return max(taken) * len(taken) / sum(taken)

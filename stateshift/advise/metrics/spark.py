@@ -103,11 +103,11 @@ class SparkQuery:
             return None
         topics = sorted({topic for _, topic, _ in read})
         spans = self.ask_topics(self.kafka, topics)
-        return {
-            (topic, partition): end
-            for topic, partitions in spans.items()
-            for partition, (_, end) in partitions.items()
-        }
+        ends = {}
+        for topic, partitions in spans.items():
+            for partition, (_, end) in partitions.items():
+                ends[topic, partition] = end
+        return ends
 
 
 def batch_of(

@@ -185,12 +185,10 @@ def _empty_out(ground: Ground, places: list[str], held: dict[str, float]) -> Non
 
 def _fullest(ground: Ground, held: Mapping[str, float], stuck: set[str]) -> Cluster | None:
     """Return the fullest cluster above what is aimed for, of those that can still give."""
-    over = [
-        one
-        for one in ground.open_clusters
-        if one.name not in stuck and held[one.name] / one.capacity > ground.aim + _CLOSE
-    ]
-    return max(over, key=lambda one: held[one.name] / one.capacity, default=None)
+    fill = {one: held[one.name] / one.capacity for one in ground.open_clusters}
+    giving = [one for one in fill if one.name not in stuck]
+    over = [one for one in giving if fill[one] > ground.aim + _CLOSE]
+    return max(over, key=lambda one: fill[one], default=None)
 
 
 def _step_from(

@@ -84,8 +84,10 @@ class MoveFacts:
         return tuple(self._crossing(*ends, bins) for ends, bins in sorted(between.items()))
 
     def _crossing(self, source: int, target: int, bins: Sequence[int]) -> CrossingFacts:
-        here = [part.ledger.here for part in self.bins.parts_of(source)]
-        kept = [each[bin] for each in here for bin in bins if bin in each]
+        kept = []
+        for part in self.bins.parts_of(source):
+            here = part.ledger.here
+            kept += [here[bin] for bin in bins if bin in here]
         return CrossingFacts(
             source=self.bins.names[source],
             target=self.bins.names[target],

@@ -226,12 +226,11 @@ def _survey(frame: Frame, operator: Operator, bins: int) -> Batch:
         functions.collect_set(_bin(bins)).alias("bins"),
     )
     named = functions.lit("") if partition is None else functions.col(partition)
-    moments = [
-        functions.col(f"{which}.at{at}").alias(f"{which}{at}")
-        for which in ("first", "last")
-        for at in range(len(times))
-    ]
-    columns = [named.alias("partition"), "size", "bins", *moments]
+    columns = [named.alias("partition"), "size", "bins"]
+    for which in ("first", "last"):
+        columns += [
+            functions.col(f"{which}.at{at}").alias(f"{which}{at}") for at in range(len(times))
+        ]
     batch = _batch(aggregated.filter("size > 0").select(*columns).toArrow(), len(times))
     return batch._replace(key_kinds=_key_kinds(frame, operator)) if batch.size else batch
 

@@ -383,18 +383,18 @@ class Running:
         """Return a commit with what has come of every bin."""
         done = came.done
         late = sum(one.late for one in done)
-        by_bin = {work.bin: work for work in works}
-        held = tuple(
-            Held(one.bin, by_bin[one.bin].after.since, one.held)
-            for one in done
-            if one.held or by_bin[one.bin].after.place == "awaited"
-        )
+        after = {work.bin: work.after for work in works}
+        held = []
+        for one in done:
+            position = after[one.bin]
+            if one.held or position.place == "awaited":
+                held.append(Held(one.bin, position.since, one.held))
         commit = replace(
             commit,
             changed=tuple(one.changed for one in done if one.changed is not None),
             given=tuple(chain.from_iterable(one.given for one in done)),
             taken=tuple(self._taken(works)),
-            held=held,
+            held=tuple(held),
             counts=Counts(
                 came=size - late,
                 folded=sum(one.folded for one in done),
