@@ -19,8 +19,11 @@ from stateshift.clusters.livy import cluster as livy
 from stateshift.clusters.options import Expected
 from stateshift.clusters.spark_submit import cluster as spark_submit
 from stateshift.clusters.standalone import cluster as standalone
-from stateshift.specification import keys, options
-from stateshift.specification.keys import Key, Keys
+from stateshift.specification import options
+from stateshift.specification.keys import changes, parts, rebalancing
+from stateshift.specification.keys.job import JOB
+from stateshift.specification.keys.key import Key, Keys
+from stateshift.specification.keys.spec import SPEC
 from stateshift.specification.model import WAIVERS
 from stateshift.specification.options import Option
 from stateshift.specification.write import plain_value
@@ -112,28 +115,28 @@ def renewed(page: str) -> str:
 
 def spec_keys() -> str:
     """Return every key of a spec, a table for each object."""
-    parts = [
-        ("## The spec", _keys(keys.SPEC)),
-        ("## Jobs", _keys(keys.JOB)),
-        ("## Clusters", _keys(keys.CLUSTER)),
-        ("## Submit", _keys(keys.SUBMIT)),
-        ("## Stop", _keys(keys.STOP)),
-        ("## Data", _keys(keys.DATA)),
-        ("## Kafka", _keys(keys.KAFKA)),
-        ("## Sink", _keys(keys.SINK)),
-        ("## Verify", _keys(keys.VERIFY)),
-        ("## On", _keys(keys.ON)),
-        ("## Receiver", _keys(keys.RECEIVER)),
-        ("## Throttle", _keys(keys.THROTTLE)),
-        ("## Rebalance", _keys(keys.REBALANCE)),
-        ("### Clusters of rebalance", _keys(keys.REBALANCED_CLUSTER)),
-        ("### Capacity", _keys(keys.CAPACITY)),
-        ("## Operators", _keys(keys.OPERATOR)),
-        ("## Constants of uid_hash", _keys(keys.HASH)),
+    sections = [
+        ("## The spec", _keys(SPEC)),
+        ("## Jobs", _keys(JOB)),
+        ("## Clusters", _keys(parts.CLUSTER)),
+        ("## Submit", _keys(parts.SUBMIT)),
+        ("## Stop", _keys(parts.STOP)),
+        ("## Data", _keys(parts.DATA)),
+        ("## Kafka", _keys(parts.KAFKA)),
+        ("## Sink", _keys(parts.SINK)),
+        ("## Verify", _keys(parts.VERIFY)),
+        ("## On", _keys(parts.ON)),
+        ("## Receiver", _keys(parts.RECEIVER)),
+        ("## Throttle", _keys(parts.THROTTLE)),
+        ("## Rebalance", _keys(rebalancing.REBALANCE)),
+        ("### Clusters of rebalance", _keys(rebalancing.REBALANCED_CLUSTER)),
+        ("### Capacity", _keys(rebalancing.CAPACITY)),
+        ("## Operators", _keys(parts.OPERATOR)),
+        ("## Constants of uid_hash", _keys(parts.HASH)),
         ("## Changes (`transform`)", _changes()),
-        ("### Columns of evolve", _keys(keys.COLUMN)),
+        ("### Columns of evolve", _keys(changes.COLUMN)),
     ]
-    return "\n".join(f"{heading}\n\n{table}" for heading, table in parts)
+    return "\n".join(f"{heading}\n\n{table}" for heading, table in sections)
 
 
 def _keys(table: Keys) -> str:
@@ -144,7 +147,7 @@ def _keys(table: Keys) -> str:
 def _changes() -> str:
     return "\n".join(
         f"### {kind}\n\n{_kind(table).about}\n\n{_keys(Keys(*table.all[1:]))}"
-        for kind, table in keys.TRANSFORMS.items()
+        for kind, table in changes.TRANSFORMS.items()
     )
 
 

@@ -29,7 +29,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from stateshift.specification.keys import COLUMN, TRANSFORMS, Key, Keys
+from stateshift.specification.keys.changes import COLUMN, TRANSFORMS
+from stateshift.specification.keys.key import Key, Keys
 from stateshift.specification.place import Place
 from stateshift.specification.secret import refuse_secrets
 from stateshift.specification.values import Reader, is_text

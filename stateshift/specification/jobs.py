@@ -17,7 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stateshift.specification.keys import JOB, SPEC, Engine, Key
+from stateshift.specification.keys.job import JOB
+from stateshift.specification.keys.key import Engine, Key
+from stateshift.specification.keys.spec import SPEC
 from stateshift.specification.model import ClusterSpec, FlinkJob, JobSpec
 from stateshift.specification.parts import name_of, named, read_part
 from stateshift.specification.place import Place

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from stateshift.errors import Complaint, SpecError
 from stateshift.specification.checks import check
 from stateshift.specification.jobs import Dialect, ReadJob, check_engine, implied_cluster, read_jobs
-from stateshift.specification.keys import JOB, SPEC, Engine, fold
+from stateshift.specification.keys.job import JOB
+from stateshift.specification.keys.key import Engine, fold
+from stateshift.specification.keys.spec import SPEC
 from stateshift.specification.location import normal
 from stateshift.specification.model import ClusterSpec, Spec
 from stateshift.specification.parts import read_part

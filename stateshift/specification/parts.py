@@ -22,7 +22,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from stateshift.specification.changes import read_changes
-from stateshift.specification.keys import (
+from stateshift.specification.keys.key import Key, fold
+from stateshift.specification.keys.parts import (
     CLUSTER,
     DATA,
     HASH,
@@ -35,8 +36,6 @@ from stateshift.specification.keys import (
     THROTTLE,
     VERIFY,
     WAVE,
-    Key,
-    fold,
 )
 from stateshift.specification.model import (
     ClusterSpec,

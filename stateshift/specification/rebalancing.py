@@ -18,7 +18,8 @@ from typing import Any
 
 from stateshift.specification.excluded import EXPECTED, normal_excluded
 from stateshift.specification.jobs import ReadJob
-from stateshift.specification.keys import CAPACITY, REBALANCE, REBALANCED_CLUSTER, WAVE
+from stateshift.specification.keys.parts import WAVE
+from stateshift.specification.keys.rebalancing import CAPACITY, REBALANCE, REBALANCED_CLUSTER
 from stateshift.specification.model import RebalancedCluster, Rebalancing, Spec
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.values import Reader

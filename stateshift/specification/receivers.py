@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stateshift.specification.keys import ON, RECEIVER
+from stateshift.specification.keys.parts import ON, RECEIVER
 from stateshift.specification.model import Receiver, Receivers
 from stateshift.specification.place import Place
 from stateshift.specification.secret import refuse_secrets

@@ -18,30 +18,26 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from stateshift.specification.keys import (
-    CAPACITY,
+from stateshift.specification.keys.changes import COLUMN, TRANSFORMS
+from stateshift.specification.keys.job import JOB
+from stateshift.specification.keys.key import Key, Keys
+from stateshift.specification.keys.parts import (
     CLUSTER,
-    COLUMN,
     DATA,
     HASH,
-    JOB,
     KAFKA,
     ON,
     OPERATOR,
     PROFILES,
-    REBALANCE,
-    REBALANCED_CLUSTER,
     RECEIVER,
     SINK,
-    SPEC,
     STOP,
     SUBMIT,
     THROTTLE,
-    TRANSFORMS,
     VERIFY,
-    Key,
-    Keys,
 )
+from stateshift.specification.keys.rebalancing import CAPACITY, REBALANCE, REBALANCED_CLUSTER
+from stateshift.specification.keys.spec import SPEC
 from stateshift.specification.options import (
     CLUSTER_OPTIONS,
     STOP_OPTIONS,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from stateshift.specification import strategy, warm
-from stateshift.specification.keys import Key, Keys, fold
+from stateshift.specification.keys.key import Key, Keys, fold
 from stateshift.specification.location import NoLocation, normal
 from stateshift.specification.place import Complaints, Place, quoted, readable
 

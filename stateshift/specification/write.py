@@ -12,22 +12,20 @@ from typing import Any
 
 from stateshift.specification.dataflow.operators import Dataflow
 from stateshift.specification.dataflow.write import to_plain
-from stateshift.specification.keys import (
+from stateshift.specification.keys.job import JOB
+from stateshift.specification.keys.key import Key, Keys
+from stateshift.specification.keys.parts import (
     HASH,
-    JOB,
     KAFKA,
     ON,
-    REBALANCE,
-    REBALANCED_CLUSTER,
     RECEIVER,
     SINK,
-    SPEC,
     SUBMIT,
     THROTTLE,
     VERIFY,
-    Key,
-    Keys,
 )
+from stateshift.specification.keys.rebalancing import REBALANCE, REBALANCED_CLUSTER
+from stateshift.specification.keys.spec import SPEC
 from stateshift.specification.model import (
     ClusterSpec,
     DataSpec,

@@ -32,7 +32,9 @@ from stateshift.specification import (
     spec_schema,
     to_plain_spec,
 )
-from stateshift.specification.keys import CLUSTER_KINDS, JOB, SPEC
+from stateshift.specification.keys.job import JOB
+from stateshift.specification.keys.parts import CLUSTER_KINDS
+from stateshift.specification.keys.spec import SPEC
 from stateshift.specification.model import WAIVERS
 
 ROOT = Path(__file__).resolve().parents[2]

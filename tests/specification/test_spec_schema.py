@@ -13,22 +13,22 @@ import pytest
 
 from stateshift.errors import SpecError
 from stateshift.specification import parse_spec, schema_text, spec_schema
-from stateshift.specification.keys import (
+from stateshift.specification.keys.job import JOB
+from stateshift.specification.keys.key import fold
+from stateshift.specification.keys.parts import (
     CLUSTER,
     DATA,
     HASH,
-    JOB,
     KAFKA,
     ON,
     OPERATOR,
     RECEIVER,
     SINK,
-    SPEC,
     STOP,
     SUBMIT,
     THROTTLE,
-    fold,
 )
+from stateshift.specification.keys.spec import SPEC
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 EXAMPLES = sorted(

@@ -25,7 +25,7 @@ from stateshift.specification.dataflow.checks import refused_as_too_large, resol
 from stateshift.specification.dataflow.keys import DATAFLOW, EDGE, JOB, OPERATOR
 from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
 from stateshift.specification.dataflow.topics import within
-from stateshift.specification.keys import Keys
+from stateshift.specification.keys.key import Keys
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.text import read_text
 from stateshift.specification.values import Reader

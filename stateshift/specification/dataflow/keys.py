@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import get_args
 
 from stateshift.specification.dataflow.operators import Edge, Kind, Operator, Way
-from stateshift.specification.keys import Key, Keys
+from stateshift.specification.keys.key import Key, Keys
 
 DATAFLOW = Keys(
     Key("$schema", "text", "Where this schema is, for editors."),
