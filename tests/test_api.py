@@ -6,6 +6,7 @@ import dataclasses
 import doctest
 import json
 import logging
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -160,6 +161,51 @@ def test_changes_are_read_as_the_command_reads_them() -> None:
     assert set(table["batch"].to_pylist()) <= {4, 5}
     with pytest.raises(SpecError):
         api.export("checkpoints/orders", batch=1, changes=(4, 5))
+
+
+def committed_in_time(checkpoint: Path) -> None:
+    """Set the times of a copy's commits to those of a query that was at work half of the time."""
+    starts = {}
+    for file in (checkpoint / "offsets").glob("[0-9]*"):
+        header = json.loads(file.read_text().splitlines()[1])
+        starts[file.name] = header["batchTimestampMs"] / 1000
+    for name, start in starts.items():
+        next_start = starts.get(str(int(name) + 1), start + 1)
+        os.utime(checkpoint / "commits" / name, (start, (start + next_start) / 2))
+
+
+def test_advice_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    committed_in_time(Path("checkpoints/orders"))
+    (told,) = api.advise("checkpoints/orders", cores=4, settings={"sample.age-max": "100000 d"})
+    assert (told.verdict, told.parallelism, told.wanted) == ("fits", 4, 4)
+    options = ("--cores", "4", "--set", "sample.age-max=100000 d")
+    (printed,) = said(capsys, "advise", "checkpoints/orders", *options)
+    document = told.to_dict()
+    for each in (document, printed):
+        each["inputs"]["around"].pop("now")
+        for sample in each["inputs"]["samples"]:
+            sample.pop("time")
+    assert document == printed
+
+
+def test_advice_is_on_the_jobs_of_a_spec_in_every_form_and_keeps_a_history() -> None:
+    other = {
+        **spec()["jobs"][0],
+        "name": "other",
+        "checkpoint_location": "o",
+        "remote_location": "p",
+    }
+    two = {**spec(), "jobs": [*spec()["jobs"], other]}
+    Path("spec.json").write_text(json.dumps(two))
+    for form in (two, Path("spec.json"), "spec.json"):
+        told = api.advise(form, jobs=["orders"], history="looks")
+        assert [each.job for each in told] == ["orders"]
+    assert len(Path("looks/orders.jsonl").read_text().splitlines()) == 3
+
+
+def test_a_setting_that_there_is_not_is_refused_with_the_one_that_may_be_meant() -> None:
+    with pytest.raises(SpecError, match=r"utilization\.target"):
+        api.advise("checkpoints/orders", settings={"utilisation.target": 0.6})
 
 
 # -- forms of a request

@@ -225,6 +225,7 @@ def read_package(folder: Path) -> Package:
 # What the views say, as values and as JSON: pure, and known to programs as well as to the terminal.
 DOCUMENTS = (
     *(
+        "advise_json",
         "diff_facts",
         "diff_json",
         "endpoints_facts",

@@ -10,6 +10,7 @@
     status    where a run stands                        -> RunStatus
     export    state as Arrow tables, batches or files   -> StateExport, ExportedFile
     diff      two images compared by their entries      -> ImageDiff
+    advise    whether running jobs fit, or should scale -> JobAdvice, one a job
 
 Each value's `to_dict()` equals what the command prints with `--json`, so `stateshift schema --of`
 names its schema. Errors are those of `stateshift.errors`, each with an `exit_code` and, mostly, a
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from stateshift import leave_logging_to_the_program
 
 if TYPE_CHECKING:
+    from stateshift.api.advice import advise
     from stateshift.api.images import diff, export, inspect, verify
     from stateshift.api.progress import Progress
     from stateshift.api.runs import apply, plan, resume, rollback, status
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
         ImageDiff,
         ImageVerdict,
         Inspection,
+        JobAdvice,
         PlannedMove,
         RunResult,
         RunStatus,
@@ -49,6 +52,7 @@ __all__ = [
     "ImageDiff",
     "ImageVerdict",
     "Inspection",
+    "JobAdvice",
     "PlannedMove",
     "Progress",
     "RunResult",
@@ -56,6 +60,7 @@ __all__ = [
     "RunVerdict",
     "StateExport",
     "StateshiftError",
+    "advise",
     "apply",
     "diff",
     "export",
@@ -68,6 +73,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "advise": "stateshift.api.advice",
     "apply": "stateshift.api.runs",
     "diff": "stateshift.api.images",
     "export": "stateshift.api.images",

@@ -1,10 +1,10 @@
-"""What `stateshift advise` asks: which jobs to look at, and a verdict on each. Reads only."""
+"""A verdict on running jobs, from a program: `advise`; and what the command asks. Reads only."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +13,13 @@ from stateshift import migration
 from stateshift.advise import subjects
 from stateshift.advise.advising import Advice, Adviser, Subject
 from stateshift.advise.evaluate.inputs import inputs_from
-from stateshift.advise.evaluate.settings import Settings
+from stateshift.advise.evaluate.settings import Settings, settings_from
 from stateshift.advise.evaluate.verdicts import verdict_on
 from stateshift.advise.subjects import Outside
 from stateshift.api.local_files import text_of
-from stateshift.api.requests import spec_of
+from stateshift.api.requests import SpecLike, spec_of
+from stateshift.api.runs import WORKDIRS, PathLike
+from stateshift.api.values import JobAdvice
 from stateshift.errors import Complaint, SpecError, StateshiftError
 from stateshift.journal import RunFailed, RunResumed, decode_records
 from stateshift.plain import Misfit
@@ -32,17 +34,61 @@ _REPLAY_HINT = "name a file that `stateshift advise --json` has written"
 
 @dataclass(frozen=True)
 class AdviceRequest:
-    """What somebody asks for. `given` is a spec's file, the URL of a Flink, or the location of a
+    """What somebody asks for. `given` is a spec, the URL of a Flink, or the location of a
     checkpoint of Spark; `workdirs` is where runs of ours have told how long jobs were down.
     """
 
-    given: str
+    given: SpecLike
     jobs: Sequence[str] = ()
     settings: Settings = field(default_factory=Settings)
     sample_seconds: float = 60.0
     history: str | None = None
     cores: int | None = None
     workdirs: str | None = None
+
+
+def advise(
+    given: SpecLike,
+    *,
+    jobs: Sequence[str] = (),
+    sample_seconds: float = 60.0,
+    history: PathLike | None = None,
+    settings: Mapping[str, object] | None = None,
+    cores: int | None = None,
+    workdirs: PathLike = WORKDIRS,
+    adapters: Adapters | None = None,
+) -> tuple[JobAdvice, ...]:
+    """Say of each job whether it fits, or should scale or move. Reads only.
+
+    Args:
+        given: a spec, as `plan` takes it; the URL of a Flink; or a checkpoint of Spark.
+        jobs: only these jobs.
+        sample_seconds: how long to measure, where one look is not enough.
+        history: a folder for each look; the next call measures from it on, and waits for nothing.
+        settings: in place of the defaults, by the names that the Flink operator's autoscaler has.
+        cores: what a job of Spark runs on.
+        workdirs: where runs of ours have kept how long jobs were down.
+        adapters: how storages, brokers and the clock are reached, where a test has its own.
+
+    Returns:
+        A verdict on each job. Together, their `to_dict()` are the document of
+        `stateshift advise --json`.
+
+    Raises:
+        SpecError: the spec or a setting is not valid, or there is no such job.
+        StorageError: the history cannot be read or written.
+    """
+    request = AdviceRequest(
+        given,
+        tuple(jobs),
+        settings_from(settings or {}, "settings"),
+        sample_seconds,
+        None if history is None else os.fspath(history),
+        cores,
+        os.fspath(workdirs),
+    )
+    adviser = adviser_of(request, adapters or migration.real_adapters())
+    return tuple(map(JobAdvice, adviser.round()))
 
 
 def adviser_of(request: AdviceRequest, adapters: Adapters) -> Adviser:
@@ -71,6 +117,8 @@ def adviser_of(request: AdviceRequest, adapters: Adapters) -> Adviser:
 
 def _subjects(request: AdviceRequest, outside: Outside) -> list[Subject]:
     given, only = request.given, request.jobs
+    if not isinstance(given, str):
+        return subjects.of_spec(spec_of(given), only, outside)
     if given.startswith(WEB):
         return subjects.of_flink(given, only, outside)
     if os.path.isdir(given) or "://" in given:

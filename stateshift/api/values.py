@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from stateshift.advise.advising import Advice
     from stateshift.cli.views.survey_facts import SurveyFacts
     from stateshift.engines.views import DecodedFile, Differences, Export, Wanted
     from stateshift.look import Judgement
@@ -210,6 +211,45 @@ class ImageDiff:
         from stateshift.cli.views.diff_facts import diff_facts
 
         return cast(Plain, diff_json.differences(diff_facts(self.differences)))
+
+
+@dataclass(frozen=True, slots=True)
+class JobAdvice:
+    """The verdict on a running job, with all that it was made from."""
+
+    advice: Advice
+
+    @property
+    def job(self) -> str:
+        """The job's name."""
+        return self.advice.verdict.job
+
+    @property
+    def verdict(self) -> str:
+        """`fits`, `scale`, `move` or `unknown`."""
+        return self.advice.verdict.word
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why, in words; of `unknown`, what is missing."""
+        return self.advice.verdict.reasons
+
+    @property
+    def parallelism(self) -> int | None:
+        """Of its widest vertex, of Spark its cores; None where nobody told."""
+        return self.advice.verdict.parallelism
+
+    @property
+    def wanted(self) -> int | None:
+        """What is advised, in place of `parallelism`."""
+        return self.advice.verdict.wanted
+
+    def to_dict(self) -> Plain:
+        """Return what the document of `stateshift advise --json` has of this job."""
+        from stateshift.cli.views import advise_json
+
+        (document,) = advise_json.document([self.advice])
+        return cast(Plain, document)
 
 
 @dataclass(frozen=True, slots=True)
