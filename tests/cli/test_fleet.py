@@ -265,19 +265,30 @@ def test_diff_with_a_fleet_says_the_same() -> None:
 
 
 @pytest.mark.skipif(machine.processes_here(None) == 1, reason="one core shares with nobody")
-def test_without_a_fleet_this_machines_processes_read_much_and_say_the_same() -> None:
+@pytest.mark.parametrize(
+    "command",
+    [("verify", SOURCE, "--deep"), ("diff", SOURCE, TARGET, "--show", "3"), ("verify", "w")],
+    ids=["an image", "two images", "a run"],
+)
+def test_without_a_fleet_this_machines_processes_read_much_and_say_the_same(
+    command: tuple[str, ...],
+) -> None:
     outside = manned()
-    carrier = MemoryCarrier(outside._world)
+    assert outside.run("fork", SOURCE, "--to", TARGET, "--workdir", "w", "--yes").code == 0
+    carriers: list[MemoryCarrier] = []
 
     def crew() -> Crew:
-        return Crew(carrier, ways=OF_THIS_MACHINE)
+        carriers.append(MemoryCarrier(outside._world))
+        return Crew(carriers[-1], ways=OF_THIS_MACHINE)
 
     def open_processes(count: int, meter: Meter, stop: threading.Event) -> Processes:
-        return Processes(crew, bytes_min=0)
+        return Processes(crew, bytes_min=0, step_bytes_min=0)
 
-    alone = outside.run("verify", SOURCE, "--deep", "--json")
+    alone = outside.run(*command, "--json")
     outside.processes = open_processes
-    together = outside.run("verify", SOURCE, "--deep", "--json")
+    together = outside.run(*command, "--json")
+    assert together.code == alone.code
     assert without_times(together.document) == without_times(alone.document)
+    (carrier,) = carriers
     assert carrier.carried
     assert carrier.closed

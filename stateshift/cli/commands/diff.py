@@ -41,14 +41,14 @@ def command(
     are. Shards, files, codecs and state store providers may differ.
     """
     from stateshift import look
-    from stateshift.cli.shell.fleet import fleet_for
+    from stateshift.cli.shell.fleet import readers_for
     from stateshift.cli.views import diff_json
     from stateshift.cli.views import diff_text as render_diff
     from stateshift.cli.views.diff_facts import Outcome, diff_facts
     from stateshift.errors import PlanError, VerifyError
 
-    with fleet_for(terminal, fleet, [a, b]) as crew:
-        facts = diff_facts(look.diff(a, b, terminal.opening(), show, crew))
+    with readers_for(terminal, fleet, [a, b]) as readers:
+        facts = diff_facts(look.diff(a, b, terminal.opening(), show, readers))
     terminal.answer(
         "diff",
         lambda: diff_json.differences(facts),

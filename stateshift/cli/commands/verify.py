@@ -153,7 +153,7 @@ def _judged(
 
     if check is None:
         return look.restartable(location, terminal.opening())
-    with readers_for(terminal, fleet, location) as readers:
+    with readers_for(terminal, fleet, [location]) as readers:
         return look.restartable(location, terminal.opening(), True, readers, check)
 
 
@@ -174,7 +174,7 @@ def _run(terminal: Terminal, path: str, fleet: str | None) -> int:
     from dataclasses import replace
 
     from stateshift import migration
-    from stateshift.cli.shell.fleet import fleet_for
+    from stateshift.cli.shell.fleet import readers_for
     from stateshift.cli.views import run_json
     from stateshift.cli.views import run_text as render_run
     from stateshift.cli.views.run_facts import VerdictFacts
@@ -182,9 +182,9 @@ def _run(terminal: Terminal, path: str, fleet: str | None) -> int:
     from stateshift.workdir import Workdir
 
     workdir = Workdir(path)
-    places = migration.places_of(migration.spec_of(workdir)) if fleet is not None else []
-    with fleet_for(terminal, fleet, places) as crew:
-        verdict = migration.verify(workdir, replace(terminal.adapters(), fleet=crew))
+    spec = migration.spec_of(workdir)
+    with readers_for(terminal, fleet, migration.places_of(spec), spec.parallel) as readers:
+        verdict = migration.verify(workdir, replace(terminal.adapters(), fleet=readers))
         facts = VerdictFacts(verdict, migration.status(workdir), path)
     terminal.answer("verify", lambda: run_json.verdict(facts), lambda: render_run.verdict(facts))
     return VerifyError.exit_code if verdict.broken else 0

@@ -16,8 +16,8 @@ from stateshift.cli.shell.terminal import Terminal
 from stateshift.world import Unwatched
 
 if TYPE_CHECKING:
-    from stateshift.engines.views import Readers
     from stateshift.fleet.crew import Crew
+    from stateshift.migration.processes import Processes
 
 
 class _Speaking(Unwatched):
@@ -53,15 +53,20 @@ def fleet_for(
 
 
 @contextmanager
-def readers_for(terminal: Terminal, master: str | None, location: str) -> Iterator[Readers | None]:
-    """Yield who reads much of an image: the crew of a master, or this machine's processes."""
+def readers_for(
+    terminal: Terminal,
+    master: str | None,
+    locations_read: Sequence[str],
+    parallel: int | None = None,
+) -> Iterator[Crew | Processes | None]:
+    """Yield who reads much with us: the crew of a master, or this machine's processes."""
     if master is not None:
-        with fleet_for(terminal, master, [location]) as crew:
+        with fleet_for(terminal, master, locations_read) as crew:
             yield crew
         return
     from stateshift.migration import shared
     from stateshift.storage import locations
 
-    place = locations.normal(location, os.getcwd())
-    with shared(terminal.adapters(), [place]) as processes:
+    places = [locations.normal(each, os.getcwd()) for each in locations_read]
+    with shared(terminal.adapters(), places, parallel) as processes:
         yield processes

@@ -14,7 +14,7 @@ are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 import pyarrow.compute as pc
@@ -43,8 +43,11 @@ def diff(
     a, b = opened(one, opening), opened(other, opening)
     differences = Differences(epochs=(a.survey.epoch, b.survey.epoch))
     sizes = (_sizes(a), _sizes(b))
+    size = _bytes_read(a, sizes[0]) + _bytes_read(b, sizes[1])
+    is_shared = fleet is not None and fleet.is_worth(size)
     for name, left, right in _paired(a, b):
-        _Comparison(differences, name, Sides(left, right), show).run(fleet, sizes)
+        comparison = _Comparison(differences, name, Sides(left, right), show)
+        comparison.run(fleet if is_shared else None, sizes)
     return differences
 
 
@@ -199,6 +202,12 @@ def _by_store(keys: Binary, stores: Iterable[str]) -> Iterator[tuple[str, Places
 
 def _sizes(opened: Opened) -> dict[str, int]:
     return {file.path: file.size for file in opened.survey.files}
+
+
+def _bytes_read(opened: Opened, sizes: Mapping[str, int]) -> int:
+    """Return how many bytes of state one side has."""
+    paths = chain.from_iterable(image.needed_files for image in opened.images)
+    return sum(sizes.get(path, 0) for path in paths)
 
 
 def _by_number(shards: list[ShardFiles]) -> dict[int, list[ShardFiles]]:
