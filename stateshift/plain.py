@@ -20,6 +20,9 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 NOTHING: Mapping[str, object] = types.MappingProxyType({})
 
+# An object of JSON as it was read. What its values are is checked where each is used.
+JsonObject = Mapping[str, Any]
+
 # What annotations hold: classes, unions, literals. Python has no common type of these.
 Wanted = Any
 # What JSON is made of, and values that are read as one of the wanted types.

@@ -31,7 +31,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
+
+from stateshift.plain import JsonObject
 
 Level = Literal["refuse", "warn", "note"]
 
@@ -93,7 +95,7 @@ class Operator:
     provider: str | None
     shards: int
     stores: tuple[Store, ...]
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ class Endpoint:
     detail: str | None = None
     # topic -> partition -> the next to read
     offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,7 @@ class ImageDetails(Protocol):
     a class of its own, and alone reads its fields.
     """
 
-    def described(self) -> Mapping[str, Any]:
+    def described(self) -> JsonObject:
         """Return what of it is shown, as plain values."""
         ...
 
@@ -191,7 +193,7 @@ class Image:
             yield from shard.files
 
     @property
-    def described(self) -> Mapping[str, Any]:
+    def described(self) -> JsonObject:
         """What only this engine's images have, as plain values, for whoever shows them."""
         return {} if self.details is None else self.details.described()
 

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from stateshift.clusters.protocol import Cluster
 from stateshift.errors import Interrupted
+from stateshift.plain import JsonObject
 from stateshift.storage.protocol import Content, Input, Storage
 from stateshift.survey import ShardFiles
 
@@ -104,7 +105,7 @@ class Contents(list[Content]):
 
 
 # (options, inputs) -> one content per output. Pure: the same inputs give the same bytes.
-Transform = Callable[[Mapping[str, Any], Sequence[Input]], Sequence[Content]]
+Transform = Callable[[JsonObject, Sequence[Input]], Sequence[Content]]
 
 
 class Clock(Protocol):
@@ -181,12 +182,12 @@ class Correction:
     from `resume --spec`.
     """
 
-    before: Mapping[str, Any]
-    options: Mapping[str, Any]
+    before: JsonObject
+    options: JsonObject
     environment: Mapping[str, str]
     seconds_max: float
 
-    def applied(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def applied(self, options: JsonObject) -> dict[str, Any]:
         """Return what a plan says, with what was corrected; what an engine has added stays."""
         added = {key: value for key, value in options.items() if key not in self.before}
         return {**added, **self.options}

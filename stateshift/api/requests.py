@@ -6,15 +6,15 @@ import json
 import os
 from collections.abc import Mapping
 from shlex import quote
-from typing import Any
 
 from stateshift.api.local_files import beside, text_of
 from stateshift.errors import Complaint, PlanError, SpecError
 from stateshift.extensions import names_added
 from stateshift.migration import Proposal, check_dataflow, decode_proposal, encode_proposal
+from stateshift.plain import JsonObject
 from stateshift.specification import Spec, parse_spec
 
-SpecLike = Spec | Mapping[str, Any] | str | os.PathLike[str]
+SpecLike = Spec | JsonObject | str | os.PathLike[str]
 
 
 def request_of(given: SpecLike | Proposal) -> Spec | Proposal:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from stateshift.errors import Complaint, SpecError
+from stateshift.plain import JsonObject
 from stateshift.suggestion import BRACKETED, did_you_mean
 
 # What a spec gives a cluster or a submission. The types of the values are those that `read_options`
 # has checked, and no others.
-Options: TypeAlias = Mapping[str, Any]
+Options: TypeAlias = JsonObject
 
 
 @dataclass(frozen=True, slots=True)

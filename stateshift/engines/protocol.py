@@ -19,8 +19,9 @@ entry point of the group `stateshift.engines` (see `registry`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from stateshift.plain import JsonObject
 from stateshift.storage.protocol import Storage
 from stateshift.survey import ClusterFacts, Facts, FileInfo, Finding, Image, SinkFacts, Survey
 
@@ -84,7 +85,7 @@ class Engine(Protocol):
         location: str,
         opening: Opening,
         thorough: bool = False,
-        changes: Sequence[Mapping[str, Any]] = (),
+        changes: Sequence[JsonObject] = (),
     ) -> tuple[Storage, Survey]:
         """Survey what is at a location.
 

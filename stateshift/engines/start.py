@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import TypedDict
 
+from stateshift.plain import JsonObject
 from stateshift.plan import Phase
 from stateshift.specification import JobSpec
 from stateshift.step import AwaitProgress, FenceSource, PrepareJob, SubmitJob
@@ -31,7 +32,7 @@ class Handed:
     """What the job is handed: where its image lies, and options for its cluster, in plain JSON."""
 
     location: str
-    options: Mapping[str, Any]
+    options: JsonObject
 
 
 class _Submission(TypedDict):
@@ -41,7 +42,7 @@ class _Submission(TypedDict):
     job: str
     location: str
     connection: str | None
-    options: Mapping[str, Any]
+    options: JsonObject
     environment: Mapping[str, str]
     attempt: int
 

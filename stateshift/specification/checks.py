@@ -8,11 +8,12 @@ a survey says what lies at a location.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, get_args
+from typing import get_args
 
+from stateshift.plain import JsonObject
 from stateshift.specification.jobs import ReadJob
 from stateshift.specification.location import relation, scheme
 from stateshift.specification.model import (
@@ -434,7 +435,7 @@ def _check_has_to_wait(complaints: Complaints, job: JobSpec, at: Place) -> None:
         complaints.add(at, "'prepare' without 'source_cluster'", expected)
 
 
-def _changes_flink(change: Mapping[str, Any]) -> bool:
+def _changes_flink(change: JsonObject) -> bool:
     """Whether only an image of Flink can be changed like this."""
     return change["kind"] in ("rescale", "repair", "union") or "flink" in change or "of" in change
 

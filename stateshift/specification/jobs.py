@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stateshift.plain import JsonObject
 from stateshift.specification.keys.job import JOB
 from stateshift.specification.keys.key import Engine, Key
 from stateshift.specification.keys.spec import SPEC
@@ -161,7 +162,7 @@ def _flink_job(
 
 
 def _existing_savepoints(
-    flink: Mapping[str, Any], source: str | None, dialect: Dialect
+    flink: JsonObject, source: str | None, dialect: Dialect
 ) -> tuple[str, ...]:
     """Return the savepoints to start from; a source that nothing else explains is one."""
     if flink.get("from_existing_savepoint") is False:
@@ -180,7 +181,7 @@ def _check_host_and_port(reader: Reader, places: Mapping[str, Place]) -> None:
             reader.complaints.add(places[given], message, "both of them, or neither")
 
 
-def _name_cluster(values: Values, flink: Mapping[str, Any]) -> None:
+def _name_cluster(values: Values, flink: JsonObject) -> None:
     """Name the cluster of a job that gives host and port, and no other cluster."""
     if "host" in flink and "port" in flink and "source_cluster" not in values:
         values["source_cluster"] = rest_name(flink["host"], flink["port"])
@@ -197,7 +198,7 @@ def _name_folders(values: Values) -> None:
     values["transform"] = tuple(_with_folders(change) for change in values.get("transform") or ())
 
 
-def _with_folders(change: Mapping[str, Any]) -> Values:
+def _with_folders(change: JsonObject) -> Values:
     named = dict(change)
     for name in ("of", "locations", "files"):
         if name in named:
@@ -299,7 +300,7 @@ _NAMES_OF_SOURCE = {
 }
 
 
-def _job_spec(values: Mapping[str, Any], flink: FlinkJob | None = None) -> JobSpec:
+def _job_spec(values: JsonObject, flink: FlinkJob | None = None) -> JobSpec:
     """Return the job of the keys that INFORE's and ours have in common, by the model's names."""
     fields: Values = {"source": "", "flink": flink}
     fields |= _fields_of(JobSpec, values)
@@ -308,7 +309,7 @@ def _job_spec(values: Mapping[str, Any], flink: FlinkJob | None = None) -> JobSp
     return JobSpec(**fields)
 
 
-def _fields_of(model: type, values: Mapping[str, Any]) -> Values:
+def _fields_of(model: type, values: JsonObject) -> Values:
     """Return the values of a model's keys that were given, by its field names."""
     fields = {}
     for key in JOB.all:

@@ -30,8 +30,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
+from stateshift.plain import JsonObject
 from stateshift.specification.dataflow.operators import Dataflow
 from stateshift.specification.warm import READY
 
@@ -106,7 +107,7 @@ class ClusterSpec:
 
     name: str
     kind: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ class SubmitSpec:
     image (`stateshift.job.wait`).
     """
 
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: JsonObject = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     seconds_max: float = 300.0
     prepare: bool = False
@@ -275,8 +276,8 @@ class JobSpec:
     target_cluster: str | None = None
     submit: SubmitSpec | None = None
     source_submit: SubmitSpec | None = None
-    stop: Mapping[str, Any] = field(default_factory=dict)
-    transform: tuple[Mapping[str, Any], ...] = ()
+    stop: JsonObject = field(default_factory=dict)
+    transform: tuple[JsonObject, ...] = ()
     data: tuple[DataSpec, ...] = ()
     kafka: KafkaSpec | None = None
     sink: SinkSpec | None = None

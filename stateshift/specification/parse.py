@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stateshift.errors import Complaint, SpecError
+from stateshift.plain import JsonObject
 from stateshift.specification.checks import check
 from stateshift.specification.jobs import Dialect, ReadJob, check_engine, implied_cluster, read_jobs
 from stateshift.specification.keys.job import JOB
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-WrittenDataflow = Mapping[str, Any] | str
+WrittenDataflow = JsonObject | str
 
 _HINT = (
     "stateshift schema > spec.schema.json   # every key and its meaning; name the file "
@@ -107,7 +108,7 @@ def _hint(complaints: Sequence[Complaint]) -> str:
 
 
 def _read(
-    reader: Reader, root: Place, places: Mapping[str, Place], values: Mapping[str, Any]
+    reader: Reader, root: Place, places: Mapping[str, Place], values: JsonObject
 ) -> tuple[Spec, list[ReadJob]]:
     engine = values.get("engine") or _recognise(reader, root)
     if engine is None:  # nobody can say what the jobs' keys mean
@@ -149,7 +150,7 @@ def _for_all_jobs(named: Mapping[str, T]) -> dict[str, T]:
     return {name: named[name] for name in _FOR_ALL_JOBS if named.get(name) is not None}
 
 
-def _dialect(engine: Engine, places: Mapping[str, Place], values: Mapping[str, Any]) -> Dialect:
+def _dialect(engine: Engine, places: Mapping[str, Place], values: JsonObject) -> Dialect:
     return Dialect(
         engine=engine,
         switches_on="version" in places,
@@ -160,7 +161,7 @@ def _dialect(engine: Engine, places: Mapping[str, Place], values: Mapping[str, A
     )
 
 
-def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
+def _fields(values: JsonObject) -> dict[str, Any]:
     """Return what the keys at the top say, by the names of the model's fields."""
     fields: dict[str, Any] = {}
     for key in SPEC.all:

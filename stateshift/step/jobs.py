@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
 from stateshift.errors import ClusterError
+from stateshift.plain import JsonObject
 from stateshift.step.evidence import JobStopped, of_kind
 from stateshift.step.marks import NoFiles, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
@@ -28,8 +29,8 @@ class StopJob(NoFiles):
     location: str
     tag: str | None = None
     seconds_max: float = 300.0
-    options: Mapping[str, Any] = field(default_factory=dict)
-    restart: Mapping[str, Any] | None = None
+    options: JsonObject = field(default_factory=dict)
+    restart: JsonObject | None = None
     restart_environment: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
 from stateshift.errors import ClusterError
 from stateshift.formats.marks import WAIT, WAITING, is_meant
+from stateshift.plain import JsonObject
 from stateshift.step.evidence import JobStarted
 from stateshift.step.marks import NoFiles, content_of, forget_marks
 from stateshift.step.protocol import Discrepancy, Evidence
@@ -36,7 +37,7 @@ class PrepareJob(NoFiles):
     job: str
     location: str
     connection: str | None
-    options: Mapping[str, Any]
+    options: JsonObject
     environment: Mapping[str, str]
     seconds_max: float
     attempt: int = 1

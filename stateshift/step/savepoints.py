@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from stateshift.clusters.protocol import (
     CheckpointRequest,
@@ -27,6 +27,7 @@ from stateshift.clusters.protocol import (
 )
 from stateshift.errors import ClusterError, FormatError, MissingFile
 from stateshift.formats.flink.names import METADATA
+from stateshift.plain import JsonObject
 from stateshift.step.evidence import ImageTaken, of_kind
 from stateshift.step.marks import NoFiles, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
@@ -54,7 +55,7 @@ class TakesImage(NoFiles):
     cluster: str
     job: str
     job_id: str
-    restart: Mapping[str, Any] | None
+    restart: JsonObject | None
     restart_environment: Mapping[str, str]
 
     @property
@@ -116,7 +117,7 @@ class TakeSavepoint(TakesImage):
     drain: bool
     native: bool
     seconds_max: float
-    restart: Mapping[str, Any] | None = None
+    restart: JsonObject | None = None
     restart_environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -187,7 +188,7 @@ class TakeCheckpoint(TakesImage):
     job: str
     job_id: str
     seconds_max: float
-    restart: Mapping[str, Any] | None = None
+    restart: JsonObject | None = None
     restart_environment: Mapping[str, str] = field(default_factory=dict)
 
     @property

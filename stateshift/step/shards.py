@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from stateshift.plain import JsonObject
 from stateshift.step.at_once import each
 from stateshift.step.contents import (
     NewFile,
@@ -46,7 +47,7 @@ class TransformShard:
     decodes: ClassVar[bool] = True
     name: str
     transform: str
-    options: Mapping[str, Any]
+    options: JsonObject
     source: str
     inputs: tuple[FileInfo, ...]
     target: str

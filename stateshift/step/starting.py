@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from stateshift.clusters.protocol import (
     Cluster,
@@ -21,6 +21,7 @@ from stateshift.clusters.protocol import (
     Submission,
 )
 from stateshift.errors import ClusterError, StalePlan
+from stateshift.plain import JsonObject
 from stateshift.step.evidence import JobConfirmed, JobStarted, SourceFenced
 from stateshift.step.failures import QueryWatch, way_out
 from stateshift.step.fences import FenceSource
@@ -55,7 +56,7 @@ class SubmitJob(NoFiles):
     job: str
     location: str
     connection: str | None
-    options: Mapping[str, Any]
+    options: JsonObject
     environment: Mapping[str, str]
     attempt: int = 1
     fences: tuple[FenceSource, ...] = ()

@@ -12,16 +12,16 @@ An image is called by its location, or by the id of the job that it was taken of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from stateshift.engines.flink.places import located
+from stateshift.plain import JsonObject
 from stateshift.specification import JobSpec
 
 # One of `transform`, as the spec has it: its keys depend on its kind, and the parser has checked
 # them.
-Change = Mapping[str, Any]
+Change = JsonObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stateshift.engines.spark.layout import METADATA
+from stateshift.plain import JsonObject
 from stateshift.storage.protocol import Storage
 from stateshift.survey import ClusterFacts, Facts, FileInfo, Finding, Image, SinkFacts, Survey
 
@@ -44,7 +45,7 @@ class SparkEngine:
         location: str,
         opening: Opening,
         thorough: bool = False,
-        changes: Sequence[Mapping[str, Any]] = (),
+        changes: Sequence[JsonObject] = (),
     ) -> tuple[Storage, Survey]:
         from stateshift.engines.spark.survey.checkpoint import survey
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from stateshift.engines.spark.layout import SINK_LOG
 from stateshift.formats.spark.names import DELTA_SCHEMA_LOG
+from stateshift.plain import JsonObject
 from stateshift.specification import JobSpec
 from stateshift.specification.location import relation
 from stateshift.survey import EmbeddedPath, Facts, FileInfo, Image, Survey
@@ -26,7 +26,7 @@ REWRITE_OPERATOR_METADATA = "spark.rewrite-operator-metadata"
 REWRITE_SCHEMA_LOG = "spark.rewrite-delta-schema-log"
 
 # What a transform is given, in plain JSON: a plan is saved.
-Options = Mapping[str, Any]
+Options = JsonObject
 
 # Old places, each with its new one.
 Places = tuple[tuple[str, str], ...]

@@ -24,18 +24,17 @@ POST_METADATA_CHANGE_INDEX).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from stateshift.formats.spark.text import is_integer
+from stateshift.plain import JsonObject
 
 KAFKA, EVENT_HUBS, EITHER = "kafka", "event-hubs", "kafka or event-hubs"
 NAMES_TOPICS = (KAFKA, EVENT_HUBS, EITHER)
 BEFORE_SCHEMA_CHANGE, BEHIND_SCHEMA_CHANGE = -20, -19
 
 # An offset that is a JSON object, of which each connector knows its own fields.
-Offset = Mapping[str, Any]
+Offset = JsonObject
 
 # Event Hubs: letters, digits, periods, hyphens and underscores, with a letter or a digit at both
 # ends.
@@ -49,7 +48,7 @@ class Position:
     """
 
     kind: str
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: JsonObject = field(default_factory=dict)
 
 
 def position_of(offset: object, has_log: bool) -> Position:

@@ -52,6 +52,7 @@ from stateshift.formats.spark.types import (
     unique,
 )
 from stateshift.formats.spark.unsafe_row import scaled
+from stateshift.plain import JsonObject
 
 # A type as StructType.json has it, its fields included, or as a change spells it: `decode_struct`
 # says what is none.
@@ -150,7 +151,7 @@ def _take_below(by_path: dict[str, T], name: str) -> dict[str, T]:
     return {path.removeprefix(start): by_path.pop(path) for path in below}
 
 
-def evolve(schema: Schema, change: Mapping[str, Any]) -> Evolved:
+def evolve(schema: Schema, change: JsonObject) -> Evolved:
     """Return the schema with the change made; `Unfit` where it cannot be."""
     pending = _Pending(
         add={wish["name"]: dict(wish) for wish in change.get("add", ())},

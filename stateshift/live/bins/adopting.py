@@ -27,13 +27,14 @@ from stateshift.live.bins.stores import Objects, Store, Table, read_store
 from stateshift.live.bins.times import Moment, asked_for
 from stateshift.live.protocol.bins import bin_of
 from stateshift.live.protocol.folded import Folded, Key, State
+from stateshift.plain import JsonObject
 
 if TYPE_CHECKING:
     import pyarrow
 
     from stateshift.live.bins.operators import Function
 
-Value = Mapping[str, Any]  # a row's value by column, as `stateshift export` has it
+Value = JsonObject  # a row's value by column, as `stateshift export` has it
 
 
 @dataclass(frozen=True, slots=True)

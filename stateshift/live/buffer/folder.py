@@ -15,14 +15,14 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from stateshift.errors import Complaint, FormatError, PlanError, SpecError, UnknownVersion
 from stateshift.live.buffer.log import sync_directory
-from stateshift.plain import Misfit, from_plain, to_plain
+from stateshift.plain import JsonObject, Misfit, from_plain, to_plain
 from stateshift.private_files import make_folder, open_private
 
 VERSION = 1
@@ -178,7 +178,7 @@ def check_reader(name: str) -> str:
     return name
 
 
-def _json(path: Path) -> Mapping[str, Any]:
+def _json(path: Path) -> JsonObject:
     try:
         plain = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
@@ -188,7 +188,7 @@ def _json(path: Path) -> Mapping[str, Any]:
     return plain
 
 
-def _fitting(kind: type[T], plain: Mapping[str, Any], path: Path) -> T:
+def _fitting(kind: type[T], plain: JsonObject, path: Path) -> T:
     try:
         value: T = from_plain(kind, plain)
     except Misfit as error:

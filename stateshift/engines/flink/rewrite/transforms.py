@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stateshift.engines.flink.places import PlainPlaces, places
 from stateshift.engines.flink.rewrite.keyed_files import Origin
@@ -33,6 +33,7 @@ from stateshift.engines.flink.streams import Streams, decoded
 from stateshift.formats import bounds
 from stateshift.formats.flink.metadata import encode_metadata
 from stateshift.formats.stream import Stream
+from stateshift.plain import JsonObject
 from stateshift.storage.protocol import CHUNK, Content, Input
 from stateshift.world import Transform
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 KEEP, CUT, METADATA, RESCALE = "flink.keep", "flink.cut", "flink.metadata", "flink.rescale"
 
 # What a step of a plan says, of which each transform has keys of its own.
-Options = Mapping[str, Any]
+Options = JsonObject
 
 
 def keep(options: Options, inputs: Sequence[Input]) -> Sequence[Content]:

@@ -21,18 +21,17 @@ SymmetricHashJoinStateManager, StateStoreColumnFamilySchemaUtils; 3.3 to 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from stateshift.engines.spark.entries.encoders import PLAIN, ROW, Encoder, encoder_of
 from stateshift.errors import FormatError
 from stateshift.formats.spark.types import Atomic, StructType, decode_struct
+from stateshift.plain import JsonObject
 
 # One column of a key, or one inside of it.
 Path = tuple[int, ...]
 # A store's schema as a survey has it, in plain JSON.
-Schema = Mapping[str, Any]
+Schema = JsonObject
 
 SESSION_START = "sessionStartTime"
 NAMEABLE = ("string", "byte", "short", "integer", "long", "boolean")

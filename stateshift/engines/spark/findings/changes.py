@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from shlex import quote
-from typing import Any
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import PARTITIONS_MAX
@@ -33,13 +32,14 @@ from stateshift.engines.spark.rewrite.zip_format import other_format, seems_4_0,
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
 from stateshift.formats.spark.offset_conf import ENCODING, ENCODINGS
 from stateshift.formats.spark.types import decode_struct
+from stateshift.plain import JsonObject
 from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Image
 
 ZIP_FORMAT = "zip-format"
 
 # The spec's {"kind": "split", …}, in plain JSON.
-Split = Mapping[str, Any]
+Split = JsonObject
 
 
 def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:

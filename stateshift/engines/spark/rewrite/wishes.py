@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
 from stateshift.formats.spark.offset_conf import CODEC
+from stateshift.plain import JsonObject
 from stateshift.specification import JobSpec
 from stateshift.survey import Image
 
 # What a spec asks for, or the options of a step say, in plain JSON: modules draw it at their top.
-Plain = Mapping[str, Any]
+Plain = JsonObject
 
 PARTITIONS = ("spark.sql.shuffle.partitions", "spark.sql.streaming.internal.stateStore.partitions")
 CLASSES = {

@@ -8,11 +8,11 @@ inside the zips the last epoch needs. State itself is not decoded: that is what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from shlex import quote
-from typing import Any, Literal
+from typing import Literal
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.small_files import Reading
@@ -20,6 +20,7 @@ from stateshift.engines.spark.survey.restart.image import surveyed_image
 from stateshift.errors import FormatError
 from stateshift.formats.marks import FOLDER, INDEX, TEMPORARY, decode_index
 from stateshift.formats.spark.names import classify
+from stateshift.plain import JsonObject
 from stateshift.storage.protocol import Storage
 from stateshift.survey import FileInfo, Finding, Survey
 
@@ -34,7 +35,7 @@ def survey(
     storage: Storage,
     thorough: bool = False,
     until: int | None = None,
-    changes: Sequence[Mapping[str, Any]] = (),
+    changes: Sequence[JsonObject] = (),
 ) -> Survey:
     """Return everything at the storage's location. `thorough` looks into the zips of every epoch,
     not only of the last. With `until`, as if the batch of that number had been the last: the logs

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import partitions_of
@@ -48,6 +47,7 @@ from stateshift.formats.marks import fence_owner
 from stateshift.formats.spark import commits as commit_format
 from stateshift.formats.spark import metadata as metadata_format
 from stateshift.formats.spark import offsets as offset_format
+from stateshift.plain import JsonObject
 from stateshift.survey import FileInfo, Image, Operator, ShardFiles
 
 
@@ -55,7 +55,7 @@ def surveyed_image(
     reading: Reading,
     files: tuple[FileInfo, ...],
     thorough: bool,
-    changes: Sequence[Mapping[str, Any]] = (),
+    changes: Sequence[JsonObject] = (),
 ) -> Image:
     """Survey one query's checkpoint, from its listing and its small files; with what `changes` need
     to know. Where they rewind it, everything after that batch does not count.
@@ -184,7 +184,7 @@ def _query(reading: Reading, listed: ListedFiles) -> metadata_format.QueryMetada
     return query
 
 
-def _rewind(reading: Reading, listed: ListedFiles, changes: Sequence[Mapping[str, Any]]) -> bool:
+def _rewind(reading: Reading, listed: ListedFiles, changes: Sequence[JsonObject]) -> bool:
     """Leave out what came after the batch to go back to. Returns whether any batch after it is
     committed: else it is a move as any other, also of a batch that was planned.
     """
@@ -200,7 +200,7 @@ def _rewind(reading: Reading, listed: ListedFiles, changes: Sequence[Mapping[str
     return is_committed
 
 
-def _batch_to_go_back_to(changes: Iterable[Mapping[str, Any]]) -> int | None:
+def _batch_to_go_back_to(changes: Iterable[JsonObject]) -> int | None:
     batches = (change["batch"] for change in changes if change["kind"] == "rewind")
     return next(batches, None)
 
