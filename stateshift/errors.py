@@ -46,7 +46,7 @@ class StateshiftError(Exception):
         other.hint = hint
         return other.with_traceback(self.__traceback__)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """The error as `--json` prints it."""
         return {
             "error": type(self).__name__,
@@ -63,7 +63,7 @@ class Complaint:
 
     pointer: str
     message: str
-    found: Any = None
+    found: object = None
     expected: str | None = None
 
 
@@ -82,7 +82,7 @@ class SpecError(StateshiftError):
         super().__init__(first + more, hint=hint)
         self.complaints = complaints
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         return {
             **super().as_json(),
             "complaints": [

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from stateshift import plain
 from stateshift.errors import PlanError
@@ -138,7 +138,7 @@ def _names_of_steps(phases: Sequence[Phase]) -> list[str]:
     return names
 
 
-def encode_plan(plan: Plan) -> dict[str, Any]:
+def encode_plan(plan: Plan) -> dict[str, object]:
     """Return the plan as plain JSON, with its fingerprint for readers."""
     body = plain.to_plain(plan)
     return {"stateshift_plan": PLAN_VERSION, "fingerprint": _fingerprint(body), **body}

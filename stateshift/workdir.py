@@ -28,7 +28,7 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from shlex import quote
-from typing import IO, Any
+from typing import IO
 
 from stateshift.errors import Complaint, JournalError, SpecError, StorageError
 from stateshift.formats.marks import TEMPORARY
@@ -206,7 +206,7 @@ class Workdir:
                 return True
         return False
 
-    def write(self, name: str, value: Any) -> None:
+    def write(self, name: str, value: object) -> None:
         """Write a JSON file whole and durably."""
         with self._whole(name) as file:
             json.dump(value, file, indent=1, ensure_ascii=False)
@@ -240,7 +240,7 @@ class Workdir:
             temporary.replace(path)
         _sync_folder(path.parent)
 
-    def read(self, name: str) -> Any:
+    def read(self, name: str) -> object:
         try:
             with _telling(self.path / name), open_private(self.path / name, os.O_RDONLY) as file:
                 return json.loads(file.read().decode("utf-8", "surrogatepass"))

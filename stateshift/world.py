@@ -26,7 +26,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from stateshift.clusters.protocol import Cluster
 from stateshift.errors import Interrupted
@@ -187,7 +187,7 @@ class Correction:
     environment: Mapping[str, str]
     seconds_max: float
 
-    def applied(self, options: JsonObject) -> dict[str, Any]:
+    def applied(self, options: JsonObject) -> dict[str, object]:
         """Return what a plan says, with what was corrected; what an engine has added stays."""
         added = {key: value for key, value in options.items() if key not in self.before}
         return {**added, **self.options}

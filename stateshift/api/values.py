@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stateshift.storage.protocol import Storage
     from stateshift.survey import Finding
 
-Plain = dict[str, Any]
+Plain = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)

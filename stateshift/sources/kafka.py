@@ -42,6 +42,8 @@ class Consumer(Protocol):
 
     def position(self, partition: TopicPartition) -> int: ...
 
+    def close(self) -> None: ...
+
     def poll(self, timeout_ms: int) -> dict[TopicPartition, list[ConsumerRecord]]: ...
 
     def partitions_for_topic(self, topic: str) -> set[int] | None: ...
@@ -184,7 +186,7 @@ def _spans_of(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
     return {each.partition: (int(first[each]), int(end[each])) for each in partitions}
 
 
-def _client() -> tuple[Callable[..., Any], type[Exception]]:
+def _client() -> tuple[Callable[..., Consumer], type[Exception]]:
     try:
         from kafka import KafkaConsumer
         from kafka.errors import KafkaError

@@ -27,7 +27,6 @@ ask for is one rewriting of the state, so their order does not matter.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 from stateshift.specification.keys.changes import COLUMN, TRANSFORMS
 from stateshift.specification.keys.key import Key, Keys
@@ -35,7 +34,7 @@ from stateshift.specification.place import Place
 from stateshift.specification.secret import refuse_secrets
 from stateshift.specification.values import Reader, is_text
 
-Change = dict[str, Any]
+Change = dict[str, object]
 
 
 def read_changes(reader: Reader, place: Place) -> tuple[Change, ...]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from stateshift.plain import JsonObject
 from stateshift.specification.keys.job import JOB
@@ -24,12 +23,11 @@ from stateshift.specification.keys.spec import SPEC
 from stateshift.specification.model import ClusterSpec, FlinkJob, JobSpec
 from stateshift.specification.parts import name_of, named, read_part
 from stateshift.specification.place import Place
-from stateshift.specification.values import Reader
+from stateshift.specification.values import Reader, Values
 
 METADATA = "_metadata"
 
 # What keys say, by their canonical names; later by the names of the model's fields.
-Values = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ class ReadJob:
         """Return the first of these keys that is there, else the job."""
         return next((self.places[name] for name in names if name in self.places), self.place)
 
-    def each(self, name: str, values: tuple[Any, ...]) -> list[Place]:
+    def each(self, name: str, values: tuple[object, ...]) -> list[Place]:
         """Return the places of what was read from a list or a map: each its own, unless some of it
         could not be read.
         """
@@ -161,9 +159,7 @@ def _flink_job(
     return _job_spec(values, FlinkJob(**flink))
 
 
-def _existing_savepoints(
-    flink: JsonObject, source: str | None, dialect: Dialect
-) -> tuple[str, ...]:
+def _existing_savepoints(flink: Values, source: str | None, dialect: Dialect) -> tuple[str, ...]:
     """Return the savepoints to start from; a source that nothing else explains is one."""
     if flink.get("from_existing_savepoint") is False:
         return ()
@@ -181,7 +177,7 @@ def _check_host_and_port(reader: Reader, places: Mapping[str, Place]) -> None:
             reader.complaints.add(places[given], message, "both of them, or neither")
 
 
-def _name_cluster(values: Values, flink: JsonObject) -> None:
+def _name_cluster(values: Values, flink: Values) -> None:
     """Name the cluster of a job that gives host and port, and no other cluster."""
     if "host" in flink and "port" in flink and "source_cluster" not in values:
         values["source_cluster"] = rest_name(flink["host"], flink["port"])
@@ -300,7 +296,7 @@ _NAMES_OF_SOURCE = {
 }
 
 
-def _job_spec(values: JsonObject, flink: FlinkJob | None = None) -> JobSpec:
+def _job_spec(values: Values, flink: FlinkJob | None = None) -> JobSpec:
     """Return the job of the keys that INFORE's and ours have in common, by the model's names."""
     fields: Values = {"source": "", "flink": flink}
     fields |= _fields_of(JobSpec, values)
@@ -309,7 +305,7 @@ def _job_spec(values: JsonObject, flink: FlinkJob | None = None) -> JobSpec:
     return JobSpec(**fields)
 
 
-def _fields_of(model: type, values: JsonObject) -> Values:
+def _fields_of(model: type, values: Values) -> Values:
     """Return the values of a model's keys that were given, by its field names."""
     fields = {}
     for key in JOB.all:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from stateshift.errors import Complaint, SpecError
 from stateshift.plain import JsonObject
@@ -29,7 +29,7 @@ from stateshift.specification.parts import read_part
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.rebalancing import check_rebalancing, read_rebalancing
 from stateshift.specification.text import WHERE_CREDENTIALS_BELONG, read_text
-from stateshift.specification.values import NamesAdded, Reader, nothing_added
+from stateshift.specification.values import NamesAdded, Reader, Values, nothing_added
 
 if TYPE_CHECKING:
     from stateshift.specification.dataflow.document import Opened
@@ -108,7 +108,7 @@ def _hint(complaints: Sequence[Complaint]) -> str:
 
 
 def _read(
-    reader: Reader, root: Place, places: Mapping[str, Place], values: JsonObject
+    reader: Reader, root: Place, places: Mapping[str, Place], values: Values
 ) -> tuple[Spec, list[ReadJob]]:
     engine = values.get("engine") or _recognise(reader, root)
     if engine is None:  # nobody can say what the jobs' keys mean
@@ -131,7 +131,7 @@ def _places(reader: Reader, root: Place) -> dict[str, Place]:
     return places
 
 
-def _values(reader: Reader, places: Mapping[str, Place]) -> dict[str, Any]:
+def _values(reader: Reader, places: Mapping[str, Place]) -> Values:
     """Return what the keys at the top say, by their names, but for the jobs."""
     values = {}
     for key, place in places.items():
@@ -150,7 +150,7 @@ def _for_all_jobs(named: Mapping[str, T]) -> dict[str, T]:
     return {name: named[name] for name in _FOR_ALL_JOBS if named.get(name) is not None}
 
 
-def _dialect(engine: Engine, places: Mapping[str, Place], values: JsonObject) -> Dialect:
+def _dialect(engine: Engine, places: Mapping[str, Place], values: Values) -> Dialect:
     return Dialect(
         engine=engine,
         switches_on="version" in places,
@@ -161,9 +161,9 @@ def _dialect(engine: Engine, places: Mapping[str, Place], values: JsonObject) ->
     )
 
 
-def _fields(values: JsonObject) -> dict[str, Any]:
+def _fields(values: Values) -> Values:
     """Return what the keys at the top say, by the names of the model's fields."""
-    fields: dict[str, Any] = {}
+    fields: Values = {}
     for key in SPEC.all:
         value = values.get(key.name)
         if key.of is Spec and value is not None:

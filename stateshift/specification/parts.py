@@ -49,7 +49,7 @@ from stateshift.specification.model import (
 from stateshift.specification.place import Place
 from stateshift.specification.receivers import read_receivers
 from stateshift.specification.secret import refuse_secrets
-from stateshift.specification.values import Reader, is_host_port
+from stateshift.specification.values import Reader, Values, is_host_port
 
 NAMED_PROFILES = {
     "default": HashProfile(),
@@ -179,7 +179,7 @@ def _submit(reader: Reader, place: Place) -> SubmitSpec:
     return SubmitSpec(_picked(place, options), **reader.fields(SUBMIT, known))
 
 
-def _stop(reader: Reader, place: Place) -> dict[str, Any]:
+def _stop(reader: Reader, place: Place) -> Values:
     refuse_secrets(reader.complaints, place)
     known, options = reader.split(place, STOP)
     return {**reader.fields(STOP, known), **_picked(place, options)}
@@ -199,9 +199,9 @@ def _wave(reader: Reader, place: Place) -> tuple[str, ...]:
     return names or ()
 
 
-def _dataflow(reader: Reader, place: Place) -> dict[str, Any] | str | None:
+def _dataflow(reader: Reader, place: Place) -> dict[str, object] | str | None:
     """Return it as it stands: it is read last, since a file may hold it (`spec_dataflow`)."""
-    value: dict[str, Any] | str = place.value
+    value: dict[str, object] | str = place.value
     if isinstance(value, dict) or (isinstance(value, str) and value.strip()):
         return value
     reader.refuse(place, "a dataflow, or the name of a file that holds one")
@@ -348,7 +348,7 @@ def _throttle(reader: Reader, place: Place) -> dict[str, float]:
     return reader.fields(THROTTLE, reader.known(place, THROTTLE))
 
 
-def _verify(reader: Reader, place: Place) -> Any:
+def _verify(reader: Reader, place: Place) -> object:
     """Read a word, which says how the target is compared; or an object, which says by the model's
     names what is done at both ends.
     """
@@ -357,7 +357,7 @@ def _verify(reader: Reader, place: Place) -> Any:
     return reader.value(VERIFY["target"], place)
 
 
-_READ: dict[str, Callable[[Reader, Place], Any]] = {
+_READ: dict[str, Callable[[Reader, Place], object]] = {
     "clusters": _clusters,
     "operators": _operators,
     "submit": _submit,

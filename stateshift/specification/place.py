@@ -66,7 +66,7 @@ def escape(key: str) -> str:
     return whole.replace("~", "~0").replace("/", "~1")
 
 
-def quoted(value: Any) -> str:
+def quoted(value: object) -> str:
     """Return the value as a sentence about it begins."""
     text = shown(value)
     if isinstance(value, dict | list):
@@ -74,7 +74,7 @@ def quoted(value: Any) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def shown(value: Any) -> Any:
+def shown(value: object) -> object:
     """Return the value as a complaint repeats it: plain JSON, short, without passwords."""
     match value:
         case dict():

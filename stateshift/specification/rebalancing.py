@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
 
 from stateshift.specification.excluded import EXPECTED, normal_excluded
 from stateshift.specification.jobs import ReadJob
@@ -22,7 +21,7 @@ from stateshift.specification.keys.parts import WAVE
 from stateshift.specification.keys.rebalancing import CAPACITY, REBALANCE, REBALANCED_CLUSTER
 from stateshift.specification.model import RebalancedCluster, Rebalancing, Spec
 from stateshift.specification.place import Complaints, Place
-from stateshift.specification.values import Reader
+from stateshift.specification.values import Reader, Values
 from stateshift.suggestion import did_you_mean
 
 JOB, MOVE = "{job}", "{move}"
@@ -49,7 +48,7 @@ def read_rebalancing(reader: Reader, place: Place) -> Rebalancing | None:
     known = reader.known(place, REBALANCE)
     if not isinstance(place.value, dict):
         return None
-    fields: dict[str, Any] = {}
+    fields: Values = {}
     for name, below in known.items():
         read = _READ.get(REBALANCE[name].kind)
         value = read(reader, below) if read else reader.value(REBALANCE[name], below)
@@ -78,7 +77,7 @@ def _cluster(reader: Reader, name: str, place: Place) -> RebalancedCluster | Non
     return RebalancedCluster(name, **fields)
 
 
-def _capacity(reader: Reader, place: Place) -> dict[str, Any]:
+def _capacity(reader: Reader, place: Place) -> Values:
     """Return what a number or an object says, by the names of the model."""
     if not isinstance(place.value, dict):
         count = reader.value(CAPACITY["slots"], place)
@@ -131,7 +130,7 @@ def _period(reader: Reader, place: Place) -> tuple[str, ...]:
     return (period,)
 
 
-_READ: Mapping[str, Callable[[Reader, Place], Any]] = {
+_READ: Mapping[str, Callable[[Reader, Place], object]] = {
     "rebalanced_clusters": _clusters,
     "together": _together,
     "excluded": _excluded,

@@ -11,14 +11,13 @@ stands in the spec: the spec names the variable, or the file, that holds it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from stateshift.specification.keys.parts import ON, RECEIVER
 from stateshift.specification.model import Receiver, Receivers
 from stateshift.specification.place import Place
 from stateshift.specification.secret import refuse_secrets
 from stateshift.specification.text import WHERE_CREDENTIALS_BELONG
-from stateshift.specification.values import Reader
+from stateshift.specification.values import Reader, Values
 
 SECONDS_MAX = 60.0
 WAYS = ("command", "url_variable", "url_file")
@@ -59,7 +58,7 @@ def _refuse(reader: Reader, place: Place) -> None:
         reader.refuse(place, _EXPECTED)
 
 
-def _fields(reader: Reader, known: Mapping[str, Place]) -> dict[str, Any]:
+def _fields(reader: Reader, known: Mapping[str, Place]) -> Values:
     """Return what is said, by the names of the model."""
     others = {name: place for name, place in known.items() if name != "command"}
     fields = reader.fields(RECEIVER, others)

@@ -19,7 +19,6 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.text import WHERE_CREDENTIALS_BELONG
@@ -197,5 +196,5 @@ def _not_shown(place: Place) -> Place:
     return Place("(not shown)", place.pointer)
 
 
-def _may_be_secret(value: Any) -> bool:
+def _may_be_secret(value: object) -> bool:
     return not isinstance(value, bool) and value not in (None, "", [], {})

@@ -36,7 +36,7 @@ class _Object(dict[str, Any]):
     counts.
     """
 
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+    def __init__(self, pairs: list[tuple[str, object]]) -> None:
         super().__init__()
         self.twice: dict[str, None] = {}
         for key, value in pairs:
@@ -58,7 +58,7 @@ def protect(text: str) -> str:
     return text.replace("${", "$${")
 
 
-def _decode(text: str) -> Any:
+def _decode(text: str) -> object:
     try:
         return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_Object)
     except json.JSONDecodeError as error:
@@ -86,7 +86,7 @@ class _Settler:
         self._environment = environment
         self._complaints = complaints
 
-    def settle(self, value: Any, pointer: str, depth: int) -> Any:
+    def settle(self, value: object, pointer: str, depth: int) -> object:
         if depth > _DEPTH_MAX:
             self._complaints.add(
                 Place(value, pointer), "nested too deeply", f"at most {_DEPTH_MAX} levels"
@@ -105,7 +105,7 @@ class _Settler:
             return None
         return value
 
-    def _object(self, value: _Object, pointer: str, depth: int) -> dict[str, Any]:
+    def _object(self, value: _Object, pointer: str, depth: int) -> dict[str, object]:
         for key in value.twice:
             place = Place(value[key], f"{pointer}/{escape(key)}")
             self._complaints.add(

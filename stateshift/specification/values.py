@@ -31,6 +31,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f/\\]")
 _NAME_BYTES_MAX = 255
 
 
+# What was read of an object, by the field it fills: each of the type that its key's kind says.
+Values = dict[str, Any]
 NamesAdded = Callable[[str], Collection[str]]
 
 
@@ -80,7 +82,7 @@ class Reader:
                     known[key.name] = place / spelling
         return known, rest
 
-    def fields(self, keys: Keys, known: Mapping[str, Place]) -> dict[str, Any]:
+    def fields(self, keys: Keys, known: Mapping[str, Place]) -> Values:
         """Return what `known` says, by the model's field names; what could not be read is left
         out.
         """
@@ -463,7 +465,7 @@ def _version(reader: Reader, key: Key, place: Place) -> int | None:
     return _whole(reader, place, 1, 1, "1, the version that this stateshift reads")
 
 
-_READ: dict[str, Callable[[Reader, Key, Place], Any]] = {
+_READ: dict[str, Callable[[Reader, Key, Place], object]] = {
     "boolean": _boolean,
     "text": _text,
     "texts": _texts,

@@ -46,7 +46,7 @@ from stateshift.specification.parts import NAMED_PROFILES
 from stateshift.specification.text import protect
 
 
-def to_plain_spec(spec: Spec) -> dict[str, Any]:
+def to_plain_spec(spec: Spec) -> dict[str, object]:
     """Return dictionaries, lists and single values, ready for JSON."""
     plain = {"version": 1, "engine": spec.engine, **_top_fields(spec)}
     plain["jobs"] = [_job(job) for job in spec.jobs]

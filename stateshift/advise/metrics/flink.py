@@ -19,7 +19,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from stateshift.advise.evaluate.inputs import RestartCost
 from stateshift.advise.evaluate.samples import Input, JobSample, SubtaskSample, VertexSample
@@ -194,7 +194,7 @@ def _counter(metrics: Json, name: str) -> float | None:
 
 
 # What JSON has where a number is expected: Flink writes "NaN" as a text.
-def _number(value: Any) -> float | None:
+def _number(value: float | str | None) -> float | None:
     """Return a number; None of what is none."""
     if value is None:
         return None

@@ -15,7 +15,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from stateshift.errors import Complaint, PlanError, SpecError
 from stateshift.live.bins.bin_run import Writing
@@ -180,8 +180,8 @@ def _tables(
 
 def _objects(
     operator: Operator,
-    parts: Sequence[tuple[Any, ...]],
-    values: Sequence[Any],
+    parts: Sequence[tuple[object, ...]],
+    values: Sequence[object],
     bins: Sequence[int],
     make_state: Function,
 ) -> dict[int, Store]:

@@ -14,7 +14,7 @@ import gc
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from stateshift.live.bins.batches import Records, Rows
 from stateshift.live.bins.commits import Changed, Dealt, Given, Kept, Piece, grown
@@ -85,7 +85,7 @@ class Came:
     done: list[Done]
     outputs: tuple[Piece, ...] = ()
     put_out: int = 0
-    tables: list[Any] | None = None  # Arrow tables, where they are at hand
+    tables: list[object] | None = None  # Arrow tables, where they are at hand
     dealt: list[Dealt] = field(default_factory=list)
 
 
@@ -318,7 +318,7 @@ class _Run:
                 self.store = self.memory.take(self.work.bin, self.kept)
         return rows
 
-    def _apply(self, until: Any, rows: Rows | None) -> Rows | None:
+    def _apply(self, until: Moment, rows: Rows | None) -> Rows | None:
         assert self.store is not None, "what is applied is here"
         ready, rest = (Records(()), None) if rows is None else rows.cut(until)
         due = self.store.due
@@ -353,7 +353,7 @@ def _is_worth_whole(kept: Kept, bin: int) -> bool:
     return sum(piece.size for piece in changes) > max(base, 4096)
 
 
-def put_out_as_tables(operator: Operator, put_out: Sequence[Output]) -> list[Any]:
+def put_out_as_tables(operator: Operator, put_out: Sequence[Output]) -> list[object]:
     """Return what was put out as Arrow tables."""
     if not put_out:
         return []

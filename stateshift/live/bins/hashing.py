@@ -92,7 +92,7 @@ def _kind(type_: pyarrow.DataType) -> str | None:
     return plain.get(str(type_))
 
 
-def _micros(value: Any) -> int:  # a datetime, with or without a zone
+def _micros(value: datetime.datetime) -> int:  # with or without a zone
     naive = value.replace(tzinfo=None) if value.tzinfo is None else value.astimezone(_UTC)
     since = naive.replace(tzinfo=None) - _EPOCH
     seconds: int = since.days * 86_400 + since.seconds

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stateshift.errors import Complaint, FormatError, PlanError, SpecError
 from stateshift.live.bins.adopting import BroughtIn, as_table, bring_in, take_out
@@ -122,6 +122,6 @@ def _lines(table: pyarrow.Table) -> Iterator[bytes]:
         yield json.dumps(row, default=str).encode() + b"\n"
 
 
-def _as_json(state: Any) -> str:  # a user's own
+def _as_json(state: object) -> str:  # a user's own
     """Return a state as JSON; what JSON cannot hold as its text."""
     return json.dumps(state, default=str)

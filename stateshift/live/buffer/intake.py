@@ -18,13 +18,12 @@ import logging
 import socket
 import time
 from collections.abc import Sequence
-from http.server import BaseHTTPRequestHandler
-from socketserver import BaseRequestHandler
-from typing import Any
+from functools import partial
+from socketserver import BaseRequestHandler, BaseServer
 
 from stateshift.live.buffer.buffer import Buffer
 from stateshift.live.buffer.queue import Batch, Refused
-from stateshift.live.buffer.sockets import Address, Server, Speaking
+from stateshift.live.buffer.sockets import Address, Request, Server, Speaking
 
 logger = logging.getLogger(__name__)
 
@@ -35,15 +34,10 @@ UNREAD_SECONDS = 30.0  # a producer that does not read its acknowledgements so l
 
 def listen(buffer: Buffer, address: Address) -> Server:
     """Listen for producers; the server is not run yet."""
-
-    def handle(
-        request: Any, client: Any, server: Any
-    ) -> BaseRequestHandler | BaseHTTPRequestHandler:
-        if address.scheme == "tcp":
-            return _Lines(request, client, server, buffer, address.option == "ack")
-        return _Posts(request, client, server, buffer)
-
-    return Server(address, handle)
+    if address.scheme == "tcp":
+        is_answered = address.option == "ack"
+        return Server(address, partial(_Lines, buffer=buffer, is_answered=is_answered))
+    return Server(address, partial(_Posts, buffer=buffer))
 
 
 def must_wait(buffer: Buffer) -> bool:
@@ -55,7 +49,12 @@ class _Lines(BaseRequestHandler):
     """One producer of lines."""
 
     def __init__(
-        self, request: Any, client: Any, server: Any, buffer: Buffer, is_answered: bool
+        self,
+        request: Request,
+        client: object,
+        server: BaseServer,
+        buffer: Buffer,
+        is_answered: bool,
     ) -> None:
         self._buffer = buffer
         self._is_answered = is_answered
@@ -116,7 +115,9 @@ class _Lines(BaseRequestHandler):
 class _Posts(Speaking):
     """One producer that posts."""
 
-    def __init__(self, request: Any, client: Any, server: Any, buffer: Buffer) -> None:
+    def __init__(
+        self, request: Request, client: object, server: BaseServer, buffer: Buffer
+    ) -> None:
         self._buffer = buffer
         super().__init__(request, client, server)
 

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from socketserver import BaseServer
 from urllib.parse import parse_qs, urlsplit
 
 from stateshift.errors import StateshiftError
 from stateshift.live.buffer.buffer import Buffer, Gone
 from stateshift.live.buffer.intake import problem
-from stateshift.live.buffer.sockets import Address, Server, Speaking
+from stateshift.live.buffer.sockets import Address, Request, Server, Speaking
 from stateshift.plain import to_plain
 
 ANSWER_BYTES = 4 << 20
@@ -30,17 +32,15 @@ NUMBER = re.compile(r"[0-9]{1,18}")
 
 def serve(buffer: Buffer, address: Address) -> Server:
     """Listen for readers; the server is not run yet."""
-
-    def handle(request: Any, client: Any, server: Any) -> _Reading:
-        return _Reading(request, client, server, buffer)
-
-    return Server(address, handle)
+    return Server(address, partial(_Reading, buffer=buffer))
 
 
 class _Reading(Speaking):
     """One reader's connection."""
 
-    def __init__(self, request: Any, client: Any, server: Any, buffer: Buffer) -> None:
+    def __init__(
+        self, request: Request, client: object, server: BaseServer, buffer: Buffer
+    ) -> None:
         self._buffer = buffer
         super().__init__(request, client, server)
 
@@ -77,7 +77,7 @@ class _Reading(Speaking):
     def _records(self, first: int, until: int) -> bytes:
         return self._buffer.read(first, until - first, ANSWER_BYTES)
 
-    def _act(self, act: Any) -> None:
+    def _act(self, act: Callable[[], bytes | None]) -> None:
         try:
             content = act()
         except Gone as error:

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
-from typing import Any
 from urllib.parse import urlsplit
 
 from stateshift.errors import Complaint, PlanError, SpecError
@@ -16,6 +15,9 @@ from stateshift.errors import Complaint, PlanError, SpecError
 CONNECTIONS_MAX = 256  # further ones wait until one of these ends
 IDLE_SECONDS = 60.0  # after which a connection of HTTP that says nothing is closed
 WAIT_SECONDS = 0.2  # how often a listener that is full looks whether it has to end
+
+# A connection, as socketserver hands it over.
+Request = socket.socket | tuple[bytes, socket.socket]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,9 @@ class Server(socketserver.ThreadingTCPServer):
     block_on_close = False
     request_queue_size = 128
 
-    def __init__(self, address: Address, handler: Callable[[Any, Any, Any], Any]) -> None:
+    def __init__(
+        self, address: Address, handler: Callable[..., socketserver.BaseRequestHandler]
+    ) -> None:
         self._free = threading.BoundedSemaphore(CONNECTIONS_MAX)
         self._is_ending = False
         if ":" in address.host:
@@ -77,7 +81,7 @@ class Server(socketserver.ThreadingTCPServer):
         port = int(self.server_address[1])
         self.address = Address(address.scheme, address.host, port, address.option)
 
-    def process_request(self, request: Any, client_address: Any) -> None:
+    def process_request(self, request: Request, client_address: object) -> None:
         """Give a connection a thread, once one is free."""
         while not self._free.acquire(timeout=WAIT_SECONDS):
             if self._is_ending:
@@ -88,14 +92,14 @@ class Server(socketserver.ThreadingTCPServer):
             self._free.release()
             raise
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
+    def process_request_thread(self, request: Request, client_address: object) -> None:
         """Serve a connection, and let the next one in."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._free.release()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: Request, client_address: object) -> None:
         """Pass over connections that break: their producers and readers see it themselves."""
 
     def shutdown(self) -> None:

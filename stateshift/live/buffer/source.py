@@ -31,6 +31,7 @@ from stateshift.live.buffer.frames import Record
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+    from pyspark.sql.streaming.datasource import ReadLimit
 
 FORMAT = "stateshift-buffer"
 VALUES = ("binary", "string")
@@ -173,7 +174,7 @@ def split(whole: Range, count: int) -> list[Range]:
     return [Range(first, min(first + size, whole.until)) for first in firsts]
 
 
-def arrow_batches(options: Options, part: Range) -> Iterator[Any]:
+def arrow_batches(options: Options, part: Range) -> Iterator[object]:
     """Yield the rows of a task, as batches of Arrow."""
     import pyarrow
 
@@ -222,13 +223,13 @@ def _reader_class() -> type[DataSourceStreamReader]:
         def initialOffset(self) -> Offset:
             return self._reading.initial()
 
-        def getDefaultReadLimit(self) -> Any:
+        def getDefaultReadLimit(self) -> ReadLimit:
             from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
             bound = self._options.records_max
             return ReadAllAvailable() if bound is None else ReadMaxRows(bound)
 
-        def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:
+        def latestOffset(self, start: Offset | None = None, limit: object = None) -> Offset:
             # Spark asks without a limit before 4.2
             bound = self._options.records_max if limit is None else None
             return self._reading.latest(start, getattr(limit, "max_rows", bound))
@@ -236,7 +237,7 @@ def _reader_class() -> type[DataSourceStreamReader]:
         def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
             return [InputPartition(part) for part in self._reading.plan(start, end)]
 
-        def read(self, partition: InputPartition) -> Iterator[Any]:
+        def read(self, partition: InputPartition) -> Iterator[object]:
             return arrow_batches(self._options, partition.value)
 
         def commit(self, end: Offset) -> None:
@@ -260,7 +261,7 @@ def _source_class() -> type[DataSource]:
         def schema(self) -> str:
             return parse_options(self.options).schema
 
-        def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        def streamReader(self, schema: object) -> DataSourceStreamReader:
             return _reader_class()(parse_options(self.options))  # type: ignore[call-arg]
 
     return BufferSource
