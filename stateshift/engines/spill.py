@@ -59,7 +59,7 @@ class Piles:
         order = np.argsort(numbers.astype(np.uint16), kind="stable")
         counts = np.bincount(numbers, minlength=self._count)
         dealt, start = batch.take(pa.array(order)), 0
-        with _storage_errors():
+        with storage_errors():
             for number in np.flatnonzero(counts).tolist():
                 count = int(counts[number])
                 self._writer(number).write_batch(dealt.slice(start, count))
@@ -71,7 +71,7 @@ class Piles:
         """
         for number in sorted(self._files):
             file = self._files[number]
-            with _storage_errors():
+            with storage_errors():
                 self._writers[number].close()
                 file.seek(0)
             yield number, iter(pa.ipc.open_stream(file))
@@ -100,7 +100,7 @@ def put_aside(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
     file is gone with the iterator.
     """
     file = tempfile.TemporaryFile()  # noqa: SIM115 - read until the iterator is forgotten
-    with _storage_errors():
+    with storage_errors():
         writer = None
         for batch in batches:
             writer = writer or pa.ipc.new_stream(file, batch.schema)
@@ -153,7 +153,7 @@ class Dealt:
 
 
 @contextmanager
-def _storage_errors() -> Iterator[None]:
+def storage_errors() -> Iterator[None]:
     """Raise what goes wrong with a temporary file as a StorageError that names its directory."""
     try:
         yield

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from zlib import crc32
 
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Finding, Image, Survey
+from stateshift.survey import Finding, Image, ShardFiles, Survey
 from stateshift.world import Unit
 
 if TYPE_CHECKING:
@@ -229,8 +229,9 @@ class Wanted:
 
 
 class Export(Protocol):
-    """What is to be exported. `chunks` gives the file's bytes once; `entries` counts them
-    meanwhile, and `notes` says what a reader of the file has to know.
+    """What is to be exported. `chunks` gives the file's bytes once, the same whether others read
+    with us or not; `entries` counts them meanwhile, and `notes` says what a reader of the file has
+    to know.
     """
 
     @property
@@ -245,7 +246,15 @@ class Export(Protocol):
     @property
     def entries(self) -> int: ...
 
-    def chunks(self) -> Iterator[bytes]: ...
+    def chunks(self, readers: Readers | None = None) -> Iterator[bytes]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedPart:
+    """What others have made of some entries: a file that is gone when the next one is asked for."""
+
+    file: str
+    entries: int
 
 
 @dataclass
@@ -284,4 +293,14 @@ class Readers(Protocol):
         """Put every entry that may differ, with its side, in blocks; what the sides are, the
         engine knows.
         """
+        ...
+
+    def exported(
+        self,
+        survey: Survey,
+        shards: Iterable[tuple[Image, ShardFiles]],
+        wanted: Wanted,
+        format: str,
+    ) -> Iterator[ExportedPart]:
+        """Yield what shards hold of what is wanted, in their order."""
         ...

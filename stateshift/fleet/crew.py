@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,9 +22,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from stateshift.engines.spark.check.portions import portions
+from stateshift.engines.spark.check.portions import each_alone, portions
 from stateshift.engines.spark.check.snapshots import place_of
-from stateshift.engines.views import Compared, HistoryCheck, Tallies
+from stateshift.engines.views import Compared, ExportedPart, HistoryCheck, Tallies, Wanted
 from stateshift.errors import ClusterError
 from stateshift.fleet.orders import (
     Json,
@@ -47,7 +48,7 @@ from stateshift.step.contents import LISTED_FILES
 from stateshift.step.evidence import files_of
 from stateshift.step.images import Fold, Side, fold_together
 from stateshift.storage import locations
-from stateshift.survey import Finding, Image, Survey
+from stateshift.survey import Finding, Image, ShardFiles, Survey
 from stateshift.world import Meter, Unwatched, World
 
 if TYPE_CHECKING:
@@ -270,6 +271,25 @@ class Crew:
         from stateshift.fleet.comparing import unequal  # loads Arrow, for which no step should wait
 
         return unequal(self.spread, sides, sizes, put)
+
+    def exported(
+        self,
+        survey: Survey,
+        shards: Iterable[tuple[Image, ShardFiles]],
+        wanted: Wanted,
+        format: str,
+    ) -> Iterator[ExportedPart]:
+        """Yield what shards hold of what is wanted, in their order: in files of this machine."""
+        orders: Iterator[Order] = (
+            {"survey": to_plain(alone), "wanted": to_plain(wanted), "format": format}
+            for alone in each_alone(survey, shards)
+        )
+        for answer in self.spread("export", orders):
+            made = from_plain(ExportedPart, answer)
+            try:
+                yield made
+            finally:
+                os.unlink(made.file)
 
     def spread(self, ask: str, orders: Iterable[Order]) -> Iterator[Json]:
         """Yield the answers in the order of the orders; only so many ahead of who takes them as

@@ -10,6 +10,7 @@
               histories  survey, image: a portion of one; tallies, as `deep` answered
               fold    ends, side, shards
               pick    the same, and wanted: buckets by store
+              export  survey: of one shard; wanted, format
               check   modules, locations, there (directories that everybody has to see)
     answer    {"host": …, "done": …}            what was asked for
               {"host": …, "failed": {…}}        one of our errors, which is raised again as it was

@@ -6,7 +6,8 @@
 A process is started when an order finds none idle, up to as many as there may be; so a run whose
 steps are small starts none. They are started anew, never forked: threads and locks of this process
 stay here. One that ends with an order is Lost, and the next order starts another. Who asks to stop
-is heeded by all of them between two writes. They end when their stdin does, whatever becomes of us.
+is heeded by all of them between two writes. They end when their stdin does, whatever becomes of us,
+and the directory of their temporary files goes with the last of them.
 """
 
 from __future__ import annotations
@@ -141,6 +142,7 @@ class ProcessCarrier:
         self._started = 0
         self._closed = False
         self._all: dict[int, _Process] = {}
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     @property
     def description(self) -> str:
@@ -200,6 +202,8 @@ class ProcessCarrier:
                 process.cpu_seconds,
                 process.memory >> 20,
             )
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
     def _check(self) -> None:
         if self._stop.is_set():
@@ -233,7 +237,12 @@ class ProcessCarrier:
         )
         process = _Process(self._started, popen, errors)
         self._all[process.number] = process
-        process.send(json.dumps({"memory": bounds.total()}).encode() + b"\n")
+        if self._scratch is None:
+            self._scratch = tempfile.TemporaryDirectory(
+                prefix="stateshift-", ignore_cleanup_errors=True
+            )
+        settings = {"memory": bounds.total(), "scratch": self._scratch.name}
+        process.send(json.dumps(settings).encode() + b"\n")
         return process
 
     def _give_back(self, process: _Process, label: str, used: Mapping[str, float]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 import traceback
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -19,7 +20,7 @@ from stateshift import plain
 from stateshift.engines.registry import Entries, Transforms
 from stateshift.engines.spark.check import image as deep
 from stateshift.engines.spark.check.snapshots import check_histories
-from stateshift.engines.views import Tallies
+from stateshift.engines.views import ExportedPart, Tallies, Wanted
 from stateshift.errors import ClusterError, StateshiftError
 from stateshift.fleet import comparing
 from stateshift.fleet.orders import (
@@ -133,6 +134,24 @@ def _histories(order: Order, world: World) -> Json:
     return check_histories(world.storage(survey.location), survey, image, tallies)
 
 
+def _export(order: Order, world: World) -> Json:
+    """Write the entries of a part of an image to a temporary file, whose name is the answer."""
+    # Loads Parquet, for which no step should wait.
+    from stateshift.engines.spark.entries.store_views import views_of
+    from stateshift.engines.spark.views.export import Export
+    from stateshift.engines.spark.views.selection import Opened
+
+    survey: Survey = plain.from_plain(Survey, order["survey"])
+    storage = world.storage(survey.location)
+    views = {image.path: views_of(storage, image) for image in survey.images}
+    wanted = plain.from_plain(Wanted, order["wanted"])
+    made = Export(Opened(survey.location, storage, survey, views), wanted, order["format"])
+    handle, path = tempfile.mkstemp(prefix="stateshift-export-")
+    os.close(handle)
+    made.save(path)
+    return ExportedPart(path, made.entries)
+
+
 def _check(order: Order, world: World) -> Json:
     """Check that everything is here that orders will need: packages, the adapters of locations, and
     the disks that are taken for everybody's.
@@ -176,5 +195,6 @@ _REQUESTS: Mapping[str, Callable[[Order, World], Json]] = {
     "histories": _histories,
     "fold": comparing.fold_here,
     "pick": comparing.pick_here,
+    "export": _export,
     "check": _check,
 }

@@ -5,7 +5,8 @@
 
     STOP     the order at work ends at its next write, as Interrupted
     the end  of stdin: whoever started us has closed it, or is gone. We end at once, also in the
-             middle of an order, which is what `kill -9` would do: repeating it is always safe
+             middle of an order, which is what `kill -9` would do: repeating it is always safe.
+             Nobody needs the temporary files of the processes any more
 
 Ctrl-C and SIGTERM go to a whole group of processes, and are for the one who started us: it says
 STOP, and has them ignored here. Nothing but answers may leave by stdout, so what else prints goes
@@ -18,6 +19,8 @@ import json
 import os
 import queue
 import resource
+import shutil
+import tempfile
 import threading
 import time
 from dataclasses import replace
@@ -38,14 +41,15 @@ def serve() -> None:
     os.dup2(2, 1)
     settings = json.loads(orders.readline())
     bounds.set_total(settings["memory"])
-    _Worker(answers).serve(orders)
+    tempfile.tempdir = settings["scratch"]
+    _Worker(answers, settings["scratch"]).serve(orders)
 
 
 class _Worker:
     """What a worker keeps from one order to the next: storages, and whether it is to stop."""
 
-    def __init__(self, answers: IO[bytes]) -> None:
-        self._answers = answers
+    def __init__(self, answers: IO[bytes], scratch: str) -> None:
+        self._answers, self._scratch = answers, scratch
         self._stop = threading.Event()
         self._orders: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._opened: dict[str, Storage] = {}
@@ -63,6 +67,7 @@ class _Worker:
                 self._stop.set()
             else:
                 self._orders.put(line.decode())
+        shutil.rmtree(self._scratch, ignore_errors=True)
         os._exit(0)
 
     def _answered(self, order: str) -> tuple[dict[str, float], str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 
 from stateshift.engines.registry import shown_by
-from stateshift.engines.views import Export, Opening, Wanted
+from stateshift.engines.views import Export, Opening, Readers, Wanted
 from stateshift.errors import Complaint, PlanError, SpecError
 from stateshift.specification.location import relation
 from stateshift.storage import locations
@@ -38,11 +38,15 @@ def rows_of(location: str, format: str, wanted: Wanted, opening: Opening) -> Exp
     return shown_by(place, opening=opening).export(location, wanted, format, opening)
 
 
-def save(made: Export, to: str, opening: Opening = open_patiently) -> int:
-    """Write the export to a file, whole or not at all. Return its size in bytes."""
+def save(
+    made: Export, to: str, opening: Opening = open_patiently, readers: Readers | None = None
+) -> int:
+    """Write the export to a file, whole or not at all; `readers` read with us, where there are any.
+    Return its size in bytes.
+    """
     target = locations.normal(to, os.getcwd())
     storage = opening(locations.parent(target))
-    size = storage.write(locations.name(target), made.chunks)
+    size = storage.write(locations.name(target), lambda: made.chunks(readers))
     storage.sync()
     return size
 

@@ -5,18 +5,18 @@ loaded before that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from stateshift.machine import processes_here
 from stateshift.plan import Plan
 from stateshift.step import CompareImages, Discrepancy, Evidence, Step, TransformShard
-from stateshift.survey import Finding, Image, Survey
+from stateshift.survey import Finding, Image, ShardFiles, Survey
 from stateshift.world import World
 
 if TYPE_CHECKING:
-    from stateshift.engines.views import Compared, HistoryCheck, Tallies
+    from stateshift.engines.views import Compared, ExportedPart, HistoryCheck, Tallies, Wanted
     from stateshift.fleet.crew import Crew
     from stateshift.formats.blocks import Block
 
@@ -100,3 +100,12 @@ class Processes:
         put: Callable[[int, Block], None],
     ) -> Compared:
         return self._crew.unequal(sides, sizes, put)
+
+    def exported(
+        self,
+        survey: Survey,
+        shards: Iterable[tuple[Image, ShardFiles]],
+        wanted: Wanted,
+        format: str,
+    ) -> Iterator[ExportedPart]:
+        return self._crew.exported(survey, shards, wanted, format)

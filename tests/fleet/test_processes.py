@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from stateshift import api, migration
+from stateshift import api, look, migration
 from stateshift.errors import Interrupted
 from stateshift.fleet import Crew, Lost
 from stateshift.fleet.crew import OF_THIS_MACHINE
@@ -129,6 +130,25 @@ def adapters(carrier: ProcessCarrier | None) -> Adapters:
     return replace(made, open_processes=open_processes if carrier is not None else None)
 
 
+def test_processes_read_what_is_exported_and_leave_nothing_else(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    carrier = Killing(threading.Event(), frozenset({3, 8}))
+    readers = Processes(lambda: Crew(carrier, ways=OF_THIS_MACHINE), bytes_min=0)
+    for suffix in ("jsonl", "parquet"):
+        files = [tmp_path / f"{who}.{suffix}" for who in ("alone", "together")]
+        made = look.export(str(source), str(files[0]))
+        look.save(made, str(files[0]))
+        look.save(made, str(files[1]), readers=readers)
+        assert files[0].read_bytes() == files[1].read_bytes()
+    readers.close()
+    assert carrier.killed
+    assert not list(scratch.iterdir())
+
+
 def files_in(place: Path) -> dict[str, bytes]:
     found = {}
     for file in place.rglob("*"):
@@ -215,18 +235,24 @@ def test_little_state_starts_no_process(source: Path, tmp_path: Path) -> None:
     assert carrier.carried == []
 
 
-def test_processes_end_when_who_started_them_is_killed() -> None:
+def test_processes_end_when_who_started_them_is_killed_and_leave_no_files(tmp_path: Path) -> None:
     root = Path(__file__).resolve().parents[2]
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT], cwd=root, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PARENT],
+        cwd=root,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert parent.stdout is not None
     pids = [int(word) for word in parent.stdout.readline().split()]
     assert pids
+    assert list(tmp_path.iterdir())
     parent.kill()
     parent.wait()
     parent.stdout.close()
     wait_until_gone(pids)
+    assert not list(tmp_path.iterdir())
 
 
 def test_signals_for_a_group_end_no_process(carrier: ProcessCarrier) -> None:

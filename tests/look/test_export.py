@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from stateshift import look
+from stateshift.engines.spark.entries.store_view import StoreView
+from stateshift.engines.spark.views.tables import ROWS, Tables
 from stateshift.errors import FormatError, MissingFile, PlanError, SpecError
 from stateshift.formats.spark.state_files import Record, encode_delta
 from stateshift.testing.memory_storage import MemoryDisk
@@ -197,3 +199,16 @@ def test_operators_of_a_workflow_are_told_apart_by_their_directories():
     on_a_disk(NEWEST["window-rocksdb"], f"{HERE}/two", disk)
     assert {line["operator"] for line in lines(disk)} == {"one/0", "two/0"}
     assert {line["operator"] for line in lines(disk, look.Wanted(operator="two/0"))} == {"two/0"}
+
+
+@pytest.mark.parametrize("sizes", [(3,), (ROWS, 5), (9, 2 * ROWS + 1, 70_000, 3)])
+def test_a_table_is_written_in_parts_of_one_size_whatever_batches_it_comes_in(sizes):
+    made = Tables("parquet", StoreView("0", "default"), changes=False)
+    content = b""
+    for size in sizes:
+        rows = pa.array([b"row"] * size)
+        content += made.written(made.batch(("0", "default", 0), rows, rows))
+    file = pq.ParquetFile(io.BytesIO(content + made.finished()))
+    parts = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
+    whole, rest = divmod(sum(sizes), ROWS)
+    assert parts == [ROWS] * whole + [rest]

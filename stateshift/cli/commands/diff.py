@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import FleetOf, epilog
+from stateshift.cli.shell.options import FleetOf, Parallel, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = epilog(
@@ -34,6 +34,7 @@ def command(
         typer.Option("--show", metavar="N", min=0, help="Show up to N differences for each store."),
     ] = 0,
     fleet: FleetOf = None,
+    parallel: Parallel = None,
 ) -> int | None:
     """Compare two images, entry by entry.
 
@@ -47,7 +48,7 @@ def command(
     from stateshift.cli.views.diff_facts import Outcome, diff_facts
     from stateshift.errors import PlanError, VerifyError
 
-    with readers_for(terminal, fleet, [a, b]) as readers:
+    with readers_for(terminal, fleet, [a, b], parallel) as readers:
         facts = diff_facts(look.diff(a, b, terminal.opening(), show, readers))
     terminal.answer(
         "diff",

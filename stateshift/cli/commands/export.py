@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stateshift.cli.shell.options import Location, epilog
+from stateshift.cli.shell.options import Location, Parallel, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def command(
             help="What batches A to B did to the state, instead of the state.",
         ),
     ] = None,
+    parallel: Parallel = None,
 ) -> int | None:
     """Write state as Parquet, Arrow or JSON lines.
 
@@ -75,17 +76,19 @@ def command(
     at all.
     """
     from stateshift import look
+    from stateshift.cli.shell.fleet import readers_for
 
     _refuse_both(terminal, to, batch, changes)
     opening = terminal.opening()
     wanted = look.Wanted(operator, store, batch, _batches(changes))
     state = look.export(location, to, wanted, opening)
-    if to == STDOUT:
-        for chunk in state.chunks():
-            terminal.write(chunk)
-    else:
-        size = look.save(state, to, opening)
-        _show(terminal, state, to, size)
+    with readers_for(terminal, None, [location], parallel) as readers:
+        if to == STDOUT:
+            for chunk in state.chunks(readers):
+                terminal.write(chunk)
+        else:
+            size = look.save(state, to, opening, readers)
+            _show(terminal, state, to, size)
     if not terminal.json:
         for note in state.notes:
             terminal.say(f"note: {note}")

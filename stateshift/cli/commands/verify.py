@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stateshift.cli.shell.options import FleetOf, epilog
+from stateshift.cli.shell.options import FleetOf, Parallel, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def command(
         bool, typer.Option("--deep", help="Also decode every file of the state.")
     ] = False,
     fleet: FleetOf = None,
+    parallel: Parallel = None,
     no_history: Annotated[
         bool,
         typer.Option(
@@ -84,15 +85,15 @@ def command(
     if is_run or not deep:
         _refuse(location, {"--no-history": no_history, "--part": part, "--remember": remember})
     if is_run:
-        return _run(terminal, location, fleet)
+        return _run(terminal, location, fleet, parallel)
     if part is None:
         _refuse(location, {"--remember": remember})
         check = DeepCheck(history=not no_history) if deep else None
-        return _answer(terminal, location, _judged(terminal, location, check, fleet))
+        return _answer(terminal, location, _judged(terminal, location, check, fleet, parallel))
     file = _parts_file(location, remember)
     due = due_part(file, _wanted(part))
     check = DeepCheck(history=not no_history, part=due)
-    judged = _judged(terminal, location, check, fleet)
+    judged = _judged(terminal, location, check, fleet, parallel)
     return _answer(terminal, location, _remembered(terminal, judged, file, due))
 
 
@@ -146,14 +147,18 @@ def _remembered(terminal: Terminal, judgement: Judgement, file: PartsFile, part:
 
 
 def _judged(
-    terminal: Terminal, location: str, check: DeepCheck | None, fleet: str | None
+    terminal: Terminal,
+    location: str,
+    check: DeepCheck | None,
+    fleet: str | None,
+    parallel: int | None,
 ) -> Judgement:
     from stateshift import look
     from stateshift.cli.shell.fleet import readers_for
 
     if check is None:
         return look.restartable(location, terminal.opening())
-    with readers_for(terminal, fleet, [location]) as readers:
+    with readers_for(terminal, fleet, [location], parallel) as readers:
         return look.restartable(location, terminal.opening(), True, readers, check)
 
 
@@ -170,7 +175,7 @@ def _answer(terminal: Terminal, location: str, judgement: Judgement) -> int:
     return 0 if judgement.restartable else VerifyError.exit_code
 
 
-def _run(terminal: Terminal, path: str, fleet: str | None) -> int:
+def _run(terminal: Terminal, path: str, fleet: str | None, parallel: int | None) -> int:
     from dataclasses import replace
 
     from stateshift import migration
@@ -183,7 +188,8 @@ def _run(terminal: Terminal, path: str, fleet: str | None) -> int:
 
     workdir = Workdir(path)
     spec = migration.spec_of(workdir)
-    with readers_for(terminal, fleet, migration.places_of(spec), spec.parallel) as readers:
+    places = migration.places_of(spec)
+    with readers_for(terminal, fleet, places, parallel or spec.parallel) as readers:
         verdict = migration.verify(workdir, replace(terminal.adapters(), fleet=readers))
         facts = VerdictFacts(verdict, migration.status(workdir), path)
     terminal.answer("verify", lambda: run_json.verdict(facts), lambda: render_run.verdict(facts))

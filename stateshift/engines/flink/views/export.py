@@ -20,7 +20,7 @@ from stateshift.engines.flink.streams import Streams
 from stateshift.engines.flink.survey.image import survey as surveyed
 from stateshift.engines.flink.views.decoded import Shown, shown
 from stateshift.engines.growing_file import Pieces
-from stateshift.engines.views import Opening, Wanted
+from stateshift.engines.views import Opening, Readers, Wanted
 from stateshift.errors import PlanError
 from stateshift.survey import Image
 
@@ -52,7 +52,7 @@ class FlinkExport:
             for operator, state in self.as_bytes
         )
 
-    def chunks(self) -> Iterator[bytes]:
+    def chunks(self, readers: Readers | None = None) -> Iterator[bytes]:
         self.entries = 0
         return self._lines() if self.format == "jsonl" else self._table()
 

@@ -55,6 +55,21 @@ def portions(
         yield portion, replace(part, planned_state=PlannedState(written) if written else None)
 
 
+def each_alone(survey: Survey, shards: Iterable[tuple[Image, ShardFiles]]) -> Iterator[Survey]:
+    """Yield the survey of each shard alone, with the checksums of its files, and what says how its
+    rows are read.
+    """
+    images: dict[str, Image] = {}
+    sidecars = {file.path: file for file in survey.files if file.path.endswith(".crc")}
+    for image, shard in shards:
+        beside = (sidecars.get(f"{path}.crc") for path in shard.files)
+        files = tuple(file for file in beside if file is not None)
+        if image.path not in images:
+            images[image.path] = undivided(image)
+        own = replace(images[image.path], shards=(shard,))
+        yield replace(survey, files=files, images=(own,), findings=())
+
+
 def part_of(survey: Survey, image: Image, part: Part) -> tuple[Survey, Image]:
     """Return the survey and the image with the shards of one part alone, and all that belongs to no
     shard: without logs and schemas no row can be read.

@@ -9,7 +9,8 @@ list of them. A Parquet or an Arrow file has one schema, so it takes stores of o
 take all. A store whose columns are not known is exported as bytes, never guessed at.
 
 Rows are made in batches and bytes leave as they come: what is held is what folding holds, and one
-batch.
+batch. Of much state, others make the rows of a shard and put them aside (`save`), and here they are
+taken in the order of the shards: the file is the same.
 
 JSON has dates as days and times as microseconds since 1970, as `inspect` shows them; decimals are
 text.
@@ -21,6 +22,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from shlex import quote
+
+import pyarrow as pa
 
 from stateshift.engines.spark.entries.changes import Change, Changes
 from stateshift.engines.spark.entries.checksummed import checked_chunks
@@ -38,10 +41,12 @@ from stateshift.engines.spark.views.selection import (
     store_fits,
 )
 from stateshift.engines.spark.views.tables import Place, Tables
-from stateshift.engines.views import Opening, Wanted
+from stateshift.engines.spill import storage_errors
+from stateshift.engines.views import Opening, Readers, Wanted
 from stateshift.errors import PlanError
 from stateshift.formats.blocks import Block, Column, block_of
-from stateshift.survey import Image, ShardFiles
+from stateshift.storage.protocol import CHUNK
+from stateshift.survey import Image, ShardFiles, sizes_of
 
 ROWS = 65_536
 LINES = 16_384
@@ -64,22 +69,63 @@ class Export:
         notes = [note_of(view, image) for image, view in self._views()]
         return tuple(dict.fromkeys(filter(None, notes)))
 
-    def chunks(self) -> Iterator[bytes]:
+    def chunks(self, readers: Readers | None = None) -> Iterator[bytes]:
         self.entries = 0
-        return self._lines() if self.format == "jsonl" else self._tables()
+        shared = readers if readers is not None and self._is_shared(readers) else None
+        return self._lines(shared) if self.format == "jsonl" else self._tables(shared)
 
-    def _lines(self) -> Iterator[bytes]:
+    def save(self, path: str) -> None:
+        """Put what is wanted aside, for one who has asked for it as a part."""
+        with storage_errors(), open(path, "wb") as file:
+            if self.format == "jsonl":
+                file.writelines(self._lines(None))
+                return
+            tables = self._new_tables()
+            with pa.ipc.new_stream(file, tables.schema) as writer:
+                for batch in self._batches(tables):
+                    writer.write_batch(batch)
+
+    def _is_shared(self, readers: Readers) -> bool:
+        """Whether the state is worth being read by others; changes are few."""
+        if self.wanted.changes is not None:
+            return False
+        paths = chain.from_iterable(shard.files for _, shard in self.opened.shards(self.wanted))
+        return readers.is_worth(sum(sizes_of(self.opened.survey, paths)))
+
+    def _made_by(self, readers: Readers) -> Iterator[str]:
+        """Yield the files that others make, one for each shard, and count what is in them."""
+        shards = self.opened.shards(self.wanted)
+        for part in readers.exported(self.opened.survey, shards, self.wanted, self.format):
+            self.entries += part.entries
+            yield part.file
+
+    def _lines(self, readers: Readers | None) -> Iterator[bytes]:
+        if readers is not None:
+            for path in self._made_by(readers):
+                yield from _content(path)
+            return
         for piece in self._parts(LINES):
             yield from lines_of(piece)
 
-    def _tables(self) -> Iterator[bytes]:
-        tables = Tables(self.format, self.only_view(), self.wanted.changes is not None)
+    def _tables(self, readers: Readers | None) -> Iterator[bytes]:
+        tables = self._new_tables()
+        if readers is None:
+            batches = self._batches(tables)
+        else:
+            batches = chain.from_iterable(map(_batches_in, self._made_by(readers)))
+        for batch in batches:
+            yield tables.written(batch)
+        yield tables.finished()
+
+    def _new_tables(self) -> Tables:
+        return Tables(self.format, self.only_view(), self.wanted.changes is not None)
+
+    def _batches(self, tables: Tables) -> Iterator[pa.RecordBatch]:
         columns = (tables.view.key, tables.view.value)
         for piece in self._parts(ROWS):
             if (piece.view.key, piece.view.value) != columns:
                 raise _several({piece.view.store, tables.view.store})
-            yield tables.written(tables.batch(_places(piece), *_decoded(tables, piece)))
-        yield tables.finished()
+            yield tables.batch(_places(piece), *_decoded(tables, piece))
 
     def _parts(self, size: int) -> Iterator[Piece]:
         """Yield the entries, so many at once, and count them."""
@@ -154,6 +200,17 @@ def _decoded(tables: Tables, piece: Piece) -> tuple[Column, Column]:
     if values is None:
         values = tables.values([value_of(piece, value) for value in piece.block.values.to_pylist()])
     return keys, values
+
+
+def _content(path: str) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        while chunk := file.read(CHUNK):
+            yield chunk
+
+
+def _batches_in(path: str) -> Iterator[pa.RecordBatch]:
+    with pa.memory_map(path) as file, pa.ipc.open_stream(file) as reader:
+        yield from reader
 
 
 def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Export:

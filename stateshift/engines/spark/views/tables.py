@@ -17,7 +17,7 @@ from stateshift.errors import PlanError
 from stateshift.formats.blocks import Block
 from stateshift.formats.spark.types import StructType, Value
 
-# So many rows are written together.
+# So many rows are written together, whatever batches they come in.
 ROWS = 65_536
 
 # What stands before key and value: one for all rows, or a list with one for each.
@@ -41,13 +41,13 @@ class Tables:
         self._parquet = format == "parquet"
         key, value = self._type(view.key), self._type(view.value)
         kinds = [pa.field("key", key), pa.field("value", pa.list_(value) if view.many else value)]
-        self._schema = pa.schema([*(_CHANGE if changes else ()), *_PLACE, *kinds])
+        self.schema = pa.schema([*(_CHANGE if changes else ()), *_PLACE, *kinds])
         self._out = Pieces()
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
         open_writer = pq.ParquetWriter if self._parquet else pa.ipc.new_file
         try:
-            self._writer = open_writer(self._out, self._schema)
+            self._writer = open_writer(self._out, self.schema)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
             raise PlanError(
                 f"Parquet cannot hold these columns: {error}", hint="write .arrow or .jsonl"
@@ -63,19 +63,19 @@ class Tables:
         return keys, values_of(view, block.values)
 
     def keys(self, decoded: Sequence[Value]) -> pa.Array:
-        return _array(decoded, self._schema.field("key").type)
+        return _array(decoded, self.schema.field("key").type)
 
     def values(self, decoded: Sequence[Value]) -> pa.Array:
-        return _array(decoded, self._schema.field("value").type)
+        return _array(decoded, self.schema.field("value").type)
 
     def batch(self, places: tuple[Place, ...], keys: pa.Array, values: pa.Array) -> pa.RecordBatch:
         columns = []
-        for place, kind in zip(places, self._schema.types, strict=False):
+        for place, kind in zip(places, self.schema.types, strict=False):
             if isinstance(place, list):
                 columns.append(pa.array(place, kind))
             else:
                 columns.append(pa.repeat(pa.scalar(place, kind), len(keys)))
-        return pa.record_batch([*columns, keys, values], schema=self._schema)
+        return pa.record_batch([*columns, keys, values], schema=self.schema)
 
     def written(self, batch: pa.RecordBatch) -> bytes:
         """Write a batch, and return what is ready of the file. Small batches wait for each other: a
@@ -83,17 +83,19 @@ class Tables:
         """
         self._waiting.append(batch)
         self._rows += len(batch)
-        return self._flushed() if self._rows >= ROWS else b""
+        return self._flushed(self._rows // ROWS * ROWS) if self._rows >= ROWS else b""
 
-    def _flushed(self) -> bytes:
-        if self._waiting:
-            table = pa.Table.from_batches(self._waiting).combine_chunks()
-            self._writer.write_table(table)
-            self._waiting, self._rows = [], 0
+    def _flushed(self, count: int) -> bytes:
+        """Write so many of the rows that wait."""
+        table = pa.Table.from_batches(self._waiting, self.schema).combine_chunks()
+        for start in range(0, count, ROWS):
+            self._writer.write_table(table.slice(start, min(ROWS, count - start)))
+        self._waiting = table.slice(count).to_batches()
+        self._rows -= count
         return self._out.taken()
 
     def finished(self) -> bytes:
-        first = self._flushed()
+        first = self._flushed(self._rows)
         self._writer.close()
         return first + self._out.taken()
 
