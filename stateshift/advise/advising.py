@@ -129,7 +129,8 @@ class Adviser:
             return False
         last = watched.looks[-1].sample
         if isinstance(last, SparkSample):
-            return last.lag is not None and len(_spark_samples(watched.looks)) < 2
+            several = last.tells_of_itself or len(_spark_samples(watched.looks)) > 1
+            return last.lag is not None and not several
         settled = last.time >= last.started + self._settings.stabilization_interval
         samples = _flink_samples(watched.looks)
         return settled and isinstance(usable(samples, last.time, self._settings), Unusable)
@@ -158,7 +159,9 @@ class Adviser:
             location=subject.location,
         )
         if subject.engine == "spark":
-            return SparkInputs(around, tuple(_spark_samples(watched.looks)), subject.cores)
+            samples = tuple(_spark_samples(watched.looks))
+            told = samples[-1].cores if samples else None
+            return SparkInputs(around, samples, subject.cores or told)
         return FlinkInputs(around, tuple(_flink_samples(watched.looks)))
 
     def _ask(self, subject: Subject, trouble: str | None) -> Known:

@@ -7,6 +7,8 @@ do not know.
     _stateshift/stopping        such a job's answer, for its present marker: it is alive, and
                                 stopping
     _stateshift/idle            written by such a job once it is restored and has nothing to read
+    _stateshift/progress        written by such a job every few seconds: its last batches
+                                (`formats.spark.progress`)
     _stateshift/waiting         written by such a job that was started early, and waits for its
                                 image
     _stateshift/released        our answer, once the image is there
@@ -33,6 +35,7 @@ INDEX = f"{FOLDER}/operators.json"
 STOP = f"{FOLDER}/stop"
 STOPPING = f"{FOLDER}/stopping"
 IDLE = f"{FOLDER}/idle"
+PROGRESS = f"{FOLDER}/progress"
 WAITING = f"{FOLDER}/waiting"
 RELEASED = f"{FOLDER}/released"
 STAGED = f"{FOLDER}/staged"

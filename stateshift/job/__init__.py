@@ -22,6 +22,7 @@ image, under `_stateshift`:
                     is there, ends that
     idle            in each query's own checkpoint: it is restored, and has nothing to read (only
                     with STATESHIFT_TAG)
+    progress        in each query's own checkpoint: its last batches, for `stateshift advise`
 
 Importing this costs next to nothing: pyspark is imported by the functions that need it.
 """

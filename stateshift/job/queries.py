@@ -25,6 +25,7 @@ from stateshift.formats import marks
 from stateshift.job import files
 from stateshift.job.files import Java
 from stateshift.job.places import handed_over, location
+from stateshift.job.progress import ProgressFile
 
 # pyspark's StreamingQuery. pyspark is imported late, and mypy does not read its types.
 Query: TypeAlias = Any
@@ -48,17 +49,20 @@ def run(*queries: Query) -> None:
 def watch(*queries: Query, seconds: float = 0.2) -> None:
     """Return when all queries have ended, or when the stop marker is there and each has been
     stopped between two of its batches. Raises what a query failed with. Looks every so many
-    `seconds`.
+    `seconds`. Keeps what the queries say of their batches beside their checkpoints.
     """
     places = _places(queries)
     tag = handed_over("TAG")
     restoring = list(queries) if tag else []
+    progress = [ProgressFile(_execution(query)) for query in queries]
     while _running(queries):
         if any(map(_answer_marker, places)):
             return _stop(queries)
         for query in list(filter(_is_idle, restoring)):
             restoring.remove(query)
             _mark_idle(query, tag or "")
+        for file in progress:
+            file.keep()
         time.sleep(seconds)
     return None
 

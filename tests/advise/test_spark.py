@@ -14,6 +14,7 @@ from stateshift.advise.evaluate.inputs import Circumstances, SparkInputs
 from stateshift.advise.evaluate.settings import Settings
 from stateshift.advise.evaluate.spark_batches import Batch, SparkSample
 from stateshift.advise.evaluate.verdicts import Verdict, verdict_on
+from stateshift.formats.spark.progress import QueryProgress, ReportedBatch, encode_progress
 from stateshift.plain import from_plain, to_plain
 from stateshift.specification.model import KafkaSpec
 from stateshift.storage.protocol import Storage
@@ -339,3 +340,124 @@ def test_our_own_runs_say_what_a_restart_takes(ground: Ground, found: bool) -> N
     (told,) = ground.advise(ground.spec(**other), "--json").document
     expected = (downtime, "runs") if found else (300.0, "default")
     assert (told["restart_seconds"], told["restart_from"]) == expected
+
+
+# ---------------------------------------------------------------------------- what a query says itself
+
+
+def told_batches(
+    count: int, takes: float, works: float, records: int = 50, grows: int = 0
+) -> tuple[Batch, ...]:
+    """Batches that follow each other without a pause. What waits before each grows by so much."""
+    return tuple(
+        replace(batch, work_seconds=works, waiting=records + grows * number)
+        for number, batch in enumerate(batches(count, takes, takes, records))
+    )
+
+
+def test_a_query_without_a_pause_that_tells_how_long_it_works_is_judged_by_that() -> None:
+    verdict = judged(look(told_batches(60, 1.0, 0.6)))
+    assert verdict.word == "fits"
+    assert verdict.headroom == pytest.approx(0.4)
+    assert "works on records for 60% of the time" in said_of(verdict)
+
+
+def test_a_query_without_a_pause_that_always_works_is_judged_by_what_waited() -> None:
+    verdict = judged(look(told_batches(60, 1.0, 0.99)))
+    assert (verdict.word, verdict.headroom) == ("fits", None)
+    assert "it keeps up" in said_of(verdict)
+    verdict = judged(look(told_batches(60, 1.0, 0.99, grows=25)))
+    assert verdict.word == "scale"
+    (load,) = verdict.loads
+    assert load.lag_rate == pytest.approx(25)
+    assert verdict.lag == 25 * 59
+
+
+def test_one_batch_that_was_held_up_makes_no_growth() -> None:
+    held_up = list(told_batches(60, 1.0, 0.99))
+    held_up[-3] = replace(held_up[-3], waiting=400)
+    verdict = judged(look(held_up))
+    assert verdict.word == "fits"
+
+
+def test_what_waits_is_not_told_by_a_few_batches() -> None:
+    verdict = judged(look(told_batches(4, 1.0, 0.99)))
+    assert verdict.word == "unknown"
+    assert "stateshift.job" in said_of(verdict)
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ({"work_seconds": 1.5}, "worked for 1.5 s of 1.0 s"),
+        ({"work_seconds": -1.0}, "worked for -1.0 s"),
+        ({"waiting": 3}, "more records than were waiting"),
+    ],
+)
+def test_what_a_query_cannot_have_done_makes_no_verdict(fault: Any, why: str) -> None:
+    made = told_batches(20, 1.0, 0.6)
+    verdict = judged(look((*made[:-1], replace(made[-1], **fault))))
+    assert verdict.word == "unknown"
+    assert why in said_of(verdict)
+
+
+def written_progress(ground: Ground, made: Sequence[Batch], **more: Any) -> None:
+    """Write what the query says of these batches of its present run."""
+    reported = [
+        ReportedBatch(
+            batch.id,
+            batch.started,
+            (batch.committed or 0.0) - batch.started,
+            batch.work_seconds or 0.0,
+            batch.records or 0,
+            batch.waiting,
+            state_rows=17,
+        )
+        for batch in made
+    ]
+    progress = QueryProgress("run-1", made[0].started, tuple(reported), cores=6)
+    content = encode_progress(replace(progress, **more))
+    ground.storage().write("_stateshift/progress", lambda: iter([content]))
+
+
+def test_what_a_query_says_of_itself_counts_and_tells_its_cores(ground: Ground) -> None:
+    made = told_batches(60, 1.0, 0.6)
+    ground.write(made[1:])
+    written_progress(ground, made)
+    (told,) = ground.advise(SOURCE, "--json").document
+    assert (told["verdict"], told["parallelism"]) == ("fits", 6)
+    assert told["headroom"] == pytest.approx(0.4)
+    assert told["lag"] == 0
+    (sample,) = told["inputs"]["samples"]
+    assert [batch["id"] for batch in sample["batches"]] == list(range(1, 60)), (
+        "the first batch of a run loads code, and does not count"
+    )
+    assert "its state has 17 rows" in told["reasons"]
+
+
+def test_a_look_at_a_query_that_tells_of_itself_waits_for_nothing(ground: Ground) -> None:
+    made = told_batches(60, 1.0, 0.99, grows=25)
+    ground.write(made[1:])
+    written_progress(ground, made)
+    (told,) = ground.advise(ground.spec(), "--cores", "4", "--json").document
+    assert told["verdict"] == "scale"
+    assert ground.clock.seconds == BEGAN
+
+
+def test_what_an_earlier_run_has_said_does_not_count(ground: Ground) -> None:
+    earlier = [replace(b, started=b.started - 900) for b in told_batches(20, 1.0, 0.6)]
+    ground.write(batches(40, 10, 6, 10_000, first=20))
+    written_progress(ground, [replace(b, committed=b.started + 1.0) for b in earlier])
+    (told,) = ground.advise(SOURCE, "--json").document
+    assert (told["verdict"], told["parallelism"]) == ("fits", None)
+    assert told["headroom"] == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("content", [b"", b'{"version":9}', b"x" * 70_000])
+def test_a_file_that_cannot_be_read_is_as_one_that_is_not_there(
+    ground: Ground, content: bytes
+) -> None:
+    ground.write(batches(20, 10, 6, 10_000, first=5))
+    ground.storage().write("_stateshift/progress", lambda: iter([content]))
+    (told,) = ground.advise(SOURCE, "--cores", "8", "--json").document
+    assert told["headroom"] == pytest.approx(0.4)

@@ -21,7 +21,8 @@ TIGHT: Final = 0.15
 
 BACK_TO_BACK_WITHOUT_LAG: Final = (
     "batches follow each other without a pause, so that they do not tell how much more it could "
-    'do; what waits in Kafka would: give its brokers ("kafka" in the spec), and two samples'
+    'do; what waits in Kafka would: give its brokers ("kafka" in the spec), and two samples; so '
+    "would the job, if it ran its queries with stateshift.job"
 )
 KEEPS_UP: Final = (
     "it keeps up: batches follow each other without a pause, and what waits does not grow; how "
@@ -176,6 +177,10 @@ def no_room(more: int, slots: FreeSlots) -> str:
 def of_batches(measured: QueryLoad) -> Iterator[str]:
     """Yield what was measured of a query's batches."""
     yield f"{measured.batches} batches of {measured.seconds:.0f} s were measured"
+    if measured.worked is not None:
+        yield f"it works on records for {measured.worked:.0%} of the time, as it says itself"
+    if measured.state_rows is not None:
+        yield f"its state has {measured.state_rows:,} rows"
     if not measured.counted:
         yield "its sources do not count records: judged by the time of its batches alone"
     elif not measured.lag_known:

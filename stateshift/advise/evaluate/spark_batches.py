@@ -10,6 +10,10 @@
 
 A job without a trigger interval starts a batch as soon as the last has ended. It is busy all the
 time, however little there is to do: only what waits in Kafka tells then whether it keeps up.
+
+A query that tells of its own batches (`stateshift.job`) makes even that telling: the part of a
+batch in which its records are worked on is the most that it needs to be busy, and what waited when
+each batch was planned says whether that grows.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import linear_regression
 from typing import Final
 
 from stateshift.advise.evaluate.loads import VertexLoad
@@ -27,27 +32,36 @@ from stateshift.advise.evaluate.settings import Settings
 BACK_TO_BACK: Final = 0.95
 # So much may a commit be later than the next batch's start, by a storage's and a driver's clock.
 CLOCKS_APART_SECONDS: Final = 1.0
+# Spark tells times in milliseconds.
+ROUNDED_SECONDS: Final = 0.01
 # A job whose cores nobody told is counted in hundredths of what it has.
 HUNDREDTHS: Final = 100
 QUERY: Final = "query"
+# So many batches have to tell what waited before them: one of them alone may have been held up.
+TOLD_MIN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """A batch that was planned. Times are seconds since 1970: the driver's of its start, the
-    storage's of its commit. `records` is None where its sources do not tell by their offsets.
+    storage's of its commit. `records` is None where its sources do not tell by their offsets. The
+    rest is known of a query that tells of itself: for how long it worked on the records, and what
+    waited when the batch was planned, its own records among it.
     """
 
     id: int
     started: float
     committed: float | None
     records: int | None
+    work_seconds: float | None = None
+    waiting: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SparkSample:
     """One look at a checkpoint and the brokers. `lag` is what waits in the topics, None where no
-    brokers were asked. `partitions` are the topics', `state_partitions` those of the state.
+    brokers were asked. `partitions` are the topics', `state_partitions` those of the state. A query
+    that tells of itself also tells its `cores` and `state_rows`.
     """
 
     time: float
@@ -55,12 +69,21 @@ class SparkSample:
     lag: int | None = None
     partitions: int | None = None
     state_partitions: int | None = None
+    cores: int | None = None
+    state_rows: int | None = None
+
+    @property
+    def tells_of_itself(self) -> bool:
+        """Whether one look tells whether what waits grows."""
+        told = [batch for batch in self.batches if batch.waiting is not None]
+        return len(told) >= TOLD_MIN
 
 
 @dataclass(frozen=True, slots=True)
 class QueryLoad:
-    """The load of a query, and whether its batches follow each other without a pause. `counted`:
-    its rates are records; otherwise shares of the time between batches.
+    """The load of a query, and whether its batches follow each other without a pause, so that they
+    do not tell it. `counted`: its rates are records; otherwise shares of the time between batches.
+    `worked` is the share of time for which it worked on records, where it tells that.
     """
 
     load: VertexLoad
@@ -69,6 +92,8 @@ class QueryLoad:
     lag_known: bool  # what waits was seen twice
     seconds: float
     batches: int
+    worked: float | None = None
+    state_rows: int | None = None
 
 
 def query_load(
@@ -85,7 +110,10 @@ def query_load(
     problem = _problem(batches, last, now, settings)
     if problem is not None:
         return Unusable(problem)
-    return _measured(batches, last, _lag_rate(in_order, settings), cores)
+    lag_rate = _growth(batches)
+    if lag_rate is None:
+        lag_rate = _lag_rate(in_order, settings)
+    return _measured(batches, last, lag_rate, cores)
 
 
 def recent(batches: Sequence[Batch], settings: Settings) -> list[Batch]:
@@ -125,15 +153,23 @@ def _problem(
                 f"batch {earlier.id} is committed {late:.1f} s after batch {later.id} was planned: "
                 "the storage's clock is not the driver's"
             )
-    for batch in batches:
-        early = batch.started - (batch.committed or 0.0)
-        if early > 0:
-            return (
-                f"batch {batch.id} is committed {early:.1f} s before it was planned: the storage's "
-                "clock is not the driver's"
-            )
-        if batch.records is not None and batch.records < 0:
-            return f"the offsets of batch {batch.id} go back"
+    return next((fault for fault in map(_fault, batches) if fault is not None), None)
+
+
+def _fault(batch: Batch) -> str | None:
+    """Return what cannot be true of a batch that was committed, if anything."""
+    took = (batch.committed or 0.0) - batch.started
+    if took < 0:
+        return (
+            f"batch {batch.id} is committed {-took:.1f} s before it was planned: the storage's "
+            "clock is not the driver's"
+        )
+    if batch.records is not None and batch.records < 0:
+        return f"the offsets of batch {batch.id} go back"
+    if batch.work_seconds is not None and not 0 <= batch.work_seconds <= took + ROUNDED_SECONDS:
+        return f"batch {batch.id} worked for {batch.work_seconds:.1f} s of {took:.1f} s"
+    if batch.waiting is not None and batch.waiting < (batch.records or 0):
+        return f"batch {batch.id} read more records than were waiting"
     return None
 
 
@@ -148,6 +184,9 @@ def _measured(
     seconds = batches[-1].started - batches[0].started
     busy_seconds = sum((batch.committed or 0.0) - batch.started for batch in whole)
     busy = min(1.0, busy_seconds / seconds)
+    worked = _worked(whole, seconds)
+    if busy >= BACK_TO_BACK and worked is not None:
+        busy = worked
     counted = all(batch.records is not None for batch in whole)
     records = sum(batch.records or 0 for batch in whole)
     load = VertexLoad(
@@ -159,13 +198,48 @@ def _measured(
         input_rate=records / seconds if counted else 1.0,
         output_rate=0.0,
         busy=busy,
-        lag=last.lag if counted else None,
+        lag=_lag(batches[-1], last) if counted else None,
         lag_rate=(lag_rate or 0.0) if counted else 0.0,
         busy_mean=busy,
     )
-    back_to_back = busy >= BACK_TO_BACK
-    lag_known = lag_rate is not None and counted
-    return QueryLoad(load, back_to_back, counted, lag_known, seconds, len(whole))
+    return QueryLoad(
+        load=load,
+        back_to_back=busy >= BACK_TO_BACK,
+        counted=counted,
+        lag_known=lag_rate is not None and counted,
+        seconds=seconds,
+        batches=len(whole),
+        worked=worked,
+        state_rows=last.state_rows,
+    )
+
+
+def _worked(batches: Sequence[Batch], seconds: float) -> float | None:
+    """Return the share of time for which the query worked on records: the most that it has to be
+    busy, since what else a batch takes is there once, however many records it has.
+    """
+    known = [batch.work_seconds for batch in batches if batch.work_seconds is not None]
+    if len(known) < len(batches):
+        return None
+    return min(1.0, sum(known) / seconds)
+
+
+def _lag(newest: Batch, last: SparkSample) -> float | None:
+    """Return what waits: as the brokers have it, else what the last batch has left."""
+    if last.lag is not None or newest.waiting is None:
+        return last.lag
+    return max(0, newest.waiting - (newest.records or 0))
+
+
+def _growth(batches: Sequence[Batch]) -> float | None:
+    """Return by how much grows a second what waits before a batch, by all of them: one may have
+    been held up. None where too few tell.
+    """
+    told = [batch for batch in batches if batch.waiting is not None]
+    if len(told) < TOLD_MIN:
+        return None
+    times, waiting = [batch.started for batch in told], [batch.waiting or 0 for batch in told]
+    return linear_regression(times, waiting).slope
 
 
 def _lag_rate(in_order: Sequence[SparkSample], settings: Settings) -> float | None:

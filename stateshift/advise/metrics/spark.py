@@ -5,21 +5,32 @@
     brokers        the end of each topic, if the spec says where they are
 
 Records are counted of sources whose offsets count them: Kafka, and what speaks its protocol.
+
+A query of a job with `stateshift.job` says more of its last batches itself, in
+_stateshift/progress. What it says counts in place of the logs, as long as it is not behind them.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final, Protocol
 
 from stateshift.advise.evaluate.spark_batches import Batch, SparkSample
 from stateshift.engines.spark.layout import number_of_log
-from stateshift.errors import StorageError
+from stateshift.errors import FormatError, MissingFile, StorageError
+from stateshift.formats.marks import PROGRESS
 from stateshift.formats.spark.offsets import PARTITIONS, OffsetEntry, decode_offsets
 from stateshift.formats.spark.positions import position_of
+from stateshift.formats.spark.progress import (
+    SIZE_MAX,
+    QueryProgress,
+    ReportedBatch,
+    decode_progress,
+)
 from stateshift.specification.model import KafkaSpec
 from stateshift.storage.protocol import Storage
 from stateshift.survey import FileInfo
@@ -28,6 +39,10 @@ from stateshift.world import Clock
 # Spark keeps a hundred batches unless told otherwise (spark.sql.streaming.minBatchesToRetain).
 BATCHES_MAX: Final = 100
 _OFFSETS, _COMMITS = "offsets", "commits"
+# So much later than the last batch that a query tells of, a commit is none of that run's.
+BEHIND_SECONDS_MAX: Final = 60.0
+
+_log = logging.getLogger(__name__)
 
 # A source of a query, a topic, a partition.
 Place = tuple[str, str, int]
@@ -61,14 +76,20 @@ class SparkQuery:
             StorageError: the checkpoint cannot be read, holds no offsets, or brokers do not answer.
         """
         commits = {number: file.modified for number, file in self._logs(_COMMITS)}
-        entries = dict(self._entries(commits))
+        told = self._progress(commits)
+        planned = self._entries(commits)
+        # Told by the query, the last two planned batches say how far it has read.
+        entries = dict(planned if told is None else islice(planned, 2))
         if not entries:
             fact = "no batch of it can be read: there is nothing in offsets/"
             raise StorageError(fact, location=self.storage.location)
-        batches = [
-            batch_of(number, before, entry, commits.get(number))
-            for (_, before), (number, entry) in pairwise(sorted(entries.items()))
-        ]
+        if told is None:
+            batches = [
+                batch_of(number, before, entry, commits.get(number))
+                for (_, before), (number, entry) in pairwise(sorted(entries.items()))
+            ]
+        else:
+            batches = reported_batches(told)
         read = read_until(entries, commits)
         ends = self._ends(read)
         newest = entries[max(entries)]
@@ -78,7 +99,27 @@ class SparkQuery:
             lag=None if ends is None else lag_of(read, ends),
             partitions=len(read) or None,
             state_partitions=state_partitions(newest),
+            cores=None if told is None else told.cores,
+            state_rows=None if told is None else told.batches[-1].state_rows,
         )
+
+    def _progress(self, commits: Mapping[int, float]) -> QueryProgress | None:
+        """Return what the query says of its last batches; None where it says nothing that counts:
+        the file is not there, of another version, or behind what was committed since.
+        """
+        path = f"{self.prefix}/{PROGRESS}" if self.prefix else PROGRESS
+        try:
+            told = decode_progress(self.storage.read(path, SIZE_MAX), path)
+        except MissingFile:
+            return None
+        except (FormatError, StorageError) as error:
+            _log.debug("what %s says of itself does not count: %s", path, error)
+            return None
+        if not told.batches or not commits:
+            return None
+        last, newest = told.batches[-1], max(commits)
+        silent = commits[newest] - (last.started + last.seconds)
+        return None if newest > last.id and silent > BEHIND_SECONDS_MAX else told
 
     def _logs(self, folder: str) -> Iterator[tuple[int, FileInfo]]:
         """Yield the number of each log in a folder, and its file."""
@@ -115,6 +156,24 @@ def batch_of(
 ) -> Batch:
     """Return a batch by its offset log and that of the batch before it."""
     return Batch(number, entry.timestamp_ms / 1000, committed or None, records_of(before, entry))
+
+
+def reported_batches(told: QueryProgress) -> list[Batch]:
+    """Return the batches that a query tells of, but for the first of its run: code is loaded in
+    it.
+    """
+    return [_reported(batch) for batch in told.batches if batch.started > told.begun]
+
+
+def _reported(batch: ReportedBatch) -> Batch:
+    return Batch(
+        id=batch.id,
+        started=batch.started,
+        committed=batch.started + batch.seconds,
+        records=batch.records,
+        work_seconds=batch.work_seconds,
+        waiting=batch.waiting,
+    )
 
 
 def records_of(before: OffsetEntry, entry: OffsetEntry) -> int | None:

@@ -1,0 +1,100 @@
+"""What a job tells of its queries: their last batches, in a file beside each checkpoint, for
+`stateshift advise`.
+
+Nothing of it may disturb the job. A file is written at most every EVERY_SECONDS, whole or not at
+all; where it cannot be, that is logged once and tried again later.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from stateshift.formats import marks
+from stateshift.formats.spark.progress import (
+    QueryProgress,
+    batch_of_document,
+    encode_progress,
+)
+from stateshift.job import files
+from stateshift.job.files import Java
+
+EVERY_SECONDS = 10.0
+
+_log = logging.getLogger(__name__)
+
+# What Spark has of a query: its StreamingExecution. py4j's objects have no types here.
+Execution: TypeAlias = Java
+Write: TypeAlias = Callable[[str, str, bytes], None]
+
+
+class ProgressFile:
+    """The file of one query. `execution` is Spark's StreamExecution behind it."""
+
+    def __init__(self, execution: Execution, write: Write = files.write) -> None:
+        self._execution, self._write = execution, write
+        self._progress: QueryProgress | None = None
+        self._next_time = time.monotonic() + EVERY_SECONDS
+        self._has_failed = False
+
+    def keep(self) -> None:
+        """Write what is new, if the time has come. Raises nothing."""
+        if time.monotonic() < self._next_time:
+            return
+        self._next_time = time.monotonic() + EVERY_SECONDS
+        self.keep_now()
+
+    def keep_now(self) -> None:
+        """Write what is new. Raises nothing."""
+        try:
+            self._keep_new()
+        except Exception as error:  # the job comes first, whatever goes wrong here
+            if not self._has_failed:
+                _log.warning("the query's progress is not kept for `stateshift advise`: %s", error)
+            self._has_failed = True
+
+    def _keep_new(self) -> None:
+        before = progress = self._progress
+        for document in self._new_documents():
+            batch = batch_of_document(document)
+            if batch is None:
+                continue
+            if progress is None:
+                progress = QueryProgress(str(document["runId"]), batch.started)
+            progress = progress.with_batch(batch)
+        if progress is None or progress is before:
+            return
+        place = str(self._execution.resolvedCheckpointRoot())
+        told = replace(progress, cores=self._cores())
+        self._write(place, marks.PROGRESS, encode_progress(told))
+        self._progress = progress
+
+    def _new_documents(self) -> list[dict[str, Any]]:
+        """Return the progress documents that tell of batches behind the last known, oldest first.
+        Spark keeps a hundred; each that is asked for takes two calls into the JVM.
+        """
+        return list(reversed(list(self._newest_first())))
+
+    def _newest_first(self) -> Iterator[dict[str, Any]]:
+        known = self._progress.batches[-1].id if self._progress is not None else -1
+        documents = self._execution.recentProgress()
+        for number in reversed(range(len(documents))):
+            document = json.loads(str(documents[number].json()))
+            if int(document["batchId"]) <= known:
+                return
+            yield document
+
+    def _cores(self) -> int | None:
+        """Return the cores of the executors that are at work, as the driver counts them."""
+        try:
+            executors = self._execution.sparkSession().sparkContext().statusStore()
+            listed = executors.executorList(True)
+            cores = [int(listed.apply(number).totalCores()) for number in range(listed.size())]
+        except Exception as error:  # an inner part of Spark, which may be another one tomorrow
+            _log.debug("Spark does not tell its cores: %s", error)
+            return None
+        return sum(cores) or None
