@@ -12,6 +12,8 @@ processes of this machine, so that all of its cores share the work.
                  cluster
     crew         the fleet as the executor and `look` know it: repeats what was lost with an
                  executor, says what goes on
+    cutting      how far a large shard is cut into parts, which several read
+    checking     `verify --deep`: portions of an image, and parts of shards
     comparing    `diff`: sums first, and then what differs
     ending       how a Spark job ended, by its message
     processes    the carrier of this machine: processes that are started anew, never forked

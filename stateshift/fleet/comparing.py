@@ -1,14 +1,19 @@
 """`diff` by a fleet: sums of every shard first, then the entries of those buckets that differ, and
 nothing else.
 
-fold  every group of shards of either side  ──▶ sums per store and bucket, added up here
-pick  the groups with a differing bucket    ──▶ its entries, at most PICKED_MAX bytes an answer
+fold  every piece of either side  ──▶ sums per store and bucket, added up here
+pick  those with a differing bucket  ──▶ its entries, at most PICKED_MAX bytes an answer
+
+A piece is a few shards, or a part of a large one.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+from typing import NamedTuple
 
 from stateshift import plain
 from stateshift.engines.spark.check.portions import shard_groups, undivided
@@ -16,6 +21,7 @@ from stateshift.engines.spark.entries.buckets import Folded, added, differing, f
 from stateshift.engines.spark.entries.sides import Side, Sides
 from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.views import Compared
+from stateshift.fleet.cutting import Cutter, Settings, ShardAt
 from stateshift.fleet.orders import Json, Order
 from stateshift.formats.blocks import Block, block_of
 from stateshift.survey import Image, ShardFiles
@@ -25,32 +31,34 @@ LEFT, RIGHT = 0, 1
 PICKED_MAX = 8 * 1024 * 1024
 
 Put = Callable[[int, Block], None]
-# Orders of one kind go out to whoever is free; their answers come back in the same order.
-Spread = Callable[[str, Iterable[Order]], Iterator[Json]]
+Sizes = tuple[Mapping[str, int], Mapping[str, int]]
 
 
-def unequal(
-    spread: Spread, sides: Sides, sizes: tuple[Mapping[str, int], Mapping[str, int]], put: Put
-) -> Compared:
+class _Piece(NamedTuple):
+    """What one order reads: some shards of a side, or a part of one by its settings."""
+
+    side: int
+    shards: list[ShardFiles]
+    settings: Settings
+
+
+def unequal(cutter: Cutter, sides: Sides, sizes: Sizes, put: Put) -> Compared:
     """Put every entry that may differ, with its side, in blocks; keys are in the common form."""
     ends = [_end(sides.left), _end(sides.right)]
-    groups = []
-    for side in (LEFT, RIGHT):
-        for group in shard_groups(tuple(sides[side].shards), sizes[side]):
-            groups.append((side, group))
+    pieces = _pieces(cutter, sides, sizes)
     compared, sums = Compared(), list[Folded]()
-    for answer in spread("fold", (_order(ends, side, group) for side, group in groups)):
+    for answer in cutter.spread("fold", (_order(ends, piece) for piece in pieces)):
         sums.append(_decoded(answer["folded"]))
         compared.met |= set(answer["met"])
-    folds = list(zip(groups, sums, strict=True))
-    left = added(folded for (side, _), folded in folds if side == LEFT)
-    right = added(folded for (side, _), folded in folds if side == RIGHT)
+    folds = list(zip(pieces, sums, strict=True))
+    left = added(folded for piece, folded in folds if piece.side == LEFT)
+    right = added(folded for piece, folded in folds if piece.side == RIGHT)
     different, compared.same = differing(left, right)
     picks: list[Order] = []
-    for (side, group), folded in folds:
-        order = _order(ends, side, group)
+    for piece, folded in folds:
+        order = _order(ends, piece)
         picks += [{**order, "wanted": wanted} for wanted in _wanted(folded, different)]
-    for order, entries in zip(picks, spread("pick", picks), strict=True):
+    for order, entries in zip(picks, cutter.spread("pick", picks), strict=True):
         block = block_of((b64decode(key), b64decode(value)) for key, value in entries)
         put(order["side"], block)
     return compared
@@ -73,6 +81,29 @@ def pick_here(order: Order, world: World) -> Json:
     return picked
 
 
+def _pieces(cutter: Cutter, sides: Sides, sizes: Sizes) -> list[_Piece]:
+    """Return both sides in pieces: a few shards, or a part of a large one."""
+    groups: list[_Piece] = []
+    shards: list[ShardAt] = []
+    for side in (LEFT, RIGHT):
+        image, storage = sides[side].image, sides[side].storage
+        for group in shard_groups(tuple(sides[side].shards), sizes[side]):
+            assert image is not None and storage is not None, "where there are shards"
+            groups.append(_Piece(side, group, image.settings))
+            paths = chain.from_iterable(shard.files for shard in group)
+            size = sum(sizes[side].get(path, 0) for path in paths)
+            shards.append(ShardAt(storage.location, group[0], image.settings, size))
+    part_bytes = cutter.bytes_of_part(sum(shard.size for shard in shards))
+    alone = [number for number, piece in enumerate(groups) if len(piece.shards) == 1]
+    divided = cutter.settings_of_parts([shards[number] for number in alone], part_bytes)
+    settings = dict(zip(alone, divided, strict=True))
+    pieces: list[_Piece] = []
+    for number, piece in enumerate(groups):
+        own = settings.get(number, [piece.settings])
+        pieces += [piece._replace(settings=each) for each in own]
+    return pieces
+
+
 def _wanted(folded: Folded, different: Mapping[str, set[int]]) -> Iterator[dict[str, list[int]]]:
     """Yield the differing buckets of a group that are not empty there, as many at once as make an
     answer of PICKED_MAX.
@@ -91,8 +122,10 @@ def _wanted(folded: Folded, different: Mapping[str, set[int]]) -> Iterator[dict[
         yield wanted
 
 
-def _order(ends: list[Json], side: int, group: list[ShardFiles]) -> Order:
-    return {"ends": ends, "side": side, "shards": plain.to_plain(group)}
+def _order(ends: list[Json], piece: _Piece) -> Order:
+    shards = plain.to_plain(piece.shards)
+    settings = dict(piece.settings)
+    return {"ends": ends, "side": piece.side, "shards": shards, "settings": settings}
 
 
 def _end(side: Side) -> Json:
@@ -105,7 +138,12 @@ def _end(side: Side) -> Json:
 
 
 def _sides(order: Order, world: World) -> Sides:
-    return Sides(*(_side(end, world) for end in order["ends"]))
+    sides = [_side(end, world) for end in order["ends"]]
+    own = sides[order["side"]]
+    if own.image is not None:
+        read = replace(own.image, settings=order["settings"])
+        sides[order["side"]] = replace(own, image=read)
+    return Sides(*sides)
 
 
 def _side(end: Json, world: World) -> Side:

@@ -20,12 +20,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stateshift.engines.spark.check.portions import each_alone, portions
 from stateshift.engines.spark.check.snapshots import place_of
+from stateshift.engines.spark.rewrite.comparison import SUMS
 from stateshift.engines.views import Compared, ExportedPart, HistoryCheck, Tallies, Wanted
-from stateshift.errors import ClusterError
+from stateshift.errors import ClusterError, FormatError, MissingFile
+from stateshift.fleet import checking
+from stateshift.fleet.cutting import PART_BYTES_MIN, Cutter, ShardAt
 from stateshift.fleet.orders import (
     Json,
     Order,
@@ -59,6 +63,7 @@ TAKEN = (BringFiles, CopyFiles, TransformShard, CompareImages)
 ATTEMPTS_MAX = 4
 CHECKED_MAX = 64
 THREADS_MAX = 256
+SPARK = "spark"
 WORTHWHILE_BYTES = 64 * 1024 * 1024  # below it nobody waits for a few large steps
 
 # What an executor's Python must have beside the standard library; storages bring their own.
@@ -135,9 +140,17 @@ OF_THIS_MACHINE = Ways(
 class Crew:
     """A fleet at work; `step.Fleet` for the executor."""
 
-    def __init__(self, carrier: Carrier, meter: Meter | None = None, ways: Ways = OF_SPARK) -> None:
+    def __init__(
+        self,
+        carrier: Carrier,
+        meter: Meter | None = None,
+        ways: Ways = OF_SPARK,
+        part_bytes_min: int = PART_BYTES_MIN,
+    ) -> None:
         self._carrier, self._meter, self._ways = carrier, meter or Unwatched(), ways
+        self._part_bytes_min = part_bytes_min
         self._session = uuid.uuid4().hex
+        self._part_bytes = WORTHWHILE_BYTES
 
     def close(self) -> None:
         """Let go of who carries."""
@@ -183,11 +196,14 @@ class Crew:
         return self._carrier.slots(waiting)
 
     def begin(self, phase: str, steps: Sequence[Step], world: World) -> None:
-        """Say what a person who chose a fleet should know of this phase."""
+        """Cut shards by how much there is; say what a person who chose a fleet should know of this
+        phase.
+        """
+        slots, size = self._carrier.slots(0), sum(step.bytes for step in steps)
+        self._part_bytes = self._cutter.bytes_of_part(size)
         if not self._ways.is_chosen:
             return
-        slots, size = self._carrier.slots(0), sum(step.bytes for step in steps)
-        parts = sum(max(1, _count(_parts_of(step, world))) for step in steps)
+        parts = sum(max(1, self._count_of(step, world)) for step in steps)
         if parts < slots and size >= WORTHWHILE_BYTES:
             count = "1 step" if len(steps) == 1 else f"{len(steps)} steps"
             self._meter.say(
@@ -197,10 +213,28 @@ class Crew:
         if _is_throttled(world):
             self._meter.say(f"fleet: the throttle is shared out, a {slots}th to each step at work")
 
+    @property
+    def _cutter(self) -> Cutter:
+        return Cutter(self.spread, self._carrier.slots(0), self._part_bytes_min)
+
+    def _is_cut(self, step: CompareImages) -> bool:
+        """Whether the shards of a step are cut into parts."""
+        is_of_entries = bool(step.sides[1].shards) and not step.paths
+        return is_of_entries and step.bytes >= 2 * self._part_bytes
+
+    def _count_of(self, step: Step, world: World) -> int:
+        """Return how many orders a step is, about."""
+        if not isinstance(step, CompareImages):
+            return 1
+        parts = _parts_of(step, world, self._is_cut(step))
+        by_size = step.bytes // self._part_bytes if self._is_cut(step) else 0
+        return max(by_size, 0 if parts is None else len(parts.source) + len(parts.target))
+
     def run(self, step: Step, world: World) -> Evidence:
-        parts = _parts_of(step, world)
-        if isinstance(step, CompareImages) and parts is not None:
-            return self._compared(step, parts, world)
+        if isinstance(step, CompareImages):
+            parts = _parts_of(step, world, self._is_cut(step))
+            if parts is not None:
+                return self._compared(step, parts, world)
         needed = {"step": to_plain(step), "there": _there(step, world)}
         done, again = self._asked("run", step.name, world, **needed)
         evidence = with_repeated(Evidence.from_plain(done), again)
@@ -210,47 +244,77 @@ class Crew:
 
     def _compared(self, step: CompareImages, parts: _Parts, world: World) -> Evidence:
         """Compare part by part; the sums of the parts are the step's."""
+        folds = self._folds(step, [*parts.source, *parts.target], world)
+        count = len(parts.source)
+        at_source = fold_together([*step.known(world), *folds[:count]])
+        return step.judged(at_source, fold_together(folds[count:]), world)
 
-        def folded(order: tuple[str, Side]) -> Fold:
+    def _folds(self, step: CompareImages, sides: Sequence[_Labelled], world: World) -> list[Fold]:
+        """Return what each side comes to."""
+
+        def folded(order: _Labelled) -> Fold:
             label, side = order
             needed = {"side": to_plain(side), "engine": step.engine}
             fold: Fold
             fold, _ = self._asked("sum", label, world, **needed)
             return fold
 
-        orders = [*parts.source, *parts.target]
+        pieces = self._pieces(step, sides, world)
+        orders = list(chain.from_iterable(pieces))
         at_once = min(THREADS_MAX, len(orders), max(1, self._carrier.slots(len(orders))))
         with ThreadPoolExecutor(at_once) as threads:
             try:
-                folds = list(threads.map(folded, orders))
+                folds = iter(list(threads.map(folded, orders)))
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
-        count = len(parts.source)
-        at_source = fold_together([*step.known(world), *folds[:count]])
-        return step.judged(at_source, fold_together(folds[count:]), world)
+        return [fold_together(islice(folds, len(own))) for own in pieces]
+
+    def _pieces(
+        self, step: CompareImages, sides: Sequence[_Labelled], world: World
+    ) -> list[list[_Labelled]]:
+        """Return each side in pieces: a large shard in parts. Shards of merged checkpoints are not
+        cut: each has files of several.
+        """
+        if step.engine != SPARK or any(SUMS in side.settings for _, side in sides):
+            return [[each] for each in sides]
+
+        def asked(ask: str, orders: Iterable[Order]) -> Iterator[Json]:
+            for number, order in enumerate(orders):
+                yield self._asked(ask, f"{step.name}/{ask}/{number}", world, **order)[0]
+
+        size = step.bytes // max(1, len(step.sides[1].shards))
+        shards = []
+        for _, side in sides:
+            if len(side.shards) == 1:
+                shards.append(ShardAt(side.location, side.shards[0], side.settings, size))
+        cutter = replace(self._cutter, spread=asked)
+        settings_of_shards = iter(cutter.settings_of_parts(shards, self._part_bytes))
+        pieces: list[list[_Labelled]] = []
+        for label, side in sides:
+            parts = next(settings_of_shards) if len(side.shards) == 1 else [side.settings]
+            if len(parts) == 1:
+                pieces.append([(label, side)])
+                continue
+            numbered = [(f"{label}.{number}", own) for number, own in enumerate(parts)]
+            pieces.append([(name, replace(side, settings=own)) for name, own in numbered])
+        return pieces
 
     def holds(self, step: Step, world: World, evidence: Evidence) -> list[Discrepancy]:
+        if isinstance(step, CompareImages) and self._is_cut(step):
+            _, target = step.sides
+            try:
+                folds = self._folds(step, _shards_of(target, f"{step.name}/target"), world)
+            except (FormatError, MissingFile) as error:
+                return [step.unreadable(error)]
+            return step.held(fold_together(folds), evidence)
         done, _ = self._asked("holds", step.name, world, step=to_plain(step), evidence=evidence)
         return decode_discrepancies(done)
 
     # -- what `look` asks
 
     def deep(self, survey: Survey, image: Image, tallies: Tallies | None) -> tuple[Finding, ...]:
-        """Return what is wrong with an image beyond what its survey has said, by portions, each
-        thing once.
-        """
-        orders = (
-            {"survey": to_plain(own), "image": to_plain(part), "tally": tallies is not None}
-            for own, part in portions(survey, image)
-        )
-        findings: dict[Finding, None] = {}
-        for answer in self.spread("deep", orders):
-            own = answer["findings"]
-            findings |= dict.fromkeys(from_plain(Finding, finding) for finding in own)
-            if tallies is not None:
-                tallies |= {tuple(place): tuple(tally) for place, tally in answer["tallies"]}
-        return tuple(findings)
+        return checking.deep(self._cutter, list(portions(survey, image)), tallies)
 
     def histories(self, survey: Survey, image: Image, tallies: Tallies) -> HistoryCheck:
         """Return what the snapshots of an image are, held against the changes before them."""
@@ -270,7 +334,7 @@ class Crew:
     ) -> Compared:
         from stateshift.fleet.comparing import unequal  # loads Arrow, for which no step should wait
 
-        return unequal(self.spread, sides, sizes, put)
+        return unequal(self._cutter, sides, sizes, put)
 
     def exported(
         self,
@@ -280,9 +344,9 @@ class Crew:
         format: str,
     ) -> Iterator[ExportedPart]:
         """Yield what shards hold of what is wanted, in their order: in files of this machine."""
-        orders: Iterator[Order] = (
-            {"survey": to_plain(alone), "wanted": to_plain(wanted), "format": format}
-            for alone in each_alone(survey, shards)
+        orders = (
+            {"survey": to_plain(piece), "wanted": to_plain(wanted), "format": format}
+            for piece in self._export_pieces(survey, list(shards))
         )
         for answer in self.spread("export", orders):
             made = from_plain(ExportedPart, answer)
@@ -290,6 +354,22 @@ class Crew:
                 yield made
             finally:
                 os.unlink(made.file)
+
+    def _export_pieces(
+        self, survey: Survey, shards: Sequence[tuple[Image, ShardFiles]]
+    ) -> Iterator[Survey]:
+        """Yield the survey of each shard, of a large one for each of its parts."""
+        sizes = {file.path: file.size for file in survey.files}
+        there = []
+        for image, shard in shards:
+            size = sum(sizes.get(path, 0) for path in shard.files)
+            there.append(ShardAt(survey.location, shard, image.settings, size))
+        part_bytes = self._cutter.bytes_of_part(sum(each.size for each in there))
+        all_settings = self._cutter.settings_of_parts(there, part_bytes, in_order=True)
+        for alone, settings in zip(each_alone(survey, shards), all_settings, strict=True):
+            (image,) = alone.images
+            for own in settings:
+                yield replace(alone, images=(replace(image, settings=own),))
 
     def spread(self, ask: str, orders: Iterable[Order]) -> Iterator[Json]:
         """Yield the answers in the order of the orders; only so many ahead of who takes them as
@@ -396,21 +476,23 @@ def _there(step: Step, world: World) -> list[str] | None:
     return [name for _, name in step.named if listings.may_hold(target, name, worthwhile=True)]
 
 
+_Labelled = tuple[str, Side]
+
+
 class _Parts(NamedTuple):
     """The parts of a comparison of entries, each with a label."""
 
-    source: list[tuple[str, Side]]
-    target: list[tuple[str, Side]]
+    source: list[_Labelled]
+    target: list[_Labelled]
 
 
-def _parts_of(step: Step, world: World) -> _Parts | None:
+def _parts_of(step: CompareImages, world: World, is_cut: bool) -> _Parts | None:
     """Return the parts of a comparison of entries: each shard where they are worth it, else each
-    side. None where one order is enough, and of any other step. What was read of the source before
-    is no part.
+    side. None where one order is enough. What was read of the source before is no part.
     """
-    if not isinstance(step, CompareImages) or step.paths:
+    if step.paths:
         return None
-    is_large = step.bytes >= WORTHWHILE_BYTES
+    is_large = step.bytes >= WORTHWHILE_BYTES or is_cut
     if not is_large and not any(step.known(world)):
         return None
     source = []
@@ -422,11 +504,7 @@ def _parts_of(step: Step, world: World) -> _Parts | None:
     return _Parts(source, target) if source or target else None
 
 
-def _count(parts: _Parts | None) -> int:
-    return 0 if parts is None else len(parts.source) + len(parts.target)
-
-
-def _shards_of(side: Side, label: str) -> list[tuple[str, Side]]:
+def _shards_of(side: Side, label: str) -> list[_Labelled]:
     """Return a side for each of its shards, with its label."""
     return [
         (f"{label}/{number}", replace(side, shards=(shard,)))

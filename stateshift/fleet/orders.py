@@ -6,9 +6,11 @@
               run     step, there (of its files those that may be at the target; none where nobody
                       has looked)
               holds   step, evidence
-              deep    survey, image: a portion of one; tally: whether tallies are asked for
+              parts   location, shard, count, in_order
+              deep    survey, image: a portion of one; reads: what of it; tally: whether tallies are
+                      asked for
               histories  survey, image: a portion of one; tallies, as `deep` answered
-              fold    ends, side, shards
+              fold    ends, side, shards, settings: of this side
               pick    the same, and wanted: buckets by store
               export  survey: of one shard; wanted, format
               check   modules, locations, there (directories that everybody has to see)
@@ -24,7 +26,7 @@ Nothing that is secret stands in either: credentials are the executor's own.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -36,6 +38,8 @@ from stateshift.world import Limits
 # What travels. Each end runs the same version, and knows the types of what it has asked for.
 Json: TypeAlias = Any
 Order: TypeAlias = Mapping[str, Json]
+# Orders of one kind go out to whoever is free; their answers come back in the same order.
+Spread: TypeAlias = Callable[[str, Iterable[Order]], Iterator[Json]]
 
 
 class Broke(RuntimeError):

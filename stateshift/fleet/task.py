@@ -23,6 +23,7 @@ from stateshift.engines.spark.check.snapshots import check_histories
 from stateshift.engines.views import ExportedPart, Tallies, Wanted
 from stateshift.errors import ClusterError, StateshiftError
 from stateshift.fleet import comparing
+from stateshift.fleet.cutting import parts_here
 from stateshift.fleet.orders import (
     Json,
     Order,
@@ -122,7 +123,8 @@ def _deep(order: Order, world: World) -> Json:
     survey: Survey = plain.from_plain(Survey, order["survey"])
     image: Image = plain.from_plain(Image, order["image"])
     tallies: Tallies | None = {} if order["tally"] else None
-    findings = list(deep.findings_of(world.storage(survey.location), survey, image, tallies))
+    storage = world.storage(survey.location)
+    findings = list(deep.findings_of(storage, survey, image, tallies, order["reads"]))
     return {"findings": findings, "tallies": list((tallies or {}).items())}
 
 
@@ -191,6 +193,7 @@ _REQUESTS: Mapping[str, Callable[[Order, World], Json]] = {
     "run": _run,
     "holds": _holds,
     "sum": _sum,
+    "parts": parts_here,
     "deep": _deep,
     "histories": _histories,
     "fold": comparing.fold_here,

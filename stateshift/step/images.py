@@ -185,7 +185,11 @@ class CompareImages:
         try:
             now = fold_entries(target, self.engine, world)
         except (FormatError, MissingFile) as error:
-            return [Discrepancy(self.target, "the compared entries", str(error))]
+            return [self.unreadable(error)]
+        return self.held(now, evidence)
+
+    def held(self, now: Fold, evidence: Evidence) -> list[Discrepancy]:
+        """Return what the target does not come to any more."""
         compared = of_kind(evidence, ImagesCompared).operators
         before = {operator: _of_evidence(shown) for operator, shown in compared.items()}
         broken = []
@@ -193,6 +197,10 @@ class CompareImages:
             expected, there = _in_words(before.get(operator)), _in_words(now.get(operator))
             broken.append(Discrepancy(f"operator {operator}", expected, there))
         return broken
+
+    def unreadable(self, error: FormatError | MissingFile) -> Discrepancy:
+        """Return that the target cannot be read any more."""
+        return Discrepancy(self.target, "the compared entries", str(error))
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         return []

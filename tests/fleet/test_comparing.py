@@ -51,6 +51,8 @@ def told(found: look.Differences) -> Any:
 def both(disk: MemoryDisk, show: int = 1000) -> tuple[Any, Any, MemoryCarrier]:
     carrier = carrier_on(disk)
     alone = look.diff(HERE, THERE, disk.open, show)
+    in_parts = Crew(carrier_on(disk), part_bytes_min=1)
+    assert told(look.diff(HERE, THERE, disk.open, show, in_parts)) == told(alone)
     return told(alone), told(look.diff(HERE, THERE, disk.open, show, Crew(carrier))), carrier
 
 

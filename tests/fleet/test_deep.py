@@ -16,7 +16,8 @@ from stateshift import look, plain
 from stateshift.engines.spark.check import image as deep
 from stateshift.engines.spark.check.portions import portions
 from stateshift.engines.spark.survey.checkpoint import survey
-from stateshift.fleet import Crew
+from stateshift.fleet import Crew, checking
+from stateshift.fleet.cutting import Cutter
 from stateshift.survey import Finding, Image, Survey
 from stateshift.testing.memory_storage import MemoryDisk
 from stateshift.world import World
@@ -50,6 +51,16 @@ def in_portions(disk: MemoryDisk, files_max: int) -> set[Finding]:
         for own, part in portions(found, image, files_max)
         for one in deep.findings_of(disk.open(HERE), own, part)
     }
+
+
+def in_parts(disk: MemoryDisk) -> set[Finding]:
+    """What a fleet finds that cuts every shard into parts."""
+    found = survey(disk.open(HERE), True)
+    cutter = Cutter(crew_on(disk).spread, slots=2, least=1)
+    findings: set[Finding] = set()
+    for image in found.images:
+        findings |= set(checking.deep(cutter, list(portions(found, image, 1)), {}))
+    return findings
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
@@ -97,6 +108,7 @@ def test_whatever_is_damaged_a_fleet_says_the_same(name: str, seed: int) -> None
             disk = MemoryDisk()
             write(disk.open(HERE), changed)
             assert in_portions(disk, 1) == whole(disk), (what, path)
+            assert in_parts(disk) == whole(disk), (what, path)
 
 
 @pytest.mark.parametrize("name", ["window-hdfs", "join-rocksdb-v4", "session-rocksdb"])

@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 
+from stateshift.engines.spark.check.image import findings_of
+from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.engines.spark.views.export import export
-from stateshift.engines.views import Wanted
+from stateshift.engines.views import Tallies, Wanted
 from stateshift.errors import PlanError
 from stateshift.fleet import Crew
+from stateshift.fleet.cutting import PART_BYTES_MIN
 from stateshift.fleet.task import open_world
 from stateshift.migration.processes import Processes
+from stateshift.step import CompareImages
 from stateshift.storage.protocol import Storage
 from stateshift.world import World
 from tests.engines.spark.golden import NAMES, golden
@@ -30,11 +34,14 @@ class Sharing:
 
     storage: Storage
 
-    def __post_init__(self) -> None:
-        self.carrier = MemoryCarrier(self._world)
-        self.readers = Processes(lambda: Crew(self.carrier), bytes_min=0, step_bytes_min=0)
+    part_bytes_min: int = PART_BYTES_MIN
 
-    def _world(self, order: Mapping[str, Any]) -> World:
+    def __post_init__(self) -> None:
+        self.carrier = MemoryCarrier(self.world)
+        crew = Crew(self.carrier, part_bytes_min=self.part_bytes_min)
+        self.readers = Processes(lambda: crew, bytes_min=0, step_bytes_min=0)
+
+    def world(self, order: Mapping[str, Any]) -> World:
         return open_world(order, {self.storage.location: self.storage})
 
     def asked_for(self, ask: str) -> int:
@@ -45,15 +52,59 @@ class Sharing:
 @pytest.mark.sample(60)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("format", FORMATS)
-def test_an_export_has_the_same_bytes_whoever_reads(name: str, format: str) -> None:
+@pytest.mark.parametrize("part_bytes_min", [1, PART_BYTES_MIN])
+def test_an_export_has_the_same_bytes_whoever_reads(
+    name: str, format: str, part_bytes_min: int
+) -> None:
     storage = golden(name)
     try:
         alone = export(storage.location, Wanted(), format, lambda location: storage)
     except PlanError as error:
         pytest.skip(str(error))
-    sharing = Sharing(storage)
+    sharing = Sharing(storage, part_bytes_min)
     together = export(storage.location, Wanted(), format, lambda location: storage)
     assert b"".join(together.chunks(sharing.readers)) == b"".join(alone.chunks())
     assert together.entries == alone.entries
     shards = sum(len(image.shards) for image in together.opened.images)
-    assert sharing.asked_for("export") == shards
+    assert sharing.asked_for("export") >= shards
+
+
+@pytest.mark.sample(60)
+@pytest.mark.parametrize("name", NAMES)
+def test_parts_of_shards_come_to_what_whole_ones_do(name: str) -> None:
+    storage = golden(name)
+    sharing = Sharing(storage, part_bytes_min=1)
+    world = sharing.world({"rates": [None, None], "ask": "sum", "run": "the-run"})
+    for image in survey(storage).images:
+        for shard in image.shards:
+            step = CompareImages(
+                name="compare/0",
+                engine="spark",
+                source=storage.location,
+                target=storage.location,
+                source_shards=(shard,),
+                target_shards=None,
+                paths=(),
+                settings=image.settings,
+                size=1000,
+            )
+            sharing.readers.begin("compare", [step], world)
+            evidence = sharing.readers.run(step, world)
+            assert evidence == step.run(world)
+            assert sharing.readers.holds(step, world, evidence) == []
+    assert not image.shards or sharing.asked_for("compare/0/parts") > 0
+
+
+@pytest.mark.sample(60)
+@pytest.mark.parametrize("name", NAMES)
+def test_parts_of_shards_are_checked_as_whole_ones_are(name: str) -> None:
+    storage = golden(name)
+    found = survey(storage, thorough=True)
+    for image in found.images:
+        tallies: Tallies = {}
+        alone = set(findings_of(storage, found, image, tallies))
+        for part_bytes_min in (1, PART_BYTES_MIN):
+            shared: Tallies = {}
+            readers = Sharing(storage, part_bytes_min).readers
+            assert set(readers.deep(found, image, shared)) == alone
+            assert shared == tallies

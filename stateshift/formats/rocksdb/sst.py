@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from stateshift.errors import FormatError
 from stateshift.formats.rocksdb.block import WHAT, DataBlock, block_entries
-from stateshift.formats.rocksdb.table import open_table
+from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange, open_table
 
 PUT, MERGE = 1, 2
 DELETES = (0, 7)
@@ -55,14 +55,14 @@ def in_order(blocks: Iterable[DataBlock], last: TableEntry) -> Iterator[TableEnt
             yield entry
 
 
-def data_blocks(content: bytes) -> Iterator[DataBlock]:
-    """Yield the table's blocks of entries, each checked as it comes."""
+def data_blocks(content: bytes, keys: KeyRange = ALL_KEYS) -> Iterator[DataBlock]:
+    """Yield the table's blocks of entries that may hold some `keys`, each checked as it comes."""
     table = open_table(lambda offset, count: content[offset : offset + count], len(content))
     if table.deletions:
         raise FormatError(
             f"{WHAT} has a rocksdb.range_del block, which is not read", None, table.index.offset
         )
-    yield from table.blocks()
+    yield from table.blocks(keys)
 
 
 def entries_of(block: DataBlock) -> Iterator[TableEntry]:

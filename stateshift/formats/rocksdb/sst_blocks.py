@@ -1,7 +1,7 @@
 """The entries of an SST as blocks: what `sst` does, for a million entries at once.
 
     decode_sst_blocks(content) -> (Block, sequences) ...  keys ascending, of one key the newest
-                                                          first
+                                                          first; where asked for, some keys only
 
 A data block is cut into runs (one begins at each of its restarts, every 16 entries), and only
 within a run does an entry need the one before it. So the runs of many blocks are walked in
@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from stateshift.errors import FormatError
+from stateshift.formats.binaries import count_upto
 from stateshift.formats.blocks import Block, Ints, binary, cut
 from stateshift.formats.rocksdb.block import DataBlock
 from stateshift.formats.rocksdb.sst import (
@@ -35,6 +36,7 @@ from stateshift.formats.rocksdb.sst import (
     entries_of,
     in_order,
 )
+from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange
 from stateshift.formats.spans import Content, Words, words
 
 # So many bytes of blocks are decoded together, which is some hundred thousand runs at most.
@@ -46,10 +48,12 @@ KEY_MAX, RUN_MAX = 256, 64
 Decoded = tuple[Block, Words]
 
 
-def decode_sst_blocks(content: bytes) -> Iterator[Decoded]:
-    """Yield the table's entries in their order, each block with the sequences of its entries."""
+def decode_sst_blocks(content: bytes, keys: KeyRange = ALL_KEYS) -> Iterator[Decoded]:
+    """Yield the table's entries of some `keys` in their order, each block with the sequences of its
+    entries.
+    """
     last = BEFORE_ALL
-    for blocks in _batches(data_blocks(content)):
+    for blocks in _batches(data_blocks(content, keys)):
         decoded = _decoded(blocks)
         if not _follow(decoded, last):  # said as one by one: in which block
             for _ in in_order(blocks, last):
@@ -57,7 +61,17 @@ def decode_sst_blocks(content: bytes) -> Iterator[Decoded]:
         block, sequences = decoded
         if len(block):
             last = TableEntry(block.keys[-1].as_py(), int(sequences[-1]), PUT, b"")
-        yield decoded
+        yield decoded if keys == ALL_KEYS else _within(decoded, keys)
+
+
+def _within(decoded: Decoded, keys: KeyRange) -> Decoded:
+    """Return the entries of these keys; those at either end of what was decoded may be others."""
+    block, sequences = decoded
+    start = 0 if keys.after is None else count_upto(block.keys, keys.after)
+    end = len(block) if keys.upto is None else count_upto(block.keys, keys.upto)
+    merges = None if block.merges is None else block.merges[start:end]
+    columns = block.keys.slice(start, end - start), block.values.slice(start, end - start)
+    return Block(*columns, merges), sequences[start:end]
 
 
 def _follow(decoded: Decoded, last: TableEntry) -> bool:

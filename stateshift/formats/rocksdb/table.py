@@ -69,6 +69,20 @@ class RangeDeletion(NamedTuple):
     sequence: int
 
 
+# A key that ends what a block holds, and where the block is.
+IndexEntry = tuple[bytes, Handle]
+
+
+class KeyRange(NamedTuple):
+    """Keys after one, up to another and with this one; None is no bound."""
+
+    after: bytes | None = None
+    upto: bytes | None = None
+
+
+ALL_KEYS = KeyRange()
+
+
 @dataclass(frozen=True)
 class Table:
     """An SST whose footer, metaindex and properties were read and checked."""
@@ -80,15 +94,24 @@ class Table:
     properties: Mapping[bytes, bytes] = field(default_factory=lambda: _NONE)
     deletions: tuple[RangeDeletion, ...] = ()
 
-    def blocks(self) -> Iterator[DataBlock]:
-        """Yield the blocks of entries, in the order of their keys, each checked as it comes."""
-        for handle in _behind_each_other(self._handles()):
+    def blocks(self, keys: KeyRange = ALL_KEYS) -> Iterator[DataBlock]:
+        """Yield the blocks of entries that may hold some `keys`, in the order of those, each
+        checked as it comes.
+        """
+        for handle in _behind_each_other(self._handles(keys)):
             yield DataBlock(read_block(self.file, handle), handle.offset)
 
     def check_blocks(self) -> None:
         """Check the blocks of entries against their checksums, as they are stored."""
-        for handle in _behind_each_other(self._handles()):
+        for handle in _behind_each_other(self._handles(ALL_KEYS)):
             checked(self.file, handle)
+
+    def ends(self) -> Iterator[tuple[bytes, int]]:
+        """Yield where each block of entries ends, and its size: a key that is none of the next
+        block's.
+        """
+        for end, handle in self._entries_of_index(ALL_KEYS):
+            yield end, handle.size
 
     def number(self, name: bytes) -> int | None:
         """Return a property that is a varint."""
@@ -98,15 +121,31 @@ class Table:
         number, _ = varint(value, 0, len(value))
         return number
 
-    def _handles(self) -> Iterator[Handle]:
-        top = read_block(self.file, self.index)
+    def _handles(self, keys: KeyRange) -> Iterator[Handle]:
+        for _, handle in self._entries_of_index(keys):
+            yield handle
+
+    def _entries_of_index(self, keys: KeyRange) -> Iterator[IndexEntry]:
+        top = self._within(read_block(self.file, self.index), self.index, keys)
         if not self.partitioned:
-            yield from _index(top, self.index, self.delta)
+            yield from top
             return
         # Read before the first data block: the partitions lie behind all of those.
-        partitions = list(_index(top, self.index, self.delta))
+        partitions = [partition for _, partition in top]
         for partition in _behind_each_other(partitions):
-            yield from _index(read_block(self.file, partition), partition, self.delta)
+            yield from self._within(read_block(self.file, partition), partition, keys)
+
+    def _within(self, block: bytes, place: Handle, keys: KeyRange) -> Iterator[IndexEntry]:
+        """Yield the entries of a block of the index that lead to some keys."""
+        trailer = 0 if self.number(b"rocksdb.index.key.is.user.key") else 8
+        after, upto = keys
+        for key, handle in _index(block, place, self.delta):
+            end = key[: len(key) - trailer]
+            if after is not None and end <= after:
+                continue
+            yield end, handle
+            if upto is not None and end > upto:
+                return
 
 
 def _behind_each_other(handles: Iterable[Handle]) -> Iterator[Handle]:
@@ -235,25 +274,26 @@ def _range_deletions(file: File, place: Handle) -> Iterator[RangeDeletion]:
 def _check_partitions(table: Table, top: Handle) -> None:
     """Check the blocks of a partitioned filter, which its first one lists."""
     partitions = _index(read_block(table.file, top), top, table.delta)
-    for partition in _behind_each_other(partitions):
+    for partition in _behind_each_other(handle for _, handle in partitions):
         checked(table.file, partition)
 
 
-def _index(block: bytes, place: Handle, delta: bool) -> Iterator[Handle]:
+def _index(block: bytes, place: Handle, delta: bool) -> Iterator[IndexEntry]:
     with placed(place.offset):
         if delta:
             yield from _delta_index(block, place.offset)
             return
-        for _, value in block_entries(block, place.offset):
-            yield handle_at(value, 0, len(value))[0]
+        for key, value in block_entries(block, place.offset):
+            yield key, handle_at(value, 0, len(value))[0]
 
 
-def _delta_index(block: bytes, offset: int) -> Iterator[Handle]:
+def _delta_index(block: bytes, offset: int) -> Iterator[IndexEntry]:
     end = end_of_entries(block, offset)
-    position, handle = 0, Handle(0, 0)
+    position, key, handle = 0, b"", Handle(0, 0)
     while position < end:
         shared, position = varint(block, position, end)
         unshared, position = varint(block, position, end)
+        key = key[:shared] + block[position : position + unshared]
         position += unshared
         if shared == 0:
             handle, position = handle_at(block, position, end)
@@ -263,7 +303,7 @@ def _delta_index(block: bytes, offset: int) -> Iterator[Handle]:
             handle = Handle(handle.offset + handle.size + TRAILER, size)
         if handle.size < 0:
             raise FormatError(f"{WHAT}: invalid block size {handle.size}", None, offset)
-        yield handle
+        yield key, handle
 
 
 def _unzigzag(number: int) -> int:

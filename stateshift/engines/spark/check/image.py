@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Literal
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.check import repairs, sidecars, snapshots
@@ -53,22 +54,39 @@ EPOCHS_MAX = 10
 # An operator's id and the number of a shard.
 Place = tuple[str, int]
 
+# What of an image is read: entries, and everything but those.
+Reads = Literal["all", "state", "rest"]
+
 _COMPRESSED = (".delta", ".snapshot", ".changelog")
 
 
 def findings_of(
-    storage: Storage, survey: Survey, image: Image, tallies: Tallies | None = None
+    storage: Storage,
+    survey: Survey,
+    image: Image,
+    tallies: Tallies | None = None,
+    reads: Reads = "all",
 ) -> Iterator[Finding]:
     """Yield what is wrong with an image at its epoch, or with a portion of one, beyond what its
     survey has said; but for tables that nobody needs, of which one can only tell where all are
-    seen. `tallies`, where they are asked for, get those of each store that could be read.
+    seen. `tallies`, where they are asked for, get those of each store that could be read. `reads`
+    says whether all is read, or entries alone, or all but those.
     """
     refused = _refused_paths(image.findings)  # the survey has reported them
     damaged = set(refused)
-    for finding in _read(storage, survey, image, tallies=tallies):
+    match reads:
+        case "all":
+            read = _read(storage, survey, image, tallies=tallies)
+        case "state":
+            read = _state(storage, image, (), tallies)
+        case "rest":
+            read = _beside_state(storage, survey, image)
+    for finding in read:
         damaged |= _refused_paths([finding])
         if finding.path not in refused:
             yield finding
+    if reads == "state":
+        return
     yield from repairs.repairs(storage, survey, image, damaged)
     for finding in _of_planned_state(storage, survey, image):
         if finding.path is not None and finding.path not in damaged:
@@ -141,6 +159,13 @@ def _read(
     yield from _logs(storage, image)
     yield from _archives(storage, image)
     yield from _state(storage, image, first, tallies)
+    yield from sidecars.findings(storage, survey, image)
+
+
+def _beside_state(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
+    """Read the same but for the entries."""
+    yield from _logs(storage, image)
+    yield from _archives(storage, image)
     yield from sidecars.findings(storage, survey, image)
 
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -32,6 +33,7 @@ import pyarrow as pa
 
 from stateshift.engines.spark.entries import row_checksums
 from stateshift.engines.spark.entries.last_writes import Writes, settled
+from stateshift.engines.spark.entries.shard_parts import ShardPart, by_hash, by_keys, part_in
 from stateshift.engines.spark.entries.sorted_writes import in_runs, merged
 from stateshift.engines.spark.layout import newest_files
 from stateshift.engines.spill import BYTES_MAX
@@ -40,6 +42,7 @@ from stateshift.formats import bounds
 from stateshift.formats.blocks import Binary, Block, Ints, cut
 from stateshift.formats.rocksdb.manifest import TableFile, decode_manifest, sorted_runs
 from stateshift.formats.rocksdb.sst_blocks import decode_sst_blocks
+from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange, open_table
 from stateshift.formats.sorting import cuts
 from stateshift.formats.spans import Spans, missing, spans, words
 from stateshift.formats.spark.offset_conf import ROW_CHECKSUM, delimiter
@@ -50,7 +53,7 @@ from stateshift.formats.spark.state_blocks import (
     decode_snapshot_blocks,
 )
 from stateshift.survey import ShardFiles
-from stateshift.world import Read
+from stateshift.world import Read, ReadFrom
 
 # Called with (store, keys): what the files of a shard delete.
 Deleted = Callable[[str, Binary], None]
@@ -59,6 +62,8 @@ Deleted = Callable[[str, Binary], None]
 _AFTER_TABLES = 1 << 60
 _EARLY = 0.25  # of a table: it ends where one of those ends that it is made of
 _DIGITS_MAX = 20  # of a number of 64 bits
+_TABLES_A_PART = 8  # so many, and parts that end with tables are about even
+_INDEX_SHARE = 16  # of a table at most its index takes, and what lies there beside it
 
 
 def folded(
@@ -70,7 +75,7 @@ def folded(
 ) -> Iterator[tuple[str, Block]]:
     """Yield the entries of one shard, with their stores; the same files give the same blocks. More
     than `bytes_max` of what was written is not held in memory. `deleted` is called with the keys
-    that the files delete, which no entry shows.
+    that the files delete, which no entry shows. The settings may ask for a part (`shard_parts`).
     """
     kinds = {path.rpartition(".")[2] for path in shard.files}
     if kinds <= {"snapshot", "delta"}:
@@ -92,18 +97,32 @@ def table_bounds(read: Read, shard: ShardFiles, count: int) -> list[bytes] | Non
     return _RocksDB(read, shard, {}, None).bounds(count)
 
 
+def parts_of(read: ReadFrom, shard: ShardFiles, count: int, in_order: bool) -> list[ShardPart]:
+    """Return about `count` parts of a shard, of about the same size; one where it is not cut. With
+    `in_order` their entries, one part behind the other, are the shard's in their order.
+    """
+    if any(path.endswith(".zip") for path in shard.files):
+        ends = _RocksDB(read, shard, {}, None).ends(read, count)
+        if ends is not None:
+            return by_keys(sorted(set(ends)))
+    return [ShardPart()] if in_order else by_hash(count)
+
+
 def _rows(
     read: Read, shard: ShardFiles, settings: Mapping[str, str], deleted: Deleted | None
 ) -> Iterator[Writes]:
     """Yield what an HDFS-backed shard's files write."""
     checked = settings.get(ROW_CHECKSUM) == "true"
+    part = part_in(settings)
     count = 0
     for path in newest_files(shard.files, ".snapshot"):
         try:
             for block in _bare_rows(read, path, checked):
-                if deleted is not None and block.values.null_count:
-                    deleted(shard.store, block.keys.filter(block.values.is_null()))
-                yield Writes(block, _times(count, block))
+                writes = part.of(Writes(block, _times(count, block)))
+                own = writes.block
+                if deleted is not None and own.values.null_count:
+                    deleted(shard.store, own.keys.filter(own.values.is_null()))
+                yield writes
                 count += len(block)
         except FormatError as error:
             raise error.at(path) from error
@@ -140,6 +159,7 @@ class _RocksDB:
         self._read, self._shard, self._deleted = read, shard, deleted
         self._checked = settings.get(ROW_CHECKSUM) == "true"
         self._between = delimiter(settings)
+        self._part = part_in(settings)
         self._zip = ""
         self._manifest: bytes | None = None
         self._snapshot = RocksDBSnapshot((), 0)
@@ -160,6 +180,25 @@ class _RocksDB:
         samples = [(fact.largest.key, fact.size) for fact in chain.from_iterable(runs)]
         return cuts(samples, count, early=_EARLY)
 
+    def ends(self, read: ReadFrom, count: int) -> list[bytes] | None:
+        """Return the keys at which parts end that are read each by itself; None where there are no
+        sorted runs. They are ends of blocks, where a part has not many tables.
+        """
+        self._open_zips(newest_files(self._shard.files, ".zip"))
+        runs = self._runs()
+        if not runs:
+            return None
+        facts = list(chain.from_iterable(runs))
+        if len(facts) >= _TABLES_A_PART * count:
+            return cuts([(fact.largest.key, fact.size) for fact in facts], count)
+        paths = self._table_paths()
+        samples: list[tuple[bytes, float]] = []
+        for (table, _), fact in zip(self._tables_of(facts), facts, strict=True):
+            path = paths.get(table.stored)
+            if path is not None:
+                samples += _ends_of_blocks(read, path, fact.size)
+        return cuts(samples, count)
+
     def _settled(self, paths: Sequence[str], bytes_max: int) -> Iterator[Block]:
         """Yield what all tables and changelogs come to: in the order of the keys, where tables are
         sorted runs.
@@ -170,8 +209,9 @@ class _RocksDB:
             changed = in_runs(changes, bytes_max)
             tables_of = map(self._tables_of, runs)
             return merged([*map(self._ascending, tables_of), *changed], self._between)
-        tables = self._written(self._snapshot.tables)
-        return settled(chain(tables, changes), self._between, bytes_max)
+        tables = ((table, ALL_KEYS) for table in self._snapshot.tables)
+        writes = chain(self._written(tables, self._part), changes)
+        return settled(writes, self._between, bytes_max)
 
     def _open_zips(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -193,16 +233,29 @@ class _RocksDB:
         held = sum(max(fact.size for fact in run) for run in runs)
         return runs if held <= bounds.whole() else []
 
-    def _tables_of(self, run: Sequence[TableFile]) -> list[Table]:
+    def _tables_of(self, run: Sequence[TableFile]) -> list[tuple[Table, KeyRange]]:
+        """Return the tables of a run that may hold keys of the part, each with those to be read of
+        it. One that does not lie beyond an end of the part is read to its own end: then it does
+        not matter whether its MANIFEST is right about its keys.
+        """
         by_number = {_number(table): table for table in self._snapshot.tables}
-        return [by_number[fact.number] for fact in run]
+        after, upto = self._part.keys
+        tables = []
+        for fact in run:
+            first, last = fact.smallest.key, fact.largest.key
+            if (after is None or after < last) and (upto is None or first <= upto):
+                begins = after if after is not None and first <= after else None
+                ends = upto if upto is not None and upto < last else None
+                tables.append((by_number[fact.number], KeyRange(begins, ends)))
+        return tables
 
-    def _ascending(self, run: Sequence[Table]) -> Iterator[Writes]:
+    def _ascending(self, run: Iterable[tuple[Table, KeyRange]]) -> Iterator[Writes]:
         """Yield what the tables of a run hold. A MANIFEST that is wrong about their keys would have
         older writes win.
         """
         last = b""
-        for writes in self._written(run):
+        part = replace(self._part, keys=ALL_KEYS)  # they are cut to these already
+        for writes in self._written(run, part):
             keys = writes.block.keys
             if len(keys) and keys[0].as_py() < last:
                 fact = "tables overlap, although the version's MANIFEST says that they do not"
@@ -210,19 +263,25 @@ class _RocksDB:
             last = keys[-1].as_py() if len(keys) else last
             yield writes
 
-    def _written(self, tables: Sequence[Table]) -> Iterator[Writes]:
-        """Yield what tables hold, one after the other."""
+    def _table_paths(self) -> dict[str, str]:
         listed = [path for path in self._shard.files if path.endswith(".sst")]
-        paths = {path.rpartition("/")[2]: path for path in listed}
-        for table in tables:
+        return {path.rpartition("/")[2]: path for path in listed}
+
+    def _written(
+        self, tables: Iterable[tuple[Table, KeyRange]], part: ShardPart
+    ) -> Iterator[Writes]:
+        """Yield what tables hold of some keys, one after the other, as far as it is in the part."""
+        paths = self._table_paths()
+        for table, keys in tables:
             path = paths.get(table.stored)
             if path is None:
                 fact = f"the version needs the table {table.stored}, which is not among its files"
                 raise FormatError(fact, self._zip)
             with _errors_at(path):
-                for block, sequences in decode_sst_blocks(self._table(path, table.size)):
-                    self._report_deleted(block)
-                    yield Writes(block, sequences)
+                for block, sequences in decode_sst_blocks(self._table(path, table.size), keys):
+                    writes = part.of(Writes(block, sequences))
+                    self._report_deleted(writes.block)
+                    yield writes
 
     def _table(self, path: str, size: int) -> bytes:
         bounds.require_whole(size, "an SST")
@@ -240,9 +299,11 @@ class _RocksDB:
                 header, blocks = decode_changelog_blocks(self._read(path))
                 typed = typed or header.column_families
                 for block in map(row_checksums.off_deletes, blocks) if self._checked else blocks:
-                    self._report_deleted(block)
-                    yield Writes(block, _times(time, block))
+                    writes = self._part.of(Writes(block, _times(time, block)))
+                    self._report_deleted(writes.block)
                     time += len(block)
+                    if len(writes.block):
+                        yield writes
         if typed and not self._snapshot.families:
             fact = "a changelog has column families, and no snapshot before it names them"
             raise FormatError(fact, self._shard.files[0])
@@ -280,6 +341,31 @@ class _RocksDB:
             places = np.flatnonzero(ids == number)
             bare = cut(keys.content, keys.starts[places] + 2, keys.ends[places])
             yield names[number], Block(bare, block.values.take(pa.array(places)))
+
+
+def _ends_of_blocks(read: ReadFrom, path: str, size: int) -> list[tuple[bytes, float]]:
+    """Return where blocks of a table end, each with its size: its index is read, and what lies
+    there beside it.
+    """
+    start = size - size // _INDEX_SHARE
+    tail = bounds.gathered(read(path, start), "the end of an SST")
+
+    def content(offset: int, count: int) -> bytes:
+        if offset >= start:
+            return tail[offset - start : offset - start + count]
+        return _some(read(path, offset), count)
+
+    with _errors_at(path):
+        return list(open_table(content, size).ends())
+
+
+def _some(chunks: Iterable[bytes], count: int) -> bytes:
+    held = b""
+    for chunk in chunks:
+        held += chunk
+        if len(held) >= count:
+            break
+    return held[:count]
 
 
 def _families(keys: Spans) -> Ints:

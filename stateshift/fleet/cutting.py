@@ -1,0 +1,98 @@
+"""How far shards are cut into parts, so that nobody is idle while a large one is read.
+
+    Cutter.settings_of_parts(shards, ...)  of each the settings by which its parts are read
+
+There are about PARTS_A_SLOT orders for each that can be at work, and none of less than
+PART_BYTES_MIN: shards that are many enough stay whole. Where a shard can be cut, an executor looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from stateshift.errors import FormatError, MissingFile
+from stateshift.fleet.orders import Order, Spread
+from stateshift.plain import from_plain, to_plain
+from stateshift.survey import ShardFiles
+from stateshift.world import World
+
+PARTS_A_SLOT = 2
+PARTS_MAX = 64
+PART_BYTES_MIN = 16 * 1024 * 1024
+
+Settings = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardAt:
+    """A shard somewhere, the settings by which it is read, and how large its files are."""
+
+    location: str
+    shard: ShardFiles
+    settings: Settings
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cutter:
+    """Cuts what is read by those whom `spread` sends orders to, `slots` of them at once; no part is
+    smaller than `least`.
+    """
+
+    spread: Spread
+    slots: int
+    least: int = PART_BYTES_MIN
+
+    def bytes_of_part(self, total: int) -> int:
+        """Return how large parts are, where so much is read in all."""
+        return max(self.least, total // (PARTS_A_SLOT * max(1, self.slots)))
+
+    def settings_of_parts(
+        self, shards: Sequence[ShardAt], part_bytes: int, in_order: bool = False
+    ) -> list[list[Settings]]:
+        """Return for each shard the settings of its parts; its own where it stays whole."""
+        counts = [_count_of_parts(shard.size, part_bytes) for shard in shards]
+        orders = []
+        for shard, count in zip(shards, counts, strict=True):
+            if count > 1:
+                orders.append(_order(shard, count, in_order))
+        if not orders:
+            return [[shard.settings] for shard in shards]
+        from stateshift.engines.spark.entries.shard_parts import SHARD_PART  # loads Arrow
+
+        answers = iter(list(self.spread("parts", orders)))
+        settings: list[list[Settings]] = []
+        for shard, count in zip(shards, counts, strict=True):
+            parts = next(answers) if count > 1 else []
+            own: list[Settings] = [{**shard.settings, SHARD_PART: part} for part in parts]
+            settings.append(own if len(own) > 1 else [shard.settings])
+        return settings
+
+
+def parts_here(order: Order, world: World) -> list[str]:
+    """Return the parts of a shard, on an executor; none where it cannot be read: who reads it whole
+    says why.
+    """
+    from stateshift.engines.spark.entries.fold import parts_of  # loads Arrow
+
+    chunks = world.storage(order["location"]).chunks
+    shard = from_plain(ShardFiles, order["shard"])
+    try:
+        parts = parts_of(chunks, shard, order["count"], order["in_order"])
+    except (FormatError, MissingFile):
+        return []
+    return [part.setting for part in parts]
+
+
+def _count_of_parts(size: int, part_bytes: int) -> int:
+    return max(1, min(PARTS_MAX, round(size / part_bytes)))
+
+
+def _order(shard: ShardAt, count: int, in_order: bool) -> Order:
+    return {
+        "location": shard.location,
+        "shard": to_plain(shard.shard),
+        "count": count,
+        "in_order": in_order,
+    }

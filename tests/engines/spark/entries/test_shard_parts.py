@@ -1,0 +1,60 @@
+"""A shard in parts: together they are the shard, whatever a real Spark wrote."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from stateshift.engines.spark.entries.fold import folded, parts_of
+from stateshift.engines.spark.entries.shard_parts import SHARD_PART, ShardPart, by_hash, by_keys
+from stateshift.engines.spark.survey.checkpoint import survey
+from stateshift.formats.blocks import Binary
+from stateshift.storage.protocol import Storage
+from stateshift.survey import ShardFiles
+from tests.engines.spark.golden import NAMES, golden
+
+Entry = tuple[str, bytes, bytes | None]
+
+
+def read(
+    storage: Storage, shard: ShardFiles, settings: Mapping[str, str], parts: Iterable[ShardPart]
+) -> tuple[list[Entry], Counter[tuple[str, bytes]]]:
+    """What the parts hold, one behind the other; and what is deleted in them."""
+    entries: list[Entry] = []
+    gone: Counter[tuple[str, bytes]] = Counter()
+
+    def deleted(store: str, keys: Binary) -> None:
+        gone.update((store, key) for key in keys.to_pylist())
+
+    for part in parts:
+        own = {**settings, SHARD_PART: part.setting}
+        for store, block in folded(storage.chunks, shard, own, deleted=deleted):
+            entries += [(store, key, value) for key, value in block.records()]
+    return entries, gone
+
+
+@pytest.mark.sample(140)
+@pytest.mark.parametrize("name", NAMES)
+def test_parts_hold_every_entry_once_and_in_the_shards_order(name: str) -> None:
+    storage = golden(name)
+    for image in survey(storage).images:
+        for shard in image.shards:
+            whole, gone = read(storage, shard, image.settings, [ShardPart()])
+            parts = parts_of(storage.chunks, shard, 3, in_order=True)
+            assert read(storage, shard, image.settings, parts) == (whole, gone)
+            keys = sorted(key for _, key, _ in whole)
+            cuts = by_keys(keys[:: max(1, len(keys) // 4)]) if keys else []
+            for dealt in (parts_of(storage.chunks, shard, 3, in_order=False), by_hash(2), cuts):
+                entries, deleted = read(storage, shard, image.settings, dealt or [ShardPart()])
+                assert (Counter(entries), deleted) == (Counter(whole), gone)
+
+
+def test_a_shard_of_sorted_tables_is_cut_within_them() -> None:
+    storage = golden("spark-4.1.4/session-rocksdb")
+    (image,) = survey(storage).images
+    for shard in image.shards:
+        parts = parts_of(storage.chunks, shard, 2, in_order=True)
+        assert len(parts) == 2
+        assert [part.modulus for part in parts] == [1, 1]
