@@ -99,9 +99,11 @@ def _moving_seconds(plan: Plan, rates: Rates) -> float:
     """Return how long files and bytes take: what is copied is read, written and synced; what is
     compared is read on both sides.
     """
-    moving = [phase for phase in plan.phases if phase.name in MOVING]
-    files = sum(phase.files for phase in moving)
-    size = sum(phase.bytes for phase in moving)
+    files = size = 0
+    for phase in plan.phases:
+        if phase.name in MOVING:
+            files += phase.files
+            size += phase.bytes
     return 2 * files / rates.files_per_second + 2 * size / rates.bytes_per_second
 
 

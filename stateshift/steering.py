@@ -145,13 +145,10 @@ class Steering:
     def _throttle(self) -> Throttle | None:
         """What cannot be read changes nothing."""
         with suppress(OSError, ValueError, RecursionError):
-            read: Throttle = plain.from_plain(
-                Throttle, json.loads(_content(self.folder / "throttle"))
-            )
-            if all(
-                rate is None or rate > 0
-                for rate in (read.bytes_per_second, read.operations_per_second)
-            ):
+            content = json.loads(_content(self.folder / "throttle"))
+            read: Throttle = plain.from_plain(Throttle, content)
+            rates = (read.bytes_per_second, read.operations_per_second)
+            if all(rate is None or rate > 0 for rate in rates):
                 return read
         return None
 

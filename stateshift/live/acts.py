@@ -78,18 +78,6 @@ class Manner:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """What came of a change: what was checked, and how far it has come; nothing of that if it was
-    checked only.
-    """
-
-    before: Standing
-    asked: Asked
-    choice: Choice
-    carried: Carried | None
-
-
-@dataclass(frozen=True, slots=True)
 class Checked:
     """A change that could be made: nothing stands against it, and nobody knows of it."""
 
@@ -101,6 +89,14 @@ class Checked:
     typed: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A change that was checked, and how far it has come; None if it was checked only."""
+
+    checked: Checked
+    carried: Carried | None
+
+
 def change(
     location: str,
     edits: Sequence[Edit],
@@ -109,8 +105,9 @@ def change(
 ) -> Changed:
     """Change chains of a group together, or raise what stands against it."""
     checked = check(location, edits, manner)
-    carried = None if manner.check_only else carry(checked, manner.wait_seconds, progress)
-    return Changed(checked.before, checked.asked, checked.choice, carried)
+    if manner.check_only:
+        return Changed(checked, None)
+    return Changed(checked, carry(checked, manner.wait_seconds, progress))
 
 
 def check(location: str, edits: Sequence[Edit], manner: Manner) -> Checked:

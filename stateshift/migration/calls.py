@@ -248,9 +248,12 @@ def _notes_of_run(progress: Progress) -> Iterator[str]:
 
 def _followed(progress: Progress) -> list[str]:
     """Return the jobs that have rounds and no move."""
-    moved = {adopted.job for adopted in progress.plans if adopted.purpose == "move"}
-    rounds = [adopted for adopted in progress.plans if adopted.purpose in WHILE_IT_RUNS]
-    followed = {adopted.job for adopted in rounds if not adopted.undone}
+    moved, followed = set(), set()
+    for adopted in progress.plans:
+        if adopted.purpose == "move":
+            moved.add(adopted.job)
+        elif adopted.purpose in WHILE_IT_RUNS and not adopted.undone:
+            followed.add(adopted.job)
     return sorted(followed - moved)
 
 

@@ -63,9 +63,12 @@ def foreign_files(planned: Sequence[Planned], world: World) -> Foreign:
 
 def _strange(plan: Plan, written: Collection[str], world: World) -> set[str]:
     """Return the paths at a plan's target that the run has not written."""
-    paths = [info.path for info in world.storage(plan.target).list()]
-    images = [path for path in paths if not _is_beside(path)]
-    return {path for path in images if locations.join(plan.target, path) not in written}
+    strange = set()
+    for info in world.storage(plan.target).list():
+        is_written = locations.join(plan.target, info.path) in written
+        if not is_written and not _is_beside(info.path):
+            strange.add(info.path)
+    return strange
 
 
 def _is_asked(adopted: PlanProgress, plan: Plan) -> bool:

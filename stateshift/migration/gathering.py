@@ -102,7 +102,9 @@ def _ask_everything(
 ) -> tuple[Facts, Storage]:
     """Put all questions, then take the answers."""
     source_answer = ask(partial(_source, inquiry, job))
-    target = ask(partial(_survey, inquiry, job.target)) if job.target else None
+    target_answer = None
+    if job.target:
+        target_answer = ask(partial(_survey, inquiry, job.target))
     merges = [ask(partial(_survey, inquiry, location)) for location in job.merge_locations]
     data_sources = [ask(partial(_data, inquiry, data.source, True)) for data in job.data]
     data_targets = [ask(partial(_data, inquiry, data.target, data.copy)) for data in job.data]
@@ -111,9 +113,12 @@ def _ask_everything(
     target_cluster = ask(partial(_target_cluster, inquiry, job, before))
     storage, survey = source_answer()
     source = inquiry.engine.own_part(inquiry.spec, job, _with_traits(survey, storage))
+    target = source
+    if target_answer is not None:
+        target = target_answer()
     facts = Facts(
         source=source,
-        target=target() if target is not None else source,
+        target=target,
         merges=_answers(merges),
         data=tuple(zip(_answers(data_sources), _answers(data_targets), strict=True)),
         source_cluster=source_cluster(),

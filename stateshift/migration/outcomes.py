@@ -176,7 +176,8 @@ def _of_run(after: Aftermath) -> str:
     match after.run_reached:
         case Reached.COMMITTED:
             not_back = f"the run was not taken back: {reason.fact}; {reason.way_out}"
-            return not_back + _of_restart(after.restart)
+            started_again = _of_restart(after.restart)
+            return not_back + started_again
         case Reached.FAILED:
             return (
                 f"taking the run back failed, too ({reason.fact}): `stateshift resume WORKDIR` "

@@ -144,10 +144,12 @@ def _has_committed(context: RunContext, adopted: PlanProgress) -> bool:
 
 
 def _was_seen_to_commit(adopted: PlanProgress) -> bool:
-    confirmed = [step for step in adopted.steps.values() if step.phase == "confirm"]
-    finished = [step for step in confirmed if step.state == "finished"]
-    evidence = [known(step.evidence) for step in finished]
-    return any(isinstance(one, JobConfirmed) and bool(one.committed) for one in evidence)
+    for step in adopted.steps.values():
+        if step.phase == "confirm" and step.state == "finished":
+            evidence = known(step.evidence)
+            if isinstance(evidence, JobConfirmed) and evidence.committed:
+                return True
+    return False
 
 
 def refuse_new_checkpoint(context: RunContext, adopted: PlanProgress) -> None:

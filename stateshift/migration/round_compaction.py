@@ -148,7 +148,7 @@ def _step(
 ) -> BringFiles:
     names = tuple(file.name for file in files)
     items = tuple(file.file for file in files)
-    is_renamed = names != tuple(item.path for item in items)
+    paths = tuple(item.path for item in items)
     return BringFiles(
         name,
         last.source,
@@ -158,7 +158,7 @@ def _step(
         last.anchors,
         last.keep_times,
         last.read_back,
-        names if is_renamed else (),
+        names if names != paths else (),
     )
 
 

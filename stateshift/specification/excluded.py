@@ -57,11 +57,20 @@ def _holds(period: str, moment: datetime) -> bool:
 
 def _names(minutes: _Minutes, moment: datetime) -> bool:
     """Whether a cron expression names the minute of a moment."""
-    minute, hour, day, month, weekday = minutes.fields
-    if moment.minute not in minute or moment.hour not in hour or moment.month not in month:
+    minute, hour, _, month, _ = minutes.fields
+    if moment.minute not in minute or moment.hour not in hour:
         return False
+    return moment.month in month and _names_day(minutes, moment)
+
+
+def _names_day(minutes: _Minutes, moment: datetime) -> bool:
+    """Whether a cron expression names the day of a moment: by both of its fields for days if one
+    is a star, by either if both are given.
+    """
+    _, _, day, _, weekday = minutes.fields
+    sunday_or_other = {moment.isoweekday(), moment.isoweekday() % 7}  # Sunday is 0 or 7
     in_month = moment.day in day
-    in_week = moment.isoweekday() in weekday or moment.isoweekday() % 7 in weekday
+    in_week = not sunday_or_other.isdisjoint(weekday)
     if minutes.any_day_of_month or minutes.any_day_of_week:
         return in_month and in_week
     return in_month or in_week

@@ -71,7 +71,7 @@ def test_a_message_changes_a_function_inside_a_batch(job: Living) -> None:
     job.change("arrow", replacing_by(slow), gives=1)
     job.until_batches("arrow", 2)
     changed = job.change("arrow", replacing_by(functions.giving(2, SLOW_SECONDS)), FRIES, gives=2)
-    assert changed.choice.scheduler == "fries"
+    assert changed.checked.choice.scheduler == "fries"
     job.change("arrow", replacing(3), FRIES, gives=3)
     job.until_batches("arrow", 2)
     outputs = job.outputs("arrow")

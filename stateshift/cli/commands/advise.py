@@ -10,6 +10,7 @@ from stateshift.cli.shell.measuring import (
     SAMPLE,
     Changed,
     Sample,
+    needed,
     refuse_beside_replay,
     seconds_in,
     settings_in,
@@ -86,8 +87,9 @@ def command(
         )
         _show(terminal, replayed(replay, job or ()), explain)
         return None
+    example = "stateshift advise http://jobmanager:8081"
     request = AdviceRequest(
-        _needed(given),
+        needed(given, "SPEC|URL|LOCATION", example),
         tuple(job or ()),
         settings_in(setting or ()),
         seconds_in(sample),
@@ -126,14 +128,3 @@ def _show(terminal: Terminal, advice: list[Advice], explain: bool) -> None:
         lambda: advise_json.document(advice),
         lambda: advise_text.blocks(advice, explain),
     )
-
-
-def _needed(given: str | None) -> str:
-    from stateshift.errors import Complaint, SpecError
-
-    if given is None:
-        raise SpecError(
-            (Complaint("SPEC|URL|LOCATION", "missing"),),
-            hint="stateshift advise http://jobmanager:8081",
-        )
-    return given

@@ -95,7 +95,8 @@ def command(
         nullable_key=nullable_key,
     )
     changes = [{**change, "store": name} for name in store or ["default"]]
-    return run_jobs(terminal, options, [one_job(source, to, changes, waive, fork)])
+    job = one_job(source, to, changes, waive, fork)
+    return run_jobs(terminal, options, [job])
 
 
 def column_of(text: str) -> Keys:

@@ -11,6 +11,7 @@ from stateshift.cli.shell.measuring import (
     SAMPLE,
     Changed,
     Sample,
+    needed,
     refuse_beside_replay,
     seconds_in,
     settings_in,
@@ -111,7 +112,7 @@ def command(
         )
         _show(terminal, replayed(replay), html, explain)
         return None
-    path = _needed(spec)
+    path = needed(spec, "SPEC", "stateshift rebalance clusters.json --once")
     request = RebalanceRequest(
         spec=spec_of(path),
         folder=workdir or os.path.join(workdirs, f"rebalance-{_name_of(path)}"),
@@ -164,12 +165,3 @@ def _acting(terminal: Terminal) -> Acting:
 def _name_of(path: str) -> str:
     name, _ = os.path.splitext(os.path.basename(path))
     return name or "spec"
-
-
-def _needed(spec: str | None) -> str:
-    from stateshift.errors import Complaint, SpecError
-
-    if spec is None:
-        hint = "stateshift rebalance clusters.json --once"
-        raise SpecError((Complaint("SPEC", "missing"),), hint=hint)
-    return spec

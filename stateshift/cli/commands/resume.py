@@ -68,9 +68,10 @@ def command(
         place.steering.pause(False)
         steer.show_request(terminal, place, "running", "it was paused, and goes on")
         return None
-    shares = state not in (*OVER, "rolling-back")  # else there is nothing that others would do
     corrected = None if spec is None else spec_of(spec)
-    asked = migration.spec_of(place) if shares else None
+    asked = None
+    if state not in (*OVER, "rolling-back"):  # else there is nothing that others would do
+        asked = migration.spec_of(place)
 
     def work(adapters: Adapters, begun: Callable[[], None]) -> Report:
         return migration.resume(place, adapters, corrected, begun)

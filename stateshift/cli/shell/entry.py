@@ -76,7 +76,9 @@ def enter(argv: Sequence[str] | None, adapters: Adapters | None) -> int | None:
     # A listing makes tens of thousands of small values at once, none of them garbage: collecting
     # every seven hundred costs a fifth of an inspection.
     gc.set_threshold(50_000, 20, 20)
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        argv = sys.argv[1:]
+    arguments = list(argv)
     terminal = Terminal(adapters, json="--json" in arguments, arguments=tuple(arguments))
     try:
         with _sigterm_is_ctrl_c():

@@ -27,6 +27,15 @@ Changed = Annotated[
 ]
 
 
+def needed(given: str | None, argument: str, example: str) -> str:
+    """Return an argument that may be left out only beside `--replay`."""
+    from stateshift.errors import Complaint, SpecError
+
+    if given is None:
+        raise SpecError((Complaint(argument, "missing"),), hint=example)
+    return given
+
+
 def seconds_in(text: str) -> float:
     """Return how long `--sample` says to measure."""
     from stateshift.advise.evaluate.settings import duration

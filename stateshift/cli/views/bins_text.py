@@ -57,7 +57,8 @@ def checked(facts: MoveFacts) -> Iterator[Block]:
     if not facts.steps:
         yield Line("all of them are where they shall be", indent=2)
         return
-    yield Table(CROSSING_HEADS, tuple(_crossing_row(each) for each in facts.crossings))
+    rows = tuple(_crossing_row(each) for each in facts.crossings)
+    yield Table(CROSSING_HEADS, rows)
     yield Gap()
     manner = facts.manner
     yield pairs(

@@ -307,7 +307,8 @@ class StatusFacts:
         past = PastFacts(told[0])
         change = past.known.change
         workers = {said.worker for said in self.survey.standing.living}
-        silent = workers - {said.worker for said in past.told.said}
+        answered = {said.worker for said in past.told.said}
+        silent = workers - answered
         return UnderWayFacts(
             past=past,
             workers=len(workers),

@@ -40,10 +40,13 @@ def named(calls: FlinkCalls, name: str) -> list[Job]:
     """Return the jobs of this name, oldest first, as far as they are still there; those that never
     ran are left out.
     """
-    ids = [id for id, called, _ in calls.jobs() if called == name]
-    jobs = [calls.job(id) for id in ids]
-    existing = [job for job in jobs if job is not None]
-    return [job for job in reversed(existing) if not job.stillborn]
+    found: list[Job] = []
+    for id, called, _ in calls.jobs():
+        if called == name:
+            job = calls.job(id)
+            if job is not None and not job.stillborn:
+                found.append(job)
+    return found[::-1]
 
 
 def running_of(calls: FlinkCalls, job: Job) -> RunningJob:

@@ -98,12 +98,15 @@ ChannelHandle = Channel | MergedChannels
 
 def read_partitioned(data: Input) -> Partitioned:
     """Read a handle to operator state: tag 4, or 17 where Flink merged the file with others."""
-    at, tag = data.at, data.u1()
+    at = data.at
+    tag = data.u1()
     if tag not in (4, 17):
         raise data.wrong(f"unknown tag {tag} of a handle to operator state", at)
     states = []
     for _ in range(data.count("states")):
-        name, at, mode = data.utf(), data.at, data.u1()
+        name = data.utf()
+        at = data.at
+        mode = data.u1()
         if mode not in MODES:
             raise data.wrong(f"unknown distribution mode {mode}", at)
         states.append(StateOffsets(name, mode, data.longs(data.count("offsets"))))

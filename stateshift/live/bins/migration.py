@@ -204,8 +204,8 @@ class Carrier:
                 self.wait(POLL_SECONDS_MAX)
                 bins = self._look()
             every = max(1, math.ceil(self.manner.gap_seconds * bins.rate()))
-            start = max(bins.ahead(self._lead(tries)), self.least)
-            start = max(start, self.steps[0].earliest)
+            ahead = bins.ahead(self._lead(tries))
+            start = max(ahead, self.least, self.steps[0].earliest)
             updates = prepared(steps, start, every)
             if self._is_proposed(updates, tries):
                 break
@@ -325,7 +325,9 @@ class Carrier:
         except StorageError as error:
             hint = "nothing more was moved: when that is mended, run this command again"
             raise error.with_hint(hint) from None
-        first = proposal.earliest if proposal.updates else None
+        first = None
+        if proposal.updates:
+            first = proposal.earliest
         self._tell(state="proposed", number=proposal.number, time=first)
 
     def _decided(self, proposal: Proposal) -> Decided:

@@ -130,9 +130,10 @@ def _largest(
     """Return the largest bin of a worker within a limit that has not moved; None if there is
     none.
     """
-    own = [bin for bin, owner in enumerate(at) if owner == worker]
-    unmoved = [bin for bin in own if bin not in moved]
-    fitting = [bin for bin in unmoved if weights[bin] <= limit]
+    fitting = []
+    for bin, owner in enumerate(at):
+        if owner == worker and bin not in moved and weights[bin] <= limit:
+            fitting.append(bin)
     return max(fitting, key=weights.__getitem__, default=None)
 
 

@@ -132,7 +132,8 @@ def _reader(context: RunContext, job: JobSpec, halt: NumberedPlan) -> Backlog | 
     if phase is None:
         return None
     step = phase.steps[0]
-    if context.progress.plans[number].finished(step.name):
+    progress = context.progress.plans[number]
+    if progress.finished(step.name):
         return None
     if isinstance(step, StopJob) and reads_out(context.spec, job):
         return Backlog(context, job, step)

@@ -118,7 +118,9 @@ class LocalStorage:
                     os.lseek(descriptor, offset, os.SEEK_SET)
             left = size - offset + 1
             while True:
-                asked = min(PIECE, left) if left > 0 else PIECE
+                asked = PIECE
+                if 0 < left < PIECE:
+                    asked = left
                 with translated:
                     chunk = reading.read(asked)
                 if not chunk:

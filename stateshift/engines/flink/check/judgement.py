@@ -26,11 +26,14 @@ def judge(at: ImageAt, deep: DeepCheck | None) -> Judged:
     seconds = perf_counter() - began
     part = _amount(at, deep.part)
     refused = any(finding.level == "refuse" for finding in findings)
+    coverage = None
+    if deep.part is not None:
+        coverage = _coverage(part, _amount(at, None))
     return Judged(
         findings,
         () if refused else at.image.epochs,
         stages=(CheckStage("state", seconds, part.files, part.bytes),),
-        coverage=None if deep.part is None else _coverage(part, _amount(at, None)),
+        coverage=coverage,
     )
 
 

@@ -57,8 +57,10 @@ def _of_image(job: JobSpec, facts: Facts, image: Image) -> Iterator[Finding]:
 
 def _unknown_logs(facts: Facts, image: Image) -> set[str]:
     """Return the sources of an unknown kind which keep files of their own."""
-    sources = [end for end in image.endpoints if end.role == "source"]
-    unknown = {source.index for source in sources if source.kind == "unknown"}
+    unknown = set()
+    for end in image.endpoints:
+        if end.role == "source" and end.kind == "unknown":
+            unknown.add(end.index)
     folder = under(image.path, "sources/")
     logs = [file.path for file in facts.source.files if file.path.startswith(folder)]
     return unknown & {path.removeprefix(folder).partition("/")[0] for path in logs}

@@ -80,7 +80,9 @@ def _require_log(reading: Reading, index: str, offset: object, paths: list[str])
     Returns the compactions that do not go beyond the offset.
     """
     log_offset = _log_offset(offset)
-    newest_batch = log_offset if isinstance(log_offset, int) else -1
+    newest_batch = -1
+    if isinstance(log_offset, int):
+        newest_batch = log_offset
     names = {path.rsplit("/", 1)[-1] for path in paths}
     compactions = _compactions(names, newest_batch)
     first_batch = max(compactions, default=-1) + 1

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, groupby, islice
+from itertools import groupby, islice
 from shlex import quote
 
 import pyarrow as pa
@@ -240,11 +240,11 @@ def _check_committed(there: Opened, wanted: Wanted) -> None:
 
 def _has_state(image: Image, wanted: Wanted) -> bool:
     """Whether there are files of the state that is wanted."""
-    operators = [
-        operator for operator in image.operators if operator_fits(wanted, image, operator.id)
-    ]
-    stores = chain.from_iterable(operator.stores for operator in operators)
-    return any(store.files for store in stores)
+    for operator in image.operators:
+        is_wanted = operator_fits(wanted, image, operator.id)
+        if is_wanted and any(store.files for store in operator.stores):
+            return True
+    return False
 
 
 def _check_changes(there: Opened, first: int, last: int) -> None:
