@@ -236,7 +236,7 @@ class JobAdvice:
 
     @property
     def parallelism(self) -> int | None:
-        """Of its widest vertex, of Spark its cores; None where nobody told."""
+        """What its widest vertex has, or with Spark its cores; None where nobody told."""
         return self.advice.verdict.parallelism
 
     @property
