@@ -116,11 +116,6 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items.sort(
-        key=lambda item: next(
-            (n for n, one in enumerate(LONGEST) if item.nodeid.startswith(one)), len(LONGEST)
-        )
-    )
     mark_repeatable(items)
     done = passed_before(ledger())
     left_out = {item for item in items if item.nodeid in done or is_left_out(item, config)}
@@ -134,6 +129,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
+    items.sort(key=lambda item: rank(item.nodeid))
+
+
+def rank(test: str) -> int:
+    """Return the place of a test in the order of LONGEST."""
+    return next((n for n, one in enumerate(LONGEST) if test.startswith(one)), len(LONGEST))
 
 
 def is_left_out(item: pytest.Item, config: pytest.Config) -> bool:

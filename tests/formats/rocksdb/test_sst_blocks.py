@@ -14,12 +14,10 @@ from stateshift.errors import FormatError
 from stateshift.formats.rocksdb.block import DataBlock
 from stateshift.formats.rocksdb.sst import DELETES, MERGE, TableEntry, decode_sst, entries_of
 from stateshift.formats.rocksdb.sst_blocks import KEY_MAX, _decoded, decode_sst_blocks
-from tests.formats.golden import CASES, paths
+from tests.formats.golden import CASES
 from tests.fuzz import sst_files
 
-SSTS = [
-    case / "checkpoint" / name for case in CASES for name, _ in paths(case) if name.endswith(".sst")
-]
+SSTS = sorted(path for case in CASES for path in (case / "checkpoint").rglob("*.sst"))
 
 
 def flat(decoded: Any) -> list[tuple[bytes, int, bool, bytes | None]]:
