@@ -100,6 +100,7 @@ def python() -> Path:
 
     def fetch(place: Path) -> None:
         _run([sys.executable, "-m", "venv", str(place)], place, "the servers' Python")
+        # No server imports the hundredth part of it: what is imported, is compiled then.
         pip = [
             str(place / "bin" / "python"),
             "-m",
@@ -107,10 +108,13 @@ def python() -> Path:
             "install",
             "--quiet",
             "--disable-pip-version-check",
+            "--no-compile",
         ]
         _run([*pip, *wanted], place, "the servers' Python")
 
-    sign = _sign("\n".join([sys.version, *packages, *wanted]).encode())
+    # The list's content, not where it lies: all checkouts with one list share one Python.
+    listed = wanted if wanted == packages else [PINS.joinpath("servers.txt").read_text()]
+    sign = _sign("\n".join([sys.version, *packages, *listed]).encode())
     return _once(f"python-{sign}", fetch, moves=False) / "bin" / "python"
 
 
