@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,17 +17,23 @@ from stateshift.advise.evaluate.settings import Settings, settings_from
 from stateshift.advise.evaluate.verdicts import verdict_on
 from stateshift.advise.subjects import Outside
 from stateshift.api.local_files import text_of
+from stateshift.api.rebalancing.whereabouts import jobs_meant, listed
 from stateshift.api.requests import SpecLike, spec_of
 from stateshift.api.runs import WORKDIRS, PathLike
 from stateshift.api.values import JobAdvice
 from stateshift.errors import Complaint, SpecError, StateshiftError
 from stateshift.journal import RunFailed, RunResumed, decode_records
 from stateshift.plain import Misfit
+from stateshift.report import summarize
+from stateshift.specification import JobSpec, Spec
+from stateshift.specification.rebalancing import is_pattern, matches
 from stateshift.workdir import Workdir
 
 if TYPE_CHECKING:
     from stateshift.migration import Adapters
 
+# So many runs of a job say how long a restart takes, as the operator's history.max.count has it.
+RESTARTS_KEPT = 3
 WEB = ("http://", "https://")
 _REPLAY_HINT = "name a file that `stateshift advise --json` has written"
 
@@ -107,7 +113,7 @@ def adviser_of(request: AdviceRequest, adapters: Adapters) -> Adviser:
         request.cores,
     )
     return Adviser(
-        _subjects(request, outside),
+        _subjects(request, outside, adapters),
         request.settings,
         adapters.clock,
         request.sample_seconds,
@@ -115,10 +121,10 @@ def adviser_of(request: AdviceRequest, adapters: Adapters) -> Adviser:
     )
 
 
-def _subjects(request: AdviceRequest, outside: Outside) -> list[Subject]:
+def _subjects(request: AdviceRequest, outside: Outside, adapters: Adapters) -> list[Subject]:
     given, only = request.given, request.jobs
     if not isinstance(given, str):
-        return subjects.of_spec(spec_of(given), only, outside)
+        return subjects.of_spec(_spec(given, adapters), only, outside)
     if given.startswith(WEB):
         return subjects.of_flink(given, only, outside)
     if os.path.isdir(given) or "://" in given:
@@ -126,24 +132,66 @@ def _subjects(request: AdviceRequest, outside: Outside) -> list[Subject]:
             message = "a checkpoint has no jobs by name"
             raise SpecError((Complaint("--job", message),), hint="leave --job out")
         return subjects.of_checkpoint(given, outside)
-    return subjects.of_spec(spec_of(given), only, outside)
+    return subjects.of_spec(_spec(given, adapters), only, outside)
+
+
+def _spec(given: SpecLike, adapters: Adapters) -> Spec:
+    """Return the spec with the jobs that its patterns mean: those that run now."""
+    spec = spec_of(given)
+    patterns = [job for job in spec.jobs if is_pattern(job.name)]
+    if not patterns:
+        return spec
+    place = Workdir(os.path.join(WORKDIRS, "plan"))
+    names = {job.source_cluster for job in patterns if job.source_cluster is not None}
+    opened = {name: adapters.open_cluster(spec.cluster(name), place) for name in sorted(names)}
+    meant = jobs_meant(spec.jobs, listed(opened), {})
+    return replace(spec, jobs=(*meant, *_without_a_job(patterns, meant)))
+
+
+def _without_a_job(patterns: Sequence[JobSpec], meant: Sequence[JobSpec]) -> list[JobSpec]:
+    """Return the patterns that mean no job that runs: each gets a verdict that says so."""
+    names = [job.name for job in meant]
+    return [each for each in patterns if not any(matches(name, each.name) for name in names)]
 
 
 def restarts_below(workdirs: str | None) -> dict[str, float]:
-    """Return how long each job was down in our own runs: the longest of them. A run that failed, or
-    was interrupted, tells how long nobody went on with it.
+    """Return how long a restart of each job takes, by our own runs. A run that failed, or was
+    interrupted, tells how long nobody went on with it.
     """
-    longest: dict[str, float] = {}
+    measured: list[tuple[str, float, float]] = []
     for path in _runs_below(workdirs):
-        try:
-            workdir = Workdir(path)
-            jobs = () if _was_cut_short(workdir) else migration.status(workdir).jobs
-        except StateshiftError:
-            continue
-        for job in jobs:
-            if job.downtime_seconds is not None:
-                longest[job.job] = max(longest.get(job.job, 0.0), job.downtime_seconds)
+        measured += _downtimes(Workdir(path))
+    return restart_times(measured)
+
+
+def restart_times(measured: Iterable[tuple[str, float, float]]) -> dict[str, float]:
+    """Return the longest downtime of the last RESTARTS_KEPT runs of each job, so that one bad night
+    is not told for ever. What was measured is (job, when its run began, downtime).
+    """
+    by_job: dict[str, list[tuple[float, float]]] = {}
+    for job, began, seconds in measured:
+        by_job.setdefault(job, []).append((began, seconds))
+    longest = {}
+    for job, times in by_job.items():
+        last = sorted(times)[-RESTARTS_KEPT:]
+        longest[job] = max(seconds for _, seconds in last)
     return longest
+
+
+def _downtimes(workdir: Workdir) -> Iterator[tuple[str, float, float]]:
+    """Yield each job of a run that nothing has cut short, when the run began, and for how long the
+    job was down.
+    """
+    try:
+        progress = migration.progress_of(workdir)
+        if _was_cut_short(workdir):
+            return
+        jobs = summarize(progress).jobs
+    except StateshiftError:
+        return
+    for job in jobs:
+        if job.downtime_seconds is not None:
+            yield job.job, progress.began, job.downtime_seconds
 
 
 def _was_cut_short(workdir: Workdir) -> bool:

@@ -10,7 +10,13 @@ from shlex import quote
 from stateshift.api.local_files import beside, text_of
 from stateshift.errors import Complaint, PlanError, SpecError
 from stateshift.extensions import names_added
-from stateshift.migration import Proposal, check_dataflow, decode_proposal, encode_proposal
+from stateshift.migration import (
+    Proposal,
+    check_dataflow,
+    decode_proposal,
+    encode_proposal,
+    refuse_rebalanced,
+)
 from stateshift.plain import JsonObject
 from stateshift.specification import Spec, parse_spec
 
@@ -28,6 +34,18 @@ def request_of(given: SpecLike | Proposal) -> Spec | Proposal:
     if isinstance(given, Mapping):
         return _parsed(json.dumps(given), os.path.join(os.getcwd(), "spec"))
     return read(os.fspath(given))
+
+
+def move_of(given: SpecLike | Proposal) -> Spec | Proposal:
+    """Return a spec that says where its jobs go, or a plan.
+
+    Raises:
+        SpecError: it says between which clusters they may go; the hint is the command for that.
+    """
+    request = request_of(given)
+    if isinstance(request, Spec) and isinstance(given, str | os.PathLike):
+        refuse_rebalanced(request, os.fspath(given))
+    return request
 
 
 def spec_of(given: SpecLike) -> Spec:

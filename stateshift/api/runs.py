@@ -55,10 +55,10 @@ def plan(
         StorageError, ClusterError: the outside could not be asked.
     """
     from stateshift import migration
-    from stateshift.api.requests import request_of
+    from stateshift.api.requests import move_of
     from stateshift.workdir import Workdir
 
-    request = request_of(spec)
+    request = move_of(spec)
     if isinstance(request, migration.Proposal):
         return PlannedMove(request.of_jobs(jobs))
     reached = adapters or migration.real_adapters()
@@ -97,10 +97,10 @@ def apply(
         StateshiftError: what else went wrong, with a hint; the run can be resumed or rolled back.
     """
     from stateshift import migration
-    from stateshift.api.requests import request_of
+    from stateshift.api.requests import move_of
     from stateshift.workdir import Workdir
 
-    request = spec.proposal if isinstance(spec, PlannedMove) else request_of(spec)
+    request = spec.proposal if isinstance(spec, PlannedMove) else move_of(spec)
     reached = _reached(adapters, progress, stop)
     run = run_name(_job_names(request, jobs), time.time(), os.urandom(2))
     place = Workdir(os.fspath(workdir or os.path.join(WORKDIRS, run)))

@@ -62,7 +62,13 @@ if TYPE_CHECKING:
     from stateshift.migration.gathering import Inquiry, gather, propose
     from stateshift.migration.history import is_stopping
     from stateshift.migration.processes import processes_for
-    from stateshift.migration.proposal import Proposal, decode_proposal, encode_proposal, jobs_of
+    from stateshift.migration.proposal import (
+        Proposal,
+        decode_proposal,
+        encode_proposal,
+        jobs_of,
+        refuse_rebalanced,
+    )
     from stateshift.migration.wave_order import check_dataflow, cuts_of, waves
 
 __all__ = [
@@ -85,6 +91,7 @@ __all__ = [
     "propose",
     "reads_out",
     "real_adapters",
+    "refuse_rebalanced",
     "resume",
     "rollback",
     "shared",
@@ -112,7 +119,13 @@ _HOMES = {
     "gathering": ("Inquiry", "gather", "propose"),
     "history": ("is_stopping",),
     "processes": ("processes_for",),
-    "proposal": ("Proposal", "decode_proposal", "encode_proposal", "jobs_of"),
+    "proposal": (
+        "Proposal",
+        "decode_proposal",
+        "encode_proposal",
+        "jobs_of",
+        "refuse_rebalanced",
+    ),
     "wave_order": ("check_dataflow", "cuts_of", "waves"),
 }
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from shlex import quote
 
 from stateshift import __version__, plain
 from stateshift.errors import Complaint, JournalError, PlanError, SpecError
@@ -139,7 +140,7 @@ def jobs_of(spec: Spec, only: Collection[str] = ()) -> tuple[JobSpec, ...]:
     """Return the jobs to work on, in the order in which they move: all, or those that are named
     (IS-3), with all that moves together among them.
     """
-    _refuse_rebalanced(spec)
+    refuse_rebalanced(spec)
     _refuse_unknown(spec, only)
     jobs = tuple(chain.from_iterable(waves(spec)))
     if only:
@@ -149,11 +150,12 @@ def jobs_of(spec: Spec, only: Collection[str] = ()) -> tuple[JobSpec, ...]:
     return jobs
 
 
-def _refuse_rebalanced(spec: Spec) -> None:
-    """Refuse a spec that leaves open where its jobs go."""
+def refuse_rebalanced(spec: Spec, file: str = "SPEC") -> None:
+    """Refuse a spec that leaves open where its jobs go. `file` is where it was read."""
     if spec.rebalance is not None:
         message = "the spec says between which clusters its jobs may move, and not where they go"
-        hint = "stateshift rebalance SPEC --once tells what would be moved; --yes moves it"
+        command = f"stateshift rebalance {quote(file)} --once"
+        hint = f"{command}   # tells what would be moved; --yes moves it"
         raise SpecError((Complaint("/rebalance", message),), hint=hint)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from stateshift.advise.evaluate.inputs import inputs_from
 from stateshift.advise.evaluate.verdicts import verdict_on
+from stateshift.api.advice import restart_times
 from tests.advise.measured_flink import BEGAN, Clock, Measured, MeasuredFlink, Part
 from tests.cli.support import Outside, Said, said
 from tests.clusters.faulty_server import serving
@@ -368,3 +369,11 @@ def test_watching_prints_a_document_a_line_until_it_is_stopped(ground: Ground) -
     documents = [json.loads(line) for line in ran.out.splitlines() if line.startswith("[")]
     assert [told[0]["verdict"] for told in documents] == ["scale"] * len(documents)
     assert len(documents) > 1
+
+
+def test_one_long_restart_is_forgotten_after_three_more_runs() -> None:
+    measured = [("orders", 10.0 * number, 5.0 + number) for number in range(5)]
+    measured.append(("orders", 15.0, 3600.0))  # the night on which nothing went right
+    measured.append(("audit", 0.0, 2.0))
+    assert restart_times(measured) == {"orders": 9.0, "audit": 2.0}
+    assert restart_times(measured[:3] + measured[5:6])["orders"] == 3600.0

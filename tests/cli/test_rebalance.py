@@ -71,6 +71,65 @@ def test_a_decision_is_made_again_from_its_file_or_from_the_document(living: Liv
     assert [len(served.asked) for served in living.served.values()] == asked
 
 
+def test_a_page_that_cannot_be_written_is_an_error_before_anything_is_moved(
+    living: Living,
+) -> None:
+    living.section = {"runs": 1}
+    for page, code, hint in (
+        (living.folder / "none" / "page.html", 6, "mkdir -p"),
+        (living.folder, 2, "rebalance.html"),
+    ):
+        done = living.run("--yes", "--json", "--html", str(page))
+        assert done.code == code
+        assert hint in done.err
+    assert living.on("west") == sorted(LOADS)
+
+
+def test_a_page_that_fails_leaves_no_half_of_an_answer_and_can_be_made_from_the_decision(
+    living: Living,
+) -> None:
+    folder = living.folder / "pages"
+    folder.mkdir()
+    page = folder / ("long" * 80)  # no file can be called so
+    done = living.run("--json", "--html", str(page))
+    assert done.code == 6
+    assert "cannot be written" in done.document["message"]
+    assert list(folder.iterdir()) == []
+    hint = done.document["hint"]
+    again = hint.replace("OTHER", str(folder / "page.html")).removeprefix("stateshift ").split()
+    assert said(*again, adapters=living.adapters).code == 0
+    assert "west" in (folder / "page.html").read_text()
+
+
+def test_plan_and_apply_of_such_a_spec_name_the_command_that_moves_its_jobs(
+    living: Living,
+) -> None:
+    path = living.write()
+    for words in (("plan", path), ("apply", path, "--yes")):
+        done = said(*words, adapters=living.adapters)
+        assert done.code == 2
+        assert f"stateshift rebalance {path} --once" in done.err
+
+
+def test_advise_judges_the_jobs_that_a_pattern_means(living: Living) -> None:
+    spec = living.spec()
+    running = {"submit": {"jar_id": "jobs"}, "target_directory": "file:///taken/{job}"}
+    spec["jobs"] = [{"name": "*d*", **running}, {"name": "gone-*", **running}]
+    path = living.folder / "clusters.json"
+    path.write_text(json.dumps(spec))
+    done = said("advise", str(path), "--json", adapters=living.adapters)
+    assert done.code == 0, done.err
+    told = {each["job"]: each for each in done.document}
+    assert sorted(told) == ["audit", "fraud", "gone-*", "orders"]
+    assert told["orders"]["verdict"] != "unknown"
+    assert told["gone-*"]["verdict"] == "unknown"
+    assert "no job called 'gone-*' runs there" in told["gone-*"]["reasons"][0]
+    (only,) = said(
+        "advise", str(path), "--job", "orders", "--json", adapters=living.adapters
+    ).document
+    assert only["job"] == "orders"
+
+
 def test_a_page_has_the_bars(living: Living) -> None:
     page = living.folder / "page.html"
     done = living.run("--html", str(page), "--explain")

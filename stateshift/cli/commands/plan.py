@@ -64,7 +64,7 @@ def command(
     """
     from dataclasses import replace
 
-    from stateshift.api.requests import read, save
+    from stateshift.api.requests import move_of, save
     from stateshift.cli.shell.request import overridden
     from stateshift.cli.views import plan_json
     from stateshift.cli.views import plan_text as render_plan
@@ -75,7 +75,7 @@ def command(
 
     if output is not None:
         _refuse_output(spec, output)  # before the reading, which may take a while
-    given, only = read(spec), job or []
+    given, only = move_of(spec), job or []
     if isinstance(given, Proposal):
         proposal = given.of_jobs(only)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -113,6 +114,8 @@ def command(
         _show(terminal, replayed(replay), html, explain)
         return None
     path = needed(spec, "SPEC", "stateshift rebalance clusters.json --once")
+    if html is not None:
+        _refuse_page(html)  # before anything is moved
     request = RebalanceRequest(
         spec=spec_of(path),
         folder=workdir or os.path.join(workdirs, f"rebalance-{_name_of(path)}"),
@@ -133,14 +136,47 @@ def command(
 def _show(terminal: Terminal, outcome: Rebalance, html: str | None, explain: bool) -> None:
     from stateshift.cli.views import rebalance_html, rebalance_json, rebalance_text
 
+    if html is not None:
+        _write(html, rebalance_html.page(outcome), outcome.file)
     terminal.answer(
         "rebalance",
         lambda: rebalance_json.document(outcome),
         lambda: rebalance_text.blocks(outcome, explain),
     )
-    if html is not None:
-        with open(html, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(rebalance_html.page(outcome))
+
+
+def _refuse_page(html: str) -> None:
+    """Refuse a page that cannot be written where it is to be."""
+    from stateshift.errors import Complaint, SpecError, StorageError
+
+    if os.path.isdir(html):
+        raise SpecError(
+            (Complaint("--html", f"{html} is a directory, and a page is a file"),),
+            hint=f"--html {quote(os.path.join(html, 'rebalance.html'))}",
+        )
+    folder = os.path.dirname(html)
+    if folder and not os.path.isdir(folder):
+        fact = f"--html {html}: the directory {folder} is not there"
+        raise StorageError(fact, location=html, hint=f"mkdir -p {quote(folder)}")
+
+
+def _write(html: str, page: str, decision: str | None) -> None:
+    """Write the page, whole or not at all, before the answer is printed: a page that fails leaves
+    an error, and no half of an answer. The decision is kept.
+    """
+    from pathlib import Path
+
+    from stateshift.clusters.whole_files import READABLE, write_whole
+    from stateshift.errors import StorageError
+
+    try:
+        write_whole(Path(html), page.encode("utf-8", "backslashreplace"), READABLE)
+    except OSError as error:
+        hint = "name another file with --html"
+        if decision is not None:
+            hint = f"stateshift rebalance --replay {quote(decision)} --html OTHER"
+        fact = f"the page {html} cannot be written: {error.strerror}"
+        raise StorageError(fact, location=html, hint=hint) from error
 
 
 def _acting(terminal: Terminal) -> Acting:

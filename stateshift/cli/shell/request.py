@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from stateshift.api.requests import read
+from stateshift.api.requests import move_of
 from stateshift.cli.shell.options import RunOptions
 from stateshift.cli.views.units import rate
 from stateshift.errors import PlanError
@@ -39,7 +39,7 @@ def request_in(path: str, only: Sequence[str], options: RunOptions, continuous: 
 
     A `continuous` run is planned again, since a saved plan stops its jobs.
     """
-    given = read(path)
+    given = move_of(path)
     saved = given if isinstance(given, Proposal) else None
     spec = given.spec if isinstance(given, Proposal) else given
     spec = overridden(spec, options.parallel, options.throttle)
