@@ -28,3 +28,21 @@ def beside(path: str) -> Callable[[str], str]:
             return file.read()
 
     return opened
+
+
+def write_whole(path: str, text: str) -> None:
+    """Write a file whole or not at all, and durably: somebody may read it at any time.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)

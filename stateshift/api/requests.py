@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from shlex import quote
 
-from stateshift.api.local_files import beside, text_of
+from stateshift.api.local_files import beside, text_of, write_whole
 from stateshift.errors import Complaint, PlanError, SpecError
 from stateshift.extensions import names_added
 from stateshift.migration import (
@@ -105,14 +105,5 @@ def _text(path: str) -> str:
 
 def save(proposal: Proposal, path: str) -> None:
     """Write a plan to a file, whole or not at all: somebody may be about to apply what is there."""
-    temporary = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(encode_proposal(proposal), file, indent=1, ensure_ascii=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.remove(temporary)
+    text = json.dumps(encode_proposal(proposal), indent=1, ensure_ascii=False)
+    write_whole(path, text + "\n")

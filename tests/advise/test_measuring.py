@@ -162,6 +162,41 @@ def test_a_flink_has_its_slots() -> None:
         assert capacity_of(measured(flink)) == Capacity(32, 12)
 
 
+def manager(**more: Any) -> dict[str, Any]:
+    """What Flink says of a TaskManager of which a half is taken, in MiB."""
+    kinds = ("taskHeapMemory", "taskOffHeapMemory", "managedMemory")
+    every = {**dict.fromkeys(kinds, 256), "networkMemory": 64, "cpuCores": 2.0}
+    free = {**dict.fromkeys(kinds, 128), "networkMemory": 32, "cpuCores": 1.0}
+    return {"totalResource": every, "freeResource": free, **more}
+
+
+def test_a_flink_has_the_memory_that_its_task_managers_have_for_tasks() -> None:
+    flink = MeasuredFlink(slots=(8, 4))
+    flink.odd["/taskmanagers"] = (200, {"taskmanagers": [manager(), manager()]})
+    with serving(flink):
+        told = capacity_of(measured(flink))
+    assert told == Capacity(8, 4, 1536 << 20, 768 << 20)
+    assert told.memory_of_worker == 192 << 20
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (404, {"errors": ["Not found."]}),
+        (200, {"taskmanagers": []}),
+        (200, {"taskmanagers": [manager(), manager(freeResource=None)]}),
+        (200, {"taskmanagers": [manager(totalResource={"taskHeapMemory": "much"})]}),
+        (200, {"taskmanagers": 7}),
+        (200, {}),
+    ],
+)
+def test_a_flink_that_does_not_tell_its_memory_has_its_slots(answer: tuple[int, Any]) -> None:
+    flink = MeasuredFlink(slots=(8, 4))
+    flink.odd["/taskmanagers"] = answer
+    with serving(flink):
+        assert capacity_of(measured(flink)) == Capacity(8, 4)
+
+
 @pytest.mark.parametrize(
     ("configured", "slots", "why"),
     [

@@ -13,6 +13,7 @@ import pytest
 
 from stateshift.api.rebalancing.past import Place
 from stateshift.api.rebalancing.surveying import at_place
+from stateshift.cli.views.metrics_facts import LABELS
 from stateshift.specification import JobSpec
 from stateshift.workdir import Workdir
 from tests.advise.measured_flink import BEGAN
@@ -20,6 +21,7 @@ from tests.advise.rebalance.living import LOADS, Living, moved
 from tests.cli.support import said
 from tests.support.checkpoints import put
 from tests.support.examples import FOLDER
+from tests.support.exposition import read
 
 pytestmark = pytest.mark.row("IF-19", "W-12", on="Flink")
 
@@ -99,6 +101,55 @@ def test_a_page_that_fails_leaves_no_half_of_an_answer_and_can_be_made_from_the_
     again = hint.replace("OTHER", str(folder / "page.html")).removeprefix("stateshift ").split()
     assert said(*again, adapters=living.adapters).code == 0
     assert "west" in (folder / "page.html").read_text()
+
+
+def told_of(gibibytes: int) -> dict[str, Any]:
+    """What Flink says of TaskManagers of which nothing is taken."""
+    profile = {"taskHeapMemory": 0, "taskOffHeapMemory": 0, "managedMemory": gibibytes << 10}
+    return {"taskmanagers": [{"totalResource": profile, "freeResource": profile}]}
+
+
+@pytest.mark.parametrize(("gibibytes", "moves"), [(1, 0), (2, 1)])
+def test_a_flink_without_the_memory_of_a_jobs_slots_does_not_get_it(
+    living: Living, gibibytes: int, moves: int
+) -> None:
+    living.section = {"runs": 1}
+    # On west each of the four slots has a GiB, and every job has two of them.
+    living.served["west"].odd["/taskmanagers"] = (200, told_of(4))
+    living.served["east"].odd["/taskmanagers"] = (200, told_of(gibibytes))
+    document = living.document()
+    assert len(document["moves"]) == moves
+    if not moves:
+        assert {stay["reason"] for stay in document["stay"]} == {
+            "east: its memory is taken: 1,024 MiB too few are free"
+        }
+
+
+def test_metrics_have_the_moves_of_all_runs_and_the_last_decision(living: Living) -> None:
+    (living.folder / "none").mkdir()
+    words = ("metrics", str(living.folder / "none"), "--rebalance", str(living.state))
+    assert said(*words).code == 2, "there is no such folder yet"
+    living.run()
+    living.run("--yes")
+    decided = living.document("--yes")["at"]
+    done = said(*words)
+    assert done.code == 0, done.err
+    found = read(done.out.encode())
+    name = {"rebalance": "state"}
+
+    def value(metric: str, **labels: str) -> float:
+        samples = found[f"stateshift_rebalance_{metric}"].samples
+        return samples[frozenset({**name, **labels}.items())]
+
+    assert value("timestamp_seconds") == decided
+    assert value("moves", state="finished") == 1
+    assert value("moves", state="unfinished") == value("moves", state="taken-back") == 0
+    assert value("planned_moves") == 0
+    assert value("stays", reason="idle") + value("stays", reason="forbidden") == len(LOADS)
+    assert value("load_ratio", cluster="east") == pytest.approx(0.45)
+    for metric, family in found.items():
+        for labels in family.samples:
+            assert sorted(key for key, _ in labels) == sorted(LABELS[metric])
 
 
 def test_plan_and_apply_of_such_a_spec_name_the_command_that_moves_its_jobs(

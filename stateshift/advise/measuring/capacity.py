@@ -1,4 +1,4 @@
-"""How much a cluster has, and how much of it is taken: slots of Flink, cores of Spark.
+"""How much a cluster has, and how much of it is taken: slots of Flink, cores of Spark, and memory.
 
 A cluster that makes more when they are needed, or that does not tell, has no capacity to decide by:
 the spec has to name one.
@@ -6,19 +6,23 @@ the spec has to name one.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.cluster import FlinkRest
 from stateshift.clusters.opening import check_cluster
 from stateshift.clusters.standalone.calls import StandaloneCalls
 from stateshift.errors import StateshiftError
 from stateshift.specification.model import ClusterSpec
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a cluster tells of itself. `memory` is None where it does not count; `unknown` says why
+    """What a cluster tells of itself. `memory` is None where it does not tell; `unknown` says why
     nothing can be told.
     """
 
@@ -27,6 +31,13 @@ class Capacity:
     memory: int | None = None
     memory_used: int = 0
     unknown: str = ""
+
+    @property
+    def memory_of_worker(self) -> int | None:
+        """Return the memory of one slot or core, all of which have the same."""
+        if self.memory is None or self.all <= 0:
+            return None
+        return int(self.memory / self.all)
 
 
 def capacity_of(cluster: ClusterSpec) -> Capacity:
@@ -43,14 +54,29 @@ def capacity_of(cluster: ClusterSpec) -> Capacity:
 
 
 def _of_flink(cluster: ClusterSpec) -> Capacity:
-    slots = FlinkRest(cluster.name, Path(), check_cluster(cluster)).slots()
+    options = check_cluster(cluster)
+    slots = FlinkRest(cluster.name, Path(), options).slots()
     if slots is None:
         return Capacity(unknown="it does not tell its slots")
     if slots.on_demand:
         return Capacity(unknown="it makes slots when they are needed")
     if slots.all <= 0:
         return Capacity(unknown="it has no slots")
-    return Capacity(slots.all, slots.all - slots.free)
+    calls = FlinkCalls(cluster.name, str(cluster.options.get("url")), options)
+    told = _memory_of_flink(calls)
+    if told is None:
+        return Capacity(slots.all, slots.all - slots.free)
+    every, free = told
+    return Capacity(slots.all, slots.all - slots.free, every, every - free)
+
+
+def _memory_of_flink(calls: FlinkCalls) -> tuple[int, int] | None:
+    """Return the bytes that tasks have, in all and free; None where Flink does not tell."""
+    try:
+        return calls.memory()
+    except StateshiftError as error:
+        _log.debug("%s does not tell its memory: %s", calls.cluster, error)
+        return None
 
 
 def _of_standalone(cluster: ClusterSpec) -> Capacity:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
 from stateshift.advise.rebalance.limits import Movable, has_room, movable
 from stateshift.advise.rebalance.memory import Memory, Moved, judged
@@ -49,6 +50,11 @@ class Move:
     reason: str
 
 
+# Why a job stays: its load or a cluster's is not known; nothing was to be moved; a limit forbids
+# it; no cluster has room; a later run may move it; it is not worth it; the clusters are even.
+StayKind = Literal["unknown", "idle", "forbidden", "room", "later", "worth", "even"]
+
+
 @dataclass(frozen=True, slots=True)
 class Stay:
     """A job that stays, and why."""
@@ -56,6 +62,7 @@ class Stay:
     job: str
     cluster: str
     reason: str
+    kind: StayKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +98,8 @@ class _Run:
     def clusters(self) -> Mapping[str, Cluster]:
         return {one.name: one for one in self.situation.clusters}
 
-    def stay(self, unit: Unit, reason: str) -> None:
-        self.stays += [Stay(job.name, job.cluster, reason) for job in unit.jobs]
+    def stay(self, unit: Unit, kind: StayKind, reason: str) -> None:
+        self.stays += [Stay(job.name, job.cluster, reason, kind) for job in unit.jobs]
 
 
 def decide(situation: Situation, policy: Policy, memory: Memory) -> Decision:
@@ -174,7 +181,7 @@ def _undecided(situation: Situation, memory: Memory, unknown: str) -> Decision:
         clusters=_loaded(situation, loads, loads),
         triggers=(),
         moves=(),
-        stays=tuple(Stay(job.name, job.cluster, reason) for job in situation.jobs),
+        stays=tuple(Stay(job.name, job.cluster, reason, "unknown") for job in situation.jobs),
         bound=0.0,
         is_best=False,
         memory=memory,
@@ -202,8 +209,10 @@ def _why_not(situation: Situation, triggers: tuple[Trigger, ...], policy: Policy
 
 def _stay_all(run: _Run, units: tuple[Movable, ...], reason: str) -> None:
     for one in units:
-        kept = "; ".join(one.reasons) if not one.targets else reason
-        run.stay(one.unit, kept)
+        if one.targets:
+            run.stay(one.unit, "idle", reason)
+        else:
+            run.stay(one.unit, "forbidden", "; ".join(one.reasons))
 
 
 def _move(
@@ -220,7 +229,7 @@ def _move(
         if target != one.unit.cluster:
             waiting.append((one.unit, target))
         else:
-            run.stay(one.unit, _why_it_stays(run, one))
+            run.stay(one.unit, *_why_it_stays(run, one))
     waiting.sort(key=lambda pair: -_ratio(run, pair[0].cluster))
     reasons = {trigger.cluster: trigger.reason for trigger in triggers}
     while waiting:
@@ -229,12 +238,12 @@ def _move(
             break
         waiting = held_up
     for unit, target in waiting:
-        run.stay(unit, f"there is no room on {target} yet: in a later run")
+        run.stay(unit, "later", f"there is no room on {target} yet: in a later run")
 
 
-def _why_it_stays(run: _Run, one: Movable) -> str:
+def _why_it_stays(run: _Run, one: Movable) -> tuple[StayKind, str]:
     if not one.targets:
-        return "; ".join(one.reasons)
+        return "forbidden", "; ".join(one.reasons)
     clusters, loads = run.clusters, run.flows.loads
     with_room = [
         name
@@ -245,10 +254,10 @@ def _why_it_stays(run: _Run, one: Movable) -> str:
         no_room = (
             f"no other cluster has room: with it, each would be above {run.policy.load_max:.0%}"
         )
-        return "; ".join((*one.reasons, no_room))
+        return "room", "; ".join((*one.reasons, no_room))
     if clusters[one.unit.cluster].is_draining:
-        return f"the room on {', '.join(with_room)} goes to other jobs"
-    return "the clusters are even enough with it where it is"
+        return "room", f"the room on {', '.join(with_room)} goes to other jobs"
+    return "even", "the clusters are even enough with it where it is"
 
 
 def _ratio(run: _Run, cluster: str) -> float:
@@ -264,13 +273,13 @@ def _try(run: _Run, unit: Unit, target: str, reasons: Mapping[str, str]) -> bool
     pair = [move for move in run.moves if (move.source, move.target) == (source.name, target)]
     if len(pair) >= run.policy.moves_max and not source.is_draining:
         some = "one move" if run.policy.moves_max == 1 else f"{run.policy.moves_max} moves"
-        run.stay(unit, f"{some} a run from {source.name} to {target}: in a later run")
+        run.stay(unit, "later", f"{some} a run from {source.name} to {target}: in a later run")
         return True
     gain = gain_of(unit, source, clusters[target], run.flows, run.policy.horizon_seconds)
     worth = Worth(cost_of(unit), gain)
     if worth.ratio < run.policy.gain_min and not source.is_draining:
         run.unworthy[unit.name, target] = _not_worth(worth, target, run.policy)
-        run.stay(unit, run.unworthy[unit.name, target])
+        run.stay(unit, "worth", run.unworthy[unit.name, target])
         return True
     run.flows.shift(unit, target)
     run.moves.append(

@@ -86,7 +86,7 @@ class Choosing:
     def _too_large(self, decision: Decision) -> Iterator[tuple[Move, str]]:
         clusters = {cluster.name: cluster for cluster in self.request.clusters}
         surveyed = self.surveyed
-        yield from without_memory(decision, surveyed.jobs, clusters, surveyed.capacities)
+        yield from without_memory(decision, surveyed.memory, clusters, surveyed.capacities)
 
     def _planned(self, situation: Situation, move: Move) -> Situation:
         """Plan a move; return the situation with what its plan says."""

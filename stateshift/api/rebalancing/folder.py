@@ -190,6 +190,11 @@ class Folder:
         """Return the number of the next decision."""
         return _last_number(self._names("decisions")) + 1
 
+    def last_decision(self) -> str | None:
+        """Return the file of the last decision; None before the first."""
+        names = self._names("decisions")
+        return str(self.path / "decisions" / names[-1]) if names else None
+
     def keep_decision(self, number: int, document: Mapping[str, object]) -> str:
         """Write a decision with its inputs, and let go of old ones; return its file."""
         name = f"decisions/{number:04}.json"

@@ -1,5 +1,7 @@
-"""How much memory a job's executors take, as far as its submission says; and which moves a cluster
-has no memory for. Pure.
+"""How much memory a job takes, and which moves a cluster has no memory for. Pure.
+
+Spark   its executors', as far as its submission says
+Flink   that of the slots which it has taken where it is now
 """
 
 from __future__ import annotations
@@ -42,9 +44,15 @@ def _number(value: object) -> int | None:
     return int(word) if word.isdecimal() and int(word) > 0 else None
 
 
+def memory_of_slots(width: float, told: Capacity | None) -> int | None:
+    """Return the bytes of so many slots of a cluster; None where it does not tell its memory."""
+    each = None if told is None else told.memory_of_worker
+    return None if each is None or width <= 0 else int(width) * each
+
+
 def without_memory(
     decision: Decision,
-    jobs: Mapping[str, JobSpec],
+    needed_by: Mapping[str, int | None],
     clusters: Mapping[str, RebalancedCluster],
     told: Mapping[str, Capacity],
 ) -> Iterator[tuple[Move, str]]:
@@ -55,7 +63,7 @@ def without_memory(
         if memory is not None:
             free[name] = memory - told[name].memory_used
     for move in decision.moves:
-        needed = [memory_of_job(jobs[name]) for name in move.jobs]
+        needed = [needed_by[name] for name in move.jobs]
         known = [size for size in needed if size is not None]
         if move.target not in free or len(known) < len(needed):
             continue

@@ -22,7 +22,7 @@ from stateshift.advise.rebalance.situation import Cluster, Job, Situation
 from stateshift.advise.subjects import Outside
 from stateshift.api.advice import restarts_below
 from stateshift.api.rebalancing.folder import Folder
-from stateshift.api.rebalancing.memory_needs import memory_of_job
+from stateshift.api.rebalancing.memory_needs import memory_of_job, memory_of_slots
 from stateshift.api.rebalancing.past import Past, Place
 from stateshift.api.rebalancing.request import RebalanceRequest
 from stateshift.api.rebalancing.whereabouts import (
@@ -42,7 +42,8 @@ from stateshift.specification.rebalancing import matches
 @dataclass(frozen=True)
 class Surveyed:
     """The situation, and what moves are made from beside it: the jobs as they are now, where each
-    is, and whose downtime was measured. `restarts` is how long moves of ours kept jobs down.
+    is, whose downtime was measured, and how many bytes of memory each takes. `restarts` is how long
+    moves of ours kept jobs down.
     """
 
     situation: Situation
@@ -50,6 +51,7 @@ class Surveyed:
     whereabouts: Mapping[str, Whereabouts]
     needs: Mapping[str, Needs]
     capacities: Mapping[str, Capacity]
+    memory: Mapping[str, int | None]
     restarts: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -76,6 +78,10 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
     needs = _Measuring(request, folder, adapters, restarts).needs(present)
     capacities = {each.name: _capacity(request, each) for each in request.clusters}
     taken = _taken(where, needs)
+    memory = {
+        name: _memory(job, needs[name], capacities.get(where[name].place.cluster))
+        for name, job in present.items()
+    }
     now = adapters.clock.now()
     situation = Situation(
         at=now,
@@ -96,8 +102,9 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
         whereabouts=where,
         needs=needs,
         capacities=capacities,
+        memory=memory,
         restarts=tuple(restarts.values()),
-        notes=(*_moved_by_hand(where.values()), *_notes(request, present)),
+        notes=(*_moved_by_hand(where.values()), *_notes(request, memory)),
     )
 
 
@@ -291,10 +298,17 @@ def _moved_by_hand(where: Iterable[Whereabouts]) -> Iterator[str]:
             yield each.note
 
 
-def _notes(request: RebalanceRequest, jobs: Mapping[str, JobSpec]) -> Iterator[str]:
+def _memory(job: JobSpec, needs: Needs, told: Capacity | None) -> int | None:
+    """Return how much memory a job takes; None where nothing tells."""
+    if job.flink is None:
+        return memory_of_job(job)
+    return memory_of_slots(needs.width, told)
+
+
+def _notes(request: RebalanceRequest, memory: Mapping[str, int | None]) -> Iterator[str]:
     """Yield what is not judged, and could be."""
     if not any(cluster.memory for cluster in request.clusters):
         return
-    unknown = [name for name, job in jobs.items() if memory_of_job(job) is None]
+    unknown = [name for name, needed in memory.items() if needed is None]
     if unknown:
         yield f"memory is not judged for {', '.join(unknown)}: nothing tells how much they need"

@@ -14,17 +14,20 @@ from stateshift.cli.shell.options import WORKDIRS, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.metrics_facts import Judged, ObservedRun
+    from stateshift.cli.views.metrics_facts import Judged, ObservedRun, Rebalanced
 
 EPILOG = epilog(
     "stateshift metrics /var/lib/stateshift\n"
     "stateshift metrics --to /var/lib/node_exporter/stateshift.prom\n"
-    "stateshift metrics --advice /var/lib/stateshift/advice.json",
+    "stateshift metrics --advice /var/lib/stateshift/advice.json\n"
+    "stateshift metrics --rebalance .stateshift/rebalance-clusters",
     2,
     6,
+    8,
     e0="printed or written, whatever state the runs are in",
     e2="a directory is not there, or the request is not valid",
     e6="the file cannot be written",
+    e8="what rebalance has kept is damaged",
 )
 
 
@@ -61,25 +64,35 @@ def command(
             help="What `advise --json` has written: adds verdicts and headroom. Repeatable.",
         ),
     ] = None,
+    rebalance: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rebalance",
+            metavar="DIR",
+            help="Where `rebalance` keeps what it knows: adds its decision and moves. Repeatable.",
+        ),
+    ] = None,
 ) -> int | None:
     """Print metrics of all runs, for Prometheus.
 
     State, downtime, bytes, entries and warm lag of each job by its newest run, and its last
     success. A workdir that cannot be read counts as damaged. With --advice also what `advise` said
-    of each job.
+    of each job, with --rebalance what `rebalance` decided last and how many moves it has made.
     """
     import time
 
+    from stateshift.api.local_files import write_whole
     from stateshift.cli.views import metrics_json, metrics_text
     from stateshift.cli.views.metrics_facts import families
 
-    for folder in dirs or ():
+    for folder in (*(dirs or ()), *(rebalance or ())):
         _refuse_missing(folder)
     runs = [observed(path) for path in _paths(dirs or [workdirs])]
-    found = families(runs, time.time(), _judged(advice or []))
+    rebalanced = [_rebalanced(folder) for folder in rebalance or ()]
+    found = families(runs, time.time(), _judged(advice or []), rebalanced)
     text = metrics_text.exposition(found)
     if output is not None:
-        _write(output, text)
+        write_whole(output, text)  # the collector reads `*.prom` alone, at any time
     if terminal.json:
         terminal.document("metrics", metrics_json.document(found, output))
     elif output is None:
@@ -120,6 +133,24 @@ def _judged(files: list[str]) -> list[Judged]:
     return judged
 
 
+def _rebalanced(path: str) -> Rebalanced:
+    """Return what `rebalance` has decided last, and what has become of its moves."""
+    from stateshift.api.rebalancing.folder import Folder
+    from stateshift.api.rebalancing.past import past_of
+    from stateshift.api.rebalancing.replaying import replayed as decided
+    from stateshift.cli.views.metrics_facts import Rebalanced
+
+    folder = Folder(path)
+    past, file = past_of(folder), folder.last_decision()
+    moves = {
+        "finished": len(past.finished),
+        "taken-back": len(past.taken_back),
+        "unfinished": len(past.unfinished),
+    }
+    decision = None if file is None else decided(file).decision
+    return Rebalanced(os.path.basename(os.path.abspath(path)), decision, moves)
+
+
 def observed(path: str) -> ObservedRun:
     """Return what a workdir says; without progress where its journal cannot be read."""
     from stateshift import migration
@@ -136,17 +167,3 @@ def observed(path: str) -> ObservedRun:
         return ObservedRun(place)
     live = workdir.steering.live() if held else None
     return ObservedRun(place, progress, summarize(progress), held, live)
-
-
-def _write(path: str, text: str) -> None:
-    """Write a file whole: the collector may read it at any time. It reads `*.prom` alone."""
-    temporary = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.remove(temporary)

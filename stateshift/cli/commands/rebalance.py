@@ -164,13 +164,11 @@ def _write(html: str, page: str, decision: str | None) -> None:
     """Write the page, whole or not at all, before the answer is printed: a page that fails leaves
     an error, and no half of an answer. The decision is kept.
     """
-    from pathlib import Path
-
-    from stateshift.clusters.whole_files import READABLE, write_whole
+    from stateshift.api.local_files import write_whole
     from stateshift.errors import StorageError
 
     try:
-        write_whole(Path(html), page.encode("utf-8", "backslashreplace"), READABLE)
+        write_whole(html, page)
     except OSError as error:
         hint = "name another file with --html"
         if decision is not None:

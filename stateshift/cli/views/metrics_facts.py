@@ -1,5 +1,5 @@
-"""What `stateshift metrics` measures of the runs in workdirs, and of what `advise` said of jobs,
-computed once for all views. Pure.
+"""What `stateshift metrics` measures of the runs in workdirs, of what `advise` said of jobs,
+and what `rebalance` did, computed once for all views. Pure.
 
 METRICS        every metric: its name, and what it says
 LABELS         the labels of each
@@ -20,6 +20,7 @@ from typing import get_args
 
 from stateshift import __version__
 from stateshift.advise.evaluate.verdicts import Verdict, Word
+from stateshift.advise.rebalance.decision import Decision, StayKind
 from stateshift.cli.views.run_facts import is_down, shown_state
 from stateshift.journal import Progress, State
 from stateshift.report import JobReport, Report, RoundReport
@@ -62,6 +63,11 @@ METRICS: Mapping[str, str] = {
     "stateshift_advice_parallelism": "The job's parallelism; of Spark its cores.",
     "stateshift_advice_wanted_parallelism": "The parallelism that is advised.",
     "stateshift_advice_restart_seconds": "How long a restart of the job takes.",
+    "stateshift_rebalance_timestamp_seconds": "When rebalance last decided.",
+    "stateshift_rebalance_planned_moves": "Moves of its last decision, made or not.",
+    "stateshift_rebalance_moves": "Moves that it has begun in all, by what has become of them.",
+    "stateshift_rebalance_stays": "Jobs that its last decision leaves where they are, by why.",
+    "stateshift_rebalance_load_ratio": "Load of the cluster when it decided, by its capacity.",
 }
 
 _FURTHER_LABELS: Mapping[str, tuple[str, ...]] = {
@@ -74,6 +80,11 @@ LABELS: Mapping[str, tuple[str, ...]] = {
     **{name: ("job", *_FURTHER_LABELS.get(name, ())) for name in METRICS},
     "stateshift_build_info": ("version",),
     "stateshift_runs": ("state",),
+    "stateshift_rebalance_timestamp_seconds": ("rebalance",),
+    "stateshift_rebalance_planned_moves": ("rebalance",),
+    "stateshift_rebalance_moves": ("rebalance", "state"),
+    "stateshift_rebalance_stays": ("rebalance", "reason"),
+    "stateshift_rebalance_load_ratio": ("rebalance", "cluster"),
 }
 
 
@@ -124,8 +135,22 @@ class Judged:
     at: float
 
 
+@dataclass(frozen=True, slots=True)
+class Rebalanced:
+    """What `rebalance` has done in a folder: the last decision, None before the first; and how many
+    moves of all runs have come how far.
+    """
+
+    name: str
+    decision: Decision | None
+    moves: Mapping[str, int]
+
+
 def families(
-    runs: Sequence[ObservedRun], now: float, judged: Iterable[Judged] = ()
+    runs: Sequence[ObservedRun],
+    now: float,
+    judged: Iterable[Judged] = (),
+    rebalanced: Iterable[Rebalanced] = (),
 ) -> list[Family]:
     """Return every metric that has a value, in the order of METRICS."""
     samples: dict[str, list[Sample]] = {name: [] for name in METRICS}
@@ -142,6 +167,9 @@ def families(
     for _, newest in sorted(_newest_verdicts(judged).items()):
         for name, value in _of_verdict(newest):
             samples[f"stateshift_advice_{name}"].append(value)
+    for each in rebalanced:
+        for name, value in _of_rebalance(each):
+            samples[f"stateshift_rebalance_{name}"].append(value)
     return [Family(name, tuple(found)) for name, found in samples.items() if found]
 
 
@@ -304,3 +332,21 @@ def _of_verdict(judged: Judged) -> Iterator[tuple[str, Sample]]:
     for name, value in values.items():
         if value is not None:
             yield name, Sample(value, (job,))
+
+
+def _of_rebalance(rebalanced: Rebalanced) -> Iterator[tuple[str, Sample]]:
+    """Yield the values of a folder of rebalance, each with its metric."""
+    folder, decision = ("rebalance", rebalanced.name), rebalanced.decision
+    for state, count in rebalanced.moves.items():
+        yield "moves", Sample(count, (folder, ("state", state)))
+    if decision is None:
+        return
+    yield "timestamp_seconds", Sample(decision.at, (folder,))
+    yield "planned_moves", Sample(len(decision.moves), (folder,))
+    counts = Counter(stay.kind for stay in decision.stays)
+    for kind in get_args(StayKind):
+        yield "stays", Sample(counts[kind], (folder, ("reason", kind)))
+    for cluster in decision.clusters:
+        if cluster.capacity:
+            load = cluster.before / cluster.capacity
+            yield "load_ratio", Sample(load, (folder, ("cluster", cluster.name)))

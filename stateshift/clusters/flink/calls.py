@@ -215,6 +215,20 @@ class FlinkCalls:
             overview = self._call("GET", "/overview")
             return int(overview["slots-total"]), int(overview["slots-available"])
 
+    def memory(self) -> tuple[int, int] | None:
+        """Return the bytes that the TaskManagers have for tasks, and how many of them no slot has
+        taken; None where there is none, or one does not tell. Source: TaskManagerInfo,
+        ResourceProfileInfo (1.15 to 2.3): whole MiB.
+        """
+        with self._read("/taskmanagers"):
+            managers = self._call("GET", "/taskmanagers")["taskmanagers"]
+            pairs = [(each.get("totalResource"), each.get("freeResource")) for each in managers]
+            if not pairs or any(total is None or free is None for total, free in pairs):
+                return None
+            every = sum(_task_mebibytes(total) for total, _ in pairs)
+            unused = sum(_task_mebibytes(free) for _, free in pairs)
+        return (every << 20, unused << 20) if every > 0 else None
+
     def configuration(self) -> dict[str, str]:
         """Return the JobManager's own configuration."""
         with self._read("/jobmanager/config"):
@@ -335,6 +349,12 @@ class FlinkCalls:
     @property
     def _asking(self) -> Asking:
         return Asking(self.cluster, self.url, self.options)
+
+
+def _task_mebibytes(resource: Json) -> int:
+    """Return the memory of a resource profile that tasks have: heap, off-heap and managed."""
+    kinds = ("taskHeapMemory", "taskOffHeapMemory", "managedMemory")
+    return sum(int(resource[kind]) for kind in kinds)
 
 
 _NO_JARS: Final = {
