@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import struct
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from stateshift.formats.spark.compression import compress
-from stateshift.formats.spark.crc import HadoopChecksums, SparkChecksum, crc32
+from stateshift.formats.spark.crc import HadoopChecksums, SparkChecksum
 from stateshift.formats.spark.metadata import QueryMetadata
 from stateshift.formats.spark.placement import signed_hash
 from stateshift.formats.spark.state_files import DELETE, MERGE, PUT, Changelog, Record
@@ -34,7 +35,7 @@ def encode_hadoop_crc(checksums: HadoopChecksums) -> bytes:
 def hadoop_checksums(content: bytes, bytes_per_chunk: int = 512) -> HadoopChecksums:
     """Return the checksums of a file with this content."""
     starts = range(0, len(content), bytes_per_chunk)
-    values = tuple(crc32(content[start : start + bytes_per_chunk]) for start in starts)
+    values = tuple(zlib.crc32(content[start : start + bytes_per_chunk]) for start in starts)
     return HadoopChecksums(bytes_per_chunk, values)
 
 

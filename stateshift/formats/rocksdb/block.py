@@ -100,8 +100,10 @@ def _decompressed(data: bytes, kind: int, offset: int) -> bytes:
             return snappy.decompressed(data, offset)
     if kind not in _EXPANSION_MAX:
         raise FormatError(f"{WHAT} has a block of unknown compression {kind}", None, offset)
-    with placed(offset):
+    try:  # what `placed` does, which would take longer than this block
         size, position = varint(data, 0, len(data))
+    except FormatError as error:
+        raise FormatError(error.fact, None, offset) from error
     if size > _EXPANSION_MAX[kind] * len(data) + 64:
         raise FormatError(
             f"{WHAT}: a block of {len(data)} bytes claims to hold {size}", None, offset

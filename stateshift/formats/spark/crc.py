@@ -50,9 +50,10 @@ class SparkChecksum:
     text: str
 
 
-def crc32(data: bytes) -> int:
-    """Return Hadoop's checksum of a chunk."""
-    return zlib.crc32(data)
+def hadoop_checksums(content: bytes, bytes_per_chunk: int) -> list[int]:
+    """Return Hadoop's checksums of some chunks; the last one may be shorter."""
+    starts = range(0, len(content), bytes_per_chunk)
+    return [zlib.crc32(content[start : start + bytes_per_chunk]) for start in starts]
 
 
 def decode_hadoop_crc(content: bytes) -> HadoopChecksums:

@@ -17,6 +17,7 @@ Seen with Spark 3.5, 4.1 and 4.3.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 
 from stateshift.engines.spark import layout
 from stateshift.errors import FormatError, MissingFile
@@ -131,23 +132,26 @@ def _hadoop(storage: Storage, path: str, hidden: str, spare: bool) -> Iterator[F
 def _first_difference(storage: Storage, path: str, checksums: crc.HadoopChecksums) -> int | None:
     """Return the offset of the first chunk that does not have its checksum; None where all do."""
     position = number = 0
-    for chunk in _chunked(storage.chunks(path), checksums.bytes_per_chunk):
-        has_checksum = number < len(checksums.values)
-        if not has_checksum or crc.crc32(chunk) != checksums.values[number]:
-            return position
-        position += len(chunk)
-        number += 1
+    size = checksums.bytes_per_chunk
+    for chunks in _of_whole_chunks(storage.chunks(path), size):
+        computed = crc.hadoop_checksums(chunks, size)
+        recorded = checksums.values[number : number + len(computed)]
+        if tuple(computed) != recorded:
+            same = takewhile(lambda pair: pair[0] == pair[1], zip(computed, recorded, strict=False))
+            return position + size * len(list(same))
+        position += len(chunks)
+        number += len(computed)
     return None if number == len(checksums.values) else position
 
 
-def _chunked(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Yield the same bytes in pieces of `size`; the last one may be shorter."""
+def _of_whole_chunks(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """Yield the same bytes in pieces of whole chunks; the last chunk may be shorter."""
     rest = b""
     for piece in pieces:
         piece = rest + piece
         whole = len(piece) - len(piece) % size
-        for start in range(0, whole, size):
-            yield piece[start : start + size]
+        if whole:
+            yield piece[:whole]
         rest = piece[whole:]
     if rest:
         yield rest
