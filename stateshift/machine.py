@@ -3,8 +3,9 @@
 cores      those that this process may use, and no more than its container is given time for
 memory     all of it, or its container's
 processes  one a core, at most as many as `parallel` says; together they take no more memory
-           than STATESHIFT_MEMORY, or else 60 % of the machine's, at PROCESS_BYTES each. One is
-           this process itself: then none is started
+           than STATESHIFT_MEMORY, or else 60 % of the machine's, at PROCESS_BYTES each; at what
+           the largest has taken, once one has taken more. One is this process itself: then none
+           is started
 """
 
 from __future__ import annotations
@@ -44,9 +45,22 @@ def process_count(parallel: int | None, cores: int, memory: int, asked: int | No
     """Return how many processes share the work; 1 where this one does it alone. `asked` is the
     bound that somebody set for the memory of all.
     """
-    together = memory * PERCENT_OF_MEMORY // 100 if asked is None else asked
     wanted = cores if parallel is None else min(parallel, cores)
-    return max(1, min(wanted, together // PROCESS_BYTES))
+    return min(wanted, fitting(PROCESS_BYTES, _together(memory, asked)))
+
+
+def fitting(process_bytes: int, together: int) -> int:
+    """Return how many processes of this size fit into the memory of all; one always does."""
+    return max(1, together // process_bytes)
+
+
+def together() -> int:
+    """Return how many bytes all processes together may take on this machine."""
+    return _together(memory(), bounds.asked())
+
+
+def _together(memory: int, asked: int | None) -> int:
+    return memory * PERCENT_OF_MEMORY // 100 if asked is None else asked
 
 
 def processes_here(parallel: int | None) -> int:

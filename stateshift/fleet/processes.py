@@ -8,6 +8,10 @@ steps are small starts none. They are started anew, never forked: threads and lo
 stay here. One that ends with an order is Lost, and the next order starts another. Who asks to stop
 is heeded by all of them between two writes. They end when their stdin does, whatever becomes of us,
 and the directory of their temporary files goes with the last of them.
+
+At work are as many at once as fit into the memory of all at PROCESS_BYTES each. Once one has taken
+more, that is what each is counted as: then fewer are, and those that are too many end. It is said
+where fewer are at work than there are cores.
 """
 
 from __future__ import annotations
@@ -22,13 +26,14 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import IO
 
 from stateshift.errors import ClusterError, Interrupted, StateshiftError
 from stateshift.fleet.crew import Lost
 from stateshift.formats import bounds
+from stateshift.machine import PROCESS_BYTES, fitting
 
 MASTER = "this machine"
 STOP = b"stop\n"
@@ -129,13 +134,22 @@ def _name_of(number: int) -> str:
 
 
 class ProcessCarrier:
-    """Keeps up to `count` processes, which live until `close`."""
+    """Keeps up to `count` processes, which live until `close`. `together` is how many bytes all of
+    them may take; what has to be known of that is said.
+    """
 
     far = False
     master = MASTER
 
-    def __init__(self, count: int, stop: threading.Event) -> None:
+    def __init__(
+        self,
+        count: int,
+        stop: threading.Event,
+        together: int | None = None,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
         self._count, self._stop = count, stop
+        self._together, self._say = together, say
         self._changed = threading.Condition()
         self._idle: list[_Process] = []
         self._busy: set[int] = set()
@@ -150,6 +164,18 @@ class ProcessCarrier:
 
     def slots(self, waiting: int) -> int:
         return self._count
+
+    def _allow(self, largest: int) -> None:
+        """Have no more at work than fit, where the largest takes so much memory."""
+        if self._together is None:
+            return
+        count = fitting(max(largest, PROCESS_BYTES), self._together)
+        if count < self._count:
+            self._count = count
+            self._say(
+                f"processes: {count} at once from now on: one has taken {largest >> 20} MiB, and "
+                f"{self._together >> 20} MiB are for all (STATESHIFT_MEMORY)"
+            )
 
     @property
     def pids(self) -> list[int]:
@@ -251,7 +277,19 @@ class ProcessCarrier:
         process.memory = int(used["memory"])
         _log.info("%s: process %d took %.2f s of CPU", label, process.number, used["cpu"])
         with self._changed:
+            self._allow(process.memory)
             self._busy.discard(process.number)
             if process.number in self._all:
                 self._idle.append(process)
+            while self._idle and len(self._all) > self._count:
+                self._dismiss(self._idle.pop(0))
             self._changed.notify()
+
+    def _dismiss(self, process: _Process) -> None:
+        """Kill a process for which there is no memory: one whose stdin ends would remove the
+        temporary files of all.
+        """
+        del self._all[process.number]
+        process.popen.kill()
+        process.popen.wait()
+        process.let_go()

@@ -76,7 +76,13 @@ def open_processes(count: int, meter: Meter, stop: threading.Event) -> Processes
         from stateshift.fleet.crew import OF_THIS_MACHINE, Crew
         from stateshift.fleet.processes import ProcessCarrier
 
-        return Crew(ProcessCarrier(count, stop), meter, OF_THIS_MACHINE)
+        together = machine.together()
+        if count < machine.cores() and count == machine.fitting(machine.PROCESS_BYTES, together):
+            meter.say(
+                f"processes: {count} at once, of {machine.cores()} cores: {together >> 20} MiB are "
+                f"for all (STATESHIFT_MEMORY), and {machine.PROCESS_BYTES >> 20} MiB for each"
+            )
+        return Crew(ProcessCarrier(count, stop, together, meter.say), meter, OF_THIS_MACHINE)
 
     return Processes(crew)
 

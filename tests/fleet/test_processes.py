@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -276,6 +278,19 @@ def test_what_is_at_work_ends_with_its_carrier() -> None:
     (pid,) = carrier.pids
     carrier.close()
     assert gone(pid)
+
+
+def test_fewer_are_at_work_where_one_has_taken_more_memory_than_was_counted() -> None:
+    said: list[str] = []
+    carrier = ProcessCarrier(2, threading.Event(), PROCESS_BYTES, said.append)
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(carrier.carry, [ANYTHING] * 2, ["check/0", "check/1"]))
+    assert len(carrier.pids) == carrier.slots(0) == 1
+    (line,) = said
+    assert re.fullmatch(r"processes: 1 at once from now on: .* 350 MiB are for all .*", line)
+    carrier.carry(ANYTHING, "check/2")
+    carrier.close()
+    assert len(said) == 1
 
 
 @pytest.mark.parametrize(

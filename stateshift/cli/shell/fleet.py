@@ -68,5 +68,5 @@ def readers_for(
     from stateshift.storage import locations
 
     places = [locations.normal(each, os.getcwd()) for each in locations_read]
-    with shared(terminal.adapters(), places, parallel) as processes:
+    with shared(terminal.adapters(_Speaking(terminal)), places, parallel) as processes:
         yield processes
