@@ -30,7 +30,8 @@ Portion = tuple[Survey, Image]
 def deep(cutter: Cutter, there: Sequence[Portion], tallies: Tallies | None) -> tuple[Finding, ...]:
     """Return what is wrong with an image beyond what its survey has said, each thing once."""
     settings = _settings_of_parts(cutter, there)
-    answers = cutter.spread("deep", _orders(there, settings, tallies is not None))
+    # All of them: answers that nobody takes would end the fleet.
+    answers = iter(list(cutter.spread("deep", _orders(there, settings, tallies is not None))))
     findings: dict[Finding, None] = {}
     for portion, own in zip(there, settings, strict=True):
         answer = next(answers)

@@ -105,6 +105,7 @@ def test_parts_of_shards_are_checked_as_whole_ones_are(name: str) -> None:
         alone = set(findings_of(storage, found, image, tallies))
         for part_bytes_min in (1, PART_BYTES_MIN):
             shared: Tallies = {}
-            readers = Sharing(storage, part_bytes_min).readers
-            assert set(readers.deep(found, image, shared)) == alone
+            sharing = Sharing(storage, part_bytes_min)
+            assert set(sharing.readers.deep(found, image, shared)) == alone
             assert shared == tallies
+            assert not sharing.carrier.closed
