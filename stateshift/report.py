@@ -239,6 +239,9 @@ def _job(progress: Progress, name: str) -> JobReport:
         )
     if entries == 0:
         notes.append("the state that was copied here holds no entries")
+    downtime_start = None
+    if down.start is not None:
+        downtime_start = _between(progress.began, down.start)
     return JobReport(
         job=name,
         state=_state(plans),
@@ -254,7 +257,7 @@ def _job(progress: Progress, name: str) -> JobReport:
         failure=_failure_of(progress, name),
         rounds=rounds,
         downtime_without_rounds=_without_rounds(down.seconds, rounds),
-        downtime_start=None if down.start is None else _between(progress.began, down.start),
+        downtime_start=downtime_start,
         files_compared=compared["files"],
         key_groups_compared=compared["key_groups"],
         engine=next((plan.engine for plan in plans if plan.engine), ""),

@@ -26,7 +26,8 @@ def wait_for(
     """Return what `look` returns as soon as it is not None; None if that has not happened in
     `seconds_max`. Looks at least once, often at first and more rarely later.
     """
-    until, pause = time.monotonic() + seconds_max, 0.02
+    until = time.monotonic() + seconds_max
+    pause = 0.02
     while True:
         result = look()
         if result is not None:

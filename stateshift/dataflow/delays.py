@@ -158,8 +158,11 @@ def _flow_on_edge(operator: Operator, flow: float, edges: int, flow_max: float) 
 
 def _copies(dataflow: Dataflow) -> dict[tuple[str, str], int]:
     """Return for each broadcast how many workers get a copy of a tuple."""
-    broadcasts = [edge for edge in dataflow.edges if edge.way == "broadcast"]
-    return {edge.ends: dataflow[edge.downstream].workers for edge in broadcasts}
+    copies = {}
+    for edge in dataflow.edges:
+        if edge.way == "broadcast":
+            copies[edge.ends] = dataflow[edge.downstream].workers
+    return copies
 
 
 def _busiest(dataflow: Dataflow, rates: Mapping[str, float], costs: Mapping[str, float]) -> Busiest:

@@ -211,17 +211,16 @@ def _link(edit: Edit, shipped: _Shipped) -> Link:
 
 def _reverted(edit: Edit, now: Standing) -> Links:
     """Return a chain as it was at a version, or before its last change."""
-    held = [known for known in now.changes if known.holds]
-    changed = [known.number for known in held if edit.chain in known.change.chains]
     if edit.to is not None:
         if not 0 <= edit.to <= now.version:
             hint = f"versions are 0 to {now.version}: stateshift live history GROUP {edit.chain}"
             raise PlanError(f"there is no version {edit.to}", hint=hint)
         return now.links(edit.chain, edit.to)
-    if not changed:
+    newest = now.newest_of(edit.chain)
+    if newest == 0:
         now.declaration(edit.chain)
         raise PlanError(f"{edit.chain} was never changed", hint="there is nothing to revert")
-    return now.links(edit.chain, changed[-1] - 1)
+    return now.links(edit.chain, newest - 1)
 
 
 def _new(edit: Edit, links: Links, choice: Choice, shipped: _Shipped) -> NewChain:

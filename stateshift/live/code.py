@@ -264,7 +264,12 @@ def header_of(content: bytes, digest: str) -> Header:
         if version > FORMAT_VERSION or kind not in ("source", "pickle"):
             fact = f"code of a newer stateshift: format {version}, kind {kind!r}"
             raise UnknownVersion(fact, f"code/{digest}", hint="upgrade the program where this runs")
-        return Header(kind, str(values["name"]), str(values["python"]), str(values["pyarrow"]))
+        return Header(
+            kind=kind,
+            name=str(values["name"]),
+            python=str(values["python"]),
+            pyarrow=str(values["pyarrow"]),
+        )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FormatError(f"not a file of code: {error!r}", f"code/{digest}") from None
 

@@ -64,6 +64,13 @@ class Standing:
         since = time.time() - ALIVE_SECONDS
         return tuple(said for said in self.workers if last_seen[said.query] > since)
 
+    def newest_of(self, chain: str) -> Version:
+        """Return the newest change of a chain that holds; 0 if it was never changed."""
+        for known in reversed(self.changes):
+            if known.holds and chain in known.change.chains:
+                return known.number
+        return 0
+
     @property
     def version(self) -> Version:
         """The newest version that is applied."""

@@ -107,7 +107,9 @@ def restartable(
         findings += judgement.findings
         checked.append(judgement)
         judged.append(JudgedImage(image.path, image.name, image.epoch, judgement.epochs))
-    together = _checked_together(checked, how.part) if thorough else None
+    together = None
+    if thorough:
+        together = _checked_together(checked, how.part)
     findings += _too_many_parts(together)
     whole = all(map(_has_start, survey.images))
     refused = any(finding.level == "refuse" for finding in findings)

@@ -149,6 +149,9 @@ def _step(
     names = tuple(file.name for file in files)
     items = tuple(file.file for file in files)
     paths = tuple(item.path for item in items)
+    new_names: tuple[str, ...] = ()
+    if names != paths:
+        new_names = names
     return BringFiles(
         name,
         last.source,
@@ -158,7 +161,7 @@ def _step(
         last.anchors,
         last.keep_times,
         last.read_back,
-        names if names != paths else (),
+        new_names,
     )
 
 

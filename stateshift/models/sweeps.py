@@ -81,8 +81,11 @@ def over_rates(
     strategy: Strategy | None, gap: float = math.inf, setting: Setting = PAPER
 ) -> list[Point]:
     """Return a point for each rate; nothing moves if there is no strategy."""
-    settings = [replace(setting, rate=rate) for rate in RATES]
-    return [Point(at.rate, rebalanced(strategy, 4096, 16384 * M, gap, at)) for at in settings]
+    points = []
+    for rate in RATES:
+        at = replace(setting, rate=rate)
+        points.append(Point(rate, rebalanced(strategy, 4096, 16384 * M, gap, at)))
+    return points
 
 
 def rebalanced(

@@ -71,6 +71,6 @@ def properties(text: str) -> dict[str, str]:
     continues a line.
     """
     joined = re.sub(r"\\\r?\n[ \t]*", "", text)
-    lines = (line.strip() for line in joined.splitlines())
+    lines = map(str.strip, joined.splitlines())
     pairs = [_LINE.match(line) for line in lines if not line.startswith(("#", "!"))]
     return {pair[1]: pair[2] for pair in pairs if pair is not None}

@@ -86,7 +86,9 @@ def _job(reader: Reader, place: Place, given: str | None, dialect: Dialect) -> R
     name = name_of(reader, place, given, own, JOB["name"])
     values["name"] = name or ""
     places = {**dialect.places, **own}
-    read_as = _flink_job if dialect.engine == "flink" else _spark_job
+    read_as = _spark_job
+    if dialect.engine == "flink":
+        read_as = _flink_job
     job = read_as(reader, place, places, values, dialect)
     return ReadJob(job, place, places)
 

@@ -391,8 +391,9 @@ def _environment(reader: Reader, key: Key, place: Place) -> dict[str, str]:
         return {}
     for name in place.value:
         _check_variable(reader, place / name, name)
-    names = [name for name in place.value if reader.is_a(place / name, str, "text")]
-    return {name: place.value[name] for name in names}
+    return {
+        name: text for name, text in place.value.items() if reader.is_a(place / name, str, "text")
+    }
 
 
 def _check_variable(reader: Reader, place: Place, name: str) -> None:

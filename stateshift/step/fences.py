@@ -121,9 +121,12 @@ class FenceSource(NoFiles):
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         storage, text = world.storage(self.location), fence_text(world.run).encode()
-        others = [path for path in self.paths if content_of(storage, path) != text]
         there = "nothing or something else"
-        return [Discrepancy(f"{self.location}/{path}", "our fence", there) for path in others]
+        return [
+            Discrepancy(f"{self.location}/{path}", "our fence", there)
+            for path in self.paths
+            if content_of(storage, path) != text
+        ]
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         storage, left = world.storage(self.location), []
@@ -160,10 +163,10 @@ class LiftFence(NoFiles):
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         storage, text = world.storage(self.location), fence_text(world.run).encode()
-        there = [path for path in self.paths if content_of(storage, path) == text]
         return [
             Discrepancy(f"{self.location}/{path}", "no fence of ours", "our fence")
-            for path in there
+            for path in self.paths
+            if content_of(storage, path) == text
         ]
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:

@@ -216,10 +216,10 @@ class MoveFiles:
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         storage = world.storage(self.location)
-        gone = [item for item in self.items if storage.stat(item.target_path) is None]
         return [
             Discrepancy(item.target_path, f"the file moved from {item.path}", "nothing")
-            for item in gone
+            for item in self.items
+            if storage.stat(item.target_path) is None
         ]
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:

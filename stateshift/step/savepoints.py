@@ -159,8 +159,11 @@ class TakeSavepoint(TakesImage):
     def _metadata_since(self, storage: Storage, since: float) -> list[str]:
         """Return the metadata of the job's savepoints that were written since."""
         name = re.compile(rf"savepoint-{re.escape(self.job_id[:6])}-[0-9a-f]{{12}}/{METADATA}")
-        savepoints = [file for file in storage.list() if name.fullmatch(file.path)]
-        return [file.path for file in savepoints if _is_since(file, since)]
+        found = []
+        for file in storage.list():
+            if name.fullmatch(file.path) and _is_since(file, since):
+                found.append(file.path)
+        return found
 
     def _request(self, world: World) -> SavepointRequest:
         return SavepointRequest(

@@ -258,9 +258,7 @@ class StatusFacts:
 
     def version(self, chain: str) -> Version:
         """Return the newest change that holds for a chain."""
-        holding = [known for known in self.survey.standing.changes if known.holds]
-        numbers = [known.number for known in holding if chain in known.change.chains]
-        return numbers[-1] if numbers else 0
+        return self.survey.standing.newest_of(chain)
 
     def links(self, chain: str) -> Links:
         """Return the functions of a chain as they are now."""

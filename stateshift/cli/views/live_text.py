@@ -94,7 +94,8 @@ def came(facts: ChangeFacts) -> Iterator[Block]:
         return
     match facts.state:
         case "finished":
-            yield Line(f"change {facts.number} is applied{_everywhere(carried)}", "good")
+            everywhere = _everywhere(carried)
+            yield Line(f"change {facts.number} is applied{everywhere}", "good")
         case "applied":
             yield Line(f"change {facts.number} is applied", "good")
             yield Line(f"{_seen(carried)}. Look again: {facts.status_command}")

@@ -156,7 +156,8 @@ class Standalone:
         record = self._notes.read(tag)
         calls = self._calls(record)
         if record is None:
-            return _seen(_first(calls, calls.drivers(active=True), _has(_mark(tag)))[0])
+            driver, _ = _first(calls, calls.drivers(active=True), _has(_mark(tag)))
+            return _seen(driver)
         if record.get("id") is not None:
             return _of_id(calls, str(record["id"]), bool(record.get("stopped")))
         begun = float(record["begun"])

@@ -134,7 +134,8 @@ def _listed_states(data: Input) -> tuple[StateInfo, ...] | None:
     """Read the states one by one; None where a serializer is not known, which has no end that could
     be found.
     """
-    at, count = data.at, data.i2()
+    at = data.at
+    count = data.i2()
     if count < 0:
         raise data.wrong(f"invalid number of states {count}", at)
     states = []
@@ -188,7 +189,7 @@ class _Described:
         return StateInfo(
             name=self.name,
             kind=self.kind,
-            type=types[0] if types else None,
+            type=next(iter(types), None),
             namespace=self.serializers.get("NAMESPACE_SERIALIZER"),
             value=self.serializers.get("VALUE_SERIALIZER"),
             key=self.serializers.get("KEY_SERIALIZER"),

@@ -204,8 +204,10 @@ def _long(content: bytes, at: int) -> tuple[int, int]:
     """Return a zigzag varint: seven bits to the byte, the lowest first; of the number the lowest
     bit is its sign.
     """
-    start, byte = at, content[at]
-    number, shift = byte & 0x7F, 7
+    start = at
+    byte = content[at]
+    number = byte & 0x7F
+    shift = 7
     while byte > 127:
         at += 1
         byte = content[at]

@@ -161,7 +161,8 @@ def _check_struct(plain: object) -> None:
 
 def _check_field(plain: object) -> None:
     parts = _field_parts(plain)
-    name, nullable = parts["name"], parts.get("nullable", True)
+    name = parts["name"]
+    nullable = parts.get("nullable", True)
     metadata = parts.get("metadata", _Object([]))
     if not isinstance(name, str) or not isinstance(nullable, bool):
         raise _unparsable(plain)

@@ -250,7 +250,8 @@ def _member(content: bytes, header: _Header, kept: int, ratio_max: int) -> tuple
 
 
 def _check_claims(header: _Header, claims: _Claims, data: _Data, stored: int) -> None:
-    file, offset = f"{_WHAT}: {header.shown} in it", header.offset
+    file = f"{_WHAT}: {header.shown} in it"
+    offset = header.offset
     if claims.size != data.size:
         fact = f"{file} has {data.size} bytes, not the {claims.size} it claims"
         raise FormatError(fact, None, offset)
@@ -273,7 +274,8 @@ def _stored(content: bytes, header: _Header, kept: int) -> _Data:
 def _inflated(content: bytes, header: _Header, kept: int, ratio_max: int) -> _Data:
     """Return what deflate makes of the bytes, piece by piece: a file may be longer than memory."""
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-    position, crc, size = header.data, 0, 0
+    position = header.data
+    crc = size = 0
     held: list[bytes] = []
     waiting = b""
     while not inflater.eof:

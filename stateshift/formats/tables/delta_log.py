@@ -165,7 +165,10 @@ def _bounded(chunks: Iterable[bytes]) -> Iterator[bytes]:
     for chunk in chunks:
         last_newline = chunk.rfind(b"\n")
         after_newline = len(chunk) - last_newline - 1
-        length = after_newline if last_newline >= 0 else length + len(chunk)
+        if last_newline >= 0:
+            length = after_newline
+        else:
+            length += len(chunk)
         if length > LINE_BYTES_MAX:
             fact = f"{_WHAT}: a line is longer than {LINE_BYTES_MAX:,} bytes"
             raise FormatError(fact, None, total)

@@ -55,7 +55,14 @@ def evict(files: Files, operator: str, worker: str) -> Evicted:
             files.commit(operator, worker, _nothing_after(last))
         except PlanError:
             continue  # it has committed in this moment
-        return Evicted(operator, worker, last.number + 1, last.frontier, len(ledger.here), last.at)
+        return Evicted(
+            operator=operator,
+            worker=worker,
+            commit=last.number + 1,
+            frontier=last.frontier,
+            bins=len(ledger.here),
+            at=last.at,
+        )
     raise PlanError(
         f"worker {worker} of {operator} lives: it commits all the time",
         hint="stop its application, or move its bins away while it runs: stateshift live move",

@@ -190,10 +190,12 @@ class Carrier:
             seconds = throttle.gap_seconds
         gap = math.ceil(seconds * bins.rate())
         if throttle.bins is not None:
-            begun, left = self.steps[: rollout.begun], self.steps[rollout.begun :]
+            begun = self.steps[: rollout.begun]
+            left = self.steps[rollout.begun :]
             self.steps = (*begun, *_cut(left, throttle.bins))
             self.moved = replace(self.moved, steps=len(self.steps))
-        return replace(rollout, steps=tuple(step.moves for step in self.steps), gap=gap)
+        steps = tuple(step.moves for step in self.steps)
+        return replace(rollout, steps=steps, gap=gap)
 
     def _all_prepared(self) -> None:
         """Propose all steps together, each for a time of its own."""

@@ -127,7 +127,9 @@ class _Posts(Speaking):
         if body is None:
             return
         path = self.path.partition("?")[0]
-        values = lines_of(body) if path == "/lines" else [body]
+        values = [body]
+        if path == "/lines":
+            values = lines_of(body)
         if len(values) > self._buffer.request_lines_max:
             fact = f"the body has more than {self._buffer.request_lines_max} lines"
             self.answer(413, problem(fact))

@@ -205,8 +205,10 @@ def rewritten_names(choice: Choice, rewritten: Rewritten, role: str = "") -> tup
     """Return the names of an operator's new files, made of where its state comes from: a plan that
     is made again gives the same ones.
     """
-    places = [choice.taken[number].places for number, _ in rewritten.sources]
-    origins = [f"{place.root}/{place.image}" for place in places]
+    origins = []
+    for number, _ in rewritten.sources:
+        places = choice.taken[number].places
+        origins.append(f"{places.root}/{places.image}")
     known = " ".join((*origins, rewritten.operator, str(rewritten.parallelism), role))
     return tuple(
         str(uuid.uuid5(uuid.NAMESPACE_URL, f"{known} {subtask}"))

@@ -75,7 +75,9 @@ def _judge_deep(
     epochs = at.image.epochs
     if epochs and refused:
         epochs = works(at.storage, at.image, damages, deep.part)
-    coverage = None if deep.part is None else _coverage(whole, at)
+    coverage = None
+    if deep.part is not None:
+        coverage = _coverage(whole, at)
     return Judged(tuple(findings), epochs, tuple(stages), left_out, coverage)
 
 

@@ -52,7 +52,10 @@ def portions(
         own_needed = [*describing, *_at(places, needed)]
         portion, part = _portion(survey, image, tuple(bundle), own_needed, _at(places, listed))
         written = tuple(_at(places, planned))
-        yield portion, replace(part, planned_state=PlannedState(written) if written else None)
+        planned_state = None
+        if written:
+            planned_state = PlannedState(written)
+        yield portion, replace(part, planned_state=planned_state)
 
 
 def each_alone(survey: Survey, shards: Iterable[tuple[Image, ShardFiles]]) -> Iterator[Survey]:

@@ -118,7 +118,8 @@ def _hadoop(storage: Storage, path: str, hidden: str, spare: bool) -> Iterator[F
             return
         fact = f"{path} does not match Hadoop's checksums in {hidden}"
     except FormatError as error:
-        offset, fact = error.offset, f"{hidden} is damaged: {error.fact}"
+        offset = error.offset
+        fact = f"{hidden} is damaged: {error.fact}"
     except MissingFile:
         return
     consequence = "it is not what was written, which Spark does not notice"

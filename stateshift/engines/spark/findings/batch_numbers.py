@@ -62,5 +62,8 @@ def _unknown_logs(facts: Facts, image: Image) -> set[str]:
         if end.role == "source" and end.kind == "unknown":
             unknown.add(end.index)
     folder = under(image.path, "sources/")
-    logs = [file.path for file in facts.source.files if file.path.startswith(folder)]
-    return unknown & {path.removeprefix(folder).partition("/")[0] for path in logs}
+    with_logs = set()
+    for file in facts.source.files:
+        if file.path.startswith(folder):
+            with_logs.add(file.path.removeprefix(folder).partition("/")[0])
+    return unknown & with_logs

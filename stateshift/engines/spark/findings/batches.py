@@ -214,7 +214,8 @@ def _several(job: JobSpec, facts: Facts, image: Image, name: str) -> Finding:
     """Say what becomes of several batches without a commit: Spark runs the last of them again, from
     the state of its number.
     """
-    epoch, planned = image.epoch or 0, image.planned or 0
+    epoch = image.epoch or 0
+    planned = image.planned or 0
     known = may_know(job, facts, image, epoch + 1)
     consequence = "gets its input again"
     if known:
@@ -264,7 +265,9 @@ def of_rewind(job: JobSpec, facts: Facts, image: Image, name: str) -> Iterator[F
 def _back(job: JobSpec, image: Image, newest: int, name: str) -> str:
     epoch = image.epoch or 0
     first = epoch + 1
-    batches = f"batch {first} to {newest}" if first < newest else f"batch {first}"
+    batches = f"batch {first}"
+    if first < newest:
+        batches = f"{batches} to {newest}"
     how = "in batches that are planned again"
     if kept_batch(job, image) is not None:
         how = f"first that of batch {first} as it was planned"

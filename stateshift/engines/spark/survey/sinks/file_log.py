@@ -13,9 +13,11 @@ from stateshift.survey import SinkLog
 
 def read_file_sink_log(storage: Storage) -> dict[str, SinkLog]:
     """Return the newest batch of the sink, whichever query wrote it."""
-    logs = [file.path for file in storage.list(SINK_LOG) if file.path.count("/") == 1]
-    numbered = {number_of_log(path): path for path in logs}
-    numbered.pop(-1, None)
+    numbered = {}
+    for file in storage.list(SINK_LOG):
+        number = number_of_log(file.path)
+        if number >= 0 and file.path.count("/") == 1:
+            numbered[number] = file.path
     if not numbered:
         raise MissingFile(
             f"{storage.location} has no {SINK_LOG}: no file sink of Spark has written there"
