@@ -20,9 +20,9 @@ from typing import Literal
 
 from stateshift.dataflow.move_steps import Step
 from stateshift.errors import AlreadyThere, PlanError, StorageError, TransientStorageError
+from stateshift.live.bins.answers import REFUSED
 from stateshift.live.bins.files import Answer, Proposal
 from stateshift.live.bins.move_request import Manner, Steps, TimedStep, command, refuse_under_way
-from stateshift.live.bins.running import REFUSED
 from stateshift.live.bins.steering import CarriedBy, Steering
 from stateshift.live.bins.step_table import StepTable
 from stateshift.live.bins.times import cut

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from stateshift.live.bins.answers import ACKNOWLEDGED, REFUSED
 from stateshift.live.bins.commits import Commit, Ledger
 from stateshift.live.bins.files import Answer, Begun, Files, Proposal, wide_enough
-from stateshift.live.bins.running import ACKNOWLEDGED, REFUSED
 from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import Time, updated
 from stateshift.live.protocol.resizing import resettled

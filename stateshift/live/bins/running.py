@@ -20,22 +20,26 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import replace
 from typing import Any, Protocol
 
-from stateshift.errors import SpecError
+from stateshift.live.bins.answers import (
+    ACKNOWLEDGED,
+    REFUSED,
+    is_passed,
+    reason_against_moves,
+    reason_against_number,
+)
+from stateshift.live.bins.batch_commit import filled
 from stateshift.live.bins.batches import NOTHING, Batch
-from stateshift.live.bins.bin_run import Arrived, Came, Work
+from stateshift.live.bins.bin_run import Came, Work
 from stateshift.live.bins.commits import (
     Commit,
     Counts,
     Dealt,
-    Given,
     Held,
     Kept,
     Ledger,
-    Taken,
     borrowed,
     dealt_anew,
     whole,
@@ -51,22 +55,19 @@ from stateshift.live.bins.files import (
     commit_of,
     look_until_due,
     own_data,
-    wide_enough,
 )
-from stateshift.live.bins.hashing import encoders_of
 from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.other_workers import OtherWorkers
 from stateshift.live.bins.reading_ahead import ReadingAhead
 from stateshift.live.bins.stages import Position, Stage, Take, has_changes, stages
 from stateshift.live.bins.times import BEGIN, Moment, cut
 from stateshift.live.protocol.chains import Decided
-from stateshift.live.protocol.configuration import Time, complaints, retired
-from stateshift.live.protocol.resizing import WorkerMoves, dealt, is_settled, resettled
+from stateshift.live.protocol.configuration import retired
+from stateshift.live.protocol.resizing import WorkerMoves, dealt, is_settled
 
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.02
-LOOKS_IN_VAIN_MAX = 50  # until it is asked whether commits were forgotten before they were read
-ACKNOWLEDGED, REFUSED = "acknowledged", "refused"
 
 
 class Home(Protocol):
@@ -91,14 +92,6 @@ class Home(Protocol):
         ...
 
 
-@dataclass
-class Known:
-    """What a worker knows of another one, and how often it has found nothing new since."""
-
-    ledger: Ledger
-    looks_in_vain: int = 0
-
-
 class Running:
     """A worker of an operator, in one process. `step` is called by one thread at a time."""
 
@@ -114,12 +107,11 @@ class Running:
         self._key_kinds = () if keyed is None else keyed.kinds
         self._has_said_keyed = False  # since it started
         joined = files.joined()
-        self.names = {one.number: one.name for one in joined}
+        names = {one.number: one.name for one in joined}
         self.me = next(one.number for one in joined if one.name == name)
         self.moves = files.known_moves(begun, len(joined))
         self.ledger = files.ledger(operator.name, name)
-        self.others: dict[int, Known] = {}
-        self.arrived: dict[int, dict[Time, Arrived]] = {}
+        self.others = OtherWorkers(files, operator.name, self.me, names)
         # what is proposed is answered by the frontier that is planned; a batch is planned by one
         # thread, and answers are given by another
         self._answering = threading.Lock()
@@ -168,7 +160,8 @@ class Running:
     def look(self) -> None:
         """Read what is new: moves, and what others have committed."""
         self.answer()
-        self._look_at_others()
+        self.others.look()
+        self.ledger = self.ledger.claimed(self.others.ledgers)
 
     def answer(self) -> None:
         """Read which moves are new, and answer what is proposed; while a batch is at work too."""
@@ -211,71 +204,11 @@ class Running:
         return bool(self._key_kinds) and is_settled(self.moves.configuration, moves)
 
     def _reason_against(self, proposal: Proposal) -> str | None:
-        if proposal.bins is not None:
-            return self._reason_against_number(proposal.bins)
-        if not proposal.updates:
-            return None
-        if self.planned is None:
-            return "has read no rows yet"
-        if cut(proposal.earliest) <= self.planned:
-            return f"is at {self.planned[0]} already, and {proposal.earliest} is not ahead of it"
-        configuration = wide_enough(self.moves.configuration, proposal.updates)
-        wrong = complaints(configuration, proposal.updates, configuration.bins)
-        return wrong[0].message if wrong else None
-
-    def _reason_against_number(self, bins: int) -> str | None:
-        if bins == self.bins:
-            return f"has {bins} bins already"
-        try:
-            encoders_of(self._key_kinds, self.operator.key)
-            resettled(self.moves.configuration, bins)
-        except SpecError as error:
-            return f"cannot: {error.complaints[0].message}"
-        return None
-
-    def _look_at_others(self) -> None:
-        while (joined := self.files.worker(len(self.names))) is not None:
-            self.names[joined.number] = joined.name
-        for number, name in self.names.items():
-            if number != self.me:
-                self._look_at(number, name)
-        ledgers = {number: known.ledger for number, known in self.others.items()}
-        self.ledger = self.ledger.claimed(ledgers)
-
-    def _look_at(self, number: int, name: str) -> None:
-        """Read what another worker has committed since."""
-        known = self.others.get(number)
-        if known is None:
-            ledger = self.files.ledger(self.operator.name, name)
-            known = self.others[number] = Known(ledger)
-            for given in ledger.unclaimed:
-                self._note(number, given)
-        before = known.ledger.number
-        while True:
-            commit = self.files.committed(self.operator.name, name, known.ledger.number + 1)
-            if commit is None:
-                break
-            known.ledger = known.ledger.plus(commit)
-            for given in commit.given:
-                self._note(number, given)
-        known.looks_in_vain = 0 if known.ledger.number > before else known.looks_in_vain + 1
-        if known.looks_in_vain == LOOKS_IN_VAIN_MAX:
-            known.looks_in_vain = 0
-            self._look_further(number, name, known)
-
-    def _look_further(self, number: int, name: str, known: Known) -> None:
-        """Go on from the last whole commit of a worker, where the next one that was to be read here
-        is gone: it lies so far back that it was forgotten.
-        """
-        if self.files.last_commit(self.operator.name, name) <= known.ledger.number:
-            return
-        known.ledger = self.files.ledger(self.operator.name, name)
-        for given in known.ledger.unclaimed:
-            self._note(number, given)
-
-    def _note(self, source: int, given: Given) -> None:
-        if given.to == self.me:
-            self.arrived.setdefault(given.bin, {})[given.time] = Arrived(source, given.kept)
+        configuration = self.moves.configuration
+        if proposal.bins is None:
+            return reason_against_moves(proposal, configuration, self.planned)
+        key = self.operator.key
+        return reason_against_number(proposal.bins, configuration, self._key_kinds, key)
 
     def has_arrived_at(self, number: int) -> None:
         """Take note that a commit's output has arrived, and all before it."""
@@ -285,7 +218,8 @@ class Running:
 
     def has_arrived(self) -> bool:
         """Whether something has come that is awaited."""
-        return any(held.since in self.arrived.get(held.bin, {}) for held in self._awaited())
+        arrived = self.others.arrived
+        return any(held.since in arrived.get(held.bin, {}) for held in self._awaited())
 
     def _awaited(self) -> Iterator[Held]:
         """Yield what is held of bins that have not come yet."""
@@ -314,12 +248,15 @@ class Running:
             frontier=frontier,
             seen=seen,
             moves=self.moves.decided,
-            heard=self._heard,
+            heard=self.others.heard,
             outputs=came.outputs,
             delivered=self._delivered(),
             bins=self._bins_said,
         )
-        self._commit(self._filled(commit, works, came, batch.size), works)
+        commit = filled(commit, works, came, batch.size)
+        if commit.number % WHOLE_EVERY == 0:
+            commit = whole(commit, self.ledger)
+        self._commit(commit, works)
         return came
 
     def _plan(self, seen: Mapping[str, Moment]) -> Moment | None:
@@ -333,7 +270,7 @@ class Running:
         with self._answering:
             self.planned = frontier
             proposal = self.moves.open
-        while proposal is not None and _is_passed(proposal, frontier):
+        while proposal is not None and is_passed(proposal, frontier):
             self._await(proposal)
             self.answer()
             proposal = self.moves.open
@@ -365,7 +302,7 @@ class Running:
     def _work(self, bin: int, batch: Batch, frontier: Moment | None) -> Work:
         """Return what a bin goes through."""
         position = self.position(bin)
-        arrived = self.arrived.get(bin, {})
+        arrived = self.others.arrived.get(bin, {})
         after = position
         found: tuple[Stage, ...] = ()
         if frontier is not None:
@@ -379,39 +316,6 @@ class Running:
 
     # ---------------------------------------------------------------- its commit
 
-    def _filled(self, commit: Commit, works: list[Work], came: Came, size: int) -> Commit:
-        """Return a commit with what has come of every bin."""
-        done = came.done
-        late = sum(one.late for one in done)
-        after = {work.bin: work.after for work in works}
-        held = []
-        for one in done:
-            position = after[one.bin]
-            if one.held or position.place == "awaited":
-                held.append(Held(one.bin, position.since, one.held))
-        commit = replace(
-            commit,
-            changed=tuple(one.changed for one in done if one.changed is not None),
-            given=tuple(chain.from_iterable(one.given for one in done)),
-            taken=tuple(self._taken(works)),
-            held=tuple(held),
-            counts=Counts(
-                came=size - late,
-                folded=sum(one.folded for one in done),
-                put_out=came.put_out,
-                held=sum(one.rows_held for one in done),
-                late=late,
-            ),
-        )
-        if commit.number % WHOLE_EVERY == 0:
-            commit = whole(commit, self.ledger)
-        return commit
-
-    def _taken(self, works: list[Work]) -> Iterator[Taken]:
-        for work in works:
-            for since, arrived in work.taken.items():
-                yield Taken(work.bin, since, arrived.source, arrived.kept)
-
     def _commit(self, commit: Commit, works: list[Work]) -> None:
         after = self.ledger.plus(commit)
         own = own_data(self.operator.name, self.name)
@@ -421,7 +325,7 @@ class Running:
         self._rewritten = frozenset()
         for work in works:
             for since in work.taken:
-                del self.arrived[work.bin][since]
+                del self.others.arrived[work.bin][since]
         if commit.frontier is not None:
             self._retire(commit.frontier)
 
@@ -437,11 +341,6 @@ class Running:
         """Return the last commit whose output has arrived."""
         waiting = [one.number for one in self.ledger.undelivered]
         return min(waiting) - 1 if waiting else self.ledger.number
-
-    @property
-    def _heard(self) -> dict[str, int]:
-        """The last commits of others that are known here."""
-        return {self.names[other]: known.ledger.number for other, known in self.others.items()}
 
     @property
     def _bins_said(self) -> int | None:
@@ -502,13 +401,13 @@ class Running:
             frontier=last.frontier,
             seen=last.seen,
             moves=moves,
-            heard=self._heard,
+            heard=self.others.heard,
             delivered=self._delivered(),
             counts=Counts(held=last.counts.held),
             bins=None if bins == self._begun else bins,
         )
         self._commit(dealt_anew(commit, before, dealt_bins), [])
-        self.arrived.clear()
+        self.others.arrived.clear()
 
     def _deals(self, bins: int) -> Iterator[Deal]:
         """Yield what is dealt anew."""
@@ -537,10 +436,10 @@ class Running:
         """
         for since in reversed(self.moves.configuration.history[bin]):
             if since.worker != self.me:
-                known = self.others.get(since.worker)
-                if known is None or known.ledger.bins(self._begun) != self.bins:
+                ledger = self.others.ledgers.get(since.worker)
+                if ledger is None or ledger.bins(self._begun) != self.bins:
                     return None
-                return known.ledger.here.get(bin)
+                return ledger.here.get(bin)
         return None
 
     def clean_up(self) -> None:
@@ -548,10 +447,7 @@ class Running:
         since others may have taken them over in between.
         """
         operator, name = self.operator.name, self.name
-        needed = self.ledger.files
-        for known in self.others.values():
-            last = known.ledger.last
-            needed |= set() if last is None else set(last.borrowed)
+        needed = self.ledger.files | self.others.borrowed
         sizes = self.files.data(operator, name)
         unneeded = {file for file in sizes if self._is_past(file)} - needed
         self.files.remove_data(sorted(unneeded & self._unneeded))
@@ -563,8 +459,3 @@ class Running:
     def _is_past(self, file: str) -> bool:
         """Whether no commit can name a file any more that does not yet."""
         return commit_of(file) <= self.ledger.number
-
-
-def _is_passed(proposal: Proposal, frontier: Moment | None) -> bool:
-    """Whether a frontier passes the time of a move."""
-    return bool(proposal.updates) and frontier is not None and cut(proposal.earliest) <= frontier

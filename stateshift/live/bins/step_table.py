@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from stateshift.live.bins.answers import ACKNOWLEDGED
 from stateshift.live.bins.files import Answer, Proposal
-from stateshift.live.bins.running import ACKNOWLEDGED
 from stateshift.live.bins.watch import BinAt, Bins, Part
 from stateshift.live.protocol import coordinator as table
 from stateshift.live.protocol.configuration import Update

@@ -1,0 +1,103 @@
+"""What a worker knows of the other workers of its operator: how far each has committed, and which
+bins they have given to it.
+
+    names     the workers of the group, by number
+    ledgers   what each of the others has committed, as far as it was read
+    arrived   bin -> time -> the bin as it was given for then, until it is taken
+
+A worker never waits for another one: what is not committed yet is read with the next look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stateshift.live.bins.bin_run import Arrived
+from stateshift.live.bins.commits import Given, Ledger
+from stateshift.live.bins.files import Files
+from stateshift.live.protocol.configuration import Time
+
+LOOKS_IN_VAIN_MAX = 50  # until it is asked whether commits were forgotten before they were read
+
+
+@dataclass
+class Known:
+    """What is known of another worker, and how often it has found nothing new since."""
+
+    ledger: Ledger
+    looks_in_vain: int = 0
+
+
+class OtherWorkers:
+    """The other workers of an operator, as the worker `me` knows them."""
+
+    def __init__(self, files: Files, operator: str, me: int, names: Mapping[int, str]) -> None:
+        self.names = dict(names)
+        self.arrived: dict[int, dict[Time, Arrived]] = {}
+        self._files = files
+        self._operator = operator
+        self._me = me
+        self._known: dict[int, Known] = {}
+
+    @property
+    def ledgers(self) -> dict[int, Ledger]:
+        """What each has committed, by its number."""
+        return {number: known.ledger for number, known in self._known.items()}
+
+    @property
+    def heard(self) -> dict[str, int]:
+        """The last commit of each that is known here, by its name."""
+        return {self.names[number]: ledger.number for number, ledger in self.ledgers.items()}
+
+    @property
+    def borrowed(self) -> set[str]:
+        """The files of other workers that their last commits name."""
+        files: set[str] = set()
+        for ledger in self.ledgers.values():
+            if ledger.last is not None:
+                files.update(ledger.last.borrowed)
+        return files
+
+    def look(self) -> None:
+        """Read who has joined, and what each has committed since."""
+        while (joined := self._files.worker(len(self.names))) is not None:
+            self.names[joined.number] = joined.name
+        for number, name in self.names.items():
+            if number != self._me:
+                self._look_at(number, name)
+
+    def _look_at(self, number: int, name: str) -> None:
+        known = self._known.get(number)
+        if known is None:
+            known = Known(Ledger())
+            self._read_anew(number, name, known)
+            self._known[number] = known
+        before = known.ledger.number
+        while True:
+            commit = self._files.committed(self._operator, name, known.ledger.number + 1)
+            if commit is None:
+                break
+            known.ledger = known.ledger.plus(commit)
+            for given in commit.given:
+                self._note(number, given)
+        known.looks_in_vain = 0 if known.ledger.number > before else known.looks_in_vain + 1
+        if known.looks_in_vain == LOOKS_IN_VAIN_MAX:
+            known.looks_in_vain = 0
+            self._look_further(number, name, known)
+
+    def _look_further(self, number: int, name: str, known: Known) -> None:
+        """Go on from the last whole commit of a worker, where the next one that was to be read here
+        is gone: it lies so far back that it was forgotten.
+        """
+        if self._files.last_commit(self._operator, name) > known.ledger.number:
+            self._read_anew(number, name, known)
+
+    def _read_anew(self, number: int, name: str, known: Known) -> None:
+        known.ledger = self._files.ledger(self._operator, name)
+        for given in known.ledger.unclaimed:
+            self._note(number, given)
+
+    def _note(self, source: int, given: Given) -> None:
+        if given.to == self._me:
+            self.arrived.setdefault(given.bin, {})[given.time] = Arrived(source, given.kept)
