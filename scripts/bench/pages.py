@@ -5,9 +5,10 @@ them is missing; and how figures are told on one.
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -42,6 +43,20 @@ def left_alone(page: Path, lacking: Sequence[str]) -> None:
         file=sys.stderr,
     )
     print(f"hint: {INSTALL}", file=sys.stderr)
+
+
+def figures_in(file: Path) -> list[dict[str, Any]]:
+    """What was measured last: a line of JSON for each; none where there is no file."""
+    if not file.exists():
+        return []
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def put_down(page: Path, lines: Iterable[str]) -> None:
+    """Write a page, and show it."""
+    text = "\n".join(lines).rstrip() + "\n"
+    page.write_text(text)
+    print(text)
 
 
 def wrapped(text: str) -> list[str]:

@@ -10,12 +10,12 @@ FOLDER/OUTPUT/                  what came out: NAME where it is --alone, `moved`
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+from stop_file import run_until_stopped
 
 from stateshift import live
 
@@ -63,11 +63,7 @@ def main() -> None:
         .option("checkpointLocation", str(folder / "checkpoints" / name))
         .start()
     )
-    while query.isActive and not (folder / "stop").exists():
-        time.sleep(0.2)
-    if query.exception() is not None:
-        raise SystemExit(str(query.exception()))
-    query.stop()
+    run_until_stopped(query, folder)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from pathlib import Path
 import pyarrow
 import pyarrow.compute
 from pyspark.sql import DataFrame, SparkSession
+from stop_file import run_until_stopped
 
 from stateshift import live
 
@@ -70,11 +71,7 @@ def main() -> None:
         .option("checkpointLocation", str(folder / "checkpoint"))
         .start()
     )
-    while query.isActive and not (folder / "stop").exists():
-        time.sleep(0.2)
-    if query.exception() is not None:
-        raise SystemExit(str(query.exception()))
-    query.stop()
+    run_until_stopped(query, folder)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "servers.d"))
 
 import make_checkpoint
 from measure import bench_directory
+from pages import figures_in
 from servers import Servers, default_root
 from telling import as_table, drawn
 from tools import OURS, ROUTES, SLOW, Ground, Way, run, unavailable, ways_of
@@ -245,12 +246,7 @@ def ground(directory: Path, routes: Sequence[str]) -> Iterator[Ground]:
 
 
 def kept(directory: Path) -> list[Measured]:
-    file = directory / "copy.jsonl"
-    return (
-        [Measured(**json.loads(line)) for line in file.read_text().splitlines()]
-        if file.exists()
-        else []
-    )
+    return [Measured(**each) for each in figures_in(directory / "copy.jsonl")]
 
 
 if __name__ == "__main__":

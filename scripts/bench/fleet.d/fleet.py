@@ -36,6 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "servers.d"))
 from links import links
 from measure import bench_directory
 from page import as_table, drawn
+from pages import figures_in
 from servers import Servers, downloads
 from servers.spark import installed_home
 from workers import spark
@@ -262,12 +263,7 @@ def ground(directory: Path) -> Iterator[Ground]:
 
 
 def kept(directory: Path) -> list[Measured]:
-    file = directory / "fleet.jsonl"
-    return (
-        [Measured(**json.loads(line)) for line in file.read_text().splitlines()]
-        if file.exists()
-        else []
-    )
+    return [Measured(**each) for each in figures_in(directory / "fleet.jsonl")]
 
 
 if __name__ == "__main__":

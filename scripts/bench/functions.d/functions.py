@@ -12,7 +12,8 @@ import json
 import sys
 import time
 
-from page import FIGURES, kept, written
+from page import FIGURES, written
+from pages import figures_in
 from parts import PARTS, QUICK, WHOLE
 
 
@@ -35,10 +36,10 @@ def main() -> None:
             told = {key: value for key, value in figures.items() if not isinstance(value, list)}
             print(json.dumps(told), file=sys.stderr, flush=True)
         if measured and not options.quick:
-            others = [one for one in kept() if one["part"] != name]
+            others = [one for one in figures_in(FIGURES) if one["part"] != name]
             FIGURES.write_text("".join(json.dumps(one) + "\n" for one in (*others, *measured)))
     if not options.quick:
-        written(kept())
+        written(figures_in(FIGURES))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
+from applications import wait_until
 from counting import BINS
 from latency import Latencies, latencies, summary, timeline
 from open_loop import Rates
@@ -37,7 +38,6 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 SEEDS = os.environ.get("STATESHIFT_BENCH_SEEDS")  # a folder that keeps states for another run
 SECONDS_MAX = 240.0
-POLL_SECONDS = 0.25
 BEFORE_SECONDS = 10.0
 AFTER_SECONDS = 1.0
 LATE_SECONDS = 5.0  # rows that come later than that say that it is not settled
@@ -141,15 +141,7 @@ class Pair:
             ended(process)
 
     def until(self, done: Callable[[], bool], otherwise: str) -> None:
-        ends = time.monotonic() + SECONDS_MAX
-        while not done():
-            for name, process in self.processes.items():
-                if process.poll() is not None:
-                    log = (self.folder / f"{name}.log").read_text(errors="replace")
-                    raise SystemExit(f"{name} has ended\n{log[-3000:]}")
-            if time.monotonic() > ends:
-                raise SystemExit(otherwise)
-            time.sleep(POLL_SECONDS)
+        wait_until(done, self.processes, self.folder, SECONDS_MAX, otherwise)
 
     # ---------------------------------------------------------------- rows
 

@@ -13,7 +13,8 @@ import sys
 import time
 from typing import Any
 
-from page import FIGURES, as_page, kept, written
+from page import FIGURES, as_page, written
+from pages import figures_in
 from parts import PARTS, QUICK, WHOLE, case_of
 
 
@@ -22,7 +23,7 @@ class Kept:
 
     def __init__(self, is_quick: bool, again: bool) -> None:
         self.is_quick = is_quick
-        self.every = [] if is_quick else kept()
+        self.every = [] if is_quick else figures_in(FIGURES)
         self.old = set() if again else {case_of(one) for one in self.every}
 
     def is_missing(self, **case: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import statistics
@@ -14,7 +13,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from latency import EXCESS_SECONDS_MIN, counted_excess, excess
-from pages import reached, wrapped
+from pages import put_down, reached, wrapped
 from published import MEGAPHONE
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -34,19 +33,10 @@ Figures = Mapping[str, Any]
 Every = Sequence[Figures]
 
 
-def kept() -> list[dict[str, Any]]:
-    """The figures that the page is made of."""
-    if not FIGURES.exists():
-        return []
-    return [json.loads(line) for line in FIGURES.read_text().splitlines()]
-
-
 def written(every: Every) -> None:
     from picture import pictured
 
-    page = "\n".join(as_page(every)).rstrip() + "\n"
-    RESULTS.write_text(page)
-    print(page)
+    put_down(RESULTS, as_page(every))
     pictured(every, RESULTS.with_suffix(".png"))
 
 

@@ -39,6 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "servers.d"))
 
 import make_checkpoint
 from measure import bench_directory
+from pages import figures_in
 from restart import add_input, counts
 from servers import Servers, hadoop
 from ways import OURS, ROOT, WAYS, Ground, Taken, run, taken_back, unavailable
@@ -262,12 +263,7 @@ def first_commit(both: Ground, location: str, shards: int, batch: int) -> float:
 
 
 def kept(directory: Path) -> list[Measured]:
-    file = directory / "cluster-move.jsonl"
-    return (
-        [Measured(**json.loads(line)) for line in file.read_text().splitlines()]
-        if file.exists()
-        else []
-    )
+    return [Measured(**each) for each in figures_in(directory / "cluster-move.jsonl")]
 
 
 def as_table(every: Sequence[Measured], left_out: dict[str, str]) -> str:

@@ -21,11 +21,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 import bin_latency
 import event_files
 import live_queries
 import numpy
 import rows_of_some
+from applications import wait_until
 from events import BASE, SECOND, Market
 
 from stateshift import live
@@ -133,15 +136,7 @@ class Pair:
 
     def until(self, done: Callable[[], bool], otherwise: str) -> None:
         """Wait for something while both run."""
-        ends = time.monotonic() + SECONDS_MAX
-        while not done():
-            for name, process in self.processes.items():
-                if process.poll() is not None:
-                    log = (self.folder / f"{name}.log").read_text(errors="replace")
-                    raise SystemExit(f"{name} has ended\n{log[-3000:]}")
-            if time.monotonic() > ends:
-                raise SystemExit(otherwise)
-            time.sleep(0.25)
+        wait_until(done, self.processes, self.folder, SECONDS_MAX, otherwise)
 
     def has_begun(self) -> bool:
         """Whether both workers have read most of the preload."""

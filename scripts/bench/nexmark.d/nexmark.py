@@ -13,7 +13,8 @@ import json
 import sys
 import time
 
-from nexmark_page import FIGURES, kept, written
+from nexmark_page import FIGURES, written
+from pages import figures_in
 
 
 def main() -> None:
@@ -26,7 +27,7 @@ def main() -> None:
         return
     if found:
         FIGURES.write_text("".join(json.dumps(each) + "\n" for each in found))
-    written(kept())
+    written(figures_in(FIGURES))
 
 
 def measured(is_quick: bool) -> list[dict[str, object]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import sys
@@ -13,7 +12,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lines_of_code import PAPER_MEGAPHONE, PAPER_NATIVE, QUERIES, live_lines, native_lines
-from pages import drawing, wrapped
+from pages import drawing, put_down, wrapped
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "scripts" / "bench" / "results" / "nexmark.md"
@@ -32,17 +31,9 @@ PAPER_SAYS = {
 Figures = Mapping[str, Any]
 
 
-def kept() -> list[Figures]:
-    """Return what was measured last."""
-    if not FIGURES.exists():
-        return []
-    return [json.loads(line) for line in FIGURES.read_text().splitlines()]
-
-
 def written(every: Sequence[Figures]) -> None:
     """Write the page and the picture."""
-    RESULTS.write_text("\n".join(as_page(every)).rstrip() + "\n")
-    print(RESULTS.read_text())
+    put_down(RESULTS, as_page(every))
     if every:
         pictured(every)
 
