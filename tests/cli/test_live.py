@@ -120,7 +120,7 @@ def test_what_took_itself_back_is_not_what_is_taken_back(played: Played) -> None
 def test_a_check_tells_nobody(played: Played) -> None:
     before = sorted(file.path for file in played.folder.storage.list())
     ran = live("replace", played, "score", "rules:two", "--check")
-    assert not ran.code and "nobody was told" in ran.out
+    assert not ran.code and "nothing was proposed" in ran.out
     document = live("replace", played, "score", "rules:two", "--check", "--json").document
     assert (document["state"], document["change"]) == ("checked", None)
     assert document["versions"] == {"score": 0}

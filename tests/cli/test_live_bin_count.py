@@ -38,7 +38,7 @@ def test_without_a_number_it_shows_which_bins_are_hot_and_changes_nothing(
 def test_a_check_tells_nobody(played: PlayedBins) -> None:
     before = sorted(file.path for file in played.ground.storage.list())
     ran = run(played, "--to", "16", "--check")
-    assert not ran.code and "split 8 bins into 16" in ran.out and "nobody was told" in ran.out
+    assert not ran.code and "split 8 bins into 16" in ran.out and "nothing was proposed" in ran.out
     assert run(played, "--to", "4", "--check", "--json").document["state"] == "checked"
     assert sorted(file.path for file in played.ground.storage.list()) == before
 

@@ -49,7 +49,7 @@ def test_the_document_says_how_far_a_move_came(played: PlayedBins) -> None:
 def test_a_check_tells_nobody(played: PlayedBins) -> None:
     before = sorted(file.path for file in played.ground.storage.list())
     ran = run("move", played, "--to", "east", "--bins", "0-2", "--check")
-    assert not ran.code and "nobody was told" in ran.out
+    assert not ran.code and "nothing was proposed" in ran.out
     document = run("move", played, "--rebalance", "50%", "--check", "--json").document
     assert (document["state"], document["move"]) == ("checked", None)
     assert 0 < document["bins"] <= 4

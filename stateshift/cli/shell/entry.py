@@ -64,8 +64,9 @@ Settings:
 
 \b
 Exit codes:
-  0 done, 1 a bug of ours, 2 request, 3 format, 4 plan, 5 verify, 6 storage,
-  7 cluster, 8 journal, 130 interrupted (and resumable)
+  0 done, 1 a bug of ours, 2 the request is not valid, 3 damaged bytes,
+  4 refused, 5 a comparison failed, 6 a storage failed, 7 a cluster failed,
+  8 journal or lock, 130 interrupted: `stateshift resume WORKDIR` continues
 """
 
 

@@ -199,7 +199,7 @@ Unattended = Annotated[
     ),
 ]
 CheckOnly = Annotated[
-    bool, typer.Option("--check", help="Check only. Nobody is told, and nothing changes.")
+    bool, typer.Option("--check", help="Check only. Nothing is proposed, and nothing changes.")
 ]
 StrategyOf = Annotated[
     str,

@@ -75,7 +75,7 @@ def came(facts: CountFacts) -> Iterator[Block]:
     """Show what came of it."""
     moved = facts.moved
     if moved is None:
-        yield Line("checked only: nobody was told, and nothing has changed")
+        yield Line("checked only: nothing was proposed, and nothing has changed")
         return
     parts = many(moved.parts, "part")
     if facts.state == "finished":

@@ -111,7 +111,7 @@ def came(facts: MoveFacts) -> Iterator[Block]:
     """Show how far a migration came."""
     moved = facts.moved
     if moved is None:
-        yield Line("checked only: nobody was told, and nothing has changed")
+        yield Line("checked only: nothing was proposed, and nothing has changed")
     elif facts.state == "finished":
         yield Line(f"{_moved(moved)} in {span(moved.seconds)}", "good")
     else:

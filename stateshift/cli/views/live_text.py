@@ -90,7 +90,7 @@ def came(facts: ChangeFacts) -> Iterator[Block]:
     """Show how far a change came."""
     carried = facts.carried
     if carried is None:
-        yield Line("checked only: nobody was told, and nothing has changed")
+        yield Line("checked only: nothing was proposed, and nothing has changed")
         return
     match facts.state:
         case "finished":

@@ -19,8 +19,9 @@ EPILOG = epilog(
 def command(terminal: Terminal, group: GroupOf) -> int | None:
     """Abort the change, or the move of bins, that is under way.
 
-    A change that is applied is not aborted any more: take it back with `stateshift live revert`.
-    Steps of a move that are decided are carried out, and no other begins: move the bins back.
+    A change that is applied cannot be aborted: take it back with `stateshift live revert`. Of a
+    move, steps that are decided are carried out, and no other begins. To undo them, move the bins
+    back.
     """
     from stateshift.cli.views import bins_json, bins_text, live_json, live_text
     from stateshift.live import acts

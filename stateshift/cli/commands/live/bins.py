@@ -61,9 +61,9 @@ def command(
 ) -> int | None:
     """Show which bins are hot, or split or merge all of them.
 
-    Each bin becomes two, by one more bit of its keys' hashes, as often as it takes; or two become
-    one, which have to be at one worker. No key goes to another worker for it, and no job stops:
-    each worker deals its own bins anew, between two batches. Without --to it only reads.
+    With --to, every bin becomes two, or two bins become one, until there are so many. Two bins
+    that become one must be at one worker. No job stops, and no key goes to another worker: each
+    worker redistributes its own bins between two batches. Without --to it only reads.
     """
     from stateshift.cli.shell.bin_count import change, show
     from stateshift.live.bins.move_request import Manner

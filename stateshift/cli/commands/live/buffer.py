@@ -65,7 +65,7 @@ def command(
 
     Runs until it is stopped. Records get numbers, and are kept until all readers have them. A job
     reads them by their numbers, as often as it needs: live.BufferSource is its source in Spark.
-    Nothing is dropped: at a bound HTTP answers 503, and sockets are not read.
+    Nothing is dropped: when a limit is reached, HTTP answers 503, and sockets are not read.
     """
     from stateshift.live.buffer import running
 

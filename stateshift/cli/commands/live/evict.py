@@ -27,9 +27,9 @@ def command(
 ) -> int | None:
     """Free the name of a worker that never comes back.
 
-    Another can go on under it. If it lives after all, it ends at its next batch. Start an
-    application under the same name, anywhere, that reads from the frontier or from before; then
-    move its bins where they shall be.
+    Then start an application under the same name, anywhere. It has to read from the frontier that
+    is printed, or from before. Move its bins where you want them. If the old worker is alive after
+    all, it ends at its next batch.
     """
     from stateshift.cli.views import live_state_json, live_state_text
     from stateshift.live.bins import state_acts

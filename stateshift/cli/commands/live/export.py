@@ -38,8 +38,8 @@ def command(
 ) -> int | None:
     """Write every key of an operator with its state.
 
-    Each row says at which worker it was, and how far that one had come: workers that run have come
-    to different times. Stop them first where all keys shall be of one time.
+    Each row names its worker, and how far that worker had come. Running workers have come to
+    different times: stop them first if all keys must be of one time.
     """
     from stateshift.cli.shell.change import found_from_here
     from stateshift.cli.views import live_state_json, live_state_text

@@ -31,7 +31,7 @@ def command(
 
     The number of a change is the version of its chains: `stateshift live revert --to` takes it.
     Seconds are counted from the proposal until the first and until the last worker ran the change.
-    Moves of bins are listed behind, a proposal a line: a step that was proposed again has several.
+    Moves of bins follow, one line for each proposal. A step that was proposed again has several.
     Only reads.
     """
     from stateshift.cli.views import live_json, live_text

@@ -63,9 +63,9 @@ def command(
 ) -> int | None:
     """Move bins between workers that run on.
 
-    Each step is proposed for a time ahead of all workers, which acknowledge it, or it is aborted
-    and nothing moves. The next step begins once the one before is complete. Bins that are where
-    they shall be stay: run it again after an interruption, and it moves what is left.
+    Each step is proposed for a time ahead of all workers. If one of them does not acknowledge it,
+    the step is aborted and its bins stay. The next step begins once the one before is complete.
+    After an interruption run the command again: it moves what is left.
     """
     from stateshift.cli.shell import bin_moves
 

@@ -19,7 +19,7 @@ EPILOG = epilog(
 def command(terminal: Terminal, group: GroupOf) -> int | None:
     """Let no step of a move begin; the jobs run on.
 
-    The step under way is carried out. Whoever moves bins waits until `stateshift live resume`.
+    The step under way is carried out. The next one waits until `stateshift live resume`.
     """
     from stateshift.cli.shell.bin_moves import show_steering
     from stateshift.cli.views.live_facts import live_command

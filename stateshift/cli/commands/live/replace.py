@@ -43,9 +43,9 @@ def command(
     """Replace functions of running jobs.
 
     Several chains change together: no record meets an old function in one and a new one in
-    another. FUNCTION is found from the working directory on. Its code is shipped, and tried on no
-    rows before anybody is told. All workers acknowledge it, or the change is aborted and the jobs
-    run on as before.
+    another. FUNCTION is looked up from the working directory. Its code is shipped, and run on no
+    rows before the change is proposed. If a worker does not acknowledge it, the change is aborted
+    and the jobs run on as before.
     """
     from stateshift.cli.shell.change import carry_out, refuse_for_several
     from stateshift.live.acts import Edit

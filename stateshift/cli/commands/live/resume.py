@@ -19,7 +19,8 @@ EPILOG = epilog(
 def command(terminal: Terminal, group: GroupOf) -> int | None:
     """Let steps of a move begin again.
 
-    Where whoever has moved bins is dead, `stateshift live move` moves what is left.
+    If the command that moved the bins has ended, run `stateshift live move` again: it moves what is
+    left.
     """
     from stateshift.cli.shell.bin_moves import show_steering
     from stateshift.live.bins.controlling import Controller

@@ -46,11 +46,11 @@ def command(
 ) -> int | None:
     """Show what runs, and what is under way.
 
-    Shows the functions of each chain with their numbers, the queries that run them, how fast they
-    are of late, and the change that is not decided yet; of bins where they are, how far and how
-    fast each worker is, and what is on its way. Only reads. The page of --html holds all
-    changes, and a timeline of each query as far back as its batches are kept: the last 500. It
-    holds all moves of bins, and a timeline of each worker over its last 40 commits or more.
+    Shows the functions of each chain with their numbers, the queries that run them, their recent
+    rates, and the change that is not decided yet. Shows where bins are, how far and how fast each
+    worker is, and which bins are on their way. Only reads. The page of --html also has all changes
+    and moves, a timeline of each query over its last 500 batches, and one of each worker over its
+    last 40 commits or more.
     """
     from stateshift.cli.views import live_json, live_text
     from stateshift.cli.views.live_facts import StatusFacts

@@ -35,7 +35,7 @@ def command(
 ) -> int | None:
     """Change how fast bins move.
 
-    Without options they move as they were asked to.
+    Without options, they move again as `stateshift live move` said.
     """
     from stateshift.cli.shell.bin_moves import show_steering
     from stateshift.live.bins.controlling import Controller
