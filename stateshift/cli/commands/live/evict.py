@@ -27,9 +27,9 @@ def command(
 ) -> int | None:
     """Free the name of a worker that never comes back.
 
-    Then start an application under the same name, anywhere. It has to read from the frontier that
-    is printed, or from before. Move its bins where you want them. If the old worker is alive after
-    all, it ends at its next batch.
+    Then start an application under the same name, anywhere. It has to read from the time that is
+    printed behind `reads from`, or from before. Move its bins where you want them. If the old
+    worker is alive after all, it ends at its next batch.
     """
     from stateshift.cli.views import live_state_json, live_state_text
     from stateshift.live.bins import state_acts
