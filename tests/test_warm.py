@@ -276,6 +276,8 @@ class Standby(Stage):
         super().__init__(folder, seed)
         self.job.moods = {"batch": 0.03, "tidy": 0.01, "back": 0.003}
         self.looks, self.kept = looks, list[int]()
+        self.looked_at: dict[str, bytes] = {}
+        self.epoch_seen: int | None = None
         self.acts = {int(number.removeprefix("at_")): act for number, act in acts.items()}
         self.lost: set[int] = set()
         self.seeing = threading.Lock()
@@ -293,15 +295,25 @@ class Standby(Stage):
             raise Ended
 
     def look(self) -> None:
-        held = self.ground.held(TARGET)
-        if any(path.startswith("commits/") for path in held):
-            if self.job.retained:
-                assert startable_by_spark(held) is None
-            see = state_at if self.job.retained else state_of_standby
-            epoch, state = see(self.ground.disk.open(TARGET))
-            assert epoch is not None
-            self.kept.append(epoch)
-            assert state in self.job.ever[epoch]
+        held = self.ground.disk.snapshot(TARGET)
+        if held != self.looked_at:  # the same files show the same
+            self.looked_at, self.epoch_seen = held, self.epoch_of(self.ground.held(TARGET))
+        if self.epoch_seen is not None:
+            self.kept.append(self.epoch_seen)
+
+    def epoch_of(self, held: dict[str, bytes]) -> int | None:
+        """Return the batch whose state can be seen, which the job once had; None before there is
+        one.
+        """
+        if not any(path.startswith("commits/") for path in held):
+            return None
+        if self.job.retained:
+            assert startable_by_spark(held) is None
+        see = state_at if self.job.retained else state_of_standby
+        epoch, state = see(self.ground.disk.open(TARGET))
+        assert epoch is not None
+        assert state in self.job.ever[epoch]
+        return epoch
 
     def _wrap(self, storage: Storage) -> Storage:
         outer = self

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 SECONDS_MAX = 300  # of one command
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a third less of a short job's seconds
 JOBS = Path(__file__).resolve().parent / "jobs"
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -84,6 +85,7 @@ def environment() -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(paths),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SUBMIT_OPTS": SHORT_LIVED,
         "NO_COLOR": "1",
     }
 

@@ -7,8 +7,8 @@
     fate    of the move: plain, or killed in the halt, among the copies and while the job starts,
             and resumed
 
-Every value of each axis meets every value of each other one in some scene; what runs by default has
-every value.
+Every value of each axis meets every value of each other one in some scene. By default one scene
+runs, which shows every row that scenes show.
 
 What has to come out is computed here from the data alone, without Spark.
 """
@@ -83,11 +83,7 @@ SCENES = (
     Scene("pandas", "files", "hdfs-s3", "standalone", "plain"),
     Scene("pandas", "kafka", "file-hdfs", "submit", "killed"),
 )
-DEFAULT = (SCENES[7], SCENES[11])
-# The demo's job, which test_cluster_moves.py moves by default, has windows and a join.
-DEMO = tuple(
-    Scene(check, "files", "hdfs-hdfs", "standalone", "killed") for check in ("windows", "join")
-)
+DEFAULT = Scene("dedup", "kafka", "hdfs-s3", "livy", "plain")
 
 
 def records(check: str, number: int) -> dict[str, list[dict[str, Any]]]:

@@ -52,6 +52,7 @@ def test_two_jobs_become_one(ground: Ground) -> None:
     ground.goes_on("orders", "payments")
 
 
+@pytest.mark.slow  # the worked case (test_flink_workflows.py) divides one in the default run
 @pytest.mark.row("IF-3", "IF-4", "IF-5", "IF-7", "IF-10", "IF-13")
 def test_one_job_becomes_two_out_of_one_savepoint(ground: Ground) -> None:
     id = ground.started("orders,payments")

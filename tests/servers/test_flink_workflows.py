@@ -26,7 +26,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
         yield Ground(servers, tmp_path_factory.mktemp("ground"), names)
 
 
-@pytest.mark.row("IF-1", "IF-2", "IF-7", "IF-10", "IF-13", "IF-14", "IF-18")
+@pytest.mark.row("IF-1", "IF-2", "IF-3", "IF-4", "IF-5", "IF-7", "IF-10", "IF-13", "IF-14", "IF-18")
 def test_the_worked_case_workflow_1_becomes_2_and_3_on_two_other_clusters(three: Ground) -> None:
     """configs/examples/flink-workflows.json, with our places; workflow 3 goes to an older Flink."""
     id, folder = three.started("orders,payments"), three.folder

@@ -17,7 +17,7 @@ import pytest
 from tests.acceptance.support import ROOT
 from tests.servers.playing import ground, ready
 from tests.servers.playing_examples import Example, OnASpark, OnLivy
-from tests.servers.scenes import DEFAULT, DEMO, SCENES, Scene
+from tests.servers.scenes import DEFAULT, SCENES, Scene
 from tests.support import s3
 from tests.support.servers import NAMES, S3_CREDENTIALS, Servers, Unavailable, downloads, group
 
@@ -37,8 +37,8 @@ def test_every_two_values_of_different_axes_meet_in_some_scene() -> None:
     }
 
 
-def test_every_value_of_every_axis_is_in_the_default_run() -> None:
-    assert [{scene.axes[axis] for scene in (*DEFAULT, *DEMO)} for axis in range(len(AXES))] == AXES
+def test_the_scene_of_the_default_run_is_one_of_them() -> None:
+    assert DEFAULT in SCENES
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 @pytest.mark.row("IS-3", "IS-4", "IS-6", "IS-14", "IS-15", "IS-16", "IS-18", "IS-19")
 @pytest.mark.parametrize(
     "scene",
-    [pytest.param(one, marks=[] if one in DEFAULT else pytest.mark.slow) for one in SCENES],
+    [pytest.param(one, marks=[] if one == DEFAULT else pytest.mark.slow) for one in SCENES],
     ids=str,
 )
 def test_a_job_that_is_moved_writes_what_an_unmoved_one_would(
