@@ -64,6 +64,7 @@ ATTEMPTS_MAX = 4
 CHECKED_MAX = 64
 THREADS_MAX = 256
 SPARK = "spark"
+EXPORTED_BYTES_MAX = 64 * 1024 * 1024  # of state, whose rows wait for their turn on a disk
 WORTHWHILE_BYTES = 64 * 1024 * 1024  # below it nobody waits for a few large steps
 
 # What an executor's Python must have beside the standard library; storages bring their own.
@@ -365,7 +366,8 @@ class Crew:
             size = sum(sizes.get(path, 0) for path in shard.files)
             there.append(ShardAt(survey.location, shard, image.settings, size))
         part_bytes = self._cutter.bytes_of_part(sum(each.size for each in there))
-        all_settings = self._cutter.settings_of_parts(there, part_bytes, in_order=True)
+        part_bytes = min(part_bytes, EXPORTED_BYTES_MAX)
+        all_settings = self._cutter.settings_of_parts(there, part_bytes)
         for alone, settings in zip(each_alone(survey, shards), all_settings, strict=True):
             (image,) = alone.images
             for own in settings:
@@ -387,6 +389,9 @@ class Crew:
                         yield waiting.popleft().result()[0]
                 while waiting:
                     yield waiting.popleft().result()[0]
+            except GeneratorExit:  # nobody wants more: what is at work is waited for
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)
                 self._carrier.close()  # what is at work ends, and nobody waits for it

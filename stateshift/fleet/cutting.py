@@ -18,7 +18,7 @@ from stateshift.survey import ShardFiles
 from stateshift.world import World
 
 PARTS_A_SLOT = 2
-PARTS_MAX = 64
+PARTS_MAX = 1024
 PART_BYTES_MIN = 16 * 1024 * 1024
 
 Settings = Mapping[str, str]
@@ -48,15 +48,13 @@ class Cutter:
         """Return how large parts are, where so much is read in all."""
         return max(self.least, total // (PARTS_A_SLOT * max(1, self.slots)))
 
-    def settings_of_parts(
-        self, shards: Sequence[ShardAt], part_bytes: int, in_order: bool = False
-    ) -> list[list[Settings]]:
+    def settings_of_parts(self, shards: Sequence[ShardAt], part_bytes: int) -> list[list[Settings]]:
         """Return for each shard the settings of its parts; its own where it stays whole."""
         counts = [_count_of_parts(shard.size, part_bytes) for shard in shards]
         orders = []
         for shard, count in zip(shards, counts, strict=True):
             if count > 1:
-                orders.append(_order(shard, count, in_order))
+                orders.append(_order(shard, count))
         if not orders:
             return [[shard.settings] for shard in shards]
         from stateshift.engines.spark.entries.shard_parts import SHARD_PART  # loads Arrow
@@ -74,25 +72,26 @@ def parts_here(order: Order, world: World) -> list[str]:
     """Return the parts of a shard, on an executor; none where it cannot be read: who reads it whole
     says why.
     """
-    from stateshift.engines.spark.entries.fold import parts_of  # loads Arrow
+    # Loads Arrow.
+    from stateshift.engines.spark.entries.fold import parts_of
+    from stateshift.engines.spark.entries.shard_parts import encode_part
 
     chunks = world.storage(order["location"]).chunks
     shard = from_plain(ShardFiles, order["shard"])
     try:
-        parts = parts_of(chunks, shard, order["count"], order["in_order"])
+        parts = parts_of(chunks, shard, order["count"])
     except (FormatError, MissingFile):
         return []
-    return [part.setting for part in parts]
+    return [encode_part(part) for part in parts]
 
 
 def _count_of_parts(size: int, part_bytes: int) -> int:
     return max(1, min(PARTS_MAX, round(size / part_bytes)))
 
 
-def _order(shard: ShardAt, count: int, in_order: bool) -> Order:
+def _order(shard: ShardAt, count: int) -> Order:
     return {
         "location": shard.location,
         "shard": to_plain(shard.shard),
         "count": count,
-        "in_order": in_order,
     }

@@ -6,7 +6,7 @@
               run     step, there (of its files those that may be at the target; none where nobody
                       has looked)
               holds   step, evidence
-              parts   location, shard, count, in_order
+              parts   location, shard, count
               deep    survey, image: a portion of one; reads: what of it; tally: whether tallies are
                       asked for
               histories  survey, image: a portion of one; tallies, as `deep` answered

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -499,3 +499,15 @@ def test_a_package_that_an_executor_has_not_is_named() -> None:
 
     with pytest.raises(ClusterError, match="has no Python package 'cramjam'"):
         Crew(MemoryCarrier(world_of)).gather([SOURCE])
+
+
+def test_who_wants_no_more_answers_may_ask_again() -> None:
+    carrier = MemoryCarrier(worlds_of(stage()))
+    crew = Crew(carrier)
+    nothing: dict[str, Any] = {"modules": [], "locations": [], "there": []}
+    answers = crew.spread("check", [nothing] * 9)
+    next(answers)
+    assert isinstance(answers, Generator)
+    answers.close()
+    assert not carrier.closed
+    assert len(list(crew.spread("check", [nothing] * 2))) == 2

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -33,7 +32,7 @@ import pyarrow as pa
 
 from stateshift.engines.spark.entries import row_checksums
 from stateshift.engines.spark.entries.last_writes import Writes, settled
-from stateshift.engines.spark.entries.shard_parts import ShardPart, by_hash, by_keys, part_in
+from stateshift.engines.spark.entries.shard_parts import part_in, parts_between, within
 from stateshift.engines.spark.entries.sorted_writes import in_runs, merged
 from stateshift.engines.spark.layout import newest_files
 from stateshift.engines.spill import BYTES_MAX
@@ -97,15 +96,14 @@ def table_bounds(read: Read, shard: ShardFiles, count: int) -> list[bytes] | Non
     return _RocksDB(read, shard, {}, None).bounds(count)
 
 
-def parts_of(read: ReadFrom, shard: ShardFiles, count: int, in_order: bool) -> list[ShardPart]:
-    """Return about `count` parts of a shard, of about the same size; one where it is not cut. With
-    `in_order` their entries, one part behind the other, are the shard's in their order.
+def parts_of(read: ReadFrom, shard: ShardFiles, count: int) -> list[KeyRange]:
+    """Return about `count` parts of a shard, of about the same size, in its order; one where it
+    cannot be cut.
     """
-    if any(path.endswith(".zip") for path in shard.files):
-        ends = _RocksDB(read, shard, {}, None).ends(read, count)
-        if ends is not None:
-            return by_keys(sorted(set(ends)))
-    return [ShardPart()] if in_order else by_hash(count)
+    if not any(path.endswith(".zip") for path in shard.files):
+        return [ALL_KEYS]
+    ends = _RocksDB(read, shard, {}, None).ends(read, count)
+    return parts_between(sorted(set(ends)))
 
 
 def _rows(
@@ -118,7 +116,7 @@ def _rows(
     for path in newest_files(shard.files, ".snapshot"):
         try:
             for block in _bare_rows(read, path, checked):
-                writes = part.of(Writes(block, _times(count, block)))
+                writes = within(Writes(block, _times(count, block)), part)
                 own = writes.block
                 if deleted is not None and own.values.null_count:
                     deleted(shard.store, own.keys.filter(own.values.is_null()))
@@ -180,15 +178,14 @@ class _RocksDB:
         samples = [(fact.largest.key, fact.size) for fact in chain.from_iterable(runs)]
         return cuts(samples, count, early=_EARLY)
 
-    def ends(self, read: ReadFrom, count: int) -> list[bytes] | None:
-        """Return the keys at which parts end that are read each by itself; None where there are no
+    def ends(self, read: ReadFrom, count: int) -> list[bytes]:
+        """Return the keys at which parts end that are read each by itself; none where there are no
         sorted runs. They are ends of blocks, where a part has not many tables.
         """
         self._open_zips(newest_files(self._shard.files, ".zip"))
-        runs = self._runs()
-        if not runs:
-            return None
-        facts = list(chain.from_iterable(runs))
+        facts = list(chain.from_iterable(self._runs()))
+        if not facts:
+            return []
         if len(facts) >= _TABLES_A_PART * count:
             return cuts([(fact.largest.key, fact.size) for fact in facts], count)
         paths = self._table_paths()
@@ -209,9 +206,8 @@ class _RocksDB:
             changed = in_runs(changes, bytes_max)
             tables_of = map(self._tables_of, runs)
             return merged([*map(self._ascending, tables_of), *changed], self._between)
-        tables = ((table, ALL_KEYS) for table in self._snapshot.tables)
-        writes = chain(self._written(tables, self._part), changes)
-        return settled(writes, self._between, bytes_max)
+        tables = self._written((table, self._part) for table in self._snapshot.tables)
+        return settled(chain(tables, changes), self._between, bytes_max)
 
     def _open_zips(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -239,7 +235,7 @@ class _RocksDB:
         not matter whether its MANIFEST is right about its keys.
         """
         by_number = {_number(table): table for table in self._snapshot.tables}
-        after, upto = self._part.keys
+        after, upto = self._part
         tables = []
         for fact in run:
             first, last = fact.smallest.key, fact.largest.key
@@ -254,8 +250,7 @@ class _RocksDB:
         older writes win.
         """
         last = b""
-        part = replace(self._part, keys=ALL_KEYS)  # they are cut to these already
-        for writes in self._written(run, part):
+        for writes in self._written(run):
             keys = writes.block.keys
             if len(keys) and keys[0].as_py() < last:
                 fact = "tables overlap, although the version's MANIFEST says that they do not"
@@ -267,10 +262,8 @@ class _RocksDB:
         listed = [path for path in self._shard.files if path.endswith(".sst")]
         return {path.rpartition("/")[2]: path for path in listed}
 
-    def _written(
-        self, tables: Iterable[tuple[Table, KeyRange]], part: ShardPart
-    ) -> Iterator[Writes]:
-        """Yield what tables hold of some keys, one after the other, as far as it is in the part."""
+    def _written(self, tables: Iterable[tuple[Table, KeyRange]]) -> Iterator[Writes]:
+        """Yield what tables hold of some keys, one after the other."""
         paths = self._table_paths()
         for table, keys in tables:
             path = paths.get(table.stored)
@@ -279,9 +272,8 @@ class _RocksDB:
                 raise FormatError(fact, self._zip)
             with _errors_at(path):
                 for block, sequences in decode_sst_blocks(self._table(path, table.size), keys):
-                    writes = part.of(Writes(block, sequences))
-                    self._report_deleted(writes.block)
-                    yield writes
+                    self._report_deleted(block)
+                    yield Writes(block, sequences)
 
     def _table(self, path: str, size: int) -> bytes:
         bounds.require_whole(size, "an SST")
@@ -299,7 +291,7 @@ class _RocksDB:
                 header, blocks = decode_changelog_blocks(self._read(path))
                 typed = typed or header.column_families
                 for block in map(row_checksums.off_deletes, blocks) if self._checked else blocks:
-                    writes = self._part.of(Writes(block, _times(time, block)))
+                    writes = within(Writes(block, _times(time, block)), self._part)
                     self._report_deleted(writes.block)
                     time += len(block)
                     if len(writes.block):

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from stateshift.engines.spark.entries.fold import folded, parts_of
-from stateshift.engines.spark.entries.shard_parts import SHARD_PART, ShardPart, by_hash, by_keys
+from stateshift.engines.spark.entries.shard_parts import SHARD_PART, encode_part, parts_between
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.formats.blocks import Binary
+from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange
 from stateshift.storage.protocol import Storage
 from stateshift.survey import ShardFiles
 from tests.engines.spark.golden import NAMES, golden
@@ -19,7 +20,7 @@ Entry = tuple[str, bytes, bytes | None]
 
 
 def read(
-    storage: Storage, shard: ShardFiles, settings: Mapping[str, str], parts: Iterable[ShardPart]
+    storage: Storage, shard: ShardFiles, settings: Mapping[str, str], parts: Iterable[KeyRange]
 ) -> tuple[list[Entry], Counter[tuple[str, bytes]]]:
     """What the parts hold, one behind the other; and what is deleted in them."""
     entries: list[Entry] = []
@@ -29,7 +30,7 @@ def read(
         gone.update((store, key) for key in keys.to_pylist())
 
     for part in parts:
-        own = {**settings, SHARD_PART: part.setting}
+        own = {**settings, SHARD_PART: encode_part(part)}
         for store, block in folded(storage.chunks, shard, own, deleted=deleted):
             entries += [(store, key, value) for key, value in block.records()]
     return entries, gone
@@ -41,20 +42,17 @@ def test_parts_hold_every_entry_once_and_in_the_shards_order(name: str) -> None:
     storage = golden(name)
     for image in survey(storage).images:
         for shard in image.shards:
-            whole, gone = read(storage, shard, image.settings, [ShardPart()])
-            parts = parts_of(storage.chunks, shard, 3, in_order=True)
+            whole, gone = read(storage, shard, image.settings, [ALL_KEYS])
+            parts = parts_of(storage.chunks, shard, 3)
             assert read(storage, shard, image.settings, parts) == (whole, gone)
             keys = sorted(key for _, key, _ in whole)
-            cuts = by_keys(keys[:: max(1, len(keys) // 4)]) if keys else []
-            for dealt in (parts_of(storage.chunks, shard, 3, in_order=False), by_hash(2), cuts):
-                entries, deleted = read(storage, shard, image.settings, dealt or [ShardPart()])
-                assert (Counter(entries), deleted) == (Counter(whole), gone)
+            elsewhere = parts_between(keys[:: max(1, len(keys) // 4)])
+            entries, deleted = read(storage, shard, image.settings, elsewhere)
+            assert (Counter(entries), deleted) == (Counter(whole), gone)
 
 
 def test_a_shard_of_sorted_tables_is_cut_within_them() -> None:
     storage = golden("spark-4.1.4/session-rocksdb")
     (image,) = survey(storage).images
     for shard in image.shards:
-        parts = parts_of(storage.chunks, shard, 2, in_order=True)
-        assert len(parts) == 2
-        assert [part.modulus for part in parts] == [1, 1]
+        assert len(parts_of(storage.chunks, shard, 2)) == 2
