@@ -113,3 +113,34 @@ def test_each_load_gets_the_verdict_that_it_should(flink: Cluster) -> None:
     assert told["drowning"]["verdict"] == "move"
     assert told["drowning"]["wanted"] > 2
     assert "does not tell what waits" in "\n".join(told["drowning"]["reasons"])
+
+
+def advised(flink: Cluster, job: str) -> Any:
+    """What `advise` says of a job that has just been started."""
+    time.sleep(10)
+    ran = said(
+        *("advise", flink.url, "--job", job, "--sample", f"{SAMPLE}s", "--json"),
+        *("--set", "stabilization.interval=0"),
+    )
+    assert ran.code == 0, ran.err
+    (told,) = ran.document
+    print({key: told[key] for key in told if key not in ("inputs", "vertices")}, flush=True)
+    return told
+
+
+def test_a_job_that_drowns_fits_once_it_runs_as_advised(flink: Cluster, tmp_path: Path) -> None:
+    for running in flink.running():
+        flink.cancelled(running["jid"])
+    # More than one subtask can take, which sleeps for two milliseconds over each.
+    words = ("jobs.Count", "--keys", "400", "--per-second", "600", "--slow-us", "2000")
+    job = flink.run(*words, parallelism=1)
+    before = advised(flink, job)
+    assert (before["verdict"], before["parallelism"]) == ("scale", 1)
+    assert before["headroom"] < 0.05
+    savepoint = flink.stopped(job, tmp_path)
+    job = flink.run(*words, parallelism=before["wanted"], savepoint=savepoint)
+    after = advised(flink, job)
+    assert (after["verdict"], after["parallelism"]) == ("fits", before["wanted"])
+    assert after["headroom"] > before["headroom"]
+    taken = [told["vertices"][-1]["true_rate"] for told in (before, after)]
+    assert taken[1] > 1.4 * taken[0]
