@@ -33,7 +33,7 @@ WHAT = "an SST"
 
 # How often its size the keys of a block may come to: of 16 entries only the first has its key
 # whole.
-_SHARING_MAX = 16
+SHARING_MAX = 16
 # How often its stored size a block may hold: lz4 has one byte for 255, zstd three for 128 KiB, of
 # which RocksDB's blocks of some KiB never come near.
 _EXPANSION_MAX = {4: 255, 5: 255, 7: 4096}
@@ -136,7 +136,7 @@ def block_entries(block: bytes, offset: int) -> Iterator[tuple[bytes, bytes]]:
     """Yield keys and values of a data, properties or metaindex block."""
     end = end_of_entries(block, offset)
     position, key = 0, b""
-    sharable = _SHARING_MAX * len(block)
+    sharable = SHARING_MAX * len(block)
     with placed(offset):
         while position < end:
             shared, position = varint(block, position, end)

@@ -46,14 +46,21 @@ def decode_log(content: bytes, what: str) -> Iterator[tuple[int, bytes]]:
         raise FormatError(f"{what} is truncated: its last record has no end", None, len(content))
 
 
-def encode_log(record: bytes) -> Iterator[bytes]:
-    """Yield a log of one record."""
-    size = BLOCK - HEADER
-    for start in range(0, len(record), size):
-        piece = record[start : start + size]
-        kind = _kind(first=start == 0, last=start + size >= len(record)).to_bytes(1, "little")
+def encode_log(record: bytes, position: int = 0) -> Iterator[bytes]:
+    """Yield one record as it stands in a log, from this position on."""
+    start = 0
+    while start < len(record):
+        left = BLOCK - position % BLOCK
+        if left < HEADER:
+            yield bytes(left)
+            position += left
+            continue
+        end = min(start + left - HEADER, len(record))
+        piece = record[start:end]
+        kind = _kind(first=start == 0, last=end == len(record)).to_bytes(1, "little")
         checksum = masked_crc32c(kind + piece)
         yield checksum.to_bytes(4, "little") + len(piece).to_bytes(2, "little") + kind + piece
+        start, position = end, position + HEADER + len(piece)
 
 
 def _kind(first: bool, last: bool) -> int:

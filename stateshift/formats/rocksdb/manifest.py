@@ -1,5 +1,5 @@
 """RocksDB's MANIFEST: which tables make up a database, as a log of edits. One edit is written, that
-names them all; any number is read.
+names them all, or one more behind those that are there; any number is read.
 
     edit    FIELD*                numbers are varints, SIZED is a varint size and so many bytes
     FIELD   1 SIZED comparator | 2 log number | 9 previous log | 10 oldest log | 3 next file | 4
@@ -40,7 +40,7 @@ BOTTOM = 6  # of RocksDB's seven levels the last, whose tables are never compact
 DEFAULT_FAMILY = "default"
 
 _COMPARATOR = b"leveldb.BytewiseComparator"
-_PUT = (1).to_bytes(8, "little")
+DELETE, PUT = 0, 1
 _LAST_SEQUENCE = 1
 _WHAT = "a MANIFEST"
 _CURRENT = re.compile(rb"MANIFEST-[0-9]+\n")
@@ -52,12 +52,16 @@ _END_OF_OPTIONS, _PATH = 1, 65
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """What has to be known of a table where it is named: in a MANIFEST, and in Spark's metadata."""
+    """What has to be known of a table where it is named: in a MANIFEST, and in Spark's metadata.
+    `first` and `last` stand behind its smallest and its largest key: sequence << 8 | type.
+    """
 
     size: int
     records: int
     smallest: bytes
     largest: bytes
+    first: int = PUT
+    last: int = PUT
 
 
 class Place(NamedTuple):
@@ -92,10 +96,13 @@ class Family:
 
 @dataclass
 class Manifest:
-    """What all edits come to. `families` are by their ids."""
+    """What all edits come to. `families` are by their ids; `next_file` is the first number that no
+    file has.
+    """
 
     families: dict[int, Family] = field(default_factory=lambda: {0: Family(DEFAULT_FAMILY)})
     last_sequence: int = 0
+    next_file: int = 0
 
     @property
     def numbers(self) -> set[int]:
@@ -170,8 +177,10 @@ class _Edit:
             match tag:
                 case 1:
                     self._check_comparator(self._sized())
-                case 2 | 3 | 9 | 10 | 203:
+                case 2 | 9 | 10 | 203:
                     self._number()
+                case 3:
+                    self._manifest.next_file = self._number()
                 case 4:
                     self._manifest.last_sequence = self._number()
                 case 5:
@@ -286,14 +295,29 @@ def encode_manifest(tables: Mapping[int, TableFacts]) -> bytes:
         b"\x03" + varint(next_file),
         b"\x04" + varint(_LAST_SEQUENCE),
     ]
-    edit += [_table(number, table) for number, table in sorted(tables.items())]
+    edit += [_table(BOTTOM, number, table) for number, table in sorted(tables.items())]
     return b"".join(encode_log(b"".join(edit)))
 
 
-def _table(number: int, table: TableFacts) -> bytes:
-    numbers = varint(BOTTOM) + varint(number) + varint(table.size)
-    keys = _sized(table.smallest + _PUT) + _sized(table.largest + _PUT)
-    return b"\x67" + numbers + keys + b"\x00\x00" + b"\x01"
+def with_table(manifest: bytes, number: int, table: TableFacts) -> bytes:
+    """Return a MANIFEST with one table more, on level 0: it has one sequence, beyond all others,
+    and a number that no file has.
+    """
+    edit = (
+        b"\x03" + varint(number + 1),
+        b"\x04" + varint(table.first >> 8),
+        _table(0, number, table),
+    )
+    return manifest + b"".join(encode_log(b"".join(edit), len(manifest)))
+
+
+def _table(level: int, number: int, table: TableFacts) -> bytes:
+    numbers = varint(level) + varint(number) + varint(table.size)
+    keys = b""
+    for key, tail in ((table.smallest, table.first), (table.largest, table.last)):
+        keys += _sized(key + tail.to_bytes(8, "little"))
+    sequence = varint(table.first >> 8)
+    return b"\x67" + numbers + keys + sequence + sequence + b"\x01"
 
 
 def _sized(content: bytes) -> bytes:

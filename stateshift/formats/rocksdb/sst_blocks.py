@@ -2,6 +2,7 @@
 
     decode_sst_blocks(content) -> (Block, sequences) ...  keys ascending, of one key the newest
                                                           first; where asked for, some keys only
+    decoded_blocks(blocks)                                the same, of some of a table's blocks
 
 A data block is cut into runs (one begins at each of its restarts, every 16 entries), and only
 within a run does an entry need the one before it. So the runs of many blocks are walked in
@@ -72,6 +73,11 @@ def _within(decoded: Decoded, keys: KeyRange) -> Decoded:
     merges = None if block.merges is None else block.merges[start:end]
     columns = block.keys.slice(start, end - start), block.values.slice(start, end - start)
     return Block(*columns, merges), sequences[start:end]
+
+
+def decoded_blocks(blocks: Iterator[DataBlock]) -> Iterator[Decoded]:
+    """Yield the entries of some of a table's blocks."""
+    return map(_decoded, _batches(blocks))
 
 
 def _follow(decoded: Decoded, last: TableEntry) -> bool:

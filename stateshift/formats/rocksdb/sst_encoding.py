@@ -1,15 +1,17 @@
 """RocksDB's table files (SST, block-based), written without RocksDB; the layout is drawn in `sst`.
 
     data block  record*  | restarts u32LE* | count u32LE; one every RESTARTS records of the block
-      record      00 shared | varint key size + 8 | varint value size | key | 01 00*7 | value
+      record      00 shared | varint key size + 8 | varint value size | key | TAIL | value
+      TAIL        u64LE (sequence << 8 | type), type 1 put, 0 delete
     index       one entry per data block: its last key, without sequence | HANDLE. Every entry is a
                 restart
     properties  what RocksDB asks a table for when it opens it, and `sst_dump` shows
 
-A table holds puts alone, each key once, all of sequence 0: the shape of a table at the bottom of
-the tree, where nothing older can follow. Version 5, blocks compressed by LZ4 and checked by CRC32C:
-what RocksDB 6.20 (Spark 3.3) reads and every later one, too. The same blocks give the same bytes:
-no time, no host, no session stands in them.
+A table holds each key once, all of one sequence. Puts alone, of sequence 0, are the shape of a
+table at the bottom of the tree, where nothing older can follow; one on level 0 may hold deletes,
+and has a sequence beyond those of the tables below it. Version 5, blocks compressed by LZ4 and
+checked by CRC32C: what RocksDB 6.20 (Spark 3.3) reads and every later one, too. The same blocks
+give the same bytes: no time, no host, no session stands in them.
 
 There is no filter block, since RocksDB's hash for it is its own; a key that is missing costs a look
 into one block, until RocksDB's next compaction rewrites the table.
@@ -30,10 +32,11 @@ import numpy as np
 import pyarrow as pa
 
 from stateshift.formats.binaries import binaries, edges, joined, lengths, of_width, varints
-from stateshift.formats.blocks import Binary, Block, Ints
+from stateshift.formats.blocks import Binary, Block, Flags, Ints
 from stateshift.formats.crc32c import crc32c, masked_crc32c
 from stateshift.formats.rocksdb.block import encode_varint as varint
-from stateshift.formats.rocksdb.manifest import TableFacts
+from stateshift.formats.rocksdb.manifest import DELETE, PUT, TableFacts
+from stateshift.formats.spans import missing
 
 BLOCK = 16 * 1024
 RESTARTS = 16
@@ -43,37 +46,48 @@ _VERSION = (5).to_bytes(4, "little")
 _CRC32C = b"\x01"
 _FOOTER = 53
 _NONE, _LZ4 = b"\x00", b"\x04"
-_PUT = (1).to_bytes(8, "little")  # sequence 0, type 1
+_TAIL = 8
 _FLUSH = 1 << 20
 
 
-def encode_sst(blocks: Iterable[Block]) -> Generator[bytes, None, TableFacts]:
-    """Yield the table of these puts, whose keys ascend over all blocks, in pieces; return what it
-    has become.
+def encode_sst(blocks: Iterable[Block], sequence: int = 0) -> Generator[bytes, None, TableFacts]:
+    """Yield the table of these puts and deletes, whose keys ascend over all blocks, in pieces;
+    return what it has become.
     """
-    table = _Table()
+    table = _Table(sequence)
     for block in blocks:
         if len(block):
             table.add(block)
             yield from table.taken(_FLUSH)
     table.finish()
     yield from table.taken(0)
-    return TableFacts(table.size, table.records, table.smallest, table.largest)
+    return TableFacts(
+        size=table.size,
+        records=table.records,
+        smallest=table.smallest,
+        largest=table.largest,
+        first=table.first,
+        last=table.last,
+    )
 
 
 @dataclass(slots=True)
 class _Table:
     """A table being written: what of it is ready, and what its end will say."""
 
+    sequence: int
     ready: list[bytes] = field(default_factory=list)
     waiting: int = 0
     size: int = 0
     records: int = 0
+    deletes: int = 0
     key_bytes: int = 0
     value_bytes: int = 0
     blocks: int = 0
     smallest: bytes = b""
     largest: bytes = b""
+    first: int = PUT
+    last: int = PUT
     index: list[bytes] = field(default_factory=list)
     index_size: int = 0
 
@@ -82,15 +96,19 @@ class _Table:
         first, last = keys[0].as_py(), keys[-1].as_py()
         assert not self.records or first > self.largest, "keys ascend"
         if not self.records:
-            self.smallest = first
-        self.largest = last
-        starts, content = edges(records_of(block))
+            self.smallest, self.first = first, self._tail(block, 0)
+        self.largest, self.last = last, self._tail(block, count - 1)
+        deletes = missing(block.values)
+        self.deletes += int(deletes.sum())
+        if deletes.any():
+            block = Block(keys, block.values.fill_null(b""))
+        starts, content = edges(records_of(block, _tails(self.sequence, deletes)))
         cuts = _cuts(starts)
         lasts = keys.take(pa.array(cuts[1:] - 1)).to_pylist()
         for (here, there), key in zip(pairwise(cuts.tolist()), lasts, strict=True):
             self._data(content, starts[here : there + 1], key)
         self.records += count
-        self.key_bytes += int(lengths(keys).sum()) + len(_PUT) * count
+        self.key_bytes += int(lengths(keys).sum()) + _TAIL * count
         self.value_bytes += int(lengths(block.values).sum())
 
     def finish(self) -> None:
@@ -107,6 +125,9 @@ class _Table:
             yield b"".join(self.ready)
             self.ready.clear()
             self.waiting = 0
+
+    def _tail(self, block: Block, place: int) -> int:
+        return self.sequence << 8 | (PUT if block.values[place].is_valid else DELETE)
 
     def _data(self, content: memoryview, starts: Ints, key: bytes) -> None:
         restarts = (starts[:-1:RESTARTS] - starts[0]).astype("<u4")
@@ -145,7 +166,7 @@ class _Table:
             b"rocksdb.comparator": b"leveldb.BytewiseComparator",
             b"rocksdb.compression": b"LZ4",
             b"rocksdb.data.size": varint(data),
-            b"rocksdb.deleted.keys": b"\x00",
+            b"rocksdb.deleted.keys": varint(self.deletes),
             b"rocksdb.filter.size": b"\x00",
             b"rocksdb.fixed.key.length": b"\x00",
             b"rocksdb.format.version": b"\x00",
@@ -161,14 +182,24 @@ class _Table:
         }
 
 
-def records_of(block: Block) -> Binary:
+def records_of(block: Block, tails: Binary | bytes) -> Binary:
     """Return the records as they stand in data blocks."""
     return joined(
-        heads_of(lengths(block.keys) + len(_PUT), lengths(block.values)),
+        heads_of(lengths(block.keys) + _TAIL, lengths(block.values)),
         block.keys,
-        _PUT,
+        tails,
         block.values,
     )
+
+
+def _tails(sequence: int, deletes: Flags) -> Binary | bytes:
+    """Return what stands behind the keys: the same in every row where none is deleted."""
+    put = (sequence << 8 | PUT).to_bytes(_TAIL, "little")
+    if not deletes.any():
+        return put
+    rows = np.tile(np.frombuffer(put, np.uint8), (len(deletes), 1))
+    rows[deletes, 0] = DELETE
+    return of_width(rows)
 
 
 def heads_of(keys: Ints, values: Ints) -> Binary:

@@ -27,6 +27,7 @@ from typing import NamedTuple
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.rocksdb.block import (
     CHECKSUMS,
+    SHARING_MAX,
     TRAILER,
     WHAT,
     DataBlock,
@@ -106,12 +107,11 @@ class Table:
         for handle in _behind_each_other(self._handles(ALL_KEYS)):
             checked(self.file, handle)
 
-    def ends(self) -> Iterator[tuple[bytes, int]]:
-        """Yield where each block of entries ends, and its size: a key that is none of the next
+    def ends(self) -> Iterator[IndexEntry]:
+        """Yield where each block of entries ends, and where it is: a key that is none of the next
         block's.
         """
-        for end, handle in self._entries_of_index(ALL_KEYS):
-            yield end, handle.size
+        return self._entries_of_index(ALL_KEYS)
 
     def number(self, name: bytes) -> int | None:
         """Return a property that is a varint."""
@@ -290,9 +290,13 @@ def _index(block: bytes, place: Handle, delta: bool) -> Iterator[IndexEntry]:
 def _delta_index(block: bytes, offset: int) -> Iterator[IndexEntry]:
     end = end_of_entries(block, offset)
     position, key, handle = 0, b"", Handle(0, 0)
+    sharable = SHARING_MAX * len(block)
     while position < end:
         shared, position = varint(block, position, end)
         unshared, position = varint(block, position, end)
+        sharable -= shared
+        if shared > len(key) or sharable < 0:
+            raise FormatError(f"{WHAT}: a key of an index shares more than there is", None, offset)
         key = key[:shared] + block[position : position + unshared]
         position += unshared
         if shared == 0:

@@ -112,6 +112,18 @@ def decode_zip_version(content: bytes) -> ZipVersion:
     return ZipVersion(_snapshot(files), manifest)
 
 
+def decode_zip_members(content: bytes) -> dict[str, bytes]:
+    """Return every file of a zip by its name, checked as `decode_zip` checks them."""
+    size = sum(member.size for member in _files(content, _kept).members)
+    if size > MEMBER_BYTES_MAX:
+        raise FormatError(f"{_WHAT} holds {size} bytes beside its tables, which Spark's never do")
+    members = _files(content, lambda name: MEMBER_BYTES_MAX).members
+    by_name = {member.name: member.content for member in members}
+    if len(by_name) < len(members):
+        raise FormatError(f"{_WHAT} holds two files of one name", None, 0)
+    return by_name
+
+
 def _snapshot(files: ZipFiles) -> RocksDBSnapshot:
     metadata = _metadata(files)
     try:

@@ -14,17 +14,30 @@ from hypothesis import strategies as st
 from stateshift.formats.blocks import Block, block_of
 from stateshift.formats.rocksdb import sst_encoding
 from stateshift.formats.rocksdb.block import encode_varint as varint
-from stateshift.formats.rocksdb.manifest import CURRENT, MANIFEST, TableFacts, encode_manifest
-from stateshift.formats.rocksdb.sst import PUT, decode_sst
+from stateshift.formats.rocksdb.manifest import (
+    CURRENT,
+    DELETE,
+    MANIFEST,
+    PUT,
+    SEQUENCE_MAX,
+    Place,
+    TableFacts,
+    TableFile,
+    decode_manifest,
+    encode_manifest,
+    with_table,
+)
+from stateshift.formats.rocksdb.sst import decode_sst
 from stateshift.formats.rocksdb.sst_encoding import encode_sst, heads_of
+from stateshift.formats.rocksdb.table import open_table
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, decode_zip, encode_zip
 
 STATE = st.dictionaries(st.binary(max_size=300), st.binary(max_size=400), max_size=60)
 
 
-def table_of(blocks: Iterable[Block]) -> tuple[bytes, TableFacts]:
+def table_of(blocks: Iterable[Block], sequence: int = 0) -> tuple[bytes, TableFacts]:
     pieces: list[bytes] = []
-    encoding = encode_sst(blocks)
+    encoding = encode_sst(blocks, sequence)
     while True:
         try:
             pieces.append(next(encoding))
@@ -52,6 +65,29 @@ def test_a_table_holds_what_went_in_whatever_blocks_it_came_in(
     assert {(entry.sequence, entry.kind) for entry in found} <= {(0, PUT)}
     expected = (records[0][0], records[-1][0]) if records else (b"", b"")
     assert facts == TableFacts(len(content), len(records), *expected)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.dictionaries(st.binary(max_size=9), st.none() | st.binary(max_size=9), min_size=1),
+    st.integers(1, 20),
+    st.integers(0, SEQUENCE_MAX),
+)
+def test_a_table_of_puts_and_deletes_has_one_sequence_and_says_what_it_begins_and_ends_with(
+    writes: dict[bytes, bytes | None], each: int, sequence: int
+) -> None:
+    records = sorted(writes.items())
+    blocks = [block_of(records[start : start + each]) for start in range(0, len(records), each)]
+    content, facts = table_of(blocks, sequence)
+    kinds = [DELETE if value is None else PUT for _, value in records]
+    expected = [
+        (key, sequence, kind, value or b"")
+        for (key, value), kind in zip(records, kinds, strict=True)
+    ]
+    assert list(decode_sst(content)) == expected
+    assert (facts.first, facts.last) == (sequence << 8 | kinds[0], sequence << 8 | kinds[-1])
+    opened = open_table(lambda offset, count: content[offset : offset + count], len(content))
+    assert opened.number(b"rocksdb.deleted.keys") == kinds.count(DELETE)
 
 
 def test_a_table_has_one_byte_changed_nowhere_unseen() -> None:
@@ -94,6 +130,20 @@ def test_a_manifest_names_every_table_with_its_level_and_bounds() -> None:
     manifest = encode_manifest(tables)
     assert manifest[7:] == EDIT
     assert manifest[4:7] == len(EDIT).to_bytes(2, "little") + b"\x01"
+
+
+@pytest.mark.parametrize("size", [1, 500, *range(32_640, 32_700), 40_000])
+def test_a_table_more_is_named_behind_all_that_a_manifest_says(size: int) -> None:
+    """Wherever the edit begins in a block of the log, also in its last few bytes."""
+    key = b"k" * (size // 2)
+    manifest = encode_manifest({2: TableFacts(9, 1, key, key)})
+    before = decode_manifest(manifest)
+    table = TableFacts(77, 3, b"a", b"c" * 200, first=5 << 8 | DELETE, last=5 << 8 | PUT)
+    after = decode_manifest(with_table(manifest, 8, table))
+    assert (after.last_sequence, after.next_file) == (5, 9)
+    added = after.families[0].tables.pop(8)
+    assert added == TableFile(8, 0, 77, Place(b"a", -5), Place(b"c" * 200, -5), 5, 5)
+    assert after.families == before.families
 
 
 def test_a_manifest_that_is_longer_than_a_block_of_the_log_is_cut_there() -> None:

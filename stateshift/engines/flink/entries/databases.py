@@ -25,7 +25,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from stateshift.engines.flink.entries.keys import hash_of, hashable
-from stateshift.engines.flink.streams import WINDOW, Streams
+from stateshift.engines.flink.streams import Streams
+from stateshift.engines.window import WINDOW
 from stateshift.errors import FormatError, TooLarge
 from stateshift.formats.flink.key_groups import key_group, prefix_bytes
 from stateshift.formats.flink.keyed_handles import Changelog, Incremental, KeyedHandle
