@@ -2,7 +2,7 @@
 kind's own keys.
 
     {"kind": "rewind", "batch": 41, "renumber": true}
-    {"kind": "compact", "in_place": true}
+    {"kind": "compact", "in_place": true, "keep_tables": true}
     {"kind": "repartition", "partitions": 17}
     {"kind": "convert", "provider": "rocksdb", "codec": "zstd", "checkpoint_format": "v1"}
                                                                             any of the three

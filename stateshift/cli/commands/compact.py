@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import Fork, RunOptions, Source, Waive
-from stateshift.cli.shell.shortcut import in_place_job, one_job, run_epilog, run_jobs
+from stateshift.cli.shell.shortcut import given, in_place_job, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog(
@@ -24,6 +24,13 @@ InPlace = Annotated[
         "--in-place", help="Change the checkpoint where it lies. The job must be stopped."
     ),
 ]
+KeepTables = Annotated[
+    bool,
+    typer.Option(
+        "--keep-tables",
+        help="Keep RocksDB's tables byte for byte; changelogs become one more.",
+    ),
+]
 
 
 def command(
@@ -32,6 +39,7 @@ def command(
     source: Source,
     to: ToOrInPlace = None,
     in_place: InPlace = False,
+    keep_tables: KeepTables = False,
     waive: Waive = None,
     fork: Fork = False,
 ) -> int:
@@ -41,13 +49,16 @@ def command(
     changes and history are left out. --in-place changes the checkpoint itself; its job must be
     stopped. Replaced files go to _stateshift/superseded/; rollback restores them until the
     job has committed again.
+
+    --keep-tables costs little more than the copy: tables of a RocksDB state stay as they are, and
+    one table more holds what the changelogs write. The job's own RocksDB compacts them later. It
+    is refused for column families, row checksums and checkpoint format 2.
     """
     if bool(to) == in_place:
         raise typer.BadParameter("compact takes --to LOCATION or --in-place")
     if fork and in_place:
         raise typer.BadParameter("--fork needs --to LOCATION")
-    if to:
-        job = one_job(source, to, [{"kind": "compact"}], waive, fork)
-    else:
-        job = in_place_job(source, [{"kind": "compact", "in_place": True}], waive)
+    asked = given(in_place=in_place or None, keep_tables=keep_tables or None)
+    changes = [{"kind": "compact", **asked}]
+    job = one_job(source, to, changes, waive, fork) if to else in_place_job(source, changes, waive)
     return run_jobs(terminal, options, [job])

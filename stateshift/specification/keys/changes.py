@@ -53,6 +53,11 @@ TRANSFORMS: Mapping[str, Keys] = dict(
                 "boolean",
                 "Change the checkpoint itself. The job has no remote_location.",
             ),
+            Key(
+                "keep_tables",
+                "boolean",
+                "Keep RocksDB's tables byte for byte, and write one more of the changelogs.",
+            ),
         ),
         _kind(
             "repartition",

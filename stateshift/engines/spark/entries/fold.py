@@ -36,7 +36,7 @@ from stateshift.engines.spark.entries.shard_parts import part_in, parts_between,
 from stateshift.engines.spark.entries.sorted_writes import in_runs, merged
 from stateshift.engines.spark.layout import newest_files
 from stateshift.engines.spill import BYTES_MAX
-from stateshift.errors import FormatError
+from stateshift.errors import FormatError, Incompatible
 from stateshift.formats import bounds
 from stateshift.formats.blocks import Binary, Block, Ints, cut
 from stateshift.formats.rocksdb.manifest import TableFile, decode_manifest, sorted_runs
@@ -59,6 +59,7 @@ Deleted = Callable[[str, Binary], None]
 
 # Later than any sequence number of RocksDB's, which have 56 bits.
 _AFTER_TABLES = 1 << 60
+PLAINLY = "take this run back (`stateshift rollback WORKDIR`), then compact without keeping tables"
 _EARLY = 0.25  # of a table: it ends where one of those ends that it is made of
 _DIGITS_MAX = 20  # of a number of 64 bits
 _TABLES_A_PART = 8  # so many, and parts that end with tables are about even
@@ -84,6 +85,15 @@ def folded(
         yield from _RocksDB(read, shard, settings, deleted).folded(bytes_max)
     else:
         raise FormatError("these files are not of one state store provider", shard.files[0])
+
+
+def changed(
+    read: Read, shard: ShardFiles, settings: Mapping[str, str], bytes_max: int = BYTES_MAX
+) -> Iterator[Block]:
+    """Yield what a RocksDB shard's changelogs leave of the keys that they write: puts and deletes,
+    each key once, ascending. Merges are refused: what they come to is not in changelogs alone.
+    """
+    return _RocksDB(read, shard, settings, None).changed(bytes_max)
 
 
 def table_bounds(read: Read, shard: ShardFiles, count: int) -> list[bytes] | None:
@@ -169,6 +179,11 @@ class _RocksDB:
             bare = row_checksums.off_values(block, self._between) if self._checked else block
             yield from self._named(bare)
 
+    def changed(self, bytes_max: int) -> Iterator[Block]:
+        """Yield what `changed` does."""
+        changes = map(_without_merges, self._changes(_changelogs(self._shard.files)))
+        return merged(in_runs(changes, bytes_max), self._between, deletes=True)
+
     def bounds(self, count: int) -> list[bytes] | None:
         """Return what `table_bounds` does."""
         self._open_zips(newest_files(self._shard.files, ".zip"))
@@ -200,7 +215,7 @@ class _RocksDB:
         """Yield what all tables and changelogs come to: in the order of the keys, where tables are
         sorted runs.
         """
-        changes = self._changes([path for path in paths if path.endswith(".changelog")])
+        changes = self._changes(_changelogs(paths))
         runs = self._runs()
         if runs:
             changed = in_runs(changes, bytes_max)
@@ -348,7 +363,7 @@ def _ends_of_blocks(read: ReadFrom, path: str, size: int) -> list[tuple[bytes, f
         return _some(read(path, offset), count)
 
     with _errors_at(path):
-        return list(open_table(content, size).ends())
+        return [(end, handle.size) for end, handle in open_table(content, size).ends()]
 
 
 def _some(chunks: Iterable[bytes], count: int) -> bytes:
@@ -358,6 +373,16 @@ def _some(chunks: Iterable[bytes], count: int) -> bytes:
         if len(held) >= count:
             break
     return held[:count]
+
+
+def _without_merges(writes: Writes) -> Writes:
+    if writes.block.merges is not None and writes.block.merges.any():
+        raise Incompatible("changelogs merge values into tables, which are kept", hint=PLAINLY)
+    return writes
+
+
+def _changelogs(paths: Iterable[str]) -> list[str]:
+    return [path for path in paths if path.endswith(".changelog")]
 
 
 def _families(keys: Spans) -> Ints:

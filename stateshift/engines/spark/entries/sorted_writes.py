@@ -3,7 +3,8 @@ without piles, and in order.
 
     run                      Writes ..., whose keys ascend; writes of one key behind each other
     in_runs(writes)          writes in any order, as few runs
-    merged(runs, between)    -> Block ...   puts only, every live key exactly once, keys ascending
+    merged(runs, between)    -> Block ...   every live key exactly once, keys ascending: puts, and
+                                            where they are asked for deletes
 
 What a table, or a level of tables, holds is a run. Of every run one block is held, and the one
 behind it: the smallest last key among blocks that others follow is a bound below which nothing more
@@ -43,14 +44,17 @@ CHUNK_RECORDS = 1 << 15
 Run = Iterable[Writes]
 
 
-def merged(runs: Sequence[Run], between: bytes) -> Iterator[Block]:
-    """Yield what each key holds in the end, once, in blocks of puts, keys ascending."""
+def merged(runs: Sequence[Run], between: bytes, deletes: bool = False) -> Iterator[Block]:
+    """Yield what each key holds in the end, once, in blocks of puts, keys ascending; with keys that
+    are deleted in the end, where `deletes` are asked for.
+    """
     cursors = _filled(_Cursor(iter(run)) for run in runs)
     while cursors:
         lasts = [cursor.last() for cursor in cursors if cursor.goes_on]
         bound = min(lasts, default=None)
         taken = [cursor.taken(bound) for cursor in cursors]
-        block = _settled([writes for writes in taken if len(writes.block)], between)
+        parts = [writes for writes in taken if len(writes.block)]
+        block = _settled(parts, between, deletes)
         if len(block):
             yield block
         cursors = _filled(cursors)
@@ -150,23 +154,25 @@ def _goes_over(block: Block, following: Block) -> bool:
     return bool(block.keys[-1].as_py() == following.keys[0].as_py())
 
 
-def _settled(parts: list[Writes], between: bytes) -> Block:
+def _settled(parts: list[Writes], between: bytes, deletes: bool) -> Block:
     """Return what the keys of some parts, each in order, hold in the end."""
     (writes,) = together(parts)
     ordered = _by_key(parts, writes) if len(parts) > 1 else _by_time(writes)
     if ordered is None:
-        return _live(writes.block, None)
+        return _kept(writes.block, None, deletes)
     order, first = ordered
     if writes.block.merges is None:
-        return _live(writes.block, order[np.append(first[1:], True)])
+        return _kept(writes.block, order[np.append(first[1:], True)], deletes)
     last, joined = Several(writes.block.take(order), first, order).lasts(between)
-    kept = _live(writes.block, last)
+    kept = _kept(writes.block, last, deletes)
     return kept if joined is None else in_order(whole([kept, joined]))
 
 
-def _live(block: Block, places: Ints | None) -> Block:
-    """Return the puts at these places; of all where none are given."""
-    if block.values.null_count:
+def _kept(block: Block, places: Ints | None, deletes: bool) -> Block:
+    """Return the puts at these places, and the deletes where they are asked for; of all where no
+    places are given.
+    """
+    if block.values.null_count and not deletes:
         live = ~missing(block.values)
         places = np.flatnonzero(live) if places is None else places[live[places]]
     puts = Block(block.keys, block.values)

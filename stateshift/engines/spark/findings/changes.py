@@ -15,6 +15,7 @@ from stateshift.engines.spark.entries.keys import KeyRule, is_session, nameable
 from stateshift.engines.spark.findings.batch_numbers import of_renumbering
 from stateshift.engines.spark.findings.batches import of_rewind
 from stateshift.engines.spark.findings.evolve import of_evolution
+from stateshift.engines.spark.findings.kept_tables import of_kept_tables
 from stateshift.engines.spark.findings.versions import of_versions
 from stateshift.engines.spark.image import StoreSchema, name_of, spark_image
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
@@ -47,6 +48,7 @@ def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     wishes = wishes_of(job.transform)
     yield from of_joining(job, facts)
     yield from of_in_place(wishes, facts)
+    yield from of_kept_tables(wishes, facts)
     yield from of_versions(job, wishes, facts)
     yield from _of_merge(wishes, facts)
     yield from of_renumbering(job, wishes, facts)

@@ -518,8 +518,9 @@ def _compares(
     compared: set[str] = set()  # the files whose entries are compared
     if by_entries:
         for image in images:
-            compared.update(image.state_files)
-            for shards, size in shard_bundles(_as_they_were(image, reshaping), copied.sizes):
+            as_they_were = _as_they_were(image, reshaping)
+            compared.update(itertools.chain.from_iterable(shard.files for shard in as_they_were))
+            for shards, size in shard_bundles(as_they_were, copied.sizes):
                 yield CompareImages(
                     name=f"compare/{next(numbers)}",
                     engine=layout.ENGINE,

@@ -12,6 +12,9 @@ sight. Pure.
 
     "stateshift.part": "<JSON>"    only what belongs to a part of a split (see `split`)
 
+    "stateshift.changes": "true"   what is behind a version's tables, not what all of it comes to
+                                   (see `kept_tables`)
+
     "stateshift.sums": "<JSON>"  {"sums": as `sums` has them, "places": ["a/", "b/"]}: a shard's
                                  files are those of several checkpoints at these places, and values
                                  of one key are added
@@ -45,6 +48,7 @@ SESSIONS = "stateshift.sessions"
 PART = "stateshift.part"
 EVOLVE = "stateshift.evolve"
 SUMS = "stateshift.sums"
+CHANGES = "stateshift.changes"
 
 
 def comparable(
@@ -53,6 +57,11 @@ def comparable(
     """Yield the entries of one shard, as far as the settings let them be seen."""
     from stateshift.engines.spark.entries.fold import folded
 
+    if CHANGES in settings:
+        from stateshift.engines.spark.rewrite.kept_tables import compared_changes
+
+        yield from compared_changes(read, shard, settings)
+        return
     view = compared_as(shard, settings)
     entries = _summed(read, shard, settings) if SUMS in settings else folded(read, shard, settings)
     for store, block in entries:

@@ -26,6 +26,7 @@ from stateshift.engines.spark.entries.keys import KeyRule, key_rule
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.layout import ROCKSDB
 from stateshift.engines.spark.rewrite.comparison import (
+    CHANGES,
     EVOLVE,
     PART,
     PLAIN_ROWS,
@@ -45,8 +46,11 @@ from stateshift.engines.spark.rewrite.pieces import (
     PIECE_BYTES_MAX,
     Piece,
     is_rewritten,
+    keeps_tables,
     pieces_of,
     whole,
+    with_new_table,
+    without_tables,
     written,
 )
 from stateshift.engines.spark.rewrite.request import Request
@@ -60,6 +64,7 @@ from stateshift.step import CompareImages, TransformShard
 from stateshift.survey import Facts, ShardFiles
 
 REWRITE_STATE = "spark.rewrite-state"
+KEEP_TABLES = "spark.keep-tables"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +110,21 @@ def _reshaped(request: Request, piece_bytes_max: int, once: bool) -> Reshaping:
         pieces += pieces_of(request, store, piece_bytes_max)
     taken, same = _taken_and_same(request)
     shards = _targets([*pieces, *same])
+    kept = [piece for piece in pieces if piece.keeps_tables]
+    anew = [piece for piece in pieces if not piece.keeps_tables]
     schemas = list(schemas_of(request))
     taken |= {step.inputs[0].path for step in schemas}
     paths = {path: new for path, new in paths_of(request).items() if path not in taken}
     return Reshaping(
-        steps=(*_steps(request, pieces, once), *joined_logs(request), *schemas),
+        steps=(
+            *_steps(request, anew, once),
+            *_steps_of_kept(request, kept),
+            *joined_logs(request),
+            *schemas,
+        ),
         replaced=taken | frozenset(paths),
         shards=shards,
-        compares=tuple(_compares(request, pieces, same)),
+        compares=(*_compares(request, anew, same), *_compares_of_kept(request, kept)),
         logs=dict(logs_of(request, shards)),
         operators=dict(operators_of(request)),
         paths=paths,
@@ -134,12 +146,16 @@ def _steps(request: Request, pieces: list[Piece], once: bool) -> Iterator[Transf
 
 
 def _taken_and_same(request: Request) -> tuple[frozenset[str], list[Piece]]:
-    """Return the files of shards that are rewritten; and the shards that are not."""
+    """Return the files of shards that are rewritten, but for kept tables; and the shards that are
+    not.
+    """
     taken: set[str] = set()
     same = []
     for store in request.stores:
         for shard in store.shards:
-            if is_rewritten(request, store, shard):
+            if keeps_tables(request, shard):
+                taken.update(without_tables(shard).files)
+            elif is_rewritten(request, store, shard):
                 taken.update(shard.files)
             else:
                 renamed = _renamed(request, shard)
@@ -165,6 +181,34 @@ def _step(request: Request, number: int, pieces: list[Piece]) -> TransformShard:
         target=request.target,
         outputs=tuple(chain.from_iterable(map(written, _targets(pieces)))),
     )
+
+
+def _steps_of_kept(request: Request, kept: list[Piece]) -> Iterator[TransformShard]:
+    """Yield the steps that write a table more beside the kept ones: see `kept_tables`."""
+    for number, bundle in enumerate(bundled(kept, PIECES_MAX, DECODED_BYTES_MAX)):
+        inputs = chain.from_iterable(piece.files for piece in bundle)
+        added = map(with_new_table, bundle)
+        yield TransformShard(
+            name=f"transform/kept-{request.number}-{number}",
+            transform=KEEP_TABLES,
+            options={"shards": list(map(_kept, bundle)), "settings": request.reading()},
+            source=request.above,
+            inputs=tuple(map(request.info, inputs)),
+            target=request.target,
+            outputs=tuple(chain.from_iterable(map(written, added))),
+        )
+
+
+def _kept(piece: Piece) -> dict[str, object]:
+    (shard,) = piece.sources
+    (table,) = _tables(with_new_table(piece))
+    return {
+        "operator": shard.operator,
+        "store": shard.store,
+        "shard": shard.shard,
+        "files": list(shard.files),
+        "table": table,
+    }
 
 
 def _options(request: Request, pieces: list[Piece]) -> dict[str, object]:
@@ -294,6 +338,26 @@ def _compares(request: Request, pieces: list[Piece], same: list[Piece]) -> Itera
             source_settings,
             sum(piece.size for piece in bundle),
             None if source_settings == settings else settings,
+        )
+
+
+def _compares_of_kept(request: Request, kept: list[Piece]) -> Iterator[CompareImages]:
+    """Yield the comparisons of what changelogs write with the tables that were made of them. The
+    tables beside these are compared as copies are.
+    """
+    settings = request.reading() | {CHANGES: "true"}
+    for number, bundle in enumerate(bundled(kept, bytes_max=DECODED_BYTES_MAX)):
+        changes = [without_tables(piece.sources[0]) for piece in bundle]
+        yield CompareImages(
+            name=f"compare/kept-{request.number}-{number}",
+            engine=layout.ENGINE,
+            source=request.above,
+            target=request.target,
+            source_shards=tuple(changes),
+            target_shards=tuple(map(with_new_table, bundle)),
+            paths=(),
+            settings=settings,
+            size=sum(piece.size for piece in bundle),
         )
 
 

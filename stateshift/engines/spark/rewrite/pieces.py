@@ -40,12 +40,15 @@ TABLE_BYTES = 64 * 1024 * 1024  # as RocksDB makes them, by default
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Shards of one store that become other shards of it."""
+    """Shards of one store that become other shards of it; or one that `keeps_tables`, to which one
+    more is written.
+    """
 
     sources: tuple[ShardFiles, ...]
     targets: tuple[ShardFiles, ...]
     partitions: tuple[int, int] | None
     size: int
+    keeps_tables: bool = False
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -64,7 +67,9 @@ def pieces_of(
         yield from _moved(request, store, bytes_max)
     else:
         for shard in store.shards:
-            if is_rewritten(request, store, shard):
+            if keeps_tables(request, shard):
+                yield _keeping(request, store, shard)
+            elif is_rewritten(request, store, shard):
                 yield _alone(request, store, shard.shard, (shard,))
 
 
@@ -74,9 +79,35 @@ def is_rewritten(request: Request, store: StoreState, shard: ShardFiles) -> bool
         return False  # its own zip would be overwritten
     if _rewrites_all(request) or moves(request, store) or request.evolves(store):
         return True
-    if request.wishes.compact and not is_settled(shard, request.size((shard,))):
+    if _is_compacted(request, shard):
         return True
     return request.wishes.format_1 and any(map(_has_id, shard.files))
+
+
+def _is_compacted(request: Request, shard: ShardFiles) -> bool:
+    if request.wishes.keep_tables:
+        return any(path.endswith(".changelog") for path in shard.files)
+    return request.wishes.compact and not is_settled(shard, request.size((shard,)))
+
+
+def keeps_tables(request: Request, shard: ShardFiles) -> bool:
+    """Whether a shard's tables stay, and its changelogs become one more. That needs a version to
+    begin with, and changelogs that one table holds.
+    """
+    endings = {path.rpartition(".")[2] for path in shard.files}
+    is_asked = request.wishes.keep_tables and endings >= {"zip", "changelog"}
+    return is_asked and request.size((without_tables(shard),)) <= TABLE_BYTES
+
+
+def without_tables(shard: ShardFiles) -> ShardFiles:
+    """Return a shard as its snapshot and its changes alone."""
+    return replace(shard, files=tuple(path for path in shard.files if not path.endswith(".sst")))
+
+
+def with_new_table(piece: Piece) -> ShardFiles:
+    """Return the target of a piece that keeps its tables as the files that are written for it."""
+    (source,), (target,) = piece.sources, piece.targets
+    return replace(target, files=tuple(path for path in target.files if path not in source.files))
 
 
 def _rewrites_all(request: Request) -> bool:
@@ -164,6 +195,15 @@ def _alone(
 ) -> Piece:
     size = request.size(sources)
     return Piece(sources, (_made(request, store, shard, size),), None, size)
+
+
+def _keeping(request: Request, store: StoreState, shard: ShardFiles) -> Piece:
+    made = _made(request, store, shard.shard, 0)
+    kept = [path for path in shard.files if path.endswith(".sst")]
+    own_zip, table = made.files
+    target = replace(made, files=(own_zip, *kept, table))
+    size = request.size((without_tables(shard),))
+    return Piece((shard,), (target,), None, size, keeps_tables=True)
 
 
 def _moved(request: Request, store: StoreState, bytes_max: int) -> Iterator[Piece]:

@@ -12,7 +12,8 @@ from stateshift.engines.spark.places import (
     REWRITE_OPERATOR_METADATA,
     REWRITE_SCHEMA_LOG,
 )
-from stateshift.engines.spark.rewrite.files import REWRITE_STATE
+from stateshift.engines.spark.rewrite.files import KEEP_TABLES, REWRITE_STATE
+from stateshift.engines.spark.rewrite.kept_tables import keep_tables
 from stateshift.engines.spark.rewrite.logs import (
     KEEP,
     REWRITE_COMMIT,
@@ -177,6 +178,7 @@ TRANSFORMS: Mapping[str, Transform] = {
     REWRITE_SCHEMA_LOG: rewrite_schema_log,
     KEEP: keep,
     REWRITE_STATE: rewrite_state,
+    KEEP_TABLES: keep_tables,
     REWRITE_OFFSETS: rewrite_offsets,
     REWRITE_COMMIT: rewrite_commit,
     REWRITE_SCHEMA: rewrite_schema,

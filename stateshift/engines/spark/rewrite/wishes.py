@@ -32,6 +32,7 @@ class Wishes:
     renumber: bool = False
     compact: bool = False
     in_place: bool = False
+    keep_tables: bool = False
     partitions: int | None = None
     provider: str | None = None
     codec: str | None = None
@@ -77,6 +78,7 @@ def wishes_of(changes: Sequence[Plain]) -> Wishes:
         renumber=rewind.get("renumber", False),
         compact="compact" in by_kind,
         in_place=by_kind.get("compact", none).get("in_place", False),
+        keep_tables=by_kind.get("compact", none).get("keep_tables", False),
         partitions=by_kind.get("repartition", none).get("partitions"),
         provider=convert.get("provider"),
         codec=convert.get("codec"),

@@ -1,0 +1,61 @@
+"""What keeps a compaction from keeping tables (`keep_tables`): refused by name, with the way out.
+Pure.
+
+Real Sparks (3.3.4, 3.5.9, 4.0.5, 4.3.0) took what is written of checkpoint format 1 without column
+families and row checksums. Nothing else was tried, so nothing else is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stateshift.engines.spark.image import name_of, spark_image
+from stateshift.engines.spark.layout import ROCKSDB
+from stateshift.engines.spark.rewrite.pieces import keeps_tables
+from stateshift.engines.spark.rewrite.request import Request
+from stateshift.engines.spark.rewrite.stores import provider_of
+from stateshift.engines.spark.rewrite.wishes import Wishes
+from stateshift.formats.spark.offset_conf import ROW_CHECKSUM
+from stateshift.survey import Facts, Finding, Image
+
+_PLAINLY = "leave keep_tables out: a plain `compact` writes the state anew"
+
+
+def of_kept_tables(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
+    """Refuse images whose tables cannot be kept, and say where there is nothing to write."""
+    if not wishes.keep_tables:
+        return
+    alone = Wishes(rewind=wishes.rewind, compact=True, in_place=wishes.in_place, keep_tables=True)
+    if wishes != alone:
+        yield Finding(
+            "refuse",
+            "tables cannot be kept beside another change than `rewind` without `renumber`",
+            hint="leave keep_tables out: the other change writes the state anew",
+        )
+        return
+    for number, image in enumerate(facts.source.images):
+        if image.epoch is None or not image.shards:
+            continue
+        name = name_of(image, facts.source.location)
+        request = Request(wishes, image, facts, number)
+        why = _untried(request, image)
+        if why is not None:
+            yield Finding("refuse", f"{name} {why}", hint=_PLAINLY)
+        elif not any(keeps_tables(request, shard) for shard in image.shards):
+            yield Finding(
+                "note",
+                f"{name} has no changelog behind a table: every table stays, and none is added",
+            )
+
+
+def _untried(request: Request, image: Image) -> str | None:
+    """Return why the tables of an image are not kept."""
+    if provider_of(image) != ROCKSDB:
+        return "does not keep its state in RocksDB: it has no tables to keep"
+    if request.format_2:
+        return "is of checkpoint format 2, of which no tables are kept"
+    if image.settings.get(ROW_CHECKSUM) == "true":
+        return "has row checksums, beside which no tables are kept"
+    if any(store.count("/") > 1 for store in spark_image(image).schemas):
+        return "has state in column families, of which no tables are kept"
+    return None

@@ -1,0 +1,289 @@
+"""A shard's tables kept as they are, and what the changelogs behind them write as one table more:
+`{"kind": "compact", "keep_tables": true}`. Pure.
+
+    options  shards   [{"operator", "store", "shard", "files": [path, ...],
+                        "table": the new one's name in SSTs/}, ...]
+                      in the order of their inputs, one a path, and of their outputs
+    outputs           for each: the new table, then N.zip
+
+    table     on level 0: the last write of every key in the changelogs, puts and deletes, of one
+              sequence beyond all others
+    N.zip     the files of the zip before it, an edit more behind its MANIFEST, a table more in its
+              metadata. numKeys goes by what each changed key was before, as the kept tables say
+
+What is compared is what was changed and what the rest is said to be (`stateshift.changes` among
+the settings): of the source its zip and its changelogs, of the target its zip and the new table.
+The kept tables themselves are compared byte for byte, as copies are.
+
+What was tried on real Sparks (3.3.4, 3.5.9, 4.0.5, 4.3.0): checkpoint format 1 without column
+families and row checksums. All else is refused before anything is written (`of_kept_tables`), and
+here, where only the bytes show it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+
+from stateshift.engines.spark.entries.fold import PLAINLY, changed
+from stateshift.engines.spark.entries.last_writes import Writes
+from stateshift.engines.spark.entries.shard_parts import part_in, within
+from stateshift.engines.spark.rewrite.wishes import Plain
+from stateshift.engines.window import Window
+from stateshift.errors import FormatError, Incompatible
+from stateshift.formats import bounds
+from stateshift.formats.blocks import Block, block_of
+from stateshift.formats.rocksdb.lookup import Lookup, StoredTable
+from stateshift.formats.rocksdb.manifest import (
+    SEQUENCE_MAX,
+    Manifest,
+    TableFacts,
+    TableFile,
+    decode_current,
+    decode_manifest,
+    with_table,
+)
+from stateshift.formats.rocksdb.sst_blocks import decode_sst_blocks
+from stateshift.formats.rocksdb.sst_encoding import encode_sst
+from stateshift.formats.rocksdb.table import Table as OpenTable
+from stateshift.formats.rocksdb.table import open_table
+from stateshift.formats.spans import missing
+from stateshift.formats.spark.rocksdb import (
+    METADATA,
+    RocksDBSnapshot,
+    Table,
+    decode_snapshot_metadata,
+    decode_zip_members,
+    encode_zip,
+    listed_table,
+)
+from stateshift.formats.spark.text import decode_object, encode_object
+from stateshift.storage.protocol import Content, Input
+from stateshift.survey import ShardFiles
+from stateshift.world import Read, Whole
+
+_NUMBERS = re.compile("[0-9]{1,18}")
+_DEFAULT = 0  # the column family that every RocksDB has
+_WHAT = "a RocksDB snapshot"
+
+
+def keep_tables(options: Plain, inputs: Sequence[Input]) -> Sequence[Content]:
+    """Return the new table and the zip of every shard; nothing is read before one of them is."""
+    contents: list[Content] = []
+    coming = iter(inputs)
+    for plain in options["shards"]:
+        files = tuple(plain["files"])
+        shard = ShardFiles(plain["operator"], plain["store"], plain["shard"], files)
+        own = {path: next(coming) for path in files}
+        kept = _Kept(shard, plain["table"], own, options["settings"])
+        contents += [kept.table, kept.zipped]
+    return contents
+
+
+class _Kept:
+    """One shard: its new table, and its zip."""
+
+    def __init__(
+        self,
+        shard: ShardFiles,
+        name: str,
+        inputs: Mapping[str, Input],
+        settings: Mapping[str, str],
+    ) -> None:
+        self._shard, self._name, self._inputs, self._settings = shard, name, inputs, settings
+        self._facts: TableFacts | None = None
+        self._keys = 0
+
+    def table(self) -> Iterator[bytes]:
+        self._facts = yield from encode_sst(self._counted(), self._version.next_sequence)
+
+    def zipped(self) -> Iterator[bytes]:
+        if self._facts is None:
+            deque(self.table(), maxlen=0)
+        assert self._facts is not None, "known once it was made"
+        yield self._version.with_table(self._name, self._facts, self._keys)
+
+    def _counted(self) -> Iterator[Block]:
+        """Yield what the changelogs write, and count how many keys there are afterwards."""
+        keys = self._version.snapshot.keys
+        lookup = Lookup(self._stored_tables())
+        for block in changed(self._open, self._shard, self._settings):
+            yield block
+            after = ~missing(block.values)
+            keys += int(after.sum()) - int(lookup.live(block.keys).sum())
+        is_counted = self._version.snapshot.keys >= 0  # a job can be told not to
+        self._keys = keys if is_counted else self._version.snapshot.keys
+
+    def _open(self, path: str) -> Iterator[bytes]:
+        return self._inputs[path]()
+
+    @cached_property
+    def _version(self) -> Version:
+        return version_of(self._open, self._shard)
+
+    def _stored_tables(self) -> Iterator[StoredTable]:
+        paths = {path.rpartition("/")[2]: path for path in self._shard.files}
+        for table in self._version.snapshot.tables:
+            path = paths[table.stored]
+            opened = partial(_opened, self._inputs[path], table.size)
+            yield StoredTable(self._version.facts[table.local], path, opened)
+
+
+def _opened(content: Input, size: int) -> OpenTable:
+    return open_table(Window(content, size).read, size)
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version's zip: Spark's metadata, and RocksDB's own files with the MANIFEST among them."""
+
+    snapshot: RocksDBSnapshot
+    members: Mapping[str, bytes]
+    manifest_name: str
+    manifest: Manifest
+
+    @property
+    def facts(self) -> dict[str, TableFile]:
+        """What the MANIFEST says of the tables, by the names that they have in RocksDB."""
+        tables = self.manifest.families[_DEFAULT].tables
+        return {f"{number:06}.sst": table for number, table in tables.items()}
+
+    @property
+    def next_sequence(self) -> int:
+        return self.manifest.last_sequence + 1
+
+    def with_table(self, name: str, facts: TableFacts, keys: int) -> bytes:
+        """Return the zip with one table more, which has this name in SSTs/; without it where it
+        holds nothing.
+        """
+        members = {each: self.members[each] for each in self.members if each != METADATA}
+        plain = decode_object(self.snapshot.text, _WHAT)
+        if facts.records:
+            number = self._next_number
+            manifest = with_table(members[self.manifest_name], number, facts)
+            members[self.manifest_name] = manifest
+            table = Table(f"{number:06}.sst", name, facts.size)
+            plain["sstFiles"] = [*map(listed_table, self.snapshot.tables), listed_table(table)]
+            plain["numKeys"] = keys
+        snapshot = replace(self.snapshot, text=encode_object(plain))
+        return encode_zip(snapshot, members)
+
+    @property
+    def _next_number(self) -> int:
+        """A number that no file has: logs and options have theirs from the same row."""
+        numbers = [self.manifest.next_file - 1, *self.manifest.numbers]
+        for name in self.members:
+            numbers += map(int, _NUMBERS.findall(name))
+        return max(numbers) + 1
+
+    def check(self) -> None:
+        """Refuse a version whose tables cannot be kept, or whose files contradict each other."""
+        families = self.manifest.families
+        if self.snapshot.families or families.keys() != {_DEFAULT}:
+            raise Incompatible(
+                "the state has column families, beside which no table is kept", hint=PLAINLY
+            )
+        if self.facts.keys() != {table.local for table in self.snapshot.tables}:
+            raise FormatError(f"{_WHAT} lists other tables than its {self.manifest_name}")
+        for table in self.facts.values():
+            is_known = table.last_sequence != SEQUENCE_MAX
+            if is_known and table.last_sequence > self.manifest.last_sequence:
+                raise FormatError(f"{self.manifest_name} has a table of later sequences than all")
+
+
+def version_of(read: Read, shard: ShardFiles) -> Version:
+    """Return the version that a shard's zip holds, checked."""
+    (path,) = (path for path in shard.files if path.endswith(".zip"))
+    with _at(path):
+        content = bounds.gathered(read(path), "a zip")
+        members = decode_zip_members(content)
+        name = decode_current(members.get("CURRENT", b""))
+        if name not in members:
+            raise FormatError(f"CURRENT names {name}, which is not there")
+        snapshot = decode_snapshot_metadata(members.get(METADATA, b""))
+        version = Version(snapshot, members, name, decode_manifest(members[name]))
+        version.check()
+    return version
+
+
+# ---- what is compared
+
+
+def compared_changes(
+    read: Read, shard: ShardFiles, settings: Mapping[str, str]
+) -> Iterator[tuple[str, Block]]:
+    """Yield what a version writes behind its kept tables, and those by what is said of them. Its
+    files are a zip and changelogs, or a zip and the table that was made of those. Of a part of the
+    shard (see `shard_parts`) the tables are said with the first.
+    """
+    part = part_in(settings)
+    version = version_of(read, shard)
+    kept = {table.stored: table for table in version.snapshot.tables}
+    added = [path for path in shard.files if path.endswith(".sst")]
+    blocks: Iterable[Block]
+    if added:
+        (path,) = added
+        table = kept.pop(path.rpartition("/")[2], None)
+        with _at(path):
+            writes = _added(bounds.gathered(read(path), "an SST"), table, version)
+        blocks = (within(written, part).block for written in writes)
+    else:
+        blocks = changed(read, shard, settings)
+    facts = version.facts
+    listed = [(table.stored.encode(), _said(table, facts)) for table in kept.values()]
+    if part.after is None:
+        yield Whole(f"{shard.store}/tables", "files"), block_of(listed)
+    for block in blocks:
+        deletes = missing(block.values)
+        yield shard.store, block.take(np.flatnonzero(~deletes))
+        gone = block.take(np.flatnonzero(deletes))
+        deleted = Block(gone.keys, gone.values.fill_null(b""))
+        yield Whole(f"{shard.store}/deleted", "uncounted"), deleted
+
+
+def _said(table: Table, facts: Mapping[str, TableFile]) -> bytes:
+    """Return what Spark's metadata and the MANIFEST say of a table."""
+    return repr((table, facts[table.local])).encode()
+
+
+def _added(content: bytes, table: Table | None, version: Version) -> list[Writes]:
+    """Return what the new table holds; refused unless it is the newest of all, and what is said of
+    it is true. One that holds nothing is named nowhere.
+    """
+    decoded = list(decode_sst_blocks(content))
+    writes = [Writes(block, sequences) for block, sequences in decoded if len(block)]
+    if table is None or not writes:
+        if table is not None or writes:
+            raise FormatError("a table is named by its version if, and only if, it holds anything")
+        return []
+    fact = version.facts[table.local]
+    others = [other.last_sequence for other in version.facts.values() if other is not fact]
+    before = max((number for number in others if number != SEQUENCE_MAX), default=0)
+    sequences = {int(number) for _, own in decoded for number in np.unique(own)}
+    says = (
+        fact.level == 0,
+        fact.size == table.size == len(content),
+        fact.smallest.key == writes[0].block.keys[0].as_py(),
+        fact.largest.key == writes[-1].block.keys[-1].as_py(),
+        sequences == {fact.first_sequence} == {fact.last_sequence},
+        before < fact.first_sequence == version.manifest.last_sequence,
+        fact.number < version.manifest.next_file,
+    )
+    if not all(says):
+        raise FormatError("a table is not what its version's MANIFEST says of it")
+    return writes
+
+
+@contextmanager
+def _at(path: str) -> Iterator[None]:
+    """Name the file in errors that are raised inside."""
+    try:
+        yield
+    except FormatError as error:
+        raise error.at(path) from error
