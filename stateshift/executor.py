@@ -476,8 +476,7 @@ def _written(plan: Plan, progress: PlanProgress) -> set[str]:
 
 def places_filled(steps: Iterable[AnyStep]) -> set[str]:
     """Return the locations that these steps write files to."""
-    places = {step.fills for step in steps}
-    return {place for place in places if place is not None}
+    return {step.fills for step in steps if step.fills is not None}
 
 
 def _remove_leftovers(

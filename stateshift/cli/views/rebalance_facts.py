@@ -7,7 +7,7 @@ headline     the run on one line
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,13 +61,15 @@ def share(load: float, cluster: Loaded) -> float | None:
 
 def shares_before(decision: Decision) -> list[float]:
     """Return the loads before, as parts of the capacities that are known."""
-    shares = [share(cluster.before, cluster) for cluster in decision.clusters]
-    return [each for each in shares if each is not None]
+    return _known(share(cluster.before, cluster) for cluster in decision.clusters)
 
 
 def shares_after(decision: Decision) -> list[float]:
     """Return the loads after the moves, as parts of the capacities that are known."""
-    shares = [share(cluster.after, cluster) for cluster in decision.clusters]
+    return _known(share(cluster.after, cluster) for cluster in decision.clusters)
+
+
+def _known(shares: Iterable[float | None]) -> list[float]:
     return [each for each in shares if each is not None]
 
 

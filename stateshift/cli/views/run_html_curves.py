@@ -95,8 +95,10 @@ def _known(rounds: Iterable[RoundReport], left_of: LeftOf) -> Iterator[Point]:
 
 def _nothing_left(job: JobReport) -> Point | None:
     """Return when all was copied; None where it is not known to be."""
-    copies = [phase for phase in job.phases if phase.name == "copy"]
-    ends = [copy.start + copy.seconds for copy in copies if copy.done == copy.steps]
+    ends = []
+    for phase in job.phases:
+        if phase.name == "copy" and phase.done == phase.steps:
+            ends.append(phase.start + phase.seconds)
     return (max(ends), 0.0) if ends else None
 
 

@@ -197,8 +197,7 @@ def hopeless(stacks: Sequence[str], times: int = HOPELESS_TIMES) -> str | None:
     newest = stacks[:times]
     if len(newest) < times or not all(map(_LASTS.search, newest)):
         return None
-    causes = [cause_of(stack) for stack in newest]
-    facts = {cause.fact for cause in causes if cause is not None}
+    facts = {cause.fact for cause in map(cause_of, newest) if cause is not None}
     return facts.pop() if len(facts) == 1 else None
 
 

@@ -115,8 +115,11 @@ def chain(store: StoreFiles, version: int, ssts: Ssts, lineage: Lineage, uuid: s
 def _missing_ssts(store: StoreFiles, files: list[str]) -> list[str]:
     """Return the SST files that a snapshot names and the store does not have."""
     listed = set(store.ssts.values())
-    named = [path for path in files if "/SSTs/" in f"/{path}"]
-    return [path for path in named if path not in listed]
+    missing = []
+    for path in files:
+        if "/SSTs/" in f"/{path}" and path not in listed:
+            missing.append(path)
+    return missing
 
 
 def _keys(store: StoreFiles, version: int) -> list[VersionKey]:

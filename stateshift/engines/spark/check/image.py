@@ -94,8 +94,11 @@ def findings_of(
 
 
 def _refused_paths(findings: Iterable[Finding]) -> set[str]:
-    refusals = [finding for finding in findings if finding.level == "refuse"]
-    return {finding.path for finding in refusals if finding.path is not None}
+    paths = set()
+    for finding in findings:
+        if finding.level == "refuse" and finding.path is not None:
+            paths.add(finding.path)
+    return paths
 
 
 def _of_planned_state(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
