@@ -71,7 +71,7 @@ class SparkEngine:
         return known
 
     def identity(self, facts: Facts) -> str:
-        from stateshift.engines.spark.plan.move import identity_of
+        from stateshift.engines.spark.plan.fingerprint import identity_of
 
         return identity_of(facts)
 

@@ -20,14 +20,14 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from stateshift import plain
 from stateshift.engines.bundles import PIECES_MAX, Copies, bundled, copies, shard_bundles
 from stateshift.engines.rounds import bare, kept, still_to_copy
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.findings import moves
-from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.places import Rewriting, rewriting_of, with_changes
 from stateshift.engines.spark.plan.bridge import bridge_of
+from stateshift.engines.spark.plan.fingerprint import fingerprint_of, identity_of
+from stateshift.engines.spark.plan.halt import fence, halt_steps, readied, stop
 from stateshift.engines.spark.plan.hiding import hiding, paths_at, without_stale_bases
 from stateshift.engines.spark.plan.publication import (
     identities,
@@ -46,7 +46,7 @@ from stateshift.engines.spark.rewrite.wishes import wishes_of
 from stateshift.engines.spark.survey.endpoints import plain_endpoints
 from stateshift.engines.start import Awaited, Handed, prepared, start
 from stateshift.errors import StalePlan
-from stateshift.formats.marks import FOLDER, IDLE
+from stateshift.formats.marks import IDLE
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.specification import JobSpec, Spec
 from stateshift.specification.warm import NEVER
@@ -57,20 +57,10 @@ from stateshift.step import (
     CompareImages,
     CopyFiles,
     FenceSource,
-    MoveFiles,
     ReadyFence,
-    Rename,
-    StopJob,
     TransformShard,
 )
-from stateshift.survey import ClusterFacts, Facts, Finding, Image, ShardFiles, Survey
-
-# Files of a query's fence: what it would plan next with, and what it would commit that with; or the
-# last two it plans.
-FENCES_MAX = 2
-
-# How long a job may take to stop, where the spec does not say.
-STOP_SECONDS_MAX = 300
+from stateshift.survey import Facts, Finding, Image, ShardFiles, Survey
 
 
 def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
@@ -201,44 +191,14 @@ def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     """Return the plan that stops the job at a consistent epoch. What that epoch is, the next survey
     says.
     """
-    steps: list[AnyStep] = [_stop(spec, job)]
-    files_max = _readied(job, facts)
+    steps: list[AnyStep] = [stop(spec, job)]
+    files_max = readied(job, facts)
     if files_max:
         steps.append(ReadyFence("halt/ready-fence", facts.source.location, files_max))
     options = job.submit.options if job.submit is not None else {}
     early = prepared(job, facts, Handed(job.destination, options))
     plan = _plan(job, facts, phases_of(*early, Phase("halt", tuple(steps))), ())
     return replace(plan, purpose="halt", epoch=None, facts=identity_of(facts))
-
-
-def _stop(spec: Spec, job: JobSpec) -> StopJob:
-    options = dict(job.stop)
-    tag = options.pop("tag", None)
-    seconds_max = options.pop("seconds_max", None)
-    if seconds_max is None:
-        seconds_max = _patience(spec, job)
-    again = job.source_submit
-    return StopJob(
-        name="halt/stop",
-        cluster=job.source_cluster or "",
-        job=job.name,
-        location=job.source,
-        tag=tag,
-        seconds_max=float(seconds_max),
-        options=options,
-        restart=None if again is None else again.options,
-        restart_environment={} if again is None else again.environment,
-    )
-
-
-def _patience(spec: Spec, job: JobSpec) -> float:
-    """Return how long a job may take to stop, in seconds, where the spec does not say it of the
-    job.
-    """
-    if not job.source_cluster:
-        return STOP_SECONDS_MAX
-    options = spec.cluster(job.source_cluster).options
-    return float(options.get("seconds_max", STOP_SECONDS_MAX))
 
 
 def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
@@ -254,7 +214,7 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         phases = _in_place(spec, job, facts, images, reshaping)
     else:
         phases = phases_of(
-            Phase("halt", tuple(_halt_steps(job, facts)), ordered=True),
+            Phase("halt", tuple(halt_steps(job, facts)), ordered=True),
             Phase("publish", tuple(index_step(spec, job, facts)), ordered=True),
             *_start(job, facts, images),
         )
@@ -283,7 +243,7 @@ def _phases_of_move(
     written = _paths(wanted) | set(planned_names.values())
     for step in first:
         written.update(step.staged_names)
-    fences = tuple(_halt_steps(job, facts))
+    fences = tuple(halt_steps(job, facts))
     fences_in_copy: tuple[AnyStep, ...] = ()
     if facts.brought:
         # With so little left the fence would take as long as the rest. It is up before anything can
@@ -326,7 +286,7 @@ def _in_place(
     aside = tuple(in_place.set_aside(facts, reshaping))
     if not reshaping.steps and not aside:
         return ()
-    fences = list(_fence("halt/fence", facts.source))
+    fences = list(fence("halt/fence", facts.source))
     compares = reshaping.compares if job.verify != "none" else ()
     return phases_of(
         Phase("halt", tuple(fences), ordered=True),
@@ -336,54 +296,6 @@ def _in_place(
         *_start(job, facts, images),
         Phase("retire", aside),
     )
-
-
-def identity_of(facts: Facts) -> str:
-    """Return the fingerprint of what does not change while a job runs: who it is and how its state
-    is laid out.
-    """
-    surveys = (facts.source, *facts.merges, *facts.others)
-    others_files = [file for file in facts.target.files if not file.path.startswith(f"{FOLDER}/")]
-    clusters = (facts.source_cluster, facts.target_cluster)
-    return plain.fingerprint(
-        [
-            [_identity(survey) for survey in surveys],
-            [facts.target.kind, len(others_files)],
-            [_version(cluster) for cluster in clusters],
-        ]
-    )
-
-
-def _version(cluster: ClusterFacts | None) -> str | None:
-    return None if cluster is None else cluster.version
-
-
-def fingerprint_of(facts: Facts) -> str:
-    """Return the fingerprint of a stopped job: every file of it, and its epochs. Places that move
-    along are named only: new input may arrive in them at any time.
-    """
-    surveys = (facts.source, *facts.merges, *facts.others)
-    return plain.fingerprint(
-        [
-            identity_of(facts),
-            [_contents(survey) for survey in surveys],
-            [[here.location, there.location] for here, there in facts.data],
-        ]
-    )
-
-
-def _contents(survey: Survey) -> list[object]:
-    epochs = [[image.path, image.epoch, image.planned] for image in survey.images]
-    return [sorted(survey.files), epochs]
-
-
-def _identity(survey: Survey) -> list[object]:
-    return [survey.location, survey.kind, [_identity_of_image(image) for image in survey.images]]
-
-
-def _identity_of_image(image: Image) -> list[object]:
-    operators = [[each.id, each.name, each.provider, each.shards] for each in image.operators]
-    return [image.path, image.identity, image.written_by, operators]
 
 
 def _plan(
@@ -410,64 +322,6 @@ def _epoch_after(job: JobSpec, facts: Facts) -> int | None:
     if facts.source.epoch is None:
         return None
     return number_after(wishes_of(job.transform), facts.source.images[0], facts.sink)
-
-
-def _halt_steps(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
-    """Yield the fences and the merges. A fork leaves its source alone, and a job that stays where
-    it is must be able to go on there.
-    """
-    if job.moves and job.target is not None:
-        yield from _fence("halt/fence", facts.source, _readied(job, facts))
-        for number, other in enumerate(facts.others):
-            yield from _fence(f"halt/fence-other-{number}", other)
-    for number, merge in enumerate(facts.merges):
-        yield from _fence(f"halt/fence-merge-{number}", merge)
-        yield from _moves(f"halt/merge-{number}", merge, facts.source)
-
-
-def _readied(job: JobSpec, facts: Facts) -> int:
-    """Return how many files of a fence, at most, are written before the job has stopped: where that
-    saves time, and nobody else has the job's source.
-    """
-    saves_time = job.mode == "warm" and facts.source.traits.get("renames_sooner", False)
-    if not saves_time or job.target is None:
-        return 0
-    return FENCES_MAX * len(facts.source.images)
-
-
-def _fence(name: str, survey: Survey, ready: int = 0) -> Iterator[FenceSource]:
-    paths: list[str] = []
-    for image in survey.images:
-        paths += [layout.under(image.path, path) for path in _fence_paths(image)]
-    if paths:
-        yield FenceSource(name, survey.location, tuple(paths), ready)
-
-
-def _fence_paths(image: Image) -> tuple[str, ...]:
-    """Return the files that keep a query from planning and committing, also where the job is to go
-    back behind its newest batches.
-    """
-    if image.epoch is None:
-        return ()
-    committed, planned = spark_image(image).newest or (image.epoch, image.planned)
-    if planned is not None and not layout.has_commits(image):
-        return layout.fence_paths_without_commits(planned)
-    return layout.fence_paths(committed, planned)
-
-
-def _moves(name: str, merge: Survey, source: Survey) -> Iterator[AnyStep]:
-    """Yield the renames of the merge directory's content into the checkpoint location; both lie
-    below one common root.
-    """
-    root = layout.deepest_above((merge.location, source.location))
-    here, there = (place[len(root) :].lstrip("/") for place in (merge.location, source.location))
-    files = [file for file in merge.files if not file.path.startswith("_stateshift/")]
-    items = [
-        Rename(layout.under(here, file.path), layout.under(there, file.path), file.size)
-        for file in sorted(files)
-    ]
-    for number, bundle in enumerate(bundled(items)):
-        yield MoveFiles(f"{name}/{number}", root, tuple(bundle))
 
 
 def _transforms(rewriting: Rewriting) -> Iterator[AnyStep]:
@@ -573,7 +427,7 @@ def _start_phases(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Phase, ...]:
 
 def _start(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator[Phase]:
     options = job.submit.options if job.submit is not None else {}
-    fences = tuple(step for step in _halt_steps(job, facts) if isinstance(step, FenceSource))
+    fences = tuple(step for step in halt_steps(job, facts) if isinstance(step, FenceSource))
     # As the spec spells it: the job's Hadoop may know s3a, and not s3.
     handed = Handed(job.destination, options)
     return start(job, facts, handed, _awaited(job, facts, images), fences)
