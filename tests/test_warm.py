@@ -110,7 +110,7 @@ def test_what_does_not_change_is_brought_before_the_job_is_stopped(stage: Stage)
     assert not any(path.startswith("_stateshift/staged") for path in stage.ground.held(TARGET))
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_the_job_does_meanwhile_its_last_state_arrives(tmp_path: Path, seed: int) -> None:
     stage = Stage(tmp_path, seed)
@@ -123,7 +123,7 @@ def test_whatever_the_job_does_meanwhile_its_last_state_arrives(tmp_path: Path, 
     assert fence_owner(source[f"commits/{stage.job.epoch + 1}"]) == "run-run"
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(20))
 def test_taken_back_nothing_is_left_of_it_and_the_job_goes_on(tmp_path: Path, seed: int) -> None:
     stage = Stage(tmp_path, seed)
@@ -631,7 +631,7 @@ def test_rounds_that_are_remembered_as_one_count_and_leave_nothing(
 
 
 @pytest.mark.usefixtures("forgetful")
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(20))
 def test_killed_while_many_rounds_are_told_as_one_its_last_state_arrives(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -648,7 +648,7 @@ def test_killed_while_many_rounds_are_told_as_one_its_last_state_arrives(
     assert len(stage.ground.cluster.submissions) == 1
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("seed", range(40))
 def test_killed_again_and_again_while_the_job_lives_its_last_state_arrives(
     tmp_path: Path, seed: int
@@ -669,7 +669,7 @@ def test_killed_again_and_again_while_the_job_lives_its_last_state_arrives(
     )
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(25))
 def test_killed_anywhere_and_taken_back_it_has_left_no_trace(tmp_path: Path, seed: int) -> None:
     dice, stage = random.Random(1000 + seed), Mortal(tmp_path, seed)
@@ -833,7 +833,7 @@ def test_what_fails_while_it_stops_is_not_tried_at_each_look(
 
 
 @pytest.mark.usefixtures("often")
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_it_does_while_it_stops_its_last_state_arrives(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
@@ -866,7 +866,7 @@ class Distant(Mortal):
 
 
 @pytest.mark.usefixtures("often")
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(30))
 def test_killed_while_it_stops_its_last_state_arrives(tmp_path: Path, seed: int) -> None:
     dice, stage = random.Random(seed), Distant(tmp_path, seed)
