@@ -94,8 +94,8 @@ class _Indexed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Newest:
-    """Of each key the sequence of its newest write, -1 where none was seen, and whether that is no
-    delete.
+    """What is known of each key: the sequence of its newest write, -1 where none was seen, and
+    whether that is no delete.
     """
 
     keys: Binary

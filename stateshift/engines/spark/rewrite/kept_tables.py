@@ -265,7 +265,9 @@ def _added(content: bytes, table: Table | None, version: Version) -> list[Writes
     fact = version.facts[table.local]
     others = [other.last_sequence for other in version.facts.values() if other is not fact]
     before = max((number for number in others if number != SEQUENCE_MAX), default=0)
-    sequences = {int(number) for _, own in decoded for number in np.unique(own)}
+    sequences: set[int] = set()
+    for _, own in decoded:
+        sequences.update(map(int, np.unique(own)))
     says = (
         fact.level == 0,
         fact.size == table.size == len(content),
