@@ -19,7 +19,7 @@ from stateshift.advise.metrics.flink import FlinkJob
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.storage.opening import SystemClock
 from tests.cli.support import said
-from tests.support.flink import Cluster, cluster_of
+from tests.support.flink import Cluster, cluster_of, until
 from tests.support.servers import group
 
 pytestmark = [
@@ -128,12 +128,20 @@ def advised(flink: Cluster, job: str) -> Any:
     return told
 
 
+def held_back_ms(flink: Cluster, job: str) -> float:
+    """For how long the job's source has been held back so far."""
+    source = flink.ask(f"/jobs/{job}")["vertices"][0]
+    return float(source["metrics"]["accumulated-backpressured-time"])
+
+
 def test_a_job_that_drowns_fits_once_it_runs_as_advised(flink: Cluster, tmp_path: Path) -> None:
     for running in flink.running():
         flink.cancelled(running["jid"])
     # More than one subtask can take, which sleeps for two milliseconds over each.
-    words = ("jobs.Count", "--keys", "400", "--per-second", "600", "--slow-us", "2000")
+    words = ("jobs.Count", "--keys", "400", "--per-second", "700", "--slow-us", "2000")
     job = flink.run(*words, parallelism=1)
+    # Until the buffers between them are full, neither source nor sink shows that it falls back.
+    until(lambda: held_back_ms(flink, job) > 2000)
     before = advised(flink, job)
     assert (before["verdict"], before["parallelism"]) == ("scale", 1)
     assert before["headroom"] < 0.05
