@@ -53,6 +53,7 @@ class Verdict:
     about: str = ""
     differs: tuple[str, ...] = ()
     same: bool = False  # a restart reads the same
+    warned: str = ""  # the first warning beside a yes
     apply: str = ""  # what `apply` made of it: see `applied`
     seconds: float = 0.0
     mib: float = 0.0
@@ -100,7 +101,12 @@ def judged(golden: GoldenImage, damaged: Damaged, whole: Meaning) -> Verdict:
         about=about(shown, document),
         differs=tuple(differing[:5]),
         same=not differing,
+        warned=_first_warning(document) if shown.code == 0 else "",
     )
+
+
+def _first_warning(document: Any) -> str:
+    return next((one["message"] for one in document["findings"] if one["level"] == "warn"), "")
 
 
 def _accepted(

@@ -38,7 +38,7 @@ class Held:
             return "alike"
         if self.engines == "wrong" and self.verdict.result in EXCUSED:
             return "wrong results, no checksum"
-        return "WRONG YES"
+        return "warned of, and it fails" if self.verdict.warned else "WRONG YES"
 
 
 def cache() -> Path:
@@ -62,7 +62,8 @@ def written(found: Sequence[Held], engine: str) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for one in sorted(found, key=lambda held: (held.outcome, held.verdict.role, held.verdict.id)):
         if one.outcome != "alike":
-            ours = one.verdict.result if one.ours == "yes" else f"no: {one.verdict.about}"
+            yes = one.verdict.warned or one.verdict.result
+            ours = yes if one.ours == "yes" else f"no: {one.verdict.about}"
             cells = (
                 one.outcome,
                 one.verdict.role,

@@ -42,15 +42,19 @@ class JavaEnum:
 
 @dataclass(frozen=True, slots=True)
 class JavaObject:
-    """An object: its class, and its fields' values by name, with those of its superclasses."""
+    """An object: its class, its fields' values by name, with those of its superclasses, and the
+    serialVersionUID that whoever reads it must have for the class.
+    """
 
     type: str
     fields: dict[str, object] = field(default_factory=dict)
+    uid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Class:
     name: str
+    uid: int
     flags: int
     fields: tuple[tuple[str, str], ...]
     above: _Class | None
@@ -90,7 +94,7 @@ class _Reading:
 
     def _object(self, depth: int) -> JavaObject:
         own = self._class(depth)
-        made = JavaObject(own.name)
+        made = JavaObject(own.name, uid=own.uid)
         self._remember(made)
         for class_ in reversed(_with_all_above(own)):
             if class_.flags != _SERIALIZABLE:
@@ -107,7 +111,10 @@ class _Reading:
         return self.value(depth + 1) if read is None else read(self._data)
 
     def _enum(self, depth: int) -> JavaEnum:
-        made, place = self._class(depth), len(self._handles)
+        at, made = self._data.at, self._class(depth)
+        if made.uid != 0:
+            raise self._data.wrong(f"enum {made.name} has a serialVersionUID of {made.uid}", at)
+        place = len(self._handles)
         self._handles.append(None)
         at, name = self._data.at, self.value(depth + 1)
         if not isinstance(name, str):
@@ -124,8 +131,7 @@ class _Reading:
                 return known
         if mark != 0x72 or depth > _DEPTH_MAX:
             raise data.wrong("a class descriptor is missing", at)
-        name = data.utf()
-        data.i8()
+        name, uid = data.utf(), data.i8()
         place = len(self._handles)
         self._handles.append(None)
         flags = data.u1()
@@ -133,7 +139,7 @@ class _Reading:
         at = data.at
         if data.u1() != 0x78:
             raise data.wrong(f"class {name} is annotated", at)
-        made = _Class(name, flags, fields, self._above(depth))
+        made = _Class(name, uid, flags, fields, self._above(depth))
         self._handles[place] = made
         return made
 

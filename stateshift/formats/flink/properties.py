@@ -23,9 +23,12 @@ from stateshift.formats.flink.java_data import Input
 from stateshift.formats.flink.java_objects import JavaEnum, JavaObject, read_object
 
 _PACKAGE = "org.apache.flink.runtime.checkpoint."
-_OBJECTS = tuple(
-    f"{_PACKAGE}{name}" for name in ("CheckpointProperties", "SavepointType", "CheckpointType")
-)
+# Each with its serialVersionUID: Java reads no object whose class has another.
+_OBJECTS = {
+    f"{_PACKAGE}CheckpointProperties": 2,
+    f"{_PACKAGE}SavepointType": -6879297871714708296,
+    f"{_PACKAGE}CheckpointType": -2963844630364414662,
+}
 _ENUMS = {
     "org.apache.flink.core.execution.SavepointFormatType": ("CANONICAL", "NATIVE"),
     f"{_PACKAGE}SavepointType$PostCheckpointAction": ("NONE", "SUSPEND", "TERMINATE"),
@@ -88,8 +91,10 @@ def _foreign(value: object) -> str | None:
         case JavaEnum(type=type_, name=name):
             known = name in _ENUMS.get(type_, ())
             return None if known else f"{type_}.{name}"
-        case JavaObject(type=type_, fields=fields):
-            return _foreign_field(fields.values()) if type_ in _OBJECTS else type_
+        case JavaObject(type=type_, fields=fields, uid=uid):
+            if _OBJECTS.get(type_) != uid:
+                return f"{type_}, serialVersionUID {uid}" if type_ in _OBJECTS else type_
+            return _foreign_field(fields.values())
     return None
 
 

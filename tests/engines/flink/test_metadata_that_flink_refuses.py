@@ -49,6 +49,28 @@ def test_a_class_or_a_constant_that_flink_does_not_have_is_refused(old: bytes, n
     assert new.decode().rpartition(".")[2] in refused
 
 
+@pytest.mark.row("W-2")
+@pytest.mark.parametrize("name", ["CheckpointProperties", "SavepointType"])
+def test_a_class_with_another_serial_version_is_refused(name: str) -> None:
+    """Java: InvalidClassException, local class incompatible."""
+    class_ = f"org.apache.flink.runtime.checkpoint.{name}".encode()
+    assert class_ in whole()
+    before, _, behind = whole().partition(class_)
+    (refused,) = refusals(before + class_ + bytes((behind[0] ^ 16,)) + behind[1:])
+    assert f"{name}, serialVersionUID" in refused
+
+
+@pytest.mark.row("W-2")
+@pytest.mark.parametrize(
+    "name",
+    ["core.execution.SavepointFormatType", "runtime.checkpoint.SavepointType$PostCheckpointAction"],
+)
+def test_an_enum_with_a_serial_version_is_refused(name: str) -> None:
+    before, between, behind = whole().partition(f"org.apache.flink.{name}".encode())
+    (refused,) = refusals(before + between + bytes((behind[0] ^ 16,)) + behind[1:])
+    assert "has a serialVersionUID" in refused
+
+
 def test_a_max_parallelism_that_flink_does_not_take_is_refused() -> None:
     metadata = decode_metadata(whole())
     operators = [

@@ -7,6 +7,7 @@ serializers are known, and where they are not, the lengths around it are held ag
       .unprotected                 bytes in files of state that no checksum covers
       .undecoded, .classes         of these, those whose serializers are not known, and what these
                                    are called
+      .versions                    of connectors' own serializers, by the states that they wrote
 
 Flink writes no checksum over state, except in compressed chunks: what a changed bit makes of one
 value may be another.
@@ -33,6 +34,7 @@ from stateshift.engines.flink.entries.keys import code_of, hashable
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, StorageError, TooLarge
 from stateshift.formats import bounds
+from stateshift.formats.flink import versioned_elements
 from stateshift.formats.flink.key_groups import key_group, prefix_bytes
 from stateshift.formats.flink.keyed_handles import Changelog, Incremental, KeyedHandle, KeyGroups
 from stateshift.formats.flink.keyed_state import Header, StateInfo, entries
@@ -78,6 +80,7 @@ class Walk:
     unprotected: int = 0
     undecoded: int = 0
     classes: set[str] = field(default_factory=set)
+    versions: dict[str, set[int]] = field(default_factory=dict)
     _counted: set[FileHandle] = field(default_factory=set)
 
     def subtask(self, operator: OperatorState, subtask: SubtaskState) -> Iterator[Wrong]:
@@ -191,6 +194,16 @@ class Walk:
         except Unknown as unknown:
             self.undecoded += 0 if header.compressed else len(raw)
             self._note(unknown.snapshot)
+            return
+        if state.name in versioned_elements.STATES and _is_bytes(state):
+            self._versioned(header, state.name, content, count)
+
+    def _versioned(self, header: OperatorHeader, state: str, content: bytes, count: int) -> None:
+        """Check the frame around what a connector keeps: the rest only the connector can read."""
+        for element in versioned_elements.decode_versioned_elements(content, state, count):
+            self.versions.setdefault(state, set()).add(element.version)
+            self.undecoded += 0 if header.compressed else len(element.content)
+            self.classes.add(f"a connector's own in {state}")
 
     # ---- everything else -------------------------------------------------------------------------
 
@@ -225,6 +238,10 @@ class Walk:
 
     def _counted_whole(self, stream: StreamHandle) -> None:
         self._counted.update(files_of(stream))
+
+
+def _is_bytes(state: StateInfo) -> bool:
+    return state.value is not None and state.value.name == versioned_elements.SERIALIZER
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from stateshift.engines.flink.check.coordinators import checked_coordinator
+from stateshift.engines.flink.check.connectors import checked_coordinator, unlikely_versions
 from stateshift.engines.flink.check.elements import Walk
 from stateshift.engines.flink.entries.databases import checked_databases
 from stateshift.engines.flink.entries.frames import checked_frames
@@ -72,10 +72,12 @@ def _of_operator(walk: Walk, operator: OperatorState) -> Iterator[Finding]:
             f"takes {MAX_PARALLELISM} at most",
         )
     before = walk.misplaced
+    walk.versions.clear()
     for subtask in operator.all_subtasks:
         for wrong in walk.subtask(operator, subtask):
             message = f"operator {own}, subtask {subtask.index}: {wrong.fact}"
             yield Finding("refuse", message, path=wrong.path, offset=wrong.offset)
+    yield from unlikely_versions(operator, walk.versions)
     misplaced = walk.misplaced - before
     if misplaced:
         most = operator.max_parallelism

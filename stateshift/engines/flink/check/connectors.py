@@ -1,4 +1,5 @@
-"""The state of sources' coordinators, as far as it can be checked without the connector.
+"""What connectors keep, as far as it can be checked without the connector: the state of sources'
+coordinators, and the versions of splits and of what sinks have still to write.
 
 The frame is Flink's own. Inside it, the version and the bytes are the connector's: any number is a
 version to somebody, so an unlikely one is said and not refused.
@@ -6,7 +7,7 @@ version to somebody, so an unlikely one is said and not refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from stateshift.errors import FormatError
 from stateshift.formats.flink.metadata import OperatorState
@@ -32,12 +33,26 @@ def checked_coordinator(operator: OperatorState) -> Iterator[Finding]:
         yield Finding("refuse", f"operator {operator.id.hex()}: {error.fact}")
         return
     if enumerator.version not in LIKELY_VERSIONS:
-        yield Finding(
-            "warn",
-            f"operator {operator.id.hex()}: the split enumerator was written by version "
-            f"{enumerator.version} of its connector's serializer, a number that no connector is "
-            "known to use: Flink fails to restore it unless the job's connector reads it",
-        )
+        yield _unlikely(operator, "the split enumerator", enumerator.version)
+
+
+def unlikely_versions(
+    operator: OperatorState, versions: Mapping[str, Iterable[int]]
+) -> Iterator[Finding]:
+    """Yield a warning for each list state that a serializer of an unlikely version wrote."""
+    for state, found in sorted(versions.items()):
+        for version in sorted(found):
+            if version not in LIKELY_VERSIONS:
+                yield _unlikely(operator, f"an element of {state}", version)
+
+
+def _unlikely(operator: OperatorState, what: str, version: int) -> Finding:
+    return Finding(
+        "warn",
+        f"operator {operator.id.hex()}: {what} was written by version {version} of its "
+        "connector's serializer, a number that no connector is known to use: Flink fails to "
+        "restore it unless the job's connector reads it",
+    )
 
 
 def _source_coordinator(operator: OperatorState) -> Inline | None:

@@ -1,10 +1,11 @@
-"""The state of a source's coordinator: what Flink refuses of its frame is refused, and the golden
-images of all versions are accepted.
+"""What connectors keep, in a source's coordinator and in list states: what Flink refuses of the
+frames around it is refused, and the golden images of all versions are accepted.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -75,6 +76,64 @@ def test_versions_as_connectors_count_them_are_not_spoken_of(name: str, version:
     shown = run(images.on_a_disk(files), "verify", location, "--deep", "--json")
     assert shown.code == 0
     assert not [one for one in document_of(shown)["findings"] if one["level"] != "note"]
+
+
+def with_split(name: str, change: Callable[[bytes], bytes]) -> tuple[dict[str, bytes], str]:
+    """Return an image one of whose splits is changed, but for its length, and where it lies."""
+    golden = images.image(name)
+    files = dict(golden.files)
+    (path,) = (
+        path
+        for path, content in files.items()
+        if b"SourceReaderState" in content and not path.endswith("_metadata")
+    )
+    content = files[path]
+    assert content[-SPLIT:][:8] == bytes.fromhex("0000001b 00000001")
+    files[path] = content[:-SPLIT] + change(content[-SPLIT:])
+    return files, golden.location
+
+
+SPLIT = (
+    4 + 4 + 4 + 19
+)  # its length, its serializer's version, its own length; a sequence of numbers
+
+
+@pytest.mark.row("W-2")
+@pytest.mark.parametrize(
+    ("place", "byte", "fact"),
+    [
+        (11, 0, "an element's length is 0, and 19 bytes are there"),
+        (11, 20, "an element's length is 20, and 19 bytes are there"),
+        (8, 64, "an element's length is 1073741843, and 19 bytes are there"),
+    ],
+)
+def test_a_split_whose_length_is_not_that_of_its_bytes_is_refused(
+    place: int, byte: int, fact: str
+) -> None:
+    files, location = with_split(NAMES[1], lambda old: _with_byte(old, place, byte))
+    shown = run(images.on_a_disk(files), "verify", location, "--deep", "--json")
+    assert shown.code == 5
+    assert fact in shown.out
+
+
+@pytest.mark.row("W-2")
+def test_an_unlikely_version_of_a_split_is_said() -> None:
+    files, location = with_split(NAMES[1], lambda old: _with_byte(old, 5, 4))
+    shown = run(images.on_a_disk(files), "verify", location, "--deep", "--json")
+    assert shown.code == 0
+    (warning,) = (one for one in document_of(shown)["findings"] if one["level"] == "warn")
+    assert "an element of SourceReaderState was written by version 262145" in warning["message"]
+
+
+def test_what_a_connector_keeps_is_said_to_be_checked_by_its_length_alone() -> None:
+    golden = images.image(NAMES[1])
+    shown = run(images.on_a_disk(golden.files), "verify", golden.location, "--deep", "--json")
+    assert "of 19 only the lengths were checked" in shown.out
+    assert "a connector's own in SourceReaderState" in shown.out
+
+
+def _with_byte(content: bytes, place: int, byte: int) -> bytes:
+    return content[:place] + bytes((byte,)) + content[place + 1 :]
 
 
 def test_it_is_refused_wherever_it_is_cut_short() -> None:
