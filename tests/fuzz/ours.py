@@ -184,7 +184,16 @@ TARGETS = (
         _spec_seeds,
         tuple(
             f"specification/{name}.py"
-            for name in ("parse", "text", "values", "jobs", "parts", "keys", "checks", "location")
+            for name in (
+                "parse",
+                "text",
+                "values",
+                "jobs",
+                "parts",
+                "keys/key",
+                "checks",
+                "location",
+            )
         ),
         WORDS,
     ),
