@@ -47,8 +47,10 @@ def decode_log(content: bytes, what: str) -> Iterator[tuple[int, bytes]]:
 
 
 def encode_log(record: bytes, position: int = 0) -> Iterator[bytes]:
-    """Yield one record as it stands in a log, from this position on."""
-    start = 0
+    """Yield one record as it stands in a log, from this position on. Where a block has room for a
+    header alone, the record begins with a piece of no bytes.
+    """
+    start, is_first = 0, True
     while start < len(record):
         left = BLOCK - position % BLOCK
         if left < HEADER:
@@ -57,10 +59,10 @@ def encode_log(record: bytes, position: int = 0) -> Iterator[bytes]:
             continue
         end = min(start + left - HEADER, len(record))
         piece = record[start:end]
-        kind = _kind(first=start == 0, last=end == len(record)).to_bytes(1, "little")
+        kind = _kind(first=is_first, last=end == len(record)).to_bytes(1, "little")
         checksum = masked_crc32c(kind + piece)
         yield checksum.to_bytes(4, "little") + len(piece).to_bytes(2, "little") + kind + piece
-        start, position = end, position + HEADER + len(piece)
+        start, position, is_first = end, position + HEADER + len(piece), False
 
 
 def _kind(first: bool, last: bool) -> int:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stateshift.errors import FormatError
 from stateshift.formats.rocksdb.database import open_database
-from stateshift.formats.rocksdb.log import BLOCK, decode_log, encode_log
+from stateshift.formats.rocksdb.log import BLOCK, HEADER, decode_log, encode_log
 from stateshift.formats.rocksdb.manifest import decode_manifest
 from stateshift.formats.rocksdb.options import decode_options
 from stateshift.formats.rocksdb.sst import decode_sst
@@ -225,6 +225,14 @@ def test_a_record_comes_back_however_many_blocks_it_needs(size: int) -> None:
     for end in (1, 6, len(content) - 1) if size else ():
         with pytest.raises(FormatError):
             list(decode_log(content[:end], "a log"))
+
+
+@pytest.mark.parametrize("left", range(12))
+def test_a_record_comes_back_wherever_it_begins_in_a_block(left: int) -> None:
+    first, second = bytes(BLOCK - HEADER - left), b"second"
+    content = b"".join(encode_log(first))
+    content += b"".join(encode_log(second, len(content)))
+    assert [found for _, found in decode_log(content, "a log")] == [first, second]
 
 
 def test_options_name_the_column_families() -> None:
