@@ -126,26 +126,43 @@ class Table:
             yield handle
 
     def _entries_of_index(self, keys: KeyRange) -> Iterator[IndexEntry]:
-        top = self._within(read_block(self.file, self.index), self.index, keys)
+        top = self._within(self.index, keys, b"")
         if not self.partitioned:
             yield from top
             return
         # Read before the first data block: the partitions lie behind all of those.
-        partitions = [partition for _, partition in top]
-        for partition in _behind_each_other(partitions):
-            yield from self._within(read_block(self.file, partition), partition, keys)
+        ends, partitions = [], []
+        for end, partition in top:
+            ends.append(end)
+            partitions.append(partition)
+        last = b""
+        for top_end, partition in zip(ends, _behind_each_other(partitions), strict=True):
+            for end, handle in self._within(partition, keys, last):
+                if end > top_end:
+                    raise _out_of_order(partition)
+                yield end, handle
+            last = top_end
 
-    def _within(self, block: bytes, place: Handle, keys: KeyRange) -> Iterator[IndexEntry]:
-        """Yield the entries of a block of the index that lead to some keys."""
+    def _within(self, place: Handle, keys: KeyRange, last: bytes) -> Iterator[IndexEntry]:
+        """Yield the entries of a block of the index that lead to some keys. All of them are behind
+        the `last` one before it: else a block of entries could belong to no keys at all.
+        """
         trailer = 0 if self.number(b"rocksdb.index.key.is.user.key") else 8
         after, upto = keys
-        for key, handle in _index(block, place, self.delta):
+        for key, handle in _index(read_block(self.file, place), place, self.delta):
             end = key[: len(key) - trailer]
+            if end < last:
+                raise _out_of_order(place)
+            last = end
             if after is not None and end <= after:
                 continue
             yield end, handle
             if upto is not None and end > upto:
                 return
+
+
+def _out_of_order(index: Handle) -> FormatError:
+    return FormatError(f"{WHAT} has an index that is not in the order of keys", None, index.offset)
 
 
 def _behind_each_other(handles: Iterable[Handle]) -> Iterator[Handle]:

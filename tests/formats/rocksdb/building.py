@@ -39,8 +39,11 @@ def table(
     partitioned: bool = False,
     each: int = 3,
     count: int | None = None,
+    ends: Sequence[bytes] = (),
 ) -> bytes:
-    """An SST of these writes in their order, `each` of them a block."""
+    """An SST of these writes in their order, `each` of them a block; its index says these `ends`
+    of blocks.
+    """
     out = bytearray()
     places: list[bytes] = []
     for start in range(0, len(writes), each):
@@ -60,7 +63,7 @@ def table(
             _put(out, index(places[start : start + 2]), CRC32C, NONE)
             for start in range(0, len(places), 2)
         ]
-    place = _put(out, index(places), CRC32C, NONE)
+    place = _put(out, index(places, ends), CRC32C, NONE)
     properties = {
         b"rocksdb.block.based.table.index.type": (2 if partitioned else 0).to_bytes(4, "little"),
         DELTA: b"\x00",
@@ -74,8 +77,10 @@ def table(
     return bytes(out) + footer + struct.pack("<IQ", 5, MAGIC)
 
 
-def index(places: Sequence[bytes]) -> bytes:
-    return entries([(number.to_bytes(4, "big"), place) for number, place in enumerate(places)])
+def index(places: Sequence[bytes], ends: Sequence[bytes] = ()) -> bytes:
+    keys = [internal(end, 0, 1) for end in ends]
+    keys = keys or [number.to_bytes(4, "big") for number in range(len(places))]
+    return entries(list(zip(keys, places, strict=True)))
 
 
 def sized(content: bytes) -> bytes:

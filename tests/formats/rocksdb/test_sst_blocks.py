@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stateshift.engines.spark.entries.shard_parts import parts_between
 from stateshift.errors import FormatError
 from stateshift.formats.rocksdb.block import DataBlock
-from stateshift.formats.rocksdb.sst import DELETES, MERGE, TableEntry, decode_sst, entries_of
+from stateshift.formats.rocksdb.sst import DELETES, MERGE, PUT, TableEntry, decode_sst, entries_of
 from stateshift.formats.rocksdb.sst_blocks import KEY_MAX, _decoded, decode_sst_blocks
+from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange
 from tests.formats.golden import CASES
+from tests.formats.rocksdb.building import table
 from tests.fuzz import sst_files
 
 SSTS = sorted(path for case in CASES for path in (case / "checkpoint").rglob("*.sst"))
@@ -157,3 +160,15 @@ def test_of_one_key_the_newest_comes_first_either_way() -> None:
     assert (
         flat(decode_sst_blocks(content)) == one_by_one(entries) == one_by_one(decode_sst(content))
     )
+
+
+@pytest.mark.parametrize("ends", [(b"c", b"a", b"i"), (b"d", b"c", b"i")])
+@pytest.mark.parametrize("parts", [[ALL_KEYS], parts_between([b"b", b"e"])], ids=["whole", "parts"])
+def test_an_index_that_is_not_in_order_is_refused_whole_and_in_parts(
+    ends: tuple[bytes, ...], parts: list[KeyRange]
+) -> None:
+    """A block could be in no part at all."""
+    content = table([(bytes([letter]), 1, PUT, b"") for letter in b"abcdefghi"], ends=ends)
+    with pytest.raises(FormatError, match="index that is not in the order"):
+        for part in parts:
+            list(decode_sst_blocks(content, part))

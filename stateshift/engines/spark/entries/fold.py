@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -110,7 +111,7 @@ def parts_of(read: ReadFrom, shard: ShardFiles, count: int) -> list[KeyRange]:
     """Return about `count` parts of a shard, of about the same size, in its order; one where it
     cannot be cut.
     """
-    if not any(path.endswith(".zip") for path in shard.files):
+    if not {path.rpartition(".")[2] for path in shard.files} >= {"zip", "sst"}:
         return [ALL_KEYS]
     ends = _RocksDB(read, shard, {}, None).ends(read, count)
     return parts_between(sorted(set(ends)))
@@ -203,10 +204,10 @@ class _RocksDB:
             return []
         if len(facts) >= _TABLES_A_PART * count:
             return cuts([(fact.largest.key, fact.size) for fact in facts], count)
-        paths = self._table_paths()
+        tables = self._tables_by_number()
         samples: list[tuple[bytes, float]] = []
-        for (table, _), fact in zip(self._tables_of(facts), facts, strict=True):
-            path = paths.get(table.stored)
+        for fact in facts:
+            path = self._table_paths.get(tables[fact.number].stored)
             if path is not None:
                 samples += _ends_of_blocks(read, path, fact.size)
         return cuts(samples, count)
@@ -219,10 +220,9 @@ class _RocksDB:
         runs = self._runs()
         if runs:
             changed = in_runs(changes, bytes_max)
-            tables_of = map(self._tables_of, runs)
-            return merged([*map(self._ascending, tables_of), *changed], self._between)
-        tables = self._written((table, self._part) for table in self._snapshot.tables)
-        return settled(chain(tables, changes), self._between, bytes_max)
+            return merged([*map(self._ascending, runs), *changed], self._between)
+        tables = (self._written(table, self._part) for table in self._snapshot.tables)
+        return settled(chain(chain.from_iterable(tables), changes), self._between, bytes_max)
 
     def _open_zips(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -240,55 +240,61 @@ class _RocksDB:
         facts = [fact for fact in _facts(self._manifest) if fact.number in numbers]
         if len(facts) < len(self._snapshot.tables):
             return []
+        for fact in facts:
+            if fact.largest.key < fact.smallest.key:
+                said = f"the version's MANIFEST has table {fact.number} end before it begins"
+                raise FormatError(said, self._zip)
         runs = sorted_runs(facts)
         held = sum(max(fact.size for fact in run) for run in runs)
         return runs if held <= bounds.whole() else []
 
-    def _tables_of(self, run: Sequence[TableFile]) -> list[tuple[Table, KeyRange]]:
-        """Return the tables of a run that may hold keys of the part, each with those to be read of
-        it. One that does not lie beyond an end of the part is read to its own end: then it does
-        not matter whether its MANIFEST is right about its keys.
+    def _in_part(self, run: Iterable[TableFile]) -> Iterator[tuple[TableFile, KeyRange]]:
+        """Yield the tables of a run that hold keys of the part by their MANIFEST, each with those
+        to be read of it: to its own end, where that is in the part.
         """
-        by_number = {_number(table): table for table in self._snapshot.tables}
         after, upto = self._part
-        tables = []
         for fact in run:
             first, last = fact.smallest.key, fact.largest.key
             if (after is None or after < last) and (upto is None or first <= upto):
                 begins = after if after is not None and first <= after else None
                 ends = upto if upto is not None and upto < last else None
-                tables.append((by_number[fact.number], KeyRange(begins, ends)))
-        return tables
+                yield fact, KeyRange(begins, ends)
 
-    def _ascending(self, run: Iterable[tuple[Table, KeyRange]]) -> Iterator[Writes]:
-        """Yield what the tables of a run hold. A MANIFEST that is wrong about their keys would have
-        older writes win.
+    def _ascending(self, run: Iterable[TableFile]) -> Iterator[Writes]:
+        """Yield what the tables of a run hold. One with keys that are not the MANIFEST's is
+        refused: older writes would win, or a key would be in two parts, or in none.
         """
-        last = b""
-        for writes in self._written(run):
-            keys = writes.block.keys
-            if len(keys) and keys[0].as_py() < last:
-                fact = "tables overlap, although the version's MANIFEST says that they do not"
-                raise FormatError(fact, self._zip)
-            last = keys[-1].as_py() if len(keys) else last
-            yield writes
+        tables = self._tables_by_number()
+        for fact, wanted in self._in_part(run):
+            table = tables[fact.number]
+            for writes in self._written(table, wanted):
+                if not _are_of(fact, writes.block.keys):
+                    raise FormatError(
+                        f"the table {table.stored} holds other keys than the version's MANIFEST "
+                        "says: RocksDB would not find them",
+                        self._zip,
+                    )
+                yield writes
 
+    def _tables_by_number(self) -> dict[int, Table]:
+        return {_number(table): table for table in self._snapshot.tables}
+
+    @cached_property
     def _table_paths(self) -> dict[str, str]:
+        """The paths of the shard's tables by their names in SSTs/."""
         listed = [path for path in self._shard.files if path.endswith(".sst")]
         return {path.rpartition("/")[2]: path for path in listed}
 
-    def _written(self, tables: Iterable[tuple[Table, KeyRange]]) -> Iterator[Writes]:
-        """Yield what tables hold of some keys, one after the other."""
-        paths = self._table_paths()
-        for table, keys in tables:
-            path = paths.get(table.stored)
-            if path is None:
-                fact = f"the version needs the table {table.stored}, which is not among its files"
-                raise FormatError(fact, self._zip)
-            with _errors_at(path):
-                for block, sequences in decode_sst_blocks(self._table(path, table.size), keys):
-                    self._report_deleted(block)
-                    yield Writes(block, sequences)
+    def _written(self, table: Table, keys: KeyRange) -> Iterator[Writes]:
+        """Yield what a table holds of some keys."""
+        path = self._table_paths.get(table.stored)
+        if path is None:
+            fact = f"the version needs the table {table.stored}, which is not among its files"
+            raise FormatError(fact, self._zip)
+        with _errors_at(path):
+            for block, sequences in decode_sst_blocks(self._table(path, table.size), keys):
+                self._report_deleted(block)
+                yield Writes(block, sequences)
 
     def _table(self, path: str, size: int) -> bytes:
         bounds.require_whole(size, "an SST")
@@ -348,6 +354,14 @@ class _RocksDB:
             places = np.flatnonzero(ids == number)
             bare = cut(keys.content, keys.starts[places] + 2, keys.ends[places])
             yield names[number], Block(bare, block.values.take(pa.array(places)))
+
+
+def _are_of(fact: TableFile, keys: Binary) -> bool:
+    """Whether keys, which ascend, are those of a table by its MANIFEST."""
+    if not len(keys):
+        return True
+    first, last = keys[0].as_py(), keys[-1].as_py()
+    return bool(fact.smallest.key <= first and last <= fact.largest.key)
 
 
 def _ends_of_blocks(read: ReadFrom, path: str, size: int) -> list[tuple[bytes, float]]:

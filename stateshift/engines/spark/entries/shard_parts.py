@@ -2,7 +2,8 @@
 once; one behind the other, in its order. Pure.
 
     part  keys after one and up to another, of a RocksDB shard whose tables are sorted runs. The
-          blocks of those are read that may hold such keys, and all changelogs
+          blocks of those are read that may hold such keys, and all changelogs. Which tables may,
+          the MANIFEST says: one that holds other keys is refused
 
     "stateshift.shard-part": "[AFTER, UPTO]"    keys in hexadecimal, or null
 

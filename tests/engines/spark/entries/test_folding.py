@@ -17,11 +17,13 @@ from stateshift.engines import spill as spilling
 from stateshift.engines.spark.entries import last_writes as settling
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.last_writes import Writes, settled
+from stateshift.engines.spark.entries.shard_parts import SHARD_PART, encode_part, parts_between
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError, StorageError
 from stateshift.formats.blocks import Block, binary
 from stateshift.formats.rocksdb.manifest import TableFacts, encode_manifest
 from stateshift.formats.rocksdb.sst_encoding import encode_sst
+from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, encode_zip
 from stateshift.formats.spark.state_files import Record, encode_delta
 from stateshift.survey import ShardFiles
@@ -152,11 +154,37 @@ def two_tables(told: dict[int, tuple[bytes, bytes]]) -> tuple[dict[str, bytes], 
     return files, ShardFiles("0", "default", 0, tuple(files))
 
 
-def test_tables_that_overlap_although_the_manifest_denies_it_are_refused() -> None:
-    files, shard = two_tables({4: (b"a", b"b"), 5: (b"c", b"z")})
-    with pytest.raises(FormatError, match="tables overlap") as caught:
-        list(folded(lambda path: iter((files[path],)), shard, {}))
+WHOLE, HALVES = [ALL_KEYS], parts_between([b"b"])
+
+
+@pytest.mark.parametrize("parts", [WHOLE, HALVES], ids=["whole", "halves"])
+@pytest.mark.parametrize(
+    "told",
+    [
+        {4: (b"a", b"b"), 5: (b"c", b"z")},  # as if they did not overlap
+        {4: (b"a", b"b")},
+        {4: (b"c", b"m")},
+        {5: (b"m", b"z")},
+    ],
+)
+def test_a_table_of_other_keys_than_the_manifest_says_is_refused_whole_and_in_parts(
+    told: dict[int, tuple[bytes, bytes]], parts: list[KeyRange]
+) -> None:
+    files, shard = two_tables(told)
+    with pytest.raises(FormatError, match="holds other keys than") as caught:
+        for part in parts:
+            own = {SHARD_PART: encode_part(part)}
+            list(folded(lambda path: iter((files[path],)), shard, own))
     assert caught.value.where["path"] == "1.zip"
+
+
+@pytest.mark.parametrize("part", [*WHOLE, *HALVES])
+def test_a_manifest_whose_table_ends_before_it_begins_is_refused_in_every_part(
+    part: KeyRange,
+) -> None:
+    files, shard = two_tables({5: (b"z", b"a")})
+    with pytest.raises(FormatError, match="has table 5 end before it begins"):
+        list(folded(lambda path: iter((files[path],)), shard, {SHARD_PART: encode_part(part)}))
 
 
 def test_tables_that_overlap_as_the_manifest_says_are_merged() -> None:
