@@ -11,6 +11,8 @@ processes  one a core, at most as many as `parallel` says; together they take no
 from __future__ import annotations
 
 import os
+import resource
+import sys
 from pathlib import Path
 
 from stateshift.formats import bounds
@@ -20,6 +22,7 @@ PERCENT_OF_MEMORY = 60
 
 _CGROUP = Path("/sys/fs/cgroup")
 _UNBOUNDED = "max"
+_STATUS, _PEAK = Path("/proc/self/status"), "VmHWM:"
 
 
 def cores() -> int:
@@ -39,6 +42,17 @@ def memory() -> int:
     if len(bound) == 1 and bound[0] != _UNBOUNDED:
         return min(size, int(bound[0]))
     return size
+
+
+def memory_taken() -> int:
+    """Return how many bytes of memory this process has had at most. Linux's `getrusage` begins with
+    what the process had that started this one.
+    """
+    words = _words_of(_STATUS)
+    if _PEAK in words:
+        return int(words[words.index(_PEAK) + 1]) * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def process_count(parallel: int | None, cores: int, memory: int, asked: int | None) -> int:

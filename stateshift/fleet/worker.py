@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import resource
 import shutil
 import tempfile
 import threading
@@ -29,6 +28,7 @@ from typing import IO
 from stateshift.fleet.orders import Order
 from stateshift.fleet.task import carry_out, open_world
 from stateshift.formats import bounds
+from stateshift.machine import memory_taken
 from stateshift.storage.protocol import Storage
 from stateshift.world import World
 
@@ -74,8 +74,8 @@ class _Worker:
         """Return what an order took, and its answer."""
         began = time.process_time()
         answer = carry_out(order, self._world)
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        return {"cpu": round(time.process_time() - began, 3), "memory": memory}, answer
+        cpu_seconds = round(time.process_time() - began, 3)
+        return {"cpu": cpu_seconds, "memory": memory_taken()}, answer
 
     def _world(self, order: Order) -> World:
         return replace(open_world(order, self._opened), stop=self._stop)

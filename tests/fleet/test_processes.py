@@ -280,6 +280,14 @@ def test_what_is_at_work_ends_with_its_carrier() -> None:
     assert gone(pid)
 
 
+def test_a_process_is_not_counted_at_what_the_one_had_that_started_it() -> None:
+    asked = "from stateshift.machine import memory_taken; print(memory_taken())"
+    started = f"subprocess.run([sys.executable, '-c', {asked!r}], check=True)"
+    parent = f"import subprocess, sys; held = b'x' * {GIB // 4}; {started}"
+    told = subprocess.run([sys.executable, "-c", parent], check=True, capture_output=True)
+    assert 0 < int(told.stdout) < GIB // 8
+
+
 def test_fewer_are_at_work_where_one_has_taken_more_memory_than_was_counted() -> None:
     said: list[str] = []
     carrier = ProcessCarrier(2, threading.Event(), PROCESS_BYTES, said.append)
