@@ -51,10 +51,11 @@ class Window:
 
 
 def upto(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """Yield the first `size` bytes."""
+    """Yield the first `size` bytes; no chunk is asked for behind them."""
     left = size
-    for chunk in chunks:
-        if left <= 0:
+    while left > 0:
+        chunk = next(chunks, None)
+        if chunk is None:
             return
         yield chunk[:left]
         left -= len(chunk)

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 from stateshift.engines.spark.image import name_of, spark_image
 from stateshift.engines.spark.layout import ROCKSDB
-from stateshift.engines.spark.rewrite.pieces import keeps_tables
+from stateshift.engines.spark.rewrite.pieces import TABLE_BYTES, keeps_tables
 from stateshift.engines.spark.rewrite.request import Request
 from stateshift.engines.spark.rewrite.stores import provider_of
 from stateshift.engines.spark.rewrite.wishes import Wishes
 from stateshift.formats.spark.offset_conf import ROW_CHECKSUM
-from stateshift.survey import Facts, Finding, Image
+from stateshift.survey import Facts, Finding, Image, ShardFiles
 
 _PLAINLY = "leave keep_tables out: a plain `compact` writes the state anew"
 
@@ -41,11 +41,25 @@ def of_kept_tables(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
         why = _untried(request, image)
         if why is not None:
             yield Finding("refuse", f"{name} {why}", hint=_PLAINLY)
+            continue
+        anew = [shard for shard in image.shards if _is_written_anew(request, shard)]
+        if anew:
+            yield Finding(
+                "note",
+                f"{name}: {len(anew)} of {len(image.shards)} shards are written anew, tables and "
+                f"all: they have no snapshot, or more than {TABLE_BYTES >> 20} MiB of changelogs",
+            )
         elif not any(keeps_tables(request, shard) for shard in image.shards):
             yield Finding(
                 "note",
                 f"{name} has no changelog behind a table: every table stays, and none is added",
             )
+
+
+def _is_written_anew(request: Request, shard: ShardFiles) -> bool:
+    """Whether a shard has changelogs, and its tables are not kept all the same."""
+    is_changed = any(path.endswith(".changelog") for path in shard.files)
+    return is_changed and not keeps_tables(request, shard)
 
 
 def _untried(request: Request, image: Image) -> str | None:

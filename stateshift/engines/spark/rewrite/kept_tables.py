@@ -64,7 +64,7 @@ from stateshift.formats.spark.rocksdb import (
     listed_table,
 )
 from stateshift.formats.spark.text import decode_object, encode_object
-from stateshift.storage.protocol import Content, Input
+from stateshift.storage.protocol import CHUNK, Content, Input
 from stateshift.survey import ShardFiles
 from stateshift.world import Read, Whole
 
@@ -136,7 +136,10 @@ class _Kept:
 
 
 def _opened(content: Input, size: int) -> OpenTable:
-    return open_table(Window(content, size).read, size)
+    """Open a table through a window of what a storage gives at once: to hold less of that would be
+    to ask for the rest again.
+    """
+    return open_table(Window(content, size, CHUNK).read, size)
 
 
 @dataclass(frozen=True)

@@ -228,6 +228,7 @@ def test_a_shard_whose_changelogs_are_more_than_a_table_is_written_anew(tmp_path
         and step.name.startswith(("transform/kept", "transform/state"))
     }
     assert transforms == {KEEP_TABLES: {"0", "2"}, REWRITE_STATE: {"1"}}
+    assert any("1 of 3 shards are written anew" in finding.message for finding in plan.findings)
 
 
 # ---- made of any writes
