@@ -25,7 +25,7 @@ from stateshift.advise.evaluate.inputs import (
 )
 from stateshift.advise.evaluate.samples import JobSample, Unusable, usable
 from stateshift.advise.evaluate.settings import Settings
-from stateshift.advise.evaluate.spark_batches import SparkSample
+from stateshift.advise.evaluate.spark_batches import SparkSample, shows_growth
 from stateshift.advise.evaluate.verdicts import Verdict, verdict_on
 from stateshift.advise.history import Look, Sample
 from stateshift.errors import Interrupted, StateshiftError
@@ -129,8 +129,9 @@ class Adviser:
             return False
         last = watched.looks[-1].sample
         if isinstance(last, SparkSample):
-            several = last.tells_of_itself or len(_spark_samples(watched.looks)) > 1
-            return last.lag is not None and not several
+            if last.lag is None or len(_spark_samples(watched.looks)) > 1:
+                return False
+            return not shows_growth(last, self._settings)
         settled = last.time >= last.started + self._settings.stabilization_interval
         samples = _flink_samples(watched.looks)
         return settled and isinstance(usable(samples, last.time, self._settings), Unusable)

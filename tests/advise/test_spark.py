@@ -383,7 +383,34 @@ def test_one_batch_that_was_held_up_makes_no_growth() -> None:
 def test_what_waits_is_not_told_by_a_few_batches() -> None:
     verdict = judged(look(told_batches(4, 1.0, 0.99)))
     assert verdict.word == "unknown"
-    assert "stateshift.job" in said_of(verdict)
+    assert "too few of them tell what waited" in said_of(verdict)
+    assert "stateshift.job" not in said_of(verdict), "it does run its queries with that"
+
+
+def test_a_batch_that_leaves_records_behind_counts_whole() -> None:
+    """As with maxOffsetsPerTrigger: each is as large as it may be, and the next as well."""
+    full = tuple(
+        replace(batch, waiting=50 + 5 * (number + 1))
+        for number, batch in enumerate(told_batches(60, 1.0, 0.8))
+    )
+    verdict = judged(look(full))
+    assert verdict.word == "scale", "it falls back by 5 a second"
+    (decision,) = verdict.decisions
+    assert decision.true_rate == pytest.approx(50)
+
+
+def test_a_query_without_a_pause_whose_source_does_not_tell_what_waits_is_not_judged() -> None:
+    silent = [replace(batch, waiting=None) for batch in told_batches(60, 1.0, 0.8)]
+    verdict = judged(look(silent))
+    assert verdict.word == "unknown"
+    assert "a trigger with an interval" in said_of(verdict)
+
+
+def test_a_busy_query_of_whose_records_spark_counts_none_is_judged_by_its_time() -> None:
+    uncounted = [replace(batch, work_seconds=8.0) for batch in batches(20, 10, 9, 0)]
+    verdict = judged(look(uncounted))
+    assert verdict.word == "fits"
+    assert verdict.headroom == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
@@ -460,4 +487,25 @@ def test_a_file_that_cannot_be_read_is_as_one_that_is_not_there(
     ground.write(batches(20, 10, 6, 10_000, first=5))
     ground.storage().write("_stateshift/progress", lambda: iter([content]))
     (told,) = ground.advise(SOURCE, "--cores", "8", "--json").document
+    assert told["headroom"] == pytest.approx(0.4)
+
+
+def test_batches_too_long_to_tell_of_growth_within_the_window_take_a_second_look(
+    ground: Ground,
+) -> None:
+    made = told_batches(60, 300.0, 299.0)
+    ground.write(made[1:])
+    written_progress(ground, made)
+    ground.arrives = 200.0
+    (told,) = ground.advise(ground.spec(), "--cores", "4", "--json").document
+    assert ground.clock.seconds == BEGAN + 60
+    assert told["verdict"] == "scale"
+
+
+def test_what_was_said_of_batches_that_are_gone_since_does_not_count(ground: Ground) -> None:
+    gone = [replace(b, id=b.id + 500, started=b.started - 900) for b in told_batches(20, 1.0, 0.6)]
+    ground.write(batches(40, 10, 6, 10_000, first=20))
+    written_progress(ground, [replace(b, committed=b.started + 1.0) for b in gone])
+    (told,) = ground.advise(SOURCE, "--json").document
+    assert (told["verdict"], told["parallelism"]) == ("fits", None)
     assert told["headroom"] == pytest.approx(0.4)

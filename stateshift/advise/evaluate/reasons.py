@@ -24,6 +24,11 @@ BACK_TO_BACK_WITHOUT_LAG: Final = (
     'do; what waits in Kafka would: give its brokers ("kafka" in the spec), and two samples; so '
     "would the job, if it ran its queries with stateshift.job"
 )
+BACK_TO_BACK_WITHOUT_WAITING: Final = (
+    "batches follow each other without a pause, and too few of them tell what waited before them: "
+    "whether it falls back was not seen; look again later; if its source is not Kafka, a trigger "
+    "with an interval would tell how busy it is"
+)
 KEEPS_UP: Final = (
     "it keeps up: batches follow each other without a pause, and what waits does not grow; how "
     "much more it could do was not seen"
@@ -174,6 +179,13 @@ def no_room(more: int, slots: FreeSlots) -> str:
     return f"it needs {more} more slots, and this cluster has {slots.free} free of {slots.all}"
 
 
+def of_back_to_back(measured: QueryLoad) -> str:
+    """Return why batches without a pause do not tell, and what would."""
+    if measured.worked is None:
+        return BACK_TO_BACK_WITHOUT_LAG
+    return BACK_TO_BACK_WITHOUT_WAITING
+
+
 def of_batches(measured: QueryLoad) -> Iterator[str]:
     """Yield what was measured of a query's batches."""
     yield f"{measured.batches} batches of {measured.seconds:.0f} s were measured"
@@ -182,7 +194,8 @@ def of_batches(measured: QueryLoad) -> Iterator[str]:
     if measured.state_rows is not None:
         yield f"its state has {measured.state_rows:,} rows"
     if not measured.counted:
-        yield "its sources do not count records: judged by the time of its batches alone"
+        why = "its sources do not count records, or none came"
+        yield f"{why}: judged by the time of its batches alone"
     elif not measured.lag_known:
         yield "what waits was not seen twice: what arrives is taken for what was read"
 

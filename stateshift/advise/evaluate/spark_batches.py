@@ -12,8 +12,8 @@ A job without a trigger interval starts a batch as soon as the last has ended. I
 time, however little there is to do: only what waits in Kafka tells then whether it keeps up.
 
 A query that tells of its own batches (`stateshift.job`) makes even that telling: the part of a
-batch in which its records are worked on is the most that it needs to be busy, and what waited when
-each batch was planned says whether that grows.
+batch in which its records are worked on is the most that it needs to be busy, if it has read all
+that waited, and what waited when each batch was planned says whether that grows.
 """
 
 from __future__ import annotations
@@ -72,12 +72,6 @@ class SparkSample:
     cores: int | None = None
     state_rows: int | None = None
 
-    @property
-    def tells_of_itself(self) -> bool:
-        """Whether one look tells whether what waits grows."""
-        told = [batch for batch in self.batches if batch.waiting is not None]
-        return len(told) >= TOLD_MIN
-
 
 @dataclass(frozen=True, slots=True)
 class QueryLoad:
@@ -114,6 +108,11 @@ def query_load(
     if lag_rate is None:
         lag_rate = _lag_rate(in_order, settings)
     return _measured(batches, last, lag_rate, cores)
+
+
+def shows_growth(sample: SparkSample, settings: Settings) -> bool:
+    """Whether this look alone shows whether what waits grows."""
+    return len(_with_waiting(recent(sample.batches, settings))) >= TOLD_MIN
 
 
 def recent(batches: Sequence[Batch], settings: Settings) -> list[Batch]:
@@ -182,13 +181,12 @@ def _measured(
     """Return the load over whole intervals: from a batch's start to the next one's."""
     whole = batches[:-1]
     seconds = batches[-1].started - batches[0].started
-    busy_seconds = sum((batch.committed or 0.0) - batch.started for batch in whole)
-    busy = min(1.0, busy_seconds / seconds)
-    worked = _worked(whole, seconds)
-    if busy >= BACK_TO_BACK and worked is not None:
-        busy = worked
-    counted = all(batch.records is not None for batch in whole)
+    busy = min(1.0, sum(map(_took, whole)) / seconds)
+    if busy >= BACK_TO_BACK:
+        busy = min(1.0, sum(map(_needed_seconds, whole)) / seconds)
     records = sum(batch.records or 0 for batch in whole)
+    # Spark counts no records at all of a plan that it cannot match with its sources.
+    counted = records > 0 and all(batch.records is not None for batch in whole)
     load = VertexLoad(
         id=QUERY,
         name=QUERY,
@@ -209,15 +207,29 @@ def _measured(
         lag_known=lag_rate is not None and counted,
         seconds=seconds,
         batches=len(whole),
-        worked=worked,
+        worked=_worked(whole, seconds),
         state_rows=last.state_rows,
     )
 
 
-def _worked(batches: Sequence[Batch], seconds: float) -> float | None:
-    """Return the share of time for which the query worked on records: the most that it has to be
-    busy, since what else a batch takes is there once, however many records it has.
+def _took(batch: Batch) -> float:
+    return (batch.committed or 0.0) - batch.started
+
+
+def _needed_seconds(batch: Batch) -> float:
+    """Return the most that a query had to be busy for a batch with no pause behind it. One that has
+    read all that waited could have been larger: what else it takes is there once, however many
+    records it has. One that has left records, or does not tell, may be as large as it can be.
     """
+    if batch.work_seconds is None or batch.waiting is None:
+        return _took(batch)
+    if batch.waiting > (batch.records or 0):
+        return _took(batch)
+    return batch.work_seconds
+
+
+def _worked(batches: Sequence[Batch], seconds: float) -> float | None:
+    """Return the share of time for which the query worked on records."""
     known = [batch.work_seconds for batch in batches if batch.work_seconds is not None]
     if len(known) < len(batches):
         return None
@@ -235,11 +247,17 @@ def _growth(batches: Sequence[Batch]) -> float | None:
     """Return by how much grows a second what waits before a batch, by all of them: one may have
     been held up. None where too few tell.
     """
-    told = [batch for batch in batches if batch.waiting is not None]
-    if len(told) < TOLD_MIN:
+    known = _with_waiting(batches)
+    if len(known) < TOLD_MIN:
         return None
-    times, waiting = [batch.started for batch in told], [batch.waiting or 0 for batch in told]
+    times = [batch.started for batch in known]
+    waiting = [batch.waiting or 0 for batch in known]
     return linear_regression(times, waiting).slope
+
+
+def _with_waiting(batches: Sequence[Batch]) -> list[Batch]:
+    """Return the batches that tell what waited before them."""
+    return [batch for batch in batches if batch.waiting is not None]
 
 
 def _lag_rate(in_order: Sequence[SparkSample], settings: Settings) -> float | None:

@@ -255,7 +255,7 @@ def _on_spark(inputs: SparkInputs) -> Verdict:
         return _unknown(inputs, measured.why)
     load = measured.load
     if measured.back_to_back and not measured.lag_known:
-        return _unknown(inputs, reasons.BACK_TO_BACK_WITHOUT_LAG, (load,))
+        return _unknown(inputs, reasons.of_back_to_back(measured), (load,))
     settings = around.settings
     if inputs.cores is None:
         settings = replace(settings, vertex_max_parallelism=HUNDREDTHS * 1000)

@@ -119,7 +119,8 @@ class SparkQuery:
             return None
         last, newest = told.batches[-1], max(commits)
         silent = commits[newest] - (last.started + last.seconds)
-        return None if newest > last.id and silent > BEHIND_SECONDS_MAX else told
+        # Also before it, where the checkpoint has gone back since.
+        return None if newest != last.id and silent > BEHIND_SECONDS_MAX else told
 
     def _logs(self, folder: str) -> Iterator[tuple[int, FileInfo]]:
         """Yield the number of each log in a folder, and its file."""
