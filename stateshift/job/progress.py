@@ -3,6 +3,9 @@
 
 Nothing of it may disturb the job. A file is written at most every EVERY_SECONDS, whole or not at
 all; where it cannot be, that is logged once and tried again later.
+
+Only a query whose trigger goes on, batch after batch, tells by them how much it could do. One that
+ends when all is read (available now, once) is busy until then, however many cores it has.
 """
 
 from __future__ import annotations
@@ -12,10 +15,12 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any, TypeAlias
 
 from stateshift.formats import marks
 from stateshift.formats.spark.progress import (
+    BATCHES_MAX,
     QueryProgress,
     batch_of_document,
     encode_progress,
@@ -24,6 +29,8 @@ from stateshift.job import files
 from stateshift.job.files import Java
 
 EVERY_SECONDS = 10.0
+# The trigger of a query, also of one that was given none. Source: Spark 3.3 to 4.3, Triggers.scala.
+GOES_ON = "ProcessingTimeTrigger"
 
 _log = logging.getLogger(__name__)
 
@@ -41,12 +48,13 @@ class ProgressFile:
         self._next_time = time.monotonic() + EVERY_SECONDS
         self._has_failed = False
 
-    def keep(self) -> None:
-        """Write what is new, if the time has come. Raises nothing."""
+    def keep(self) -> bool:
+        """Write what is new, if the time has come; return whether it had. Raises nothing."""
         if time.monotonic() < self._next_time:
-            return
-        self._next_time = time.monotonic() + EVERY_SECONDS
+            return False
         self.keep_now()
+        self._next_time = time.monotonic() + EVERY_SECONDS
+        return True
 
     def keep_now(self) -> None:
         """Write what is new. Raises nothing."""
@@ -58,6 +66,8 @@ class ProgressFile:
             self._has_failed = True
 
     def _keep_new(self) -> None:
+        if not str(self._execution.trigger().toString()).startswith(GOES_ON):
+            return
         before = progress = self._progress
         for document in self._new_documents():
             batch = batch_of_document(document)
@@ -75,9 +85,11 @@ class ProgressFile:
 
     def _new_documents(self) -> list[dict[str, Any]]:
         """Return the progress documents that tell of batches behind the last known, oldest first.
-        Spark keeps a hundred; each that is asked for takes two calls into the JVM.
+        Spark keeps a hundred, or as many as its conf says; each that is asked for takes two calls
+        into the JVM.
         """
-        return list(reversed(list(self._newest_first())))
+        newest = list(islice(self._newest_first(), BATCHES_MAX))
+        return newest[::-1]
 
     def _newest_first(self) -> Iterator[dict[str, Any]]:
         known = self._progress.batches[-1].id if self._progress is not None else -1

@@ -62,7 +62,8 @@ def watch(*queries: Query, seconds: float = 0.2) -> None:
             restoring.remove(query)
             _mark_idle(query, tag or "")
         for file in progress:
-            file.keep()
+            if file.keep():
+                break  # one a look: the marker does not wait until all are written
         time.sleep(seconds)
     return None
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stateshift.formats import marks
-from stateshift.formats.spark.progress import QueryProgress, decode_progress
+from stateshift.formats.spark.progress import BATCHES_MAX, QueryProgress, decode_progress
 from stateshift.job.progress import ProgressFile
 
 
@@ -26,11 +26,25 @@ class Document:
 
 
 @dataclass
+class Trigger:
+    """A trigger in the JVM."""
+
+    text: str
+
+    def toString(self) -> str:
+        return self.text
+
+
+@dataclass
 class Execution:
     """What Spark has of a query, as far as it is asked for; it does not tell its cores."""
 
     place: str
     documents: list[Document] = field(default_factory=list)
+    triggered: Trigger = field(default_factory=lambda: Trigger("ProcessingTimeTrigger(0)"))
+
+    def trigger(self) -> Trigger:
+        return self.triggered
 
     def recentProgress(self) -> list[Document]:
         return self.documents
@@ -95,8 +109,30 @@ def test_nothing_is_written_where_there_is_nothing_new(execution: Execution) -> 
 def test_the_time_between_two_writes_is_kept(execution: Execution) -> None:
     file = ProgressFile(execution)
     execution.does(0)
-    file.keep()
+    assert not file.keep()
     assert not (Path(execution.place) / marks.PROGRESS).exists()
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    ["AvailableNowTrigger", "OneTimeTrigger", "ContinuousTrigger(1000)", "RealTimeTrigger(5000)"],
+)
+def test_nothing_is_kept_of_a_query_whose_batches_do_not_tell(
+    execution: Execution, trigger: str
+) -> None:
+    execution.triggered = Trigger(trigger)
+    for number in range(5):
+        execution.does(number)
+    ProgressFile(execution).keep_now()
+    assert not (Path(execution.place) / marks.PROGRESS).exists()
+
+
+def test_of_many_documents_the_newest_are_asked_for(execution: Execution) -> None:
+    execution.documents.append(Document({"batchId": "never asked for"}))
+    for number in range(BATCHES_MAX):
+        execution.does(number)
+    ProgressFile(execution).keep_now()
+    assert len(kept(execution).batches) == BATCHES_MAX
 
 
 def test_a_write_that_fails_is_logged_once_and_tried_again(
