@@ -175,8 +175,22 @@ def test_a_flink_has_the_memory_that_its_task_managers_have_for_tasks() -> None:
     flink.odd["/taskmanagers"] = (200, {"taskmanagers": [manager(), manager()]})
     with serving(flink):
         told = capacity_of(measured(flink))
-    assert told == Capacity(8, 4, 1536 << 20, 768 << 20)
+    # Of each kind on each TaskManager, Flink leaves out less than a MiB of what is free.
+    assert told == Capacity(8, 4, 1536 << 20, (768 - 6) << 20)
     assert told.memory_of_worker == 192 << 20
+
+
+def test_the_memory_of_a_free_slot_is_free_where_flink_rounds_it_down() -> None:
+    """Its default: 402653174 bytes of heap and 536870920 managed, for four slots here."""
+    every = {"taskHeapMemory": 383, "taskOffHeapMemory": 0, "managedMemory": 512}
+    free = {"taskHeapMemory": 95, "taskOffHeapMemory": 0, "managedMemory": 128}
+    flink = MeasuredFlink(slots=(4, 1))
+    told = {"taskmanagers": [{"totalResource": every, "freeResource": free}]}
+    flink.odd["/taskmanagers"] = (200, told)
+    with serving(flink):
+        has = capacity_of(measured(flink))
+    assert has.memory is not None and has.memory_of_worker is not None
+    assert has.memory_of_worker <= has.memory - has.memory_used
 
 
 @pytest.mark.parametrize(

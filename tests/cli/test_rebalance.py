@@ -5,6 +5,7 @@ on from wherever the last one was killed.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,15 @@ def test_a_page_that_fails_leaves_no_half_of_an_answer_and_can_be_made_from_the_
     assert "west" in (folder / "page.html").read_text()
 
 
+def test_a_page_that_fails_does_not_hide_that_a_move_has_failed(living: Living) -> None:
+    living.section = {"runs": 1}
+    living.twins["east"].fail(1)
+    done = living.run("--yes", "--html", str(living.folder / ("long" * 80)))
+    assert done.code == 6
+    assert "stateshift resume" in done.err, "the way out of the move's failure"
+    assert "cannot be written" in done.err
+
+
 def told_of(gibibytes: int) -> dict[str, Any]:
     """What Flink says of TaskManagers of which nothing is taken."""
     profile = {"taskHeapMemory": 0, "taskOffHeapMemory": 0, "managedMemory": gibibytes << 10}
@@ -150,6 +160,29 @@ def test_metrics_have_the_moves_of_all_runs_and_the_last_decision(living: Living
     for metric, family in found.items():
         for labels in family.samples:
             assert sorted(key for key, _ in labels) == sorted(LABELS[metric])
+
+
+def test_metrics_of_folders_of_one_name_are_told_apart_and_a_folder_counts_once(
+    living: Living, tmp_path: Path
+) -> None:
+    living.run()
+    other = tmp_path / "other" / living.state.name
+    shutil.copytree(living.state, other)
+    (tmp_path / "none").mkdir()
+    folders = [living.state, other, f"{living.state}/"]
+    words = [word for folder in folders for word in ("--rebalance", str(folder))]
+    done = said("metrics", str(tmp_path / "none"), *words)
+    assert done.code == 0, done.err
+    lines = [line for line in done.out.splitlines() if "_rebalance_timestamp_seconds{" in line]
+    assert sorted(line.split('"')[1] for line in lines) == sorted(map(str, folders[:2]))
+
+
+def test_metrics_of_a_damaged_decision_say_so(living: Living) -> None:
+    living.run()
+    (living.state / "decisions" / "0001.json").write_text("{}")
+    done = said("metrics", str(living.folder), "--rebalance", str(living.state))
+    assert done.code == 8
+    assert "0001.json is damaged" in done.err and "writes another decision" in done.err
 
 
 def test_plan_and_apply_of_such_a_spec_name_the_command_that_moves_its_jobs(

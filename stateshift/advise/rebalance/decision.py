@@ -50,8 +50,9 @@ class Move:
     reason: str
 
 
-# Why a job stays: its load or a cluster's is not known; nothing was to be moved; a limit forbids
-# it; no cluster has room; a later run may move it; it is not worth it; the clusters are even.
+# Why a job stays: its load, too many others' or a cluster's is not known; nothing was to be moved;
+# a limit forbids it; no cluster has room; a later run may move it; it is not worth it; the clusters
+# are even.
 StayKind = Literal["unknown", "idle", "forbidden", "room", "later", "worth", "even"]
 
 
@@ -113,9 +114,10 @@ def decide(situation: Situation, policy: Policy, memory: Memory) -> Decision:
     units = movable(situation, units_of(situation), policy, memory)
     placement = place(situation.clusters, units, loads, policy)
     run = _begun(situation, policy, loads)
-    idle = _why_not(situation, triggers, policy)
+    untold = _too_few_loads(situation)
+    idle = untold or _why_not(situation, triggers, policy)
     if idle:
-        _stay_all(run, units, idle)
+        _stay_all(run, units, "unknown" if untold else "idle", idle)
     else:
         run, placement = _worthwhile(run, units, placement, triggers)
     return Decision(
@@ -188,12 +190,17 @@ def _undecided(situation: Situation, memory: Memory, unknown: str) -> Decision:
     )
 
 
-def _why_not(situation: Situation, triggers: tuple[Trigger, ...], policy: Policy) -> str:
-    """Return why nothing is moved, whatever could be; "" if something may be."""
+def _too_few_loads(situation: Situation) -> str:
+    """Return of how many jobs the load is not known; "" if that of enough is."""
     unknown = [job.name for job in situation.jobs if job.load is None]
     draining = any(cluster.is_draining for cluster in situation.clusters)
     if len(unknown) > (1 - KNOWN_MIN) * len(situation.jobs) and not draining:
         return f"cannot tell: of {len(unknown)} of {len(situation.jobs)} jobs the load is not known"
+    return ""
+
+
+def _why_not(situation: Situation, triggers: tuple[Trigger, ...], policy: Policy) -> str:
+    """Return why nothing is moved, whatever could be; "" if something may be."""
     if not triggers:
         return "no cluster is too full"
     if situation.excluded:
@@ -207,12 +214,19 @@ def _why_not(situation: Situation, triggers: tuple[Trigger, ...], policy: Policy
     return ""
 
 
-def _stay_all(run: _Run, units: tuple[Movable, ...], reason: str) -> None:
+def _stay_all(run: _Run, units: tuple[Movable, ...], kind: StayKind, reason: str) -> None:
     for one in units:
         if one.targets:
-            run.stay(one.unit, "idle", reason)
+            run.stay(one.unit, kind, reason)
         else:
-            run.stay(one.unit, "forbidden", "; ".join(one.reasons))
+            run.stay(one.unit, _kept_by(one.unit), "; ".join(one.reasons))
+
+
+def _kept_by(unit: Unit) -> StayKind:
+    """Return what keeps a unit that may go nowhere."""
+    if any(job.load is None for job in unit.jobs):
+        return "unknown"
+    return "forbidden"
 
 
 def _move(
@@ -243,7 +257,7 @@ def _move(
 
 def _why_it_stays(run: _Run, one: Movable) -> tuple[StayKind, str]:
     if not one.targets:
-        return "forbidden", "; ".join(one.reasons)
+        return _kept_by(one.unit), "; ".join(one.reasons)
     clusters, loads = run.clusters, run.flows.loads
     with_room = [
         name

@@ -82,6 +82,7 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
         name: _memory(job, needs[name], capacities.get(where[name].place.cluster))
         for name, job in present.items()
     }
+    capacities = _with_our_memory(capacities, where, memory)
     now = adapters.clock.now()
     situation = Situation(
         at=now,
@@ -259,6 +260,22 @@ def _capacity(request: RebalanceRequest, cluster: RebalancedCluster) -> Capacity
     if cluster.capacity is not None and cluster.other_load is not None:
         return Capacity(cluster.capacity, memory=cluster.memory)
     return capacity_of(request.spec.cluster(cluster.name))
+
+
+def _with_our_memory(
+    capacities: Mapping[str, Capacity],
+    where: Mapping[str, Whereabouts],
+    memory: Mapping[str, int | None],
+) -> dict[str, Capacity]:
+    """Return what clusters tell, with at least the memory in use that our own jobs there take: one
+    whose memory only the spec tells does not say how much of it is taken.
+    """
+    ours: dict[str, int] = {}
+    for name, each in where.items():
+        cluster = each.place.cluster
+        ours[cluster] = ours.get(cluster, 0) + (memory[name] or 0)
+    used = {name: max(told.memory_used, ours.get(name, 0)) for name, told in capacities.items()}
+    return {name: replace(told, memory_used=used[name]) for name, told in capacities.items()}
 
 
 def _taken(where: Mapping[str, Whereabouts], needs: Mapping[str, Needs]) -> dict[str, float]:

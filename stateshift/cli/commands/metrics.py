@@ -5,6 +5,7 @@ them. Only reads, but for the file that --to names.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +15,7 @@ from stateshift.cli.shell.options import WORKDIRS, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
+    from stateshift.advise.rebalance.decision import Decision
     from stateshift.cli.views.metrics_facts import Judged, ObservedRun, Rebalanced
 
 EPILOG = epilog(
@@ -88,7 +90,8 @@ def command(
     for folder in (*(dirs or ()), *(rebalance or ())):
         _refuse_missing(folder)
     runs = [observed(path) for path in _paths(dirs or [workdirs])]
-    rebalanced = [_rebalanced(folder) for folder in rebalance or ()]
+    folders = _by_name(rebalance or [])
+    rebalanced = [_rebalanced(name, folder) for name, folder in folders.items()]
     found = families(runs, time.time(), _judged(advice or []), rebalanced)
     text = metrics_text.exposition(found)
     if output is not None:
@@ -133,11 +136,25 @@ def _judged(files: list[str]) -> list[Judged]:
     return judged
 
 
-def _rebalanced(path: str) -> Rebalanced:
+def _by_name(folders: list[str]) -> dict[str, str]:
+    """Return these folders, each once, by names that tell them apart: Prometheus takes no file in
+    which two values have the same labels.
+    """
+    places: dict[str, str] = {}
+    for folder in folders:
+        places.setdefault(os.path.realpath(folder), os.path.abspath(folder))
+    counts = Counter(map(os.path.basename, places.values()))
+    named = {}
+    for place in places.values():
+        name = os.path.basename(place)
+        named[name if counts[name] == 1 else place] = place
+    return named
+
+
+def _rebalanced(name: str, path: str) -> Rebalanced:
     """Return what `rebalance` has decided last, and what has become of its moves."""
     from stateshift.api.rebalancing.folder import Folder
     from stateshift.api.rebalancing.past import past_of
-    from stateshift.api.rebalancing.replaying import replayed as decided
     from stateshift.cli.views.metrics_facts import Rebalanced
 
     folder = Folder(path)
@@ -147,8 +164,19 @@ def _rebalanced(path: str) -> Rebalanced:
         "taken-back": len(past.taken_back),
         "unfinished": len(past.unfinished),
     }
-    decision = None if file is None else decided(file).decision
-    return Rebalanced(os.path.basename(os.path.abspath(path)), decision, moves)
+    return Rebalanced(name, None if file is None else _decision_in(file), moves)
+
+
+def _decision_in(file: str) -> Decision | None:
+    """Return a decision that `rebalance` has kept."""
+    from stateshift.api.rebalancing.replaying import replayed
+    from stateshift.errors import JournalError, SpecError
+
+    try:
+        return replayed(file).decision
+    except SpecError as error:
+        hint = "the next run of `stateshift rebalance` writes another decision"
+        raise JournalError(f"{file} is damaged: {error.fact}", hint=hint) from error
 
 
 def observed(path: str) -> ObservedRun:

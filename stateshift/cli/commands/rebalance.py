@@ -126,11 +126,12 @@ def command(
         history=history,
     )
     run = rebalance_once(request, terminal.adapters())
-    _show(terminal, run.outcome, html, explain)
-    if run.error is None:
-        return None
-    terminal.talk(described(run.error))
-    return run.error.exit_code
+    try:
+        _show(terminal, run.outcome, html, explain)
+    finally:  # a page that fails does not hide what has become of a move
+        if run.error is not None:
+            terminal.talk(described(run.error))
+    return None if run.error is None else run.error.exit_code
 
 
 def _show(terminal: Terminal, outcome: Rebalance, html: str | None, explain: bool) -> None:

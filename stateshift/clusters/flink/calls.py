@@ -216,9 +216,9 @@ class FlinkCalls:
             return int(overview["slots-total"]), int(overview["slots-available"])
 
     def memory(self) -> tuple[int, int] | None:
-        """Return the bytes that the TaskManagers have for tasks, and how many of them no slot has
-        taken; None where there is none, or one does not tell. Source: TaskManagerInfo,
-        ResourceProfileInfo (1.15 to 2.3): whole MiB.
+        """Return the bytes that the TaskManagers have for tasks, and how many of them, at most, no
+        slot has taken; None where there is none, or one does not tell. Source: TaskManagerInfo,
+        ResourceProfileInfo (1.15 to 2.3): whole MiB, rounded down.
         """
         with self._read("/taskmanagers"):
             managers = self._call("GET", "/taskmanagers")["taskmanagers"]
@@ -226,7 +226,7 @@ class FlinkCalls:
             if not pairs or any(total is None or free is None for total, free in pairs):
                 return None
             every = sum(_task_mebibytes(total) for total, _ in pairs)
-            unused = sum(_task_mebibytes(free) for _, free in pairs)
+            unused = sum(_free_mebibytes(total, free) for total, free in pairs)
         return (every << 20, unused << 20) if every > 0 else None
 
     def configuration(self) -> dict[str, str]:
@@ -351,10 +351,23 @@ class FlinkCalls:
         return Asking(self.cluster, self.url, self.options)
 
 
+_TASK_MEMORY: Final = ("taskHeapMemory", "taskOffHeapMemory", "managedMemory")
+
+
 def _task_mebibytes(resource: Json) -> int:
     """Return the memory of a resource profile that tasks have: heap, off-heap and managed."""
-    kinds = ("taskHeapMemory", "taskOffHeapMemory", "managedMemory")
-    return sum(int(resource[kind]) for kind in kinds)
+    return sum(int(resource[kind]) for kind in _TASK_MEMORY)
+
+
+def _free_mebibytes(total: Json, free: Json) -> int:
+    """Return how much of it is free at most: of each kind, less than a MiB was left out. Of Flink's
+    default memory, four slots have 383 and 512 MiB, and one of them 95 and 128.
+    """
+    most = 0
+    for kind in _TASK_MEMORY:
+        if int(free[kind]) > 0:
+            most += min(int(total[kind]), int(free[kind]) + 1)
+    return most
 
 
 _NO_JARS: Final = {

@@ -239,3 +239,12 @@ def test_a_drained_job_whose_room_goes_to_others_says_so() -> None:
     decision = decide(replace(of, clusters=clusters), Policy(), Memory())
     (left,) = decision.stays
     assert left.reason == "the room on b goes to other jobs"
+
+
+def test_a_job_whose_load_is_not_known_stays_for_that_and_so_do_all_if_it_is_so_of_many() -> None:
+    few = situation({"a": 8, "b": 8}, [job("one", "a", None), job("two", "a", 0.5)])
+    assert {stay.kind for stay in decide(few, POLICY, Memory()).stays} == {"unknown"}
+    others = [job(f"j{number}", "a", 0.1) for number in range(20)]
+    many = situation({"a": 8, "b": 8}, [job("one", "a", None), *others])
+    kinds = {stay.job: stay.kind for stay in decide(many, POLICY, Memory()).stays}
+    assert kinds == {"one": "unknown", **dict.fromkeys((other.name for other in others), "idle")}

@@ -36,6 +36,19 @@ def test_memory_that_is_taken_forbids_a_move(tmp_path: Path) -> None:
     assert living.on("west") == sorted(LOADS)
 
 
+def test_memory_that_our_own_jobs_have_is_taken_where_only_the_spec_tells_it(
+    tmp_path: Path,
+) -> None:
+    living = LivingSpark(tmp_path, section={"runs": 1})
+    living.capacity = {"cores": 4, "memory": "7g"}  # each job takes 4g
+    done = [living.document("--yes") for _ in range(4)]
+    assert [moved(document) for document in done if document["moves"]] == [
+        [("orders", "east", "finished")]
+    ]
+    stays = {stay["job"]: stay["reason"] for stay in done[-1]["stay"]}
+    assert "its memory is taken: 1,024 MiB too few are free" in stays["fraud"]
+
+
 def test_a_query_that_stands_still_cannot_be_told(tmp_path: Path) -> None:
     living = LivingSpark(tmp_path, section={"runs": 1, "age_max": "10m"})
     living.clock.seconds += 3600
