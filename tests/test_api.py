@@ -188,6 +188,17 @@ def test_advice_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -
     assert document == printed
 
 
+def test_advice_is_on_a_checkpoint_by_its_path() -> None:
+    (told,) = api.advise(Path("checkpoints/orders"))
+    assert told.job == "checkpoints/orders"
+
+
+@pytest.mark.parametrize("wrong", [{"cores": 0}, {"cores": -4}, {"sample_seconds": 0}])
+def test_numbers_that_nothing_can_be_measured_with_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match=next(iter(wrong))):
+        api.advise("checkpoints/orders", **wrong)
+
+
 def test_advice_is_on_the_jobs_of_a_spec_in_every_form_and_keeps_a_history() -> None:
     other = {
         **spec()["jobs"][0],

@@ -84,6 +84,7 @@ def advise(
         SpecError: the spec or a setting is not valid, or there is no such job.
         StorageError: the history cannot be read or written.
     """
+    _check_numbers(sample_seconds, cores)
     request = AdviceRequest(
         given,
         tuple(jobs),
@@ -95,6 +96,16 @@ def advise(
     )
     adviser = adviser_of(request, adapters or migration.real_adapters())
     return tuple(map(JobAdvice, adviser.round()))
+
+
+def _check_numbers(sample_seconds: float, cores: int | None) -> None:
+    """Refuse numbers that nothing can be measured with."""
+    if sample_seconds <= 0:
+        message = "it takes some time to measure"
+        raise SpecError((Complaint("sample_seconds", message),), hint="sample_seconds=60")
+    if cores is not None and cores < 1:
+        message = f"{cores}: expected a number from 1 on"
+        raise SpecError((Complaint("cores", message),), hint="cores=4, or leave it out")
 
 
 def adviser_of(request: AdviceRequest, adapters: Adapters) -> Adviser:
@@ -123,6 +134,8 @@ def adviser_of(request: AdviceRequest, adapters: Adapters) -> Adviser:
 
 def _subjects(request: AdviceRequest, outside: Outside, adapters: Adapters) -> list[Subject]:
     given, only = request.given, request.jobs
+    if isinstance(given, os.PathLike):
+        given = os.fspath(given)
     if not isinstance(given, str):
         return subjects.of_spec(_spec(given, adapters), only, outside)
     if given.startswith(WEB):
