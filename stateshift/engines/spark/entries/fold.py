@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 
 import numpy as np
@@ -37,12 +37,14 @@ from stateshift.engines.spark.entries.shard_parts import part_in, parts_between,
 from stateshift.engines.spark.entries.sorted_writes import in_runs, merged
 from stateshift.engines.spark.layout import newest_files
 from stateshift.engines.spill import BYTES_MAX
+from stateshift.engines.window import Window
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats import bounds
 from stateshift.formats.blocks import Binary, Block, Ints, cut
 from stateshift.formats.rocksdb.manifest import TableFile, decode_manifest, sorted_runs
 from stateshift.formats.rocksdb.sst_blocks import decode_sst_blocks
 from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange, open_table
+from stateshift.formats.rocksdb.table import Table as OpenTable
 from stateshift.formats.sorting import cuts
 from stateshift.formats.spans import Spans, missing, spans, words
 from stateshift.formats.spark.offset_conf import ROW_CHECKSUM, delimiter
@@ -52,6 +54,7 @@ from stateshift.formats.spark.state_blocks import (
     decode_delta_blocks,
     decode_snapshot_blocks,
 )
+from stateshift.storage.protocol import CHUNK
 from stateshift.survey import ShardFiles
 from stateshift.world import Read, ReadFrom
 
@@ -64,7 +67,6 @@ PLAINLY = "take this run back (`stateshift rollback WORKDIR`), then compact with
 _EARLY = 0.25  # of a table: it ends where one of those ends that it is made of
 _DIGITS_MAX = 20  # of a number of 64 bits
 _TABLES_A_PART = 8  # so many, and parts that end with tables are about even
-_INDEX_SHARE = 16  # of a table at most its index takes, and what lies there beside it
 
 
 def folded(
@@ -228,7 +230,7 @@ class _RocksDB:
         for path in paths:
             if path.endswith(".zip"):
                 self._zip = path
-                with _errors_at(path):
+                with errors_at(path):
                     version = decode_zip_version(bounds.gathered(self._read(path), "a zip"))
                 self._snapshot, self._manifest = version.snapshot, version.manifest
 
@@ -291,7 +293,7 @@ class _RocksDB:
         if path is None:
             fact = f"the version needs the table {table.stored}, which is not among its files"
             raise FormatError(fact, self._zip)
-        with _errors_at(path):
+        with errors_at(path):
             for block, sequences in decode_sst_blocks(self._table(path, table.size), keys):
                 self._report_deleted(block)
                 yield Writes(block, sequences)
@@ -308,7 +310,7 @@ class _RocksDB:
         """Yield what changelogs write, later than all tables."""
         time, typed = _AFTER_TABLES, False
         for path in paths:
-            with _errors_at(path):
+            with errors_at(path):
                 header, blocks = decode_changelog_blocks(self._read(path))
                 typed = typed or header.column_families
                 for block in map(row_checksums.off_deletes, blocks) if self._checked else blocks:
@@ -365,28 +367,17 @@ def _are_of(fact: TableFile, keys: Binary) -> bool:
 
 
 def _ends_of_blocks(read: ReadFrom, path: str, size: int) -> list[tuple[bytes, float]]:
-    """Return where blocks of a table end, each with its size: its index is read, and what lies
-    there beside it.
+    """Return where blocks of a table end, each with its size: its index alone is read."""
+    with errors_at(path):
+        ends = table_at(partial(read, path), size).ends()
+        return [(end, handle.size) for end, handle in ends]
+
+
+def table_at(chunks: Callable[[int], Iterator[bytes]], size: int) -> OpenTable:
+    """Open a table through a window of what a storage gives at once: to hold less of that would be
+    to ask for the rest again. `chunks` reads it from an offset on.
     """
-    start = size - size // _INDEX_SHARE
-    tail = bounds.gathered(read(path, start), "the end of an SST")
-
-    def content(offset: int, count: int) -> bytes:
-        if offset >= start:
-            return tail[offset - start : offset - start + count]
-        return _some(read(path, offset), count)
-
-    with _errors_at(path):
-        return [(end, handle.size) for end, handle in open_table(content, size).ends()]
-
-
-def _some(chunks: Iterable[bytes], count: int) -> bytes:
-    held = b""
-    for chunk in chunks:
-        held += chunk
-        if len(held) >= count:
-            break
-    return held[:count]
+    return open_table(Window(chunks, size, CHUNK).read, size)
 
 
 def _without_merges(writes: Writes) -> Writes:
@@ -432,7 +423,7 @@ def _number(table: Table) -> int:
 
 
 @contextmanager
-def _errors_at(path: str) -> Iterator[None]:
+def errors_at(path: str) -> Iterator[None]:
     """Name the file in errors that are raised inside."""
     try:
         yield

@@ -25,17 +25,15 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
 
-from stateshift.engines.spark.entries.fold import PLAINLY, changed
+from stateshift.engines.spark.entries.fold import PLAINLY, changed, errors_at, table_at
 from stateshift.engines.spark.entries.last_writes import Writes
 from stateshift.engines.spark.entries.shard_parts import part_in, within
 from stateshift.engines.spark.rewrite.wishes import Plain
-from stateshift.engines.window import Window
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats import bounds
 from stateshift.formats.blocks import Block, block_of
@@ -51,8 +49,6 @@ from stateshift.formats.rocksdb.manifest import (
 )
 from stateshift.formats.rocksdb.sst_blocks import decode_sst_blocks
 from stateshift.formats.rocksdb.sst_encoding import encode_sst
-from stateshift.formats.rocksdb.table import Table as OpenTable
-from stateshift.formats.rocksdb.table import open_table
 from stateshift.formats.spans import missing
 from stateshift.formats.spark.rocksdb import (
     METADATA,
@@ -64,7 +60,7 @@ from stateshift.formats.spark.rocksdb import (
     listed_table,
 )
 from stateshift.formats.spark.text import decode_object, encode_object
-from stateshift.storage.protocol import CHUNK, Content, Input
+from stateshift.storage.protocol import Content, Input
 from stateshift.survey import ShardFiles
 from stateshift.world import Read, Whole
 
@@ -87,7 +83,7 @@ def keep_tables(options: Plain, inputs: Sequence[Input]) -> Sequence[Content]:
 
 
 class _Kept:
-    """One shard: its new table, and its zip."""
+    """The new table of one shard, and the zip that names it."""
 
     def __init__(
         self,
@@ -131,15 +127,8 @@ class _Kept:
         paths = {path.rpartition("/")[2]: path for path in self._shard.files}
         for table in self._version.snapshot.tables:
             path = paths[table.stored]
-            opened = partial(_opened, self._inputs[path], table.size)
+            opened = partial(table_at, self._inputs[path], table.size)
             yield StoredTable(self._version.facts[table.local], path, opened)
-
-
-def _opened(content: Input, size: int) -> OpenTable:
-    """Open a table through a window of what a storage gives at once: to hold less of that would be
-    to ask for the rest again.
-    """
-    return open_table(Window(content, size, CHUNK).read, size)
 
 
 @dataclass(frozen=True)
@@ -203,7 +192,7 @@ class Version:
 def version_of(read: Read, shard: ShardFiles) -> Version:
     """Return the version that a shard's zip holds, checked."""
     (path,) = (path for path in shard.files if path.endswith(".zip"))
-    with _at(path):
+    with errors_at(path):
         content = bounds.gathered(read(path), "a zip")
         members = decode_zip_members(content)
         name = decode_current(members.get("CURRENT", b""))
@@ -233,7 +222,7 @@ def compared_changes(
     if added:
         (path,) = added
         table = kept.pop(path.rpartition("/")[2], None)
-        with _at(path):
+        with errors_at(path):
             writes = _added(bounds.gathered(read(path), "an SST"), table, version)
         blocks = (within(written, part).block for written in writes)
     else:
@@ -283,12 +272,3 @@ def _added(content: bytes, table: Table | None, version: Version) -> list[Writes
     if not all(says):
         raise FormatError("a table is not what its version's MANIFEST says of it")
     return writes
-
-
-@contextmanager
-def _at(path: str) -> Iterator[None]:
-    """Name the file in errors that are raised inside."""
-    try:
-        yield
-    except FormatError as error:
-        raise error.at(path) from error
