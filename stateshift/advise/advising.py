@@ -161,8 +161,8 @@ class Adviser:
         )
         if subject.engine == "spark":
             samples = tuple(_spark_samples(watched.looks))
-            told = samples[-1].cores if samples else None
-            return SparkInputs(around, samples, subject.cores or told)
+            reported = samples[-1].cores if samples else None
+            return SparkInputs(around, samples, subject.cores or reported)
         return FlinkInputs(around, tuple(_flink_samples(watched.looks)))
 
     def _ask(self, subject: Subject, trouble: str | None) -> Known:

@@ -79,8 +79,8 @@ class ProgressFile:
         if progress is None or progress is before:
             return
         place = str(self._execution.resolvedCheckpointRoot())
-        told = replace(progress, cores=self._cores())
-        self._write(place, marks.PROGRESS, encode_progress(told))
+        complete = replace(progress, cores=self._cores())
+        self._write(place, marks.PROGRESS, encode_progress(complete))
         self._progress = progress
 
     def _new_documents(self) -> list[dict[str, Any]]:

@@ -63,10 +63,10 @@ def _of_flink(cluster: ClusterSpec) -> Capacity:
     if slots.all <= 0:
         return Capacity(unknown="it has no slots")
     calls = FlinkCalls(cluster.name, str(cluster.options.get("url")), options)
-    told = _memory_of_flink(calls)
-    if told is None:
+    memory = _memory_of_flink(calls)
+    if memory is None:
         return Capacity(slots.all, slots.all - slots.free)
-    every, free = told
+    every, free = memory
     return Capacity(slots.all, slots.all - slots.free, every, every - free)
 
 

@@ -76,20 +76,20 @@ class SparkQuery:
             StorageError: the checkpoint cannot be read, holds no offsets, or brokers do not answer.
         """
         commits = {number: file.modified for number, file in self._logs(_COMMITS)}
-        told = self._progress(commits)
+        progress = self._progress(commits)
         planned = self._entries(commits)
-        # Told by the query, the last two planned batches say how far it has read.
-        entries = dict(planned if told is None else islice(planned, 2))
+        # Where the query tells its batches, the last two planned batches say how far it has read.
+        entries = dict(planned if progress is None else islice(planned, 2))
         if not entries:
             fact = "no batch of it can be read: there is nothing in offsets/"
             raise StorageError(fact, location=self.storage.location)
-        if told is None:
+        if progress is None:
             batches = [
                 batch_of(number, before, entry, commits.get(number))
                 for (_, before), (number, entry) in pairwise(sorted(entries.items()))
             ]
         else:
-            batches = reported_batches(told)
+            batches = reported_batches(progress)
         read = read_until(entries, commits)
         ends = self._ends(read)
         newest = entries[max(entries)]
@@ -99,8 +99,8 @@ class SparkQuery:
             lag=None if ends is None else lag_of(read, ends),
             partitions=len(read) or None,
             state_partitions=state_partitions(newest),
-            cores=None if told is None else told.cores,
-            state_rows=None if told is None else told.batches[-1].state_rows,
+            cores=None if progress is None else progress.cores,
+            state_rows=None if progress is None else progress.batches[-1].state_rows,
         )
 
     def _progress(self, commits: Mapping[int, float]) -> QueryProgress | None:
@@ -109,18 +109,18 @@ class SparkQuery:
         """
         path = f"{self.prefix}/{PROGRESS}" if self.prefix else PROGRESS
         try:
-            told = decode_progress(self.storage.read(path, SIZE_MAX), path)
+            progress = decode_progress(self.storage.read(path, SIZE_MAX), path)
         except MissingFile:
             return None
         except (FormatError, StorageError) as error:
             _log.debug("what %s says of itself does not count: %s", path, error)
             return None
-        if not told.batches or not commits:
+        if not progress.batches or not commits:
             return None
-        last, newest = told.batches[-1], max(commits)
+        last, newest = progress.batches[-1], max(commits)
         silent = commits[newest] - (last.started + last.seconds)
         # Also before it, where the checkpoint has gone back since.
-        return None if newest != last.id and silent > BEHIND_SECONDS_MAX else told
+        return None if newest != last.id and silent > BEHIND_SECONDS_MAX else progress
 
     def _logs(self, folder: str) -> Iterator[tuple[int, FileInfo]]:
         """Yield the number of each log in a folder, and its file."""
@@ -159,11 +159,11 @@ def batch_of(
     return Batch(number, entry.timestamp_ms / 1000, committed or None, records_of(before, entry))
 
 
-def reported_batches(told: QueryProgress) -> list[Batch]:
+def reported_batches(progress: QueryProgress) -> list[Batch]:
     """Return the batches that a query tells of, but for the first of its run: code is loaded in
     it.
     """
-    return [_reported(batch) for batch in told.batches if batch.started > told.begun]
+    return [_reported(batch) for batch in progress.batches if batch.started > progress.begun]
 
 
 def _reported(batch: ReportedBatch) -> Batch:
