@@ -21,16 +21,15 @@ from itertools import chain
 from stateshift import plain
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.changes import asked_version
+from stateshift.engines.flink.findings.changes import of_changes
 from stateshift.engines.flink.findings.move import (
-    ASKABLE,
-    of_changes,
     of_clusters,
     of_move,
     of_sources,
-    of_taking,
     of_target,
     waived,
 )
+from stateshift.engines.flink.findings.taking import ASKABLE, of_taking
 from stateshift.engines.flink.image import is_readable, metadata_of
 from stateshift.engines.flink.plan import savepoint as saving
 from stateshift.engines.flink.plan.comparison import compares

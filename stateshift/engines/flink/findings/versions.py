@@ -1,0 +1,95 @@
+"""Whether the Flink at the target reads what it gets: metadata's version, and Kryo's. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from stateshift.engines.flink.changes import asked_version
+from stateshift.engines.flink.image import flink_image, metadata_of
+from stateshift.formats.flink.metadata import PROPERTIES_FROM
+from stateshift.formats.flink.versions import WRITTEN_BY, flink_version, newest_for
+from stateshift.specification import JobSpec
+from stateshift.survey import ClusterFacts, Facts, Finding, Image, Survey
+
+KRYO = "KryoSerializerSnapshot"
+
+
+def of_versions(job: JobSpec, facts: Facts, surveys: Sequence[Survey]) -> Iterator[Finding]:
+    """Yield why a Flink may not read what it gets: it reads older metadata, no newer (IF-18)."""
+    images = _readable(surveys)
+    if not images:
+        return
+    asked = asked_version(job)
+    if asked is not None and newest_for(asked) is None:
+        yield Finding("refuse", f"{asked!r} is no version of Flink", hint='such as "1.20"')
+        return
+    newest = max(metadata_of(image).version for image in images)
+    version = newest_for(asked) or newest
+    has_properties = any(metadata_of(image).properties for image in images)
+    if version >= PROPERTIES_FROM and not has_properties:
+        yield Finding(
+            "refuse",
+            f"metadata of version {newest} cannot become version {version}: it does not say of "
+            "what kind it is",
+            hint="leave out the conversion: every newer Flink reads it as it is",
+        )
+    if facts.target_cluster is not None:
+        yield from of_reading(facts.target_cluster, version)
+        yield from _of_kryo(images, facts.target_cluster.version or "")
+
+
+def _readable(surveys: Sequence[Survey]) -> list[Image]:
+    """Return the images that have metadata."""
+    images: list[Image] = []
+    for survey in surveys:
+        images.extend(image for image in survey.images if flink_image(image) is not None)
+    return images
+
+
+def of_reading(theirs: ClusterFacts, version: int) -> Iterator[Finding]:
+    """Yield why a cluster's Flink may not read metadata of a version."""
+    reads = newest_for(theirs.version)
+    if reads is None:
+        yield Finding(
+            "note",
+            f"{theirs.name} does not say which Flink it runs: whether it reads metadata of version "
+            f"{version} ({WRITTEN_BY[version]}) is not known",
+        )
+    elif reads < version:
+        yield Finding(
+            "refuse",
+            f"{theirs.name} runs Flink {theirs.version}, which reads metadata up to version "
+            f"{reads}; this is version {version} ({WRITTEN_BY[version]})",
+            hint=f'"transform": [{{"kind": "convert", "flink": "{theirs.version}"}}] writes it for '
+            "that Flink",
+        )
+
+
+def _of_kryo(images: Sequence[Image], version: str) -> Iterator[Finding]:
+    """Yield a refusal for state that another Kryo wrote: Flink 1.x has Kryo 2, 2.x has Kryo 5."""
+    theirs = flink_version(version)
+    if theirs is None:
+        return
+    for image in images:
+        written = metadata_of(image).version
+        has_kryo_2 = written < 5
+        reads_kryo_2 = theirs[0] < 2
+        users = _kryo_users(image)
+        if users and has_kryo_2 != reads_kryo_2:
+            yield Finding(
+                "refuse",
+                f"operators {', '.join(users)} have state that Kryo wrote, and Flink {version} has "
+                f"another Kryo than {WRITTEN_BY[written]}: what it reads may be wrong",
+                waive="kryo",
+                hint="give that state types that Flink serializes itself; or, where a test has "
+                'shown it, "waive": ["kryo"]',
+            )
+
+
+def _kryo_users(image: Image) -> list[str]:
+    """Return the ids of the operators that have a state whose serializer is Kryo."""
+    return [
+        operator.id
+        for operator in image.operators
+        if KRYO in operator.details.get("serializers", ())
+    ]
