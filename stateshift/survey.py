@@ -17,6 +17,7 @@
       names             the name index: operator name -> directory
       traits            what the storage can do: renames, keeps_times, exclusive
       real              where the links in the location lead
+      faster_by         how a person makes it faster
       room, denied      whether it has space, and lets us write: what the storage answers before
                         anything is written
 
@@ -240,6 +241,7 @@ class Survey:
     findings: tuple[Finding, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     traits: Mapping[str, bool] = field(default_factory=dict)
+    faster_by: str = ""  # how its storage would be faster; empty where nothing is known
     real: str = ""  # where the links in its location lead; empty where that is no other place
     room: Room | None = None  # None: nothing is to be written there
     # Directories that may not be written to; None where that cannot be asked.

@@ -102,12 +102,12 @@ def _of_bytes(needs: list[Need]) -> Iterator[Finding]:
     limit = next(need.space.limit for need in needs if need.space.bytes_free == free)
     if free < size:
         yield _short(
-            f"{_places(needs)} needs {_size(size)}{kept}, and {limit} leaves {_size(free)}"
+            f"{_places(needs)} needs {in_units(size)}{kept}, and {limit} leaves {in_units(free)}"
         )
     elif free < 2 * size:
         yield Finding(
             "warn",
-            f"{_places(needs)} needs {_size(size)}{kept} of the {_size(free)} that "
+            f"{_places(needs)} needs {in_units(size)}{kept} of the {in_units(free)} that "
             f"{limit} leaves: there is no space for as much again, which a job soon writes",
         )
 
@@ -141,7 +141,7 @@ def _needs(job: JobSpec, facts: Facts) -> Iterator[Need]:
     """Yield the places that take something, as far as their storages were asked."""
     image = _image_place(job, facts)
     if image is not None and image.room is not None:
-        yield Need(image.location, image.room, *_needed(facts))
+        yield Need(image.location, image.room, *needed(facts))
     for data, (here, there) in zip(job.data, facts.data, strict=True):
         if data.copy and there.room is not None:
             yield Need(there.location, there.room, here.bytes, len(here.files))
@@ -154,7 +154,7 @@ def _image_place(job: JobSpec, facts: Facts) -> Survey | None:
     return facts.source if job.transform else None
 
 
-def _needed(facts: Facts) -> tuple[int, int]:
+def needed(facts: Facts) -> tuple[int, int]:
     """Return how many bytes and files restarts read of all that becomes one image."""
     size = count = 0
     for survey in (facts.source, *facts.merges, *facts.others):
@@ -174,7 +174,8 @@ def _written(job: JobSpec, facts: Facts) -> Iterator[Survey]:
     yield from (there for data, (_, there) in zip(job.data, facts.data, strict=True) if data.copy)
 
 
-def _size(count: int) -> str:
+def in_units(count: int) -> str:
+    """Return a number of bytes as people read it."""
     size, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
     while size >= 1024 and len(units) > 1:
         size, units = size / 1024, units[1:]

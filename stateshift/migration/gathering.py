@@ -255,7 +255,8 @@ def _with_traits(survey: Survey, storage: Storage) -> Survey:
         # Than anything new is there.
         "renames_sooner": traits.renames_once and traits.at_once > 1,
     }
-    return replace(survey, traits=known, real=real_location(survey.location))
+    real = real_location(survey.location)
+    return replace(survey, traits=known, real=real, faster_by=traits.faster_by)
 
 
 def _data(inquiry: Inquiry, location: str, ours: bool) -> Survey:

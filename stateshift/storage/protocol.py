@@ -76,6 +76,8 @@ class Traits:
     # of several that `move` to one path at the same time, all but one are refused
     renames_once: bool = False
     owners: bool = False  # files and directories have an owner, a group and permissions
+    # how to make it faster, as a way out for a person; empty where nothing is known
+    faster_by: str = ""
     # how many files are worth reading or writing at once at most: many where each waits for a
     # network
     at_once: int = 1

@@ -29,6 +29,8 @@ T = TypeVar("T")
 # stack.
 _ANSWER: Final = re.compile(r'RPCError\("(?:[\w]+\.)*(?:\w+\$)?(\w+)", "(.*?)(?:\\n|"\)$|$)')
 
+_UNREACHED: Final = f"{failures.UNREACHED}; STATESHIFT_HDFS=web asks over HTTP"
+
 SMALL: Final = 256 * 1024  # bytes
 
 # Without: 15 attempts, half a second to 15 apart (HdfsClientConfigKeys.Failover, Hadoop 3.4).
@@ -203,7 +205,7 @@ def _failure(error: Exception, location: str, path: str) -> StorageError:
     place = locations.redact(location)
     text = locations.redact(str(error)) or type(error).__name__
     if isinstance(error, OSError) or _may_pass(text):
-        return TransientStorageError(f"{place}: {text}", location=place, hint=failures.UNREACHED)
+        return TransientStorageError(f"{place}: {text}", location=place, hint=_UNREACHED)
     return StorageError(f"{place}: {text}", location=place)
 
 

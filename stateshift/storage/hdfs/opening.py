@@ -32,32 +32,36 @@ from stateshift.storage.hdfs.storage import HdfsStorage
 if TYPE_CHECKING:
     from stateshift.storage.hdfs.web import Client
 
+_INSTALL = "pip install 'stateshift[hdfs]'"
+_BY_RPC = "for Hadoop's own RPC in place of HTTP"
 TIMEOUT_SECONDS = (10.0, 120.0)  # to connect, to answer
 
 
 def open_hdfs(location: str, environment: Mapping[str, str] | None = None) -> HdfsStorage:
     """Return the storage at a location on HDFS."""
-    location = locations.normal(location)
-    return HdfsStorage(calls_for(location, environment or os.environ), location)
+    return _opened(locations.normal(location), environment or os.environ)
 
 
-def calls_for(location: str, environment: Mapping[str, str]) -> HdfsCalls:
-    """Return the calls for a location, by the rules at the top of this module."""
+def _opened(location: str, environment: Mapping[str, str]) -> HdfsStorage:
     parsed = locations.parse(location)
     user, authority = _user_and_host(parsed.authority, environment)
     client = _alias_client(authority, environment)
     if client is not None:
-        return _web(client, location)
+        return HdfsStorage(_web(client, location), location)
     conf = read_conf(environment)
     if parsed.scheme != "hdfs":
         url = f"{_http_of(parsed.scheme)}://{authority}"
-        return _web(_web_client(url, user, conf.secure, environment), location)
+        client = _web_client(url, user, conf.secure, environment)
+        return HdfsStorage(_web(client, location), location)
     authority = authority or conf.default_authority
     web = partial(_over_http, authority, user, conf, location, environment)
-    if _natively(environment) and "@" not in parsed.authority:
-        addresses = _configured(conf.rpc_addresses(authority), authority, conf, location)
-        return _native(addresses, authority, conf, location, web)
-    return web()
+    missing = _missing_for_rpc(environment)
+    if not _may_go_natively(parsed.authority, environment):
+        return HdfsStorage(web(), location)
+    if missing:
+        return HdfsStorage(web(), location, faster_by=missing)
+    addresses = _configured(conf.rpc_addresses(authority), authority, conf, location)
+    return HdfsStorage(_native(addresses, authority, conf, location, web), location)
 
 
 def _user_and_host(authority: str, environment: Mapping[str, str]) -> tuple[str, str]:
@@ -132,24 +136,29 @@ def _configured(
     )
 
 
-def _natively(environment: Mapping[str, str]) -> bool:
+def _may_go_natively(authority: str, environment: Mapping[str, str]) -> bool:
+    """Whether the native client can ask as whoever is to ask."""
+    is_other = environment.get("STATESHIFT_HDFS_TOKEN") or environment.get("HADOOP_PROXY_USER")
+    return not is_other and "@" not in authority
+
+
+def _missing_for_rpc(environment: Mapping[str, str]) -> str:
+    """Return what a person does so that we go by RPC; empty where we do."""
     wanted = environment.get("STATESHIFT_HDFS", "")
     if wanted not in ("", "web", "native"):
         raise StorageError(
             f"STATESHIFT_HDFS is {wanted!r}", hint="web, native, or nothing: whichever is there"
         )
     if wanted == "web":
-        return False
-    if environment.get("STATESHIFT_HDFS_TOKEN") or environment.get("HADOOP_PROXY_USER"):
-        return False
+        return f"unset STATESHIFT_HDFS, {_BY_RPC}"
     try:
         import hdfs_native  # noqa: F401
     except ImportError as error:
-        if wanted:
+        if wanted == "native":
             fact = f"STATESHIFT_HDFS is native, and hdfs-native is not installed ({error})"
-            raise StorageError(fact, hint="pip install 'stateshift[hdfs]'") from error
-        return False
-    return True
+            raise StorageError(fact, hint=_INSTALL) from error
+        return f"{_INSTALL}, {_BY_RPC}"
+    return ""
 
 
 def _alias_file(environment: Mapping[str, str]) -> str:

@@ -38,9 +38,10 @@ FILES_AT_ONCE = 256
 class HdfsStorage:
     """A storage on HDFS, over whichever calls reach its NameNodes."""
 
-    def __init__(self, calls: HdfsCalls, location: str) -> None:
+    def __init__(self, calls: HdfsCalls, location: str, faster_by: str = "") -> None:
         self._calls = calls
         self._location = location
+        self._faster_by = faster_by
         self._root = locations.parse(location).path
         self._writing = Writing()
 
@@ -51,7 +52,12 @@ class HdfsStorage:
     @property
     def traits(self) -> Traits:
         return Traits(
-            renames=True, keeps_times=True, renames_once=True, owners=True, at_once=FILES_AT_ONCE
+            renames=True,
+            keeps_times=True,
+            renames_once=True,
+            owners=True,
+            faster_by=self._faster_by,
+            at_once=FILES_AT_ONCE,
         )
 
     def list(self, under: str = "") -> Iterator[FileInfo]:

@@ -42,3 +42,10 @@ def test_a_block_that_no_datanode_gives_is_asked_for_again(error: Exception, kin
         calls.status("/checkpoint/a")
     assert not isinstance(caught.value, MissingFile)
     assert isinstance(caught.value, TransientStorageError) == (kind is TransientStorageError)
+
+
+def test_ports_that_do_not_answer_are_told_with_the_way_over_http() -> None:
+    calls = NativeCalls(Raising(OSError("connection refused")), WHERE)
+    with pytest.raises(TransientStorageError) as caught:
+        calls.status("/checkpoint/a")
+    assert "STATESHIFT_HDFS=web" in str(caught.value.hint)

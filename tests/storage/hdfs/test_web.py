@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -268,3 +270,24 @@ def of_nameservice(conf: Path, *servers: Server) -> Storage:
         "STATESHIFT_HDFS": "web",
     }
     return open_hdfs("hdfs://shop/place", environment)
+
+
+PLAIN = "hdfs://namenode.example/place"
+INSTALLING = "pip install 'stateshift[hdfs]', for Hadoop's own RPC in place of HTTP"
+
+
+@pytest.mark.parametrize(
+    ("location", "wanted", "way_out"),
+    [
+        (PLAIN, "", INSTALLING),
+        (PLAIN, "web", "unset STATESHIFT_HDFS, for Hadoop's own RPC in place of HTTP"),
+        ("webhdfs://namenode.example:9870/place", "", ""),
+        ("hdfs://other@namenode.example/place", "", ""),
+    ],
+)
+def test_a_location_over_http_says_how_it_would_go_by_rpc_if_it_can(
+    monkeypatch: pytest.MonkeyPatch, location: str, wanted: str, way_out: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "hdfs_native", None)  # as where it is not installed
+    environment = {"STATESHIFT_HDFS": wanted, "HDFSCLI_CONFIG": os.devnull}
+    assert open_hdfs(location, environment).traits.faster_by == way_out

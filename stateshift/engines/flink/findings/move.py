@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from shlex import quote
 
+from stateshift.engines.faster_storage import of_faster_storage
 from stateshift.engines.flink.findings.changes import of_changes
 from stateshift.engines.flink.findings.operators import (
     of_choice,
@@ -69,6 +70,7 @@ def of_move(
         *of_key_groups(move),
         *of_versions(job, facts, move.surveys),
         *of_free_space(job, facts),
+        *of_faster_storage(job, facts),
         *of_clusters(facts),
     )
     return tuple(waived(finding, job.waive) for finding in findings)

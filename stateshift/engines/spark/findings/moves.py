@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import chain, combinations
 from shlex import quote
 
+from stateshift.engines.faster_storage import of_faster_storage
 from stateshift.engines.free_space import of_free_space
 from stateshift.engines.spark.findings.batches import of_batches
 from stateshift.engines.spark.findings.changes import of_changes
@@ -46,6 +47,7 @@ def of_move(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
         *of_batches(job, facts),
         *of_ends(facts),
         *of_free_space(job, facts),
+        *of_faster_storage(job, facts),
         *of_inputs(job, facts),
         *_of_clusters(job, facts),
         *of_reach(spec, job, facts),
