@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,7 @@ def test_a_move_that_is_aborted_exits_with_7(played: PlayedBins) -> None:
     ran = run("move", played, "--to", "east", "--bins", "0", "--timeout", "0.1")
     assert ran.code == 7
     assert "did not answer within 0.1 s" in ran.err
+    assert f"if it never comes back: stateshift live evict file://{played.location} east" in ran.err
     ran = run("move", played, "--to", "east", "--bins", "0", "--timeout", "0.1", "--json")
     assert ran.document["state"] == "aborted" and ran.document["exit_code"] == 7
 
@@ -108,6 +110,27 @@ def test_status_shows_the_workers_and_their_bins(played: PlayedBins) -> None:
     assert bins["assigned"] == [0] * 8
     west = next(part for part in bins["parts"] if part["worker"] == "west")
     assert west["keys"] > 0 and west["bins"] == 8
+
+
+def marked(played: PlayedBins, mark: str) -> set[str]:
+    """Return the workers of which the document of the status says so."""
+    parts = run("status", played, "--json").document["bins"]["parts"]
+    return {part["worker"] for part in parts if part[mark]}
+
+
+def test_status_says_who_may_be_dead_and_who_is_evicted(played: PlayedBins) -> None:
+    files = played.ground.files
+    last = files.ledger("count_and_ask", "east").last
+    assert last is not None
+    files.commit("count_and_ask", "east", replace(last, number=last.number + 1, at=last.at + 90))
+    ran = run("status", played)
+    assert "count_and_ask at west has committed nothing for" in ran.out
+    assert f"stateshift live evict file://{played.location} west" in ran.out
+    assert marked(played, "silent") == {"west"}
+    assert not run("evict", played, "west").code
+    ran = run("status", played)
+    assert "count_and_ask at west is evicted: 8 bins there until" in ran.out
+    assert marked(played, "evicted") == {"west"}
 
 
 def test_what_is_proposed_is_aborted(played: PlayedBins) -> None:
@@ -159,7 +182,7 @@ def test_the_history_tells_every_move_and_why_one_was_aborted(played: PlayedBins
 
 def test_the_history_tells_what_was_copied_ahead(played: PlayedBins) -> None:
     moved(played, "--to", "east", "--bins", "0-2", "--strategy", "warm")
-    ahead, move = run("history", played, "--json").document["moves"]
+    ahead, *_, move = run("history", played, "--json").document["moves"]
     assert (ahead["ahead"], ahead["went"]) == ([0, 1, 2], [])
     assert [one["bins"] for one in move["went"]] == [[0, 1, 2]]
 

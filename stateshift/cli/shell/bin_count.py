@@ -76,15 +76,15 @@ def _carried(terminal: Terminal, controller: Controller, count: int, manner: Man
 
 
 def _tell_aborted(terminal: Terminal, facts: CountFacts) -> int:
+    from stateshift.cli.shell.bin_moves import hint_aborted
     from stateshift.cli.shell.failing import tell_aborted
     from stateshift.cli.views import bin_count_json
-    from stateshift.cli.views.live_facts import live_command
     from stateshift.errors import ClusterError
 
     moved = facts.moved
     assert moved is not None, "what is aborted has begun"
     error = ClusterError(
         f"aborted, there are {facts.bins.count} bins as before: {moved.reason}",
-        hint=f"look: {live_command('status', facts.location)}",
+        hint=hint_aborted(facts.location, moved),
     )
     return tell_aborted(terminal, "live-bins", bin_count_json.failed_count(facts, error), error)

@@ -161,17 +161,25 @@ class _Lines:
 def _tell_aborted(terminal: Terminal, facts: MoveFacts) -> int:
     from stateshift.cli.shell.failing import tell_aborted
     from stateshift.cli.views import bins_json
-    from stateshift.cli.views.live_facts import live_command
     from stateshift.errors import ClusterError
 
     moved = facts.moved
     assert moved is not None, "what is aborted has begun"
     error = ClusterError(
         f"aborted, {moved.bins_moved} of {moved.bins} bins were moved: {moved.reason}",
-        hint=f"look: {live_command('status', facts.location)}; run this command again: it moves "
-        "what is left",
+        hint=f"{hint_aborted(facts.location, moved)}; run this command again: it moves what is "
+        "left",
     )
     return tell_aborted(terminal, "live-move", bins_json.failed_move(facts, error), error)
+
+
+def hint_aborted(location: str, moved: Moved) -> str:
+    """Return what to do about workers that did not answer, and where to look."""
+    from stateshift.cli.views.live_facts import live_command
+    from stateshift.live.bins.move_request import hint_if_gone
+
+    hints = [hint_if_gone(location, worker) for worker in moved.silent]
+    return "; ".join((*hints, f"look: {live_command('status', location)}"))
 
 
 # ------------------------------------------------------------------------------------ steering

@@ -71,7 +71,7 @@ def count(facts: CountFacts) -> LiveCountDocument:
             for load in facts.hottest
         ],
         "move": None if moved is None else moved.number,
-        "parts": len(facts.bins.parts),
+        "parts": len(facts.bins.running),
         "parts_dealt": None if moved is None else moved.complete,
         "reason": None if moved is None else moved.reason or None,
         "seconds": None if moved is None else moved.seconds,

@@ -55,7 +55,7 @@ def checked(facts: CountFacts) -> Iterator[Block]:
     hottest = facts.hottest[:1]
     yield pairs(
         ("dealt anew", f"{many(facts.keys, 'key')}, {size(facts.size)}, each where it is"),
-        ("workers", f"{many(len(facts.bins.parts), 'part')} to acknowledge it"),
+        ("workers", f"{many(len(facts.bins.running), 'part')} to acknowledge it"),
         ("hottest", _hottest(hottest[0])) if hottest else None,
     )
 

@@ -34,6 +34,8 @@ def came_of(moved: Moved | None) -> Came:
             return "checked"
 
 
+SILENT_SECONDS = 60.0  # a worker that commits nothing for so long, while others do, may be dead
+
 Became = Literal["under-way", "applied", "aborted"]
 
 
@@ -99,12 +101,15 @@ class MoveFacts:
 
 @dataclass(frozen=True, slots=True)
 class PartFacts:
-    """One worker's part in one operator. `lag` is how far it is behind the furthest."""
+    """One worker's part in one operator. `lag` is how far it is behind the furthest; it `is_silent`
+    where it has committed nothing for long, while others have.
+    """
 
     part: Part
     bins: int
     lag: int | None
     seconds_since: float | None
+    is_silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +150,7 @@ class BinsFacts:
     def parts(self) -> tuple[PartFacts, ...]:
         """The parts of all workers, by operator and name."""
         furthest = self.bins.furthest
+        newest = max((_committed(part) for part in self.bins.parts), default=0.0)
         found = []
         for part in self.bins.parts:
             last = part.ledger.last
@@ -156,6 +162,7 @@ class BinsFacts:
                     if part.frontier is None or furthest is None
                     else furthest.at - part.at,
                     seconds_since=None if last is None else max(0.0, self.bins.at - last.at),
+                    is_silent=last is not None and newest - last.at > SILENT_SECONDS,
                 )
             )
         return tuple(found)
@@ -165,6 +172,11 @@ class BinsFacts:
         """The workers that have joined and run nothing."""
         running = {part.number for part in self.bins.parts}
         return tuple(name for number, name in enumerate(self.bins.names) if number not in running)
+
+
+def _committed(part: Part) -> float:
+    """Return when a part has committed last; 0 where it never has."""
+    return 0.0 if part.ledger.last is None else part.ledger.last.at
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,8 @@ class LivePartDocument(TypedDict):
     rows_held: Annotated[int, "rows that its last commit has put aside"]
     awaited: Annotated[list[int], "bins that have not come yet"]
     committed_seconds_ago: Annotated[float | None, "how long ago its last commit is"]
+    silent: Annotated[bool, "whether it has committed nothing for a minute, while others have"]
+    evicted: Annotated[bool, "whether its name was taken from it, and nobody has it yet"]
 
 
 class LiveBinsDocument(TypedDict):
@@ -251,4 +253,6 @@ def _part(facts: PartFacts) -> LivePartDocument:
         "rows_held": part.rows_held,
         "awaited": sorted(part.awaited),
         "committed_seconds_ago": facts.seconds_since,
+        "silent": facts.is_silent,
+        "evicted": part.is_evicted,
     }

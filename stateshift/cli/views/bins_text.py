@@ -66,7 +66,7 @@ def checked(facts: MoveFacts) -> Iterator[Block]:
         ("pause", f"{manner.gap_seconds:g} s behind a step") if manner.gap_seconds else None,
         ("from", f"time {manner.at} on") if manner.at is not None else None,
         ("ahead", f"{manner.lead_seconds:g} s of the furthest worker"),
-        ("workers", f"{many(len(facts.bins.parts), 'part')} to acknowledge each step"),
+        ("workers", f"{many(len(facts.bins.running), 'part')} to acknowledge each step"),
     )
 
 
@@ -146,8 +146,29 @@ def status(facts: BinsFacts) -> Iterator[Block]:
     yield Table(PART_HEADS, tuple(part_row(each) for each in facts.parts))
     for name in facts.without_part:
         yield Line(f"worker {name} has not started yet", "warn", indent=2)
+    for part in facts.parts:
+        yield from _dead(part, facts.location)
     yield Gap()
     yield from _on_their_way(facts)
+
+
+def _dead(facts: PartFacts, location: str) -> Iterator[Line]:
+    """Say of a part that nobody runs, or that may be dead, how it goes on."""
+    from stateshift.live.bins.move_request import hint_if_gone
+
+    name = facts.part.name
+    if facts.part.is_evicted:
+        worker = facts.part.runs.worker
+        yield Line(
+            f"{name} is evicted: {many(facts.bins, 'bin')} there until an application goes on as "
+            f"live.Worker(GROUP, {worker!r}, …)",
+            "warn",
+            indent=2,
+        )
+    elif facts.is_silent:
+        seconds = span(facts.seconds_since or 0.0)
+        hint = hint_if_gone(location, facts.part.runs.worker)
+        yield Line(f"{name} has committed nothing for {seconds}, others have: {hint}", "warn", 2)
 
 
 def part_row(facts: PartFacts) -> Row:

@@ -23,6 +23,7 @@ from stateshift.live.bins.hashing import encoders_of
 from stateshift.live.bins.migration import Carrier, Stopped
 from stateshift.live.bins.move_request import (
     command,
+    hint_if_gone,
     refuse_not_dealt,
     refuse_past,
     refuse_under_way,
@@ -150,7 +151,7 @@ def _refuse_moving(bins: Bins) -> None:
         if part.passed <= last:
             raise PlanError(
                 f"bins are on their way: {part.name} has not made the moves of time {last}",
-                hint=f"wait until all have come: {command('status', bins.location)}",
+                hint=f"wait until it has; {hint_if_gone(bins.location, part.runs.worker)}",
             )
 
 
@@ -229,8 +230,8 @@ class CountCarrier(Carrier):
         while True:
             bins = self._look()
             left = bins.not_dealt
-            dealt = len(bins.parts) - len(left)
-            self._tell(state="moving", parts=len(bins.parts), complete=dealt)
+            running = len(bins.running)
+            self._tell(state="moving", parts=running, complete=running - len(left))
             if not left:
                 return
             if time.time() >= until:

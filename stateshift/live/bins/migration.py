@@ -26,7 +26,7 @@ from stateshift.live.bins.move_request import Manner, Steps, TimedStep, command,
 from stateshift.live.bins.steering import CarriedBy, Steering
 from stateshift.live.bins.step_table import StepTable
 from stateshift.live.bins.times import cut
-from stateshift.live.bins.watch import Bins, Part, Watch
+from stateshift.live.bins.watch import Bins, Watch
 from stateshift.live.member import decided_here, is_gone, process_name
 from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import Time, Update
@@ -65,6 +65,7 @@ class Moved:
     prepared: int = 0  # bins that were read ahead
     reason: str = ""
     seconds: float = 0.0
+    silent: tuple[str, ...] = ()  # workers that did not answer the last proposal in time
 
     @property
     def is_over(self) -> bool:
@@ -237,7 +238,7 @@ class Carrier:
         while True:
             bins = self._look()
             last = bins.moves.configuration.last
-            if bins.passed > last or not bins.parts:
+            if bins.passed > last or not bins.running:
                 return
             self._tell(state="moving")
             if time.time() >= until:
@@ -347,8 +348,16 @@ class Carrier:
             if decided is not None:
                 if decided.outcome == "aborted":
                     self.table.give_up(decided.reason, now)
+                    self._tell(silent=self._silent(answers))
                 return decided
             pause()
+
+    def _silent(self, answers: Sequence[Answer]) -> tuple[str, ...]:
+        """Return the workers for whose answer a proposal has ended; none where one refused it."""
+        assert self.table is not None, "it is proposed"
+        if any(answer.word == REFUSED for answer in answers) or self.steering.is_stopped:
+            return ()
+        return tuple(dict.fromkeys(worker for _, worker in self.table.silent(answers)))
 
     def _decision(
         self, proposal: Proposal, answers: Sequence[Answer], now: float
@@ -364,7 +373,8 @@ class Carrier:
         if self.steering.is_stopped:
             return self.files.decide(proposal.number, decided_here("aborted", ASKED_TO_STOP))
         if now >= proposal.expires:
-            silent = ", ".join(sorted(self.table.silent(answers))) or "nobody"
+            parts = [f"{operator} at {worker}" for operator, worker in self.table.silent(answers)]
+            silent = ", ".join(parts) or "nobody"
             reason = f"{silent} did not answer within {proposal.timeout_seconds:g} s"
             return self.files.decide(proposal.number, decided_here("aborted", reason))
         return None
@@ -424,13 +434,11 @@ class Carrier:
 
     def _late(self, bins: Bins, until: Time | None) -> str:
         """Return who has not passed a time yet, for people."""
-        late = [part.name for part in bins.parts if _is_late(part, until)]
+        late = []
+        for part in bins.running:
+            if until is None or bins.passed_by(part) <= until:
+                late.append(part.name)
         return f"{', '.join(late)} did not pass {until} within {self.manner.wait_seconds:g} s"
-
-
-def _is_late(part: Part, until: Time | None) -> bool:
-    """Whether a part has not passed a time; where there is none, nobody has."""
-    return until is None or part.passed <= until
 
 
 def _cut(steps: Steps, bins: int) -> list[TimedStep]:

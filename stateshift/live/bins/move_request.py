@@ -103,12 +103,13 @@ def moves_even(bins: Bins, share: float) -> tuple[Move, ...]:
     """Return moves that even the state out, of at most such a share of it: from the worker with the
     most to the one with the least, the largest bin that makes both more alike.
     """
-    workers = sorted({part.number for part in bins.parts})
+    workers = sorted({part.number for part in bins.running} - bins.evicted)
     weights = [weight + 1 for weight in bins.weights()]  # without state, by the number of bins
     at = list(bins.assigned)
     loads = dict.fromkeys(workers, 0)
     for bin, worker in enumerate(at):
-        loads[worker] = loads.get(worker, 0) + weights[bin]
+        if worker in loads:
+            loads[worker] += weights[bin]
     budget = share * sum(weights)
     moved: dict[int, Move] = {}
     while True:
@@ -225,13 +226,13 @@ def refuse_not_dealt(bins: Bins) -> None:
         raise PlanError(
             f"worker {part.runs.worker} has {bins.count_at(part)} bins still, of the group's "
             f"{bins.count}: it deals them anew by its next batch, or at the time that was named",
-            hint=f"wait until it has: {command('status', bins.location)}",
+            hint=f"wait until it has; {hint_if_gone(bins.location, part.runs.worker)}",
         )
 
 
 def refuse_without_rows(bins: Bins) -> None:
     """Refuse where somebody who has to answer has read nothing."""
-    for part in bins.parts:
+    for part in bins.running:
         if part.frontier is None:
             raise PlanError(
                 f"worker {part.runs.worker} has read no rows yet",
@@ -242,14 +243,17 @@ def refuse_without_rows(bins: Bins) -> None:
 def _check_parts(bins: Bins, steps: Steps) -> None:
     """Refuse where somebody who has to answer cannot, or who gives or takes does not run."""
     refuse_without_rows(bins)
-    running = {part.number for part in bins.parts}
+    running = {part.number for part in bins.running}
     for move in chain.from_iterable(step.moves for step in steps):
         for worker in (move.source, move.target):
-            if worker not in running:
+            name = bins.names[worker]
+            if worker in bins.evicted:
                 raise PlanError(
-                    f"worker {bins.names[worker]} has not started yet",
-                    hint="start its job first",
+                    f"worker {name} is evicted, and nobody has started under its name",
+                    hint=f"start an application as live.Worker(GROUP, {name!r}, …) first",
                 )
+            if worker not in running:
+                raise PlanError(f"worker {name} has not started yet", hint="start its job first")
 
 
 def _check_same_code(bins: Bins) -> None:
@@ -289,6 +293,12 @@ def refuse_past(bins: Bins, time: Time) -> None:
         )
 
 
-def command(name: str, location: str) -> str:
+def command(name: str, location: str, *more: str) -> str:
     """Return a command about a group, to be pasted."""
-    return shlex.join(("stateshift", "live", name, location))
+    return shlex.join(("stateshift", "live", name, location, *more))
+
+
+def hint_if_gone(location: str, worker: str) -> str:
+    """Return the way out of waiting for a worker that is dead."""
+    evict = command("evict", location, worker)
+    return f"if {worker} is dead, start it again; if it never comes back: {evict}"

@@ -56,7 +56,7 @@ class StepTable:
     """The coordinator of one proposal."""
 
     def __init__(self, bins: Bins, proposal: Proposal) -> None:
-        self.parts = _tasks(bins.parts)
+        self.parts = _tasks(bins.running)
         self.proposal = proposal
         self.last = max((update.time for update in proposal.updates), default=-1)
         self.crossings = tuple(_crossings(bins, proposal.updates))
@@ -97,10 +97,10 @@ class StepTable:
         """How many parts have acknowledged it."""
         return sum(task in self.state.acknowledged for task in self.parts.values())
 
-    def silent(self, answers: Sequence[Answer]) -> tuple[str, ...]:
-        """Return the parts that have not answered, for people."""
+    def silent(self, answers: Sequence[Answer]) -> list[PartKey]:
+        """Return the parts that have not answered."""
         heard = {(answer.operator, answer.worker) for answer in answers}
-        return tuple(f"{operator} at {worker}" for operator, worker in self.parts.keys() - heard)
+        return sorted(self.parts.keys() - heard)
 
     def hear(self, answers: Sequence[Answer], now: float) -> None:
         """Take what workers have answered."""
@@ -132,17 +132,18 @@ class StepTable:
                 self._take(Shipped(crossing.task, self.last), now)
             if crossing.bins <= taker.taken:
                 self._take(Deployed(crossing.task), now)
-                if taker.passed > self.last:
+                if bins.passed_by(taker) > self.last:
                     self._take(Running(crossing.task), now)
         for key, task in self.parts.items():
-            if key not in parts or self._is_through(parts[key]):
+            part = parts.get(key)
+            if part is None or part.is_evicted or self._is_through(bins, part):
                 self._take(Running(task), now)
 
-    def _is_through(self, part: Part) -> bool:
+    def _is_through(self, bins: Bins, part: Part) -> bool:
         """Whether a part has done what was proposed."""
         if self.proposal.bins is not None:
             return part.ledger.last is None or part.moves_known > self.proposal.number
-        return part.passed > self.last
+        return bins.passed_by(part) > self.last
 
     def give_up(self, reason: str, now: float) -> None:
         """Take an abort to its end: nobody has held anything back, everybody runs on as before."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -69,10 +69,15 @@ class Part:
         return 0 if self.ledger.last is None else self.ledger.last.moves
 
     @property
-    def is_gone(self) -> bool:
-        """Whether nobody runs under its name, and nothing waits there for somebody who will."""
+    def is_evicted(self) -> bool:
+        """Whether its name was taken from it, and nobody has started under it since."""
+        return self.runs.is_evicted
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits there for whoever goes on under its name."""
         ledger = self.ledger
-        return self.runs.is_evicted and not (ledger.here or ledger.held or ledger.unclaimed)
+        return not (ledger.here or ledger.held or ledger.unclaimed)
 
     @property
     def passed(self) -> Time:
@@ -153,9 +158,23 @@ class Bins:
         return self.count if part.ledger.last is None else part.ledger.bins(self.begun)
 
     @property
+    def running(self) -> tuple[Part, ...]:
+        """The parts that were not evicted: they answer what is proposed, and are waited for.
+
+        An evicted part does nothing until somebody starts under its name, who reads all moves
+        before the first row. So a move for a time ahead of it needs no answer of it.
+        """
+        return tuple(part for part in self.parts if not part.is_evicted)
+
+    @property
+    def evicted(self) -> frozenset[int]:
+        """The numbers of the workers that were evicted in some operator."""
+        return frozenset(part.number for part in self.parts if part.is_evicted)
+
+    @property
     def not_dealt(self) -> tuple[Part, ...]:
-        """The parts that have another number of bins still."""
-        return tuple(part for part in self.parts if self.count_at(part) != self.count)
+        """The running parts that have another number of bins still."""
+        return tuple(part for part in self.running if self.count_at(part) != self.count)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -180,8 +199,30 @@ class Bins:
 
     @property
     def passed(self) -> Time:
-        """The first time whose moves are not all made: by every part."""
-        return min((part.passed for part in self.parts), default=-1)
+        """The first time whose moves are not all made, by every running part."""
+        return min((self.passed_by(part) for part in self.running), default=-1)
+
+    def passed_by(self, part: Part) -> Time:
+        """Return the first time whose moves a part has not made. Bins that an evicted worker has
+        to give are not waited for: they come once somebody goes on under its name.
+        """
+        if not self.evicted:
+            return part.passed
+        if part.frontier is None:
+            return -1
+        stuck = self._stuck()
+        awaited = [since for bin, since in part.awaited.items() if bin not in stuck]
+        return min([part.at + 1, *awaited])
+
+    def _stuck(self) -> set[int]:
+        """Return the bins that somebody awaits from an evicted worker."""
+        evicted, configuration = self.evicted, self.moves.configuration
+        stuck: set[int] = set()
+        for part in self.running:
+            for bin, since in part.awaited.items():
+                if configuration.worker(since - 1, bin) in evicted:
+                    stuck.add(bin)
+        return stuck
 
     def ahead(self, seconds: float) -> Time:
         """Return the first time that nobody will have reached in so many seconds."""
@@ -247,10 +288,17 @@ class Watch:
         self.moves = look(self.files, self.moves)
         for key, part in self.parts.items():
             self.parts[key] = self._followed(part)
-        there = (part for part in self.parts.values() if not part.is_gone)
-        parts = tuple(sorted(there, key=lambda part: part.name))
+        parts = tuple(sorted(self._there(), key=lambda part: part.name))
         now = time.time()
         return Bins(self.files.location, now, self.workers, self.moves, parts, self.begun)
+
+    def _there(self) -> Iterator[Part]:
+        """Yield the parts without those that are gone for good: evicted, and without any bins."""
+        configuration = self.moves.configuration
+        with_bins = set(configuration.at(configuration.last))
+        for part in self.parts.values():
+            if not part.is_evicted or not part.is_empty or part.number in with_bins:
+                yield part
 
     def _followed(self, part: Part) -> Part:
         """Return a part with what it has committed since."""

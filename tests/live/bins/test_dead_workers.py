@@ -1,0 +1,257 @@
+"""A worker that stops for good at any effect of a move or a split: once it is evicted, the bins of
+the others move on, and its own wait for whoever goes on under its name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from stateshift.errors import PlanError
+from stateshift.live.bins.bin_count import CountCarrier, check_count
+from stateshift.live.bins.evicting import evict
+from stateshift.live.bins.files import Files, Keyed
+from stateshift.live.bins.migration import Carrier, Moved
+from stateshift.live.bins.move_request import Manner, check, moves_even, moves_to, steps_of
+from stateshift.live.bins.watch import Bins, Watch
+from stateshift.live.protocol.configuration import Update
+from tests.kill.moments import Doomed, Moments
+from tests.live.bins.test_killing import die
+from tests.live.bins.workers import BINS, Ground, Reader, alone, count_and_ask
+from tests.live.jobs import Killed
+
+NAMES = ("west", "east", "south")
+END = 300
+LEFT = 60  # rows that nobody has read before the last move
+IMPATIENT = Manner(lead_seconds=0.0, timeout_seconds=0.3, wait_seconds=0.3)
+PATIENT = Manner(lead_seconds=0.0)
+EFFECTS = 36  # of the worker that dies, in the longest of the events
+
+
+@cache
+def wanted() -> list[tuple[int, ...]]:
+    """What one worker alone puts out."""
+    return alone(count_and_ask, END)
+
+
+class Group:
+    """Three workers that have bins each, and one of them that may die."""
+
+    def __init__(self) -> None:
+        self.ground = Ground(count_and_ask, NAMES)
+        self.dead: set[str] = set()
+        self.until = END - LEFT
+        for worker in self.ground.workers.values():
+            worker.read(9)
+        self.move("east", [2, 3, 4])
+        self.move("south", [5, 6])
+
+    # ---------------------------------------------------------------- workers
+
+    def doom(self, name: str, effects: int) -> Moments:
+        """Let a worker die, for good, after so many effects from now on."""
+        moments = Moments(effects, die)
+        worker = self.ground.workers[name]
+        worker.storage = Doomed(self.ground.storage, moments)
+        self.act(worker, worker.start)
+        return moments
+
+    def act(self, worker: Reader, act: Callable[[], None]) -> None:
+        """Let a worker act, if it lives."""
+        if worker.name not in self.dead:
+            try:
+                act()
+            except Killed:
+                self.dead.add(worker.name)
+
+    def work(self, seconds: float = 0.0) -> None:
+        """Let each worker do what its thread and its next batch would."""
+        for worker in self.ground.workers.values():
+            self.act(worker, worker.running.answer)
+            self.act(worker, worker.between)
+        if self.bins().moves.open is None:
+            for worker in self.ground.workers.values():
+                self.act(worker, lambda worker=worker: self.read(worker))
+
+    def read(self, worker: Reader) -> None:
+        """Read some rows, as long as there are any to be read yet."""
+        if worker.read_to < self.until:
+            worker.read(min(worker.read_to + 6, self.until))
+
+    def evict(self, name: str) -> None:
+        """Take the name of a worker from it, as the command does."""
+        for runs in self.ground.files.runs():
+            if runs.worker == name:
+                evict(self.ground.files, runs.operator, name)
+                self.ground.files.run(replace(runs, is_evicted=True))
+
+    def go_on_as(self, name: str) -> None:
+        """Start an application under the name of one that has died."""
+        for runs in self.ground.files.runs():
+            if runs.worker == name:
+                self.ground.files.run(replace(runs, is_evicted=False))
+        offsets = self.ground.workers[name].offsets
+        self.ground.workers[name] = Reader(self.ground, name, offsets)
+        self.dead.discard(name)
+
+    # ---------------------------------------------------------------- moves
+
+    def watch(self) -> Watch:
+        begun = self.ground.files.begun()
+        assert begun is not None
+        return Watch(Files(self.ground.storage), begun)
+
+    def bins(self) -> Bins:
+        return self.watch().look()
+
+    def move(self, to: str, numbers: list[int], manner: Manner = PATIENT) -> Moved:
+        watch = self.watch()
+        steps = steps_of(moves_to(watch.look(), to, numbers), manner)
+        check(watch.look(), steps, manner)
+        return Carrier(watch, steps, manner, wait=self.work).carry()
+
+    def resize(self, count: int, manner: Manner = PATIENT) -> Moved:
+        watch = self.watch()
+        now = watch.look()
+        keyed: dict[tuple[str, str], Keyed] = {}
+        for part in now.parts:
+            known = self.ground.files.keyed(part.runs.operator, part.runs.worker)
+            assert known is not None
+            keyed[part.runs.operator, part.runs.worker] = known
+        check_count(now, count, None, keyed)
+        return CountCarrier(watch, (), manner, wait=self.work, count=count).carry()
+
+    def move_between_the_living(self) -> Moved:
+        """Move a bin from one of those that live to the other."""
+        giver, taker = (name for name in NAMES if name not in self.dead)
+        now = self.bins()
+        number = now.names.index(giver)
+        mine = [bin for bin, worker in enumerate(now.assigned) if worker == number]
+        here = self.ground.workers[giver].running.ledger.here
+        return self.move(taker, [next(bin for bin in mine if bin in here)])
+
+    def finish(self) -> list[tuple[int, ...]]:
+        """Read to the end, and return all that was put out."""
+        for _ in range(5):
+            for worker in self.ground.workers.values():
+                worker.read(END)
+                worker.between()
+        return self.ground.put_out()
+
+
+def move_two_ways(group: Group) -> None:
+    """Move bins from each of two workers to another one."""
+    now = group.bins()
+    both = (*moves_to(now, "east", [0, 5]), *moves_to(now, "west", [2]))
+    Carrier(group.watch(), steps_of(both, IMPATIENT), IMPATIENT, wait=group.work).carry()
+
+
+def split(group: Group) -> None:
+    """Split all bins."""
+    group.resize(2 * BINS, IMPATIENT)
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("victim", NAMES)
+@pytest.mark.parametrize("event", [move_two_ways, split])
+@pytest.mark.parametrize("effects", range(1, EFFECTS + 1))
+def test_whatever_a_dead_worker_had_agreed_to_the_others_move_on_once_it_is_evicted(
+    effects, event, victim
+):
+    group = Group()
+    group.doom(victim, effects)
+    with contextlib.suppress(PlanError):
+        event(group)
+    if victim not in group.dead:
+        return  # it has fewer effects
+    group.evict(victim)
+    assert victim not in {part.runs.worker for part in group.bins().running}
+    assert group.move_between_the_living().state == "finished"
+    group.go_on_as(victim)
+    assert group.finish() == wanted()
+    counts = {worker.running.bins for worker in group.ground.workers.values()}
+    assert counts == {group.ground.bins}
+
+
+def test_the_effects_of_the_events_are_all_among_those():
+    for victim in NAMES:
+        for event in (move_two_ways, split):
+            group = Group()
+            moments = group.doom(victim, 1000)
+            event(group)
+            assert 3 < len(moments.seen) <= EFFECTS, (victim, event)
+
+
+def died_before_it_dealt() -> Group:
+    """East has agreed to twice as many bins, and has died before it dealt its own."""
+    group = Group()
+    group.ground.moves = group.bins().moves.decided
+    group.ground.propose_bins(2 * BINS)
+    for worker in group.ground.workers.values():
+        worker.running.look()
+        worker.running.answer()
+    assert group.ground.decide() == "applied"
+    group.dead.add("east")
+    for _ in range(3):
+        group.work()
+    return group
+
+
+def test_who_has_not_dealt_is_named_with_the_way_out_and_blocks_nobody_once_evicted():
+    group = died_before_it_dealt()
+    with pytest.raises(PlanError, match="worker east has 8 bins still") as caught:
+        group.move("south", [0])
+    assert "stateshift live evict memory://group east" in str(caught.value.hint)
+    group.evict("east")
+    assert group.move("south", [0]).state == "finished"
+    assert group.bins().not_dealt == ()
+    group.go_on_as("east")
+    assert group.ground.workers["east"].running.bins == 2 * BINS
+    assert group.move("south", [4, 5]).state == "finished"
+    assert group.finish() == wanted()
+
+
+def test_bins_of_an_evicted_worker_move_once_somebody_goes_on_under_its_name():
+    group = Group()
+    group.dead.add("east")
+    moved = group.move("south", [0], IMPATIENT)
+    assert (moved.state, moved.silent) == ("aborted", ("east",))
+    group.evict("east")
+    for to, bin in (("east", 0), ("south", 2)):
+        with pytest.raises(PlanError, match="worker east is evicted") as caught:
+            group.move(to, [bin])
+        assert "start an application" in str(caught.value.hint)
+    group.go_on_as("east")
+    assert group.move("south", [2, 3]).state == "finished"
+    assert group.finish() == wanted()
+
+
+def test_a_worker_that_is_evicted_while_bins_are_on_their_way_to_it_is_not_forgotten():
+    group = Group()
+    group.ground.moves = group.bins().moves.decided
+    at = max(worker.read_to for worker in group.ground.workers.values()) // 3 + 1
+    group.ground.propose([Update(at, bin, 0) for bin in (5, 6)])
+    for worker in group.ground.workers.values():
+        worker.running.answer()
+    assert group.ground.decide() == "applied"
+    for name in NAMES:
+        group.ground.workers[name].read(at * 3 + 30)
+    group.move("south", [bin for bin in range(BINS) if bin not in (5, 6)], PATIENT)
+    group.dead.add("west")
+    group.evict("west")
+    parts = {part.runs.worker: part.is_evicted for part in group.bins().parts}
+    assert parts == {"west": True, "east": False, "south": False}
+    group.go_on_as("west")
+    assert group.finish() == wanted()
+
+
+def test_state_is_evened_out_among_those_that_run():
+    group = Group()
+    group.dead.add("east")
+    group.evict("east")
+    moves = moves_even(group.bins(), 1.0)
+    assert {move.source for move in moves} | {move.target for move in moves} <= {0, 2}
