@@ -18,6 +18,7 @@ from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
 from stateshift.world import World
 
+EMPTY_SECONDS_MAX = 2.0  # for a name that is taken, while there is nothing to read under it
 OTHERS_SECONDS_MAX = 30.0  # for runs that were second to take away what they have put up of a fence
 
 
@@ -114,8 +115,15 @@ class FenceSource(NoFiles):
     ) -> None:
         until = world.clock.now() + patience
         while not _take(storage, path, text):
-            if fence_owner(content_of(storage, path) or text) is None or world.clock.now() >= until:
+            content = content_of(storage, path)
+            if fence_owner(content or text) is None or world.clock.now() >= until:
                 self._refuse_others(storage, path, text)
+            if content is None and world.clock.now() >= until + EMPTY_SECONDS_MAX:
+                raise StorageError(
+                    f"{path} is taken, and holds no file: is it a directory?",
+                    location=self.location,
+                    hint=f"move {self.location}/{path} away, then resume",
+                )
             world.check_interrupted()
             world.clock.sleep(0.2)
 

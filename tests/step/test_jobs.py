@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest
-from stateshift.errors import AlreadyThere, ClusterError, Interrupted, StalePlan
+from stateshift.errors import AlreadyThere, ClusterError, Interrupted, StalePlan, StorageError
 from stateshift.formats.marks import encode_idle, fence_text
 from stateshift.step import AwaitProgress, FenceSource, ReadyFence, StopJob, SubmitJob
 from stateshift.step.marks import tag_of
@@ -201,6 +201,14 @@ def test_another_runs_fence_is_named_and_left_standing(stage: Stage) -> None:
         FENCE.run(stage.world)
     assert FENCE.undo(stage.world, None) == []
     assert set(stage.disk.snapshot(SOURCE).values()) == {OTHER}
+
+
+@pytest.mark.parametrize("path", FENCE.paths)
+def test_a_directory_in_a_fences_place_ends_the_step(stage: Stage, path: str) -> None:
+    stage.source.create(f"{path}/x", b"")
+    with pytest.raises(StorageError, match=f"{path} is taken, and holds no file") as caught:
+        FENCE.run(stage.world)
+    assert f"move {SOURCE}/{path} away" in (caught.value.hint or "")
 
 
 def two_at_once(stage: Stage, *theirs: str) -> World:
