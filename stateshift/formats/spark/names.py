@@ -89,7 +89,8 @@ def classify(path: str) -> CheckpointPath:
     if place.role == "state":  # most files by far are those of a version
         stem, _, suffix = name.rpartition(".")
         kind = _STATE_FILES.get(suffix)
-        if kind is not None and stem.isdecimal() and stem.isascii():
+        is_number = stem.isdecimal() and stem.isascii() and (stem[0] != "0" or stem == "0")
+        if kind is not None and is_number:
             _, operator, partition, store = place
             return CheckpointPath("state", operator, partition, store, kind, int(stem))
     return _classify(place, name, path)
@@ -162,7 +163,7 @@ def _state(place: _Directory, name: str) -> CheckpointPath | None:
     stem, _, suffix = name.rpartition(".")
     kind = _STATE_FILES.get(suffix)
     version, _, uuid = stem.partition("_")
-    number = _number(version)
+    number = _canonical(version)
     if kind is None or number is None or not uuid:
         return None
     return CheckpointPath("state", place.operator, place.partition, place.store, kind, number, uuid)
@@ -237,7 +238,7 @@ def _directory(directory: str) -> _Directory:
             return _Directory("metadata-v2", operator)
         case ["state", operator, "_stateSchema", store]:
             return _Directory("schema-v3", operator, None, store)
-        case ["state", operator, partition, *rest] if _number(partition) is not None:
+        case ["state", operator, partition, *rest] if _canonical(partition) is not None:
             return _in_partition(operator, int(partition), rest)
     return _Directory("other")
 
@@ -257,6 +258,13 @@ def _in_partition(operator: str, partition: int, rest: list[str]) -> _Directory:
         case [store, "SSTs" | "logs" as folder]:
             return _Directory(folder, operator, partition, store)
     return _Directory("other")
+
+
+def _canonical(text: str) -> int | None:
+    """Return a number as Spark writes it. Files of state are opened by the names that follow from
+    their numbers: what lies under `007` is never read.
+    """
+    return None if text.startswith("0") and text != "0" else _number(text)
 
 
 def _number(text: str) -> int | None:
