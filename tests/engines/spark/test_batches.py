@@ -161,6 +161,22 @@ def test_a_source_that_had_an_offset_and_has_none_any_more_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize("line", [b"-", b'{"logOffset":1}'])
+def test_a_line_for_a_source_that_the_batch_before_does_not_have_is_refused(line: bytes) -> None:
+    files = Checkpoint(batches=3).files()
+    image = image_of({**files, "offsets/2": files["offsets/2"] + b"\n" + line})
+    assert "offsets/2 has a line for each of 2 sources, and offsets/1 for 1" in refused(image)
+    older = image_of({**files, "offsets/0": files["offsets/0"] + b"\n" + line})
+    assert refused(older) == ""
+
+
+@pytest.mark.parametrize("log", ["offsets", "commits"])
+def test_a_directory_where_the_next_batch_is_written_is_refused(log: str) -> None:
+    files = Checkpoint(batches=3).files()
+    image = image_of({**files, f"{log}/3/x": b""})
+    assert f"{log}/3 is a directory: the job dies when it writes the log" in refused(image)
+
+
 @pytest.mark.parametrize("log", ["offsets", "commits"])
 def test_a_watermark_never_falls(log: str) -> None:
     files = watched()

@@ -77,3 +77,42 @@ def test_a_schema_that_is_gone_is_refused_where_spark_does_not_write_it_again(
 @pytest.mark.parametrize("new", [None, b"{", b"v7"])
 def test_a_v1_that_spark_leaves_alone_is_no_reason_to_refuse(new: bytes | None) -> None:
     assert judged(V1, b"v1\n{", new) == (0, [])
+
+
+JOIN = "spark-4.3.0/join-hdfs"
+
+
+def refused_without(name: str, folder: str) -> list[str]:
+    """What `verify --deep` refuses where every shard lacks a folder."""
+    golden = images.image(name)
+    files = {path: content for path, content in golden.files.items() if folder not in path}
+    assert len(files) < len(golden.files)
+    shown = run(images.on_a_disk(files), "verify", golden.location, "--deep", "--json")
+    assert shown.code == 5
+    return [one["message"] for one in document_of(shown)["findings"] if one["level"] == "refuse"]
+
+
+def test_a_store_that_is_gone_from_every_shard_is_refused() -> None:
+    fact = f"{V1} names the store 'left-keyToNumValues', of which no file is there"
+    assert fact in refused_without(JOIN, "/left-keyToNumValues/")
+
+
+def test_shards_that_are_all_gone_are_refused() -> None:
+    fact = f"{V1} names the store 'default', of which no file is there"
+    golden = images.image(OF[V1])
+    files = {
+        path: content
+        for path, content in golden.files.items()
+        if golden.role_of(path) not in ("delta", "snapshot")
+    }
+    shown = run(images.on_a_disk(files), "verify", golden.location, "--json")
+    assert shown.code == 5
+    assert fact in shown.out
+
+
+def test_metadata_of_an_operator_with_other_stores_is_refused() -> None:
+    golden, other = images.image(OF[V1]), images.image(JOIN)
+    files = {**golden.files, f"{golden.location}/{V1}": other.files[f"{other.location}/{V1}"]}
+    shown = run(images.on_a_disk(files), "verify", golden.location, "--json")
+    assert shown.code == 5
+    assert "of which no file is there" in shown.out

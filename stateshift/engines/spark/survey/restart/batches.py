@@ -8,7 +8,8 @@ nothing goes backwards.
                             taken as done
     no commits at all       the same: Spark 2.1 kept none, and later ones run batch L again (2.1.3
                             and 4.3 agree)
-    offsets/b, offsets/b+1  a source's offset never falls; nor does the watermark
+    offsets/b, offsets/b+1  name as many sources (v1: without names); a source's offset never falls,
+                            nor does the watermark
     commits/b               hands on the watermark of batch b + 1
     clocks                  may be set back: batchTimestampMs is warned of, no more
 
@@ -46,6 +47,7 @@ class Batch:
     """What the logs say of one batch. A watermark of 0 is none."""
 
     number: int
+    version: int
     sources: tuple[SourceOffset, ...]
     partitions: str
     watermark_ms: int
@@ -81,6 +83,21 @@ def warn_of_no_commits(reading: Reading, listed: ListedFiles, epoch: int | None)
         f"takes the batches up to {epoch} as done, and runs batch {again} again",
         "commits",
     )
+
+
+def refuse_folders(reading: Reading, listed: ListedFiles) -> None:
+    """Refuse a directory where a batch that is still to come has its log: Spark looks at files
+    alone when it starts, and cannot write that one.
+    """
+    newest = max(listed.offsets | listed.commits, default=-1)
+    for folder in sorted(listed.log_folders):
+        if layout.number_of_log(folder) > newest:
+            reading.refuse(
+                f"{reading.path(folder)} is a directory: the job dies when it writes the log of "
+                "that batch there",
+                folder,
+                hint="move it away",
+            )
 
 
 def refuse_holes(reading: Reading, listed: ListedFiles, epoch: int | None) -> None:
@@ -185,6 +202,8 @@ def refuse_disorder(
     batches = _batches(reading, listed, numbers)
     suspects = _refuse_commits(reading, batches, first_needed)
     for before, after in filter(_is_neighbours, pairwise(batches)):
+        if after.number >= first_needed:
+            _refuse_other_sources(reading, before, after)
         fault = _fault(before, after)
         if fault is None:
             _warn_of_clock(reading, before, after, first_needed)
@@ -192,6 +211,21 @@ def refuse_disorder(
         suspects |= {before.number, after.number}
         _report_disorder(reading, before, after, fault, first_needed)
     return suspects
+
+
+def _refuse_other_sources(reading: Reading, before: Batch, after: Batch) -> None:
+    """Refuse two logs that a start reads and no query can have written both: sources without names
+    are counted ("There are [2] sources in the checkpoint offsets and now there are [1] sources
+    requested by the query").
+    """
+    counts = [len(batch.sources) for batch in (after, before)]
+    if (before.version, after.version) == (1, 1) and counts[0] != counts[1]:
+        path = layout.offset_path(after.number)
+        reading.refuse(
+            f"{reading.path(path)} has a line for each of {counts[0]} sources, and "
+            f"{layout.offset_path(before.number)} for {counts[1]}: Spark refuses to start",
+            path,
+        )
 
 
 def _is_neighbours(batches: tuple[Batch, Batch]) -> bool:
@@ -244,7 +278,13 @@ def _batches(reading: Reading, listed: ListedFiles, numbers: Sequence[int]) -> l
             return None  # where a restart needs it, that is said elsewhere
         partitions = entry.conf.get(PARTITIONS, "")
         return Batch(
-            number, entry.offsets, partitions, entry.watermark_ms, entry.timestamp_ms, handed_on
+            number,
+            entry.version,
+            entry.offsets,
+            partitions,
+            entry.watermark_ms,
+            entry.timestamp_ms,
+            handed_on,
         )
 
     return [batch for batch in reading.each(paths, read) if batch is not None]

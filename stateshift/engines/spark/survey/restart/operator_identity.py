@@ -3,6 +3,7 @@ query's plan before it starts, and refuses a query whose metadata has another id
 
     operatorId    the number of the directory `state/<op>`
     operatorName  one of NAMES
+    storeName     each of its stores has files in some shard, once a batch is committed
     _stateSchema  where there are schemas of format 3, `_metadata/v2` has to say which of them
                   apply; those of
                   transformWithState have to be there, those of a join are written again
@@ -17,7 +18,7 @@ names), StreamingGlobalLimitExec.shortName, StateStoreWriter.operatorStateMetada
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import filterfalse
 
 from stateshift.engines.spark import layout
@@ -87,6 +88,18 @@ def check_schemas(reading: Reading, path: str, decoded: OperatorMetadata, files:
     if missing is not None:
         fact = f"the schema {missing} is missing, which {reading.path(path)} names"
         reading.refuse(f"{fact}: Spark refuses to start", path)
+
+
+def check_stores(
+    reading: Reading, path: str, decoded: OperatorMetadata, stores: Collection[str]
+) -> None:
+    """Refuse metadata that names a store of which nothing is there: it is another operator's, or
+    the state is gone.
+    """
+    for store in decoded.stores:
+        if store.name not in stores:
+            named = f"{reading.path(path)} names the store {store.name[:80]!r}"
+            reading.refuse(f"{named}, of which no file is there", path)
 
 
 def _file_name(path: str) -> str:

@@ -40,7 +40,7 @@ def operators_of(
         operators.append(
             Operator(
                 id=operator,
-                name=_title(reading, listed, operator),
+                name=_title(reading, listed, operator, own_files),
                 uid=None,
                 provider=_provider(settings, own_files),
                 shards=len(shards),
@@ -102,7 +102,9 @@ def refuse_foreign_state(
     reading.refuse(fact, path, hint="copy the stopped job's whole checkpoint by other means")
 
 
-def _title(reading: Reading, listed: ListedFiles, operator: str) -> str | None:
+def _title(
+    reading: Reading, listed: ListedFiles, operator: str, files: list[StoreFiles]
+) -> str | None:
     """Return the operator's name as its metadata has it: Spark 4.0 and later."""
     path = newest_metadata(listed, operator, None)
     operator_identity.check_version(
@@ -117,6 +119,8 @@ def _title(reading: Reading, listed: ListedFiles, operator: str) -> str | None:
     if decoded is None:
         return None
     operator_identity.check_schemas(reading, path, decoded, listed.operator_files[operator])
+    if listed.commits:
+        operator_identity.check_stores(reading, path, decoded, {shard.store for shard in files})
     return decoded.name
 
 

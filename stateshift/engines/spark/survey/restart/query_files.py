@@ -27,6 +27,7 @@ class ListedFiles:
     spark_crcs: set[str] = field(default_factory=set)
     schema_logs: list[str] = field(default_factory=list)
     strangers: list[FileInfo] = field(default_factory=list)
+    log_folders: set[str] = field(default_factory=set)
 
     def forget_after(self, batch: int) -> None:
         """Leave out the logs of what came after this batch, but for the batch planned next."""
@@ -72,6 +73,8 @@ def _add(listed: ListedFiles, path: str, size: int) -> None:
             listed.metadata = True
         case _ if place.kind == "checksum":
             listed.spark_crcs.add(path)
+        case "other" if path.startswith(("offsets/", "commits/")):
+            listed.log_folders.add(path.rpartition("/")[0])
 
 
 def _add_state(listed: ListedFiles, path: str, place: CheckpointPath, size: int) -> None:
