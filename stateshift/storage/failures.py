@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import shlex
+from functools import lru_cache
 from typing import Final
 
 from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
@@ -189,6 +190,7 @@ def _text(error: OSError) -> str:
     return redact(str(error)) or type(error).__name__
 
 
+@lru_cache(maxsize=1024)  # a worker asks thousands of times for files that are not there yet
 def _pasted(location: str, path: str) -> str:
     """Return the place as a shell takes it: a path if it is local."""
     whole = location.rstrip("/") + "/" + path if path else location

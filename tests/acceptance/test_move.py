@@ -49,6 +49,7 @@ def apply(folder: Path, name: str) -> Ran:
     return stateshift("apply", path, *given, cwd=ROOT, env={"DEMO_DIR": str(folder)})
 
 
+@pytest.mark.slow  # in the default run a scene (tests/servers/test_scenes.py) moves a running job
 @pytest.mark.row("IS-3")
 @pytest.mark.row("IS-6")
 @pytest.mark.row("IS-13")

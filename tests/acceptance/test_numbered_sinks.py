@@ -125,7 +125,7 @@ def test_a_batch_that_a_file_sink_skips_has_its_state_at_the_target(tmp_path: Pa
     job.die(job.folder / "checkpoint")
     brought(tmp_path, job)
     job.feed(FED, FILES)
-    assert started(job, job.folder / "moved") == []
+    assert job.run(job.folder / "moved") == ""
     assert job.rows() == job.expected(FILES)
 
 

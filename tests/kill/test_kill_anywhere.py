@@ -43,10 +43,10 @@ def place(request: pytest.FixtureRequest) -> Iterator[Scenario]:
 
 @pytest.fixture(scope="module")
 def some(how: str, seed: int) -> Callable[[list[Moment]], list[Moment]]:
-    """Every fifteenth moment, others with another seed; all of them with --full, every fiftieth
+    """Every thirtieth moment, others with another seed; all of them with --full, every fiftieth
     with --quick.
     """
-    every = {"full": 1, "default": 15, "quick": 50}[how]
+    every = {"full": 1, "default": 30, "quick": 50}[how]
     return lambda moments: moments[seed % every :: every]
 
 

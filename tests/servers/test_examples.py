@@ -53,11 +53,18 @@ elif verb == "version":
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    with group(tmp_path_factory.mktemp("examples"), "hdfs-a", "hdfs-b", "s3-moto") as servers:
+    with group(tmp_path_factory.mktemp("examples"), "hdfs-a", "s3-moto") as servers:
         for bucket in BUCKETS:
             with s3.exported(servers, s3.MOTO):
                 s3.make(servers.exports()[s3.MOTO], bucket)
         yield servers
+
+
+@pytest.fixture(scope="module")
+def another_hdfs(servers: Servers) -> Iterator[None]:
+    servers.up("hdfs-b")
+    yield
+    servers.down("hdfs-b")
 
 
 @pytest.fixture
@@ -82,6 +89,8 @@ def apply(said: Said, spec: Path) -> None:
     assert said("apply", spec, "--yes", "--workdir", spec.parent / "run")["state"] == "finished"
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("another_hdfs")
 @pytest.mark.row("IS-2", "IS-4", "IS-16")
 def test_infore_s_dialect_merges_three_and_takes_them_to_another_hdfs(
     said: Said, tmp_path: Path

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stateshift.formats.spark import offsets, state_files
+from stateshift.formats.spark import state_files
+from stateshift.formats.spark.offsets import PARTITIONS
 from stateshift.storage.protocol import Storage
 from tests.support import encoders
 
 QUERY = "11111111-2222-3333-4444-555555555555"
+COMMIT = b'v1\n{"nextBatchWatermarkMs":0}'
 SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state."
     "HDFSBackedStateStoreProvider",
@@ -39,13 +41,13 @@ class Checkpoint:
     query: str = QUERY
 
     def files(self) -> dict[str, bytes]:
-        found = {"metadata": b'{"id":"%s"}' % self.query.encode()}
+        found = {"metadata": self.metadata()}
         for batch in range(self.batches + self.planned):
-            found[f"offsets/{batch}"] = self._offsets(batch)
+            found[f"offsets/{batch}"] = self.offsets(batch)
             if self.inputs:
                 found[f"sources/0/{batch}"] = self._log(batch)
         for batch in range(self.batches):
-            found[f"commits/{batch}"] = b'v1\n{"nextBatchWatermarkMs":0}'
+            found[f"commits/{batch}"] = COMMIT
         for batch in range(self.batches + self.written):
             for shard in range(self.shards):
                 records = list(self._records(batch, shard))
@@ -64,8 +66,11 @@ class Checkpoint:
             put(storage, f"{prefix}/{path}" if prefix else path, content)
         storage.sync()
 
-    def _offsets(self, batch: int) -> bytes:
-        settings = {**SETTINGS, offsets.PARTITIONS: str(self.shards)}
+    def metadata(self) -> bytes:
+        return b'{"id":"%s"}' % self.query.encode()
+
+    def offsets(self, batch: int) -> bytes:
+        settings = {**SETTINGS, PARTITIONS: str(self.shards)}
         conf = ",".join(f'"{key}":"{value}"' for key, value in settings.items())
         source = f'{{"logOffset":{batch}}}' if self.inputs else f'{{"topic":{{"0":{batch * 10}}}}}'
         return f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":{1000 + batch},"conf":{{{conf}}}}}\n{source}'.encode()

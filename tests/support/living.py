@@ -22,7 +22,7 @@ from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.formats.spark import state_files
 from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
-from tests.support.checkpoints import Checkpoint, put
+from tests.support.checkpoints import COMMIT, Checkpoint, put
 from tests.support.entries import entries
 
 State = dict[bytes, bytes]
@@ -89,10 +89,10 @@ class LivingJob:
     @_one_at_a_time
     def batch(self) -> None:
         number, storage = self.epoch + 1, self.storage
-        shape = Checkpoint(batches=number + 1, shards=self.shards).files()
+        shape = Checkpoint(shards=self.shards)
         if number == 0:
-            put(storage, "metadata", shape["metadata"])
-        put(storage, f"offsets/{number}", shape[f"offsets/{number}"])
+            put(storage, "metadata", shape.metadata())
+        put(storage, f"offsets/{number}", shape.offsets(number))
         after = [dict(state) for state in self.states[self.epoch]]
         for shard in range(self.shards):
             records = list(self._records(number, shard))
@@ -102,7 +102,7 @@ class LivingJob:
                 f"state/0/{shard}/{number + 1}.delta",
                 b"".join(state_files.encode_delta(records)),
             )
-        put(storage, f"commits/{number}", shape[f"commits/{number}"])
+        put(storage, f"commits/{number}", COMMIT)
         self.epoch, self.states[number] = number, after
         self.ever.setdefault(number, []).append(self.expected(number))
 

@@ -76,7 +76,6 @@ def entries(
 
 
 @pytest.mark.row("IF-6", "IF-8", "IF-9", "IF-10", "IF-11", "IF-12")
-@pytest.mark.sample(40)
 @pytest.mark.parametrize("name", golden.NAMES)
 def test_any_image_becomes_one_folder_that_holds_the_same_and_can_lie_anywhere(
     ground: Ground, name: str

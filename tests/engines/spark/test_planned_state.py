@@ -89,7 +89,6 @@ def ids(case: Path) -> str:
     return f"{case.parent.name}/{case.name}"
 
 
-@pytest.mark.sample(35)
 @pytest.mark.parametrize("case", BY_NUMBER, ids=ids)
 def test_the_target_is_whole_once_spark_commits_the_batch_that_its_sink_skips(
     tmp_path: Path, case: Path

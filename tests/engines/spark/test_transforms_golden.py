@@ -128,7 +128,7 @@ def misplaced(storage: Storage) -> Iterator[str]:
 
 
 @pytest.mark.row("IS-12")
-@pytest.mark.sample(80)
+@pytest.mark.sample(50)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("case", ALL)
 def test_what_a_change_leaves_holds_the_same_entries_and_can_be_restarted(
