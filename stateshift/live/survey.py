@@ -94,7 +94,7 @@ def look_at_bins(location: str, is_whole: bool = False) -> BinsLooked | None:
 
 
 def moves_of_bins(location: str) -> tuple[PastMove, ...]:
-    """Return all moves of a group's bins, oldest first; none where it has no bins."""
+    """Return the moves of a group's bins that are kept, oldest first; none where it has no bins."""
     found = opened(location)
     return () if found is None else past_moves(*found)
 

@@ -236,6 +236,8 @@ def history(moves: Sequence[PastMoveFacts]) -> Iterator[Block]:
     for each in moves:
         rows.extend(past_rows(each))
     yield Table(MOVE_HEADS, tuple(rows), indent=0)
+    if moves and moves[0].number > 0:
+        yield Line(f"older moves are removed: {number(moves[0].number)}")
     for each in moves:
         yield from whys(each)
 

@@ -9,15 +9,16 @@
     bins/moves/N/words/OPERATOR.NAME.json  what a worker says of it
     bins/moves/N/decided.json              what became of it
     bins/moves.json                        what the first moves come to: nobody reads them again
+    bins/past.json                         which of them are kept, for `live history`
     bins/prepared/OPERATOR.NAME.json       which bins a worker has read ahead
     bins/steer/…                           how moves are steered (`steering`)
     bins/states/OPERATOR/NAME/commits/N    a worker's commit
     bins/states/OPERATOR/NAME/data/N-ONCE  what commits name pieces of
 
-What runs, how keys are hashed, what is prepared, what the first moves come to and how moves are
-steered is written by its last writer. Everything else is created if absent, and never changed. A
-commit that is there already is another process's that runs under the same name: whoever finds that
-ends.
+What runs, how keys are hashed, what is prepared, what the first moves come to, which are kept and
+how moves are steered is written by its last writer. Everything else is created if absent, and never
+changed. A commit that is there already is another process's that runs under the same name: whoever
+finds that ends.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ RUNS = "bins/runs"
 KEYS = "bins/keys"
 WHOLE_EVERY = 20  # commits
 MOVES_BASE = "bins/moves.json"
-MOVES_BASE_EVERY = 32  # moves
+MOVES_KEPT = "bins/past.json"
 KEPT_COMMITS = 40  # of those before the last whole one; others may still read them
 
 
@@ -163,11 +164,19 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class MovesBase:
-    """What the first moves come to: where bins are, from the first time on."""
+    """What the first moves come to: where bins are, from the first time on that somebody needs."""
 
     decided: int
     configuration: Configuration
     ahead: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MovesKept:
+    """The first move whose files are kept, and where the bins are before it."""
+
+    first: int
+    configuration: Configuration
 
 
 class Files(ValueFiles):
@@ -246,22 +255,37 @@ class Files(ValueFiles):
 
     def known_moves(self, begun: Begun, workers: int) -> KnownMoves:
         """Return the moves that need not be read one by one: `look` goes on from there."""
-        base = self._read(MovesBase, MOVES_BASE, COMMIT_MAX)
+        base = self.moves_base()
         if base is None:
             return KnownMoves(self.configuration(begun, workers))
         known = base.configuration
         known = replace(known, workers=max(known.workers, workers))
         return KnownMoves(known, base.decided, None, base.ahead)
 
-    def keep_moves(self, moves: KnownMoves) -> None:
-        """Write what the moves so far come to, now and then. Times are not retired in it: somebody
-        may begin, or go on, from any of them.
-        """
-        base = self._read(MovesBase, MOVES_BASE, COMMIT_MAX)
-        before = 0 if base is None else base.decided
-        if moves.decided >= before + MOVES_BASE_EVERY:
-            kept = MovesBase(moves.decided, moves.configuration, moves.ahead)
-            self._write(MOVES_BASE, encode_densely(kept))
+    def moves_base(self) -> MovesBase | None:
+        """Return what the first moves come to; None where there are few."""
+        return self._read(MovesBase, MOVES_BASE, COMMIT_MAX)
+
+    def keep_moves(self, base: MovesBase) -> None:
+        """Write what the moves so far come to."""
+        self._write(MOVES_BASE, encode_densely(base))
+
+    def moves_kept(self, begun: Begun, workers: int) -> MovesKept:
+        """Return the first move whose files are there, and where the bins are before it."""
+        kept = self._read(MovesKept, MOVES_KEPT, COMMIT_MAX)
+        if kept is None:
+            return MovesKept(0, self.configuration(begun, workers))
+        configuration = kept.configuration
+        wide = replace(configuration, workers=max(configuration.workers, workers))
+        return replace(kept, configuration=wide)
+
+    def forget_moves(self, kept: MovesKept) -> None:
+        """Remove the files of moves before the first one that is kept, once that is written."""
+        self._write(MOVES_KEPT, encode_densely(kept))
+        for file in list(self.storage.list("bins/moves")):
+            number = number_in(file.path.split("/")[2])
+            if number is not None and number < kept.first:
+                self.storage.remove(file.path)
 
     def propose(self, proposal: Proposal) -> None:
         """Propose a move; AlreadyThere if somebody else has proposed one of this number."""

@@ -21,6 +21,7 @@ from typing import Literal
 from stateshift.dataflow.move_steps import Step
 from stateshift.errors import AlreadyThere, PlanError, StorageError, TransientStorageError
 from stateshift.live.bins.answers import REFUSED
+from stateshift.live.bins.compacting_moves import EVERY, compact
 from stateshift.live.bins.files import Answer, Proposal
 from stateshift.live.bins.move_request import Manner, Steps, TimedStep, command, refuse_under_way
 from stateshift.live.bins.steering import CarriedBy, Steering
@@ -120,8 +121,12 @@ class Carrier:
             self._tell(state=end.state, reason=end.reason)
         finally:
             self.steering.clear()
-        self.files.keep_moves(self.watch.moves)
+        self._compact()
         return self.moved
+
+    def _compact(self) -> None:
+        """Remove what nobody needs of the moves so far."""
+        compact(self.files, self.watch.begun, self.watch.look())
 
     def _refuse_another(self) -> None:
         carried = self.steering.carried
@@ -284,6 +289,8 @@ class Carrier:
         self.watch.meet()
         self.table = StepTable(self.watch.look(), proposal)
         decided = self._decided(proposal)
+        if proposal.number % EVERY == 0:
+            self._compact()
         if decided.outcome == "applied":
             return True
         later = self._later(proposal)

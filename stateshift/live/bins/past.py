@@ -1,7 +1,7 @@
-"""The past of a group's bins, as far as its files have it: every move, and the last commits.
+"""The past of a group's bins, as far as its files have it: the last moves, and the last commits.
 
     PastMove    a move as it was proposed, from where to where, and what became of it
-    past_moves  all of them, oldest first: moves are never removed
+    past_moves  those that are kept, oldest first; older ones are removed (`compacting_moves`)
     PartPast    the last commits of one worker's part in one operator; older ones are removed
     past_parts  those of all
 
@@ -71,11 +71,12 @@ class PartPast:
 
 
 def past_moves(files: Files, begun: Begun) -> tuple[PastMove, ...]:
-    """Return all moves of a group, oldest first."""
+    """Return the moves of a group that are kept, oldest first."""
     names = {joined.number: joined.name for joined in files.joined()}
-    configuration = files.configuration(begun, len(names))
+    kept = files.moves_kept(begun, len(names))
+    configuration = kept.configuration
     found: list[PastMove] = []
-    while (proposal := files.proposal(len(found))) is not None:
+    while (proposal := files.proposal(kept.first + len(found))) is not None:
         decided = files.decided(proposal.number)
         is_applied = decided is not None and decided.outcome == "applied"
         configuration = wide_enough(configuration, proposal.updates)

@@ -256,15 +256,20 @@ class Watch:
     def __init__(self, files: Files, begun: Begun) -> None:
         self.files = files
         workers = files.joined()
-        self.begun = begun.bins
+        self.begun = begun
         self.moves = files.known_moves(begun, len(workers))
         self.workers = workers
         self.parts: dict[tuple[str, str], Part] = {}
         self.meet()
 
     def meet(self) -> None:
-        """Learn who is there: workers, and what they run."""
+        """Learn who is there: workers, and what they run; and which moves were made meanwhile, if
+        so many that they cannot be read one by one any more.
+        """
         self.workers = self.files.joined()
+        kept = self.files.known_moves(self.begun, len(self.workers))
+        if kept.decided > self.moves.decided:
+            self.moves = kept
         numbers = {each.name: each.number for each in self.workers}
         for runs in self.files.runs():
             key = (runs.operator, runs.worker)
@@ -290,7 +295,7 @@ class Watch:
             self.parts[key] = self._followed(part)
         parts = tuple(sorted(self._there(), key=lambda part: part.name))
         now = time.time()
-        return Bins(self.files.location, now, self.workers, self.moves, parts, self.begun)
+        return Bins(self.files.location, now, self.workers, self.moves, parts, self.begun.bins)
 
     def _there(self) -> Iterator[Part]:
         """Yield the parts without those that are gone for good: evicted, and without any bins."""

@@ -1,70 +1,177 @@
-"""What the first moves come to is kept, so that nobody reads each of them at every start."""
+"""What the first moves come to is kept, and their files are removed: nobody reads each of them at
+every start, and a group does not grow with its moves.
+"""
 
 from __future__ import annotations
 
-from stateshift.live.bins.files import MOVES_BASE_EVERY, Begun, Files, look
+from dataclasses import replace
+from itertools import chain
+
+import pytest
+
+from stateshift.live.bins.compacting_moves import EVERY, KEPT, compact
+from stateshift.live.bins.files import Begun, Files, look
+from stateshift.live.bins.past import PastMove, past_moves
+from stateshift.live.bins.watch import Watch
+from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import Update
+from tests.kill.moments import Doomed, Moments
+from tests.live.bins.test_killing import die
 from tests.live.bins.workers import BINS, TIES, Ground, alone, count_and_ask
+from tests.live.jobs import Killed
 
-MOVES = MOVES_BASE_EVERY + 3
-
-
-def moved() -> Ground:
-    """A group in which bins have gone to and fro."""
-    ground = Ground(count_and_ask, ["west", "east"])
-    for worker in ground.workers.values():
-        worker.read(TIES)
-    for number in range(MOVES):
-        time = number * 2 + 3
-        ground.propose([Update(time, number % BINS, (number // BINS + 1) % 2)])
-        for worker in ground.workers.values():
-            worker.running.answer()
-        assert ground.decide() == "applied"
-        for worker in ground.workers.values():
-            worker.read((time + 1) * TIES)
-        for worker in ground.workers.values():
-            worker.between()
-    return ground
+BEGUN = Begun(BINS, ("west",))
+MOVES = EVERY + 3
+MANY = 3 * EVERY + KEPT
 
 
-def keep(ground: Ground) -> None:
-    files = Files(ground.storage)
-    begun = files.begun()
-    assert begun is not None
-    files.keep_moves(look(files, files.known_moves(begun, 2)))
+class Group:
+    """A group in which a bin at a time goes to the other worker, round after round."""
+
+    def __init__(self) -> None:
+        self.ground = Ground(count_and_ask, ["west", "east"])
+        self.count = 0
+        for worker in self.ground.workers.values():
+            worker.read(TIES)
+
+    @property
+    def end(self) -> int:
+        """How far the workers have read."""
+        return (2 * self.count + 2) * TIES
+
+    def move(self, count: int) -> Group:
+        """Make so many moves more, all of them decided before any is made."""
+        for number in range(self.count, self.count + count):
+            update = Update(number * 2 + 3, number % BINS, (number // BINS + 1) % 2)
+            self.ground.propose([update])
+            self.ground.files.decide(number, Decided("applied", 0.0, "test"))
+        self.count += count
+        workers = self.ground.workers.values()
+        for worker in workers:
+            worker.read(self.end)
+        while any(held.since for worker in workers for held in worker.running.ledger.held.values()):
+            for worker in workers:
+                worker.between()
+        for worker in workers:
+            worker.read(self.end)
+        return self
+
+    def compact(self, files: Files | None = None) -> None:
+        """Compact as whoever has carried moves does."""
+        files = files or Files(self.ground.storage)
+        compact(files, BEGUN, Watch(files, BEGUN).look())
+
+    def past(self) -> tuple[PastMove, ...]:
+        return past_moves(self.ground.files, BEGUN)
+
+    def numbers(self) -> list[int]:
+        """The moves that have files."""
+        files = self.ground.storage.list("bins/moves")
+        return sorted({int(file.path.split("/")[2]) for file in files})
+
+    def goes_on(self) -> bool:
+        """Whether workers that start now put out what one alone would, through more moves."""
+        for worker in self.ground.workers.values():
+            worker.start()
+        self.move(3)
+        return self.ground.put_out() == alone(count_and_ask, self.end)
 
 
-def forget_moves(ground: Ground) -> None:
-    for number in range(MOVES):
-        for file in list(ground.storage.list(f"bins/moves/{number:06d}")):
-            ground.storage.remove(file.path)
+@pytest.fixture(scope="module")
+def whole() -> list[str]:
+    """What each of many moves was, with none of them removed."""
+    return as_told(Group().move(MANY).past())
 
 
-def test_a_worker_that_starts_needs_none_of_the_moves_that_are_kept():
-    ground = moved()
-    keep(ground)
-    forget_moves(ground)
-    end = 3 * MOVES * TIES
-    for worker in ground.workers.values():
-        worker.start()
-        worker.read(end)
-    for _ in range(2):
-        for worker in ground.workers.values():
-            worker.between()
-            worker.read(end)
-    assert ground.put_out() == alone(count_and_ask, end)
+def as_told(moves: tuple[PastMove, ...]) -> list[str]:
+    """What a history says of moves."""
+    went = chain.from_iterable((each.proposal.number, *each.went) for each in moves)
+    return [str(each) for each in went]
 
 
 def test_what_is_kept_is_what_the_moves_come_to():
-    ground = moved()
-    begun = Begun(BINS, ("west",))
-    read_one_by_one = look(ground.files, ground.files.known_moves(begun, 2))
-    keep(ground)
-    assert ground.files.known_moves(begun, 2) == read_one_by_one
-    assert read_one_by_one.decided == MOVES
+    group = Group().move(MOVES)
+    read_one_by_one = look(group.ground.files, group.ground.files.known_moves(BEGUN, 2))
+    group.compact()
+    kept = group.ground.files.known_moves(BEGUN, 2)
+    last = kept.configuration.last
+    assert kept.decided == read_one_by_one.decided == MOVES
+    for time in range(last - 1, last + 2):
+        assert kept.configuration.at(time) == read_one_by_one.configuration.at(time)
 
 
 def test_few_moves_are_not_kept():
-    ground = Ground(count_and_ask, ["west", "east"])
-    keep(ground)
-    assert not [file for file in ground.storage.list("bins") if file.path == "bins/moves.json"]
+    group = Group()
+    group.compact()
+    assert group.ground.files.moves_base() is None
+
+
+def test_a_worker_that_starts_needs_none_of_the_moves_that_are_removed(whole):
+    group = Group()
+    for _ in range(MANY // EVERY):
+        group.move(EVERY)
+        group.compact()
+    first = group.numbers()[0]
+    assert first > 0 and len(group.numbers()) <= KEPT + 2 * EVERY
+    told = as_told(group.past())
+    assert told == whole[-len(told) :] and told[0] == str(first)
+    assert group.goes_on()
+
+
+def test_what_nobody_needs_of_the_past_is_not_in_what_the_moves_come_to():
+    group = Group()
+    sizes = []
+    for _ in range(4):
+        group.move(EVERY)
+        group.compact()
+        content = group.ground.storage.read("bins/moves.json", 1 << 20)
+        sizes.append(len(content))
+    assert sizes[-1] < sizes[0] + 100
+
+
+def test_moves_that_somebody_who_runs_has_not_committed_to_know_are_not_removed():
+    group = Group()
+    known = 2 * EVERY
+    for count in range(EVERY, MANY + EVERY, EVERY):
+        group.move(EVERY)
+        if count == known:
+            ledger = group.ground.files.ledger("count_and_ask", "east")
+        files = Files(group.ground.storage)
+        watch = Watch(files, BEGUN)
+        now = watch.look()
+        if count > known:  # as if east had slept since
+            slept = [replace(part, ledger=ledger) for part in now.parts if part.number == 1]
+            now = replace(now, parts=(*slept, *(part for part in now.parts if part.number == 0)))
+        compact(files, BEGUN, now)
+    assert group.numbers()[0] == known
+
+
+def test_whoever_watches_for_long_sees_moves_that_were_made_and_removed_meanwhile():
+    group = Group()
+    watch = Watch(Files(group.ground.storage), BEGUN)
+    for _ in range(MANY // EVERY):
+        group.move(EVERY)
+        group.compact()
+    assert group.numbers()[0] > watch.moves.decided
+    watch.meet()
+    assert watch.look().moves.decided == group.count
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("effect", range(1, 400, 12))
+def test_who_dies_while_moves_are_removed_loses_nothing(effect: int, whole: list[str]):
+    group = Group()
+    for _ in range(MANY // EVERY - 1):
+        group.move(EVERY)
+        group.compact()
+    group.move(EVERY)
+    doomed = Files(Doomed(group.ground.storage, Moments(effect, die)))
+    try:
+        group.compact(doomed)
+    except Killed:
+        told = as_told(group.past())
+        assert told == whole[-len(told) :] and int(told[0]) <= group.count - KEPT
+    assert group.goes_on()
+    group.move(EVERY)
+    group.compact()
+    assert len(group.numbers()) <= KEPT + 2 * EVERY + 3

@@ -1,4 +1,4 @@
-"""`stateshift live history`: every change of a group, and every move of its bins."""
+"""`stateshift live history`: every change of a group, and the last moves of its bins."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def command(
 
     The number of a change is the version of its chains: `stateshift live revert --to` takes it.
     Seconds are counted from the proposal until the first and until the last worker ran the change.
-    Moves of bins follow, one line for each proposal. A step that was proposed again has several.
+    The last moves of bins follow, one line for each proposal; older ones are removed. A step that
+    was proposed again has several.
     Only reads.
     """
     from stateshift.cli.views import live_json, live_text

@@ -1,0 +1,61 @@
+"""The moves of a group, kept bounded: what the first ones come to is one file, and their own files
+are removed.
+
+    compact(files, begun, bins)   now and then, by whoever has carried moves
+
+Nobody may read a file that is removed. Whoever starts reads what the first moves come to, and then
+those after it one by one; whoever runs reads on from the last one that it knows. So a move is
+removed once a base after it was there for a while (the one before the newest), and every running
+part has committed that it knows it. While somebody starts, nothing is applied without its answer.
+`KEPT` moves are kept in any case, for `live history`.
+
+Times that no part needs any more are left out of what the moves come to: those before the frontier
+of the slowest one, and before what it awaits; of an evicted one, too, since somebody goes on there.
+"""
+
+from __future__ import annotations
+
+from stateshift.live.bins.files import Begun, Files, MovesBase, MovesKept, wide_enough
+from stateshift.live.bins.watch import Bins
+from stateshift.live.protocol.configuration import Configuration, Time, retired, updated
+from stateshift.live.protocol.resizing import resettled
+
+EVERY = 32  # moves
+KEPT = 64  # moves
+
+
+def compact(files: Files, begun: Begun, bins: Bins) -> None:
+    """Write what the moves so far come to, and remove those that nobody needs, if they are many."""
+    base, moves = files.moves_base(), bins.moves
+    before = 0 if base is None else base.decided
+    if moves.decided < before + EVERY:
+        return
+    configuration = retired(moves.configuration, _needed(bins) - 1)
+    files.keep_moves(MovesBase(moves.decided, configuration, moves.ahead))
+    known = [part.moves_known for part in bins.running]
+    first = min(before, moves.decided - KEPT, *known)
+    kept = files.moves_kept(begun, len(bins.workers))
+    if first > kept.first:
+        configuration = _configuration_before(files, first, kept)
+        files.forget_moves(MovesKept(first, configuration))
+
+
+def _needed(bins: Bins) -> Time:
+    """Return the first time that any part can ask for."""
+    passed = [part.passed for part in bins.parts if part.ledger.last is not None]
+    return min(passed, default=0) - 1
+
+
+def _configuration_before(files: Files, first: int, kept: MovesKept) -> Configuration:
+    """Return where the bins are before a move, from the first one that is kept on."""
+    configuration = kept.configuration
+    for number in range(kept.first, first):
+        proposal, decided = files.proposal(number), files.decided(number)
+        if proposal is None or decided is None or decided.outcome != "applied":
+            continue
+        if proposal.bins is not None:
+            configuration = resettled(configuration, proposal.bins)
+        else:
+            configuration = wide_enough(configuration, proposal.updates)
+            configuration = updated(configuration, proposal.updates)
+    return retired(configuration, configuration.last)
