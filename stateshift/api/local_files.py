@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
 
 from stateshift.errors import Complaint, SpecError
+
+# A page of a run has so many bytes, seldom more.
+TRIED_BYTES: Final = 256 * 1024
 
 
 def text_of(path: str, hint: str, pointer: str = "") -> str:
@@ -36,13 +41,31 @@ def write_whole(path: str, text: str) -> None:
     Raises:
         OSError: it cannot be written.
     """
+    with _written_beside(path, text) as temporary:
+        os.replace(temporary, path)
+
+
+def try_writing(path: str) -> None:
+    """Write a file of a usual size beside `path`, and remove it: whether one can be written is
+    asked before the work whose result it is to hold.
+
+    Raises:
+        OSError: it cannot.
+    """
+    with _written_beside(path, " " * TRIED_BYTES):
+        pass
+
+
+@contextmanager
+def _written_beside(path: str, text: str) -> Iterator[str]:
+    """Write a temporary file, durably, and remove it at the end if it is still there."""
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
         with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        yield temporary
     finally:
         if os.path.exists(temporary):
             os.remove(temporary)

@@ -5,6 +5,8 @@ on from wherever the last one was killed.
 from __future__ import annotations
 
 import json
+import os
+import resource
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +21,7 @@ from stateshift.specification import JobSpec
 from stateshift.workdir import Workdir
 from tests.advise.measured_flink import BEGAN
 from tests.advise.rebalance.living import LOADS, Living, moved
-from tests.cli.support import said
+from tests.cli.support import Said, said
 from tests.support.checkpoints import put
 from tests.support.examples import FOLDER
 from tests.support.exposition import read
@@ -74,40 +76,83 @@ def test_a_decision_is_made_again_from_its_file_or_from_the_document(living: Liv
     assert [len(served.asked) for served in living.served.values()] == asked
 
 
-def test_a_page_that_cannot_be_written_is_an_error_before_anything_is_moved(
+def refused_page(living: Living, page: Path) -> Said:
+    """Ask for a page that cannot be written, and see that nothing is moved for it."""
+    living.section = {"runs": 1}
+    asked = [len(served.asked) for served in living.served.values()]
+    done = living.run("--yes", "--html", str(page))
+    assert living.on("west") == sorted(LOADS)
+    assert [len(served.asked) for served in living.served.values()] == asked
+    assert not list(living.folder.rglob("*.tmp"))
+    return done
+
+
+def test_a_page_in_no_folder_or_that_is_one_is_refused_before_anything_is_moved(
     living: Living,
 ) -> None:
-    living.section = {"runs": 1}
-    for page, code, hint in (
-        (living.folder / "none" / "page.html", 6, "mkdir -p"),
-        (living.folder, 2, "rebalance.html"),
-    ):
-        done = living.run("--yes", "--json", "--html", str(page))
-        assert done.code == code
-        assert hint in done.err
-    assert living.on("west") == sorted(LOADS)
+    done = refused_page(living, living.folder / "none" / "page.html")
+    assert (done.code, "mkdir -p" in done.err) == (6, True)
+    done = refused_page(living, living.folder)
+    assert (done.code, "rebalance.html" in done.err) == (2, True)
+
+
+def test_a_page_that_no_file_can_be_called_is_refused_before_anything_is_moved(
+    living: Living,
+) -> None:
+    done = refused_page(living, living.folder / ("long" * 80))
+    assert (done.code, "cannot be written: File name too long" in done.err) == (6, True)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_page_where_we_may_not_write_is_refused_before_anything_is_moved(living: Living) -> None:
+    folder = living.folder / "theirs"
+    folder.mkdir(mode=0o555)
+    done = refused_page(living, folder / "page.html")
+    assert (done.code, "cannot be written: Permission denied" in done.err) == (6, True)
+
+
+def test_a_page_that_there_is_no_room_for_is_refused_before_anything_is_moved(
+    living: Living,
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, before[1]))
+    try:
+        done = refused_page(living, living.folder / "page.html")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (done.code, "cannot be written: File too large" in done.err) == (6, True)
+
+
+def page_that_fails_late(living: Living) -> Path:
+    """Return a page whose folder goes away while the jobs are measured."""
+    folder = living.folder / "pages"
+    folder.mkdir()
+    asleep = living.clock.sleep
+
+    def sleep(seconds: float) -> None:
+        asleep(seconds)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    living.clock.sleep = sleep  # type: ignore[method-assign]
+    return folder / "page.html"
 
 
 def test_a_page_that_fails_leaves_no_half_of_an_answer_and_can_be_made_from_the_decision(
     living: Living,
 ) -> None:
-    folder = living.folder / "pages"
-    folder.mkdir()
-    page = folder / ("long" * 80)  # no file can be called so
-    done = living.run("--json", "--html", str(page))
+    done = living.run("--json", "--html", str(page_that_fails_late(living)))
     assert done.code == 6
     assert "cannot be written" in done.document["message"]
-    assert list(folder.iterdir()) == []
-    hint = done.document["hint"]
-    again = hint.replace("OTHER", str(folder / "page.html")).removeprefix("stateshift ").split()
+    page, hint = living.folder / "page.html", done.document["hint"]
+    again = hint.replace("OTHER", str(page)).removeprefix("stateshift ").split()
     assert said(*again, adapters=living.adapters).code == 0
-    assert "west" in (folder / "page.html").read_text()
+    assert "west" in page.read_text()
 
 
 def test_a_page_that_fails_does_not_hide_that_a_move_has_failed(living: Living) -> None:
     living.section = {"runs": 1}
     living.twins["east"].fail(1)
-    done = living.run("--yes", "--html", str(living.folder / ("long" * 80)))
+    done = living.run("--yes", "--html", str(page_that_fails_late(living)))
     assert done.code == 6
     assert "stateshift resume" in done.err, "the way out of the move's failure"
     assert "cannot be written" in done.err

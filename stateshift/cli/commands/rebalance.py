@@ -23,6 +23,7 @@ from stateshift.cli.shell.terminal import Terminal
 if TYPE_CHECKING:
     from stateshift.advise.rebalance.outcome import Rebalance
     from stateshift.api.rebalancing.request import Acting
+    from stateshift.errors import StorageError
 
 EPILOG = epilog(
     "stateshift rebalance clusters.json --once\n"
@@ -147,7 +148,8 @@ def _show(terminal: Terminal, outcome: Rebalance, html: str | None, explain: boo
 
 
 def _refuse_page(html: str) -> None:
-    """Refuse a page that cannot be written where it is to be."""
+    """Refuse a page that cannot be written where it is to be: it is tried."""
+    from stateshift.api.local_files import try_writing
     from stateshift.errors import Complaint, SpecError, StorageError
 
     if os.path.isdir(html):
@@ -159,6 +161,10 @@ def _refuse_page(html: str) -> None:
     if folder and not os.path.isdir(folder):
         fact = f"--html {html}: the directory {folder} is not there"
         raise StorageError(fact, location=html, hint=f"mkdir -p {quote(folder)}")
+    try:
+        try_writing(html)
+    except OSError as error:
+        raise _unwritable(html, error, "name another file with --html") from error
 
 
 def _write(html: str, page: str, decision: str | None) -> None:
@@ -166,7 +172,6 @@ def _write(html: str, page: str, decision: str | None) -> None:
     an error, and no half of an answer. The decision is kept.
     """
     from stateshift.api.local_files import write_whole
-    from stateshift.errors import StorageError
 
     try:
         write_whole(html, page)
@@ -174,8 +179,14 @@ def _write(html: str, page: str, decision: str | None) -> None:
         hint = "name another file with --html"
         if decision is not None:
             hint = f"stateshift rebalance --replay {quote(decision)} --html OTHER"
-        fact = f"the page {html} cannot be written: {error.strerror}"
-        raise StorageError(fact, location=html, hint=hint) from error
+        raise _unwritable(html, error, hint) from error
+
+
+def _unwritable(html: str, error: OSError, hint: str) -> StorageError:
+    from stateshift.errors import StorageError
+
+    fact = f"the page {html} cannot be written: {error.strerror}"
+    return StorageError(fact, location=html, hint=hint)
 
 
 def _acting(terminal: Terminal) -> Acting:
