@@ -9,12 +9,13 @@ Nothing that is wrong with a job ends a round: it is a verdict, "unknown", with 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
 from stateshift.advise import history
+from stateshift.advise.evaluate.driver_report import CoresSource
 from stateshift.advise.evaluate.inputs import (
     Circumstances,
     FlinkInputs,
@@ -52,6 +53,7 @@ class Known:
 class Subject:
     """A job to look at. `open` finds it, each time anew: a job that was restarted has another id.
     `ask` tells the rest, of a job that was found. `trouble` is why it is not even looked for.
+    `cores` is what the caller says, `cores_asked_for` what the job was to be started with.
     """
 
     job: str
@@ -60,6 +62,7 @@ class Subject:
     ask: Callable[[], Known] = Known
     location: str | None = None
     cores: int | None = None
+    cores_asked_for: int | None = None
     trouble: str | None = None
 
 
@@ -161,8 +164,7 @@ class Adviser:
         )
         if subject.engine == "spark":
             samples = tuple(_spark_samples(watched.looks))
-            reported = samples[-1].cores if samples else None
-            return SparkInputs(around, samples, subject.cores or reported)
+            return SparkInputs(around, samples, *_cores(subject, samples))
         return FlinkInputs(around, tuple(_flink_samples(watched.looks)))
 
     def _ask(self, subject: Subject, trouble: str | None) -> Known:
@@ -175,6 +177,21 @@ class Adviser:
         except StateshiftError as error:
             _log.debug("%s: %s", subject.job, error)
             return Known()
+
+
+def _cores(
+    subject: Subject, samples: Sequence[SparkSample]
+) -> tuple[int | None, CoresSource | None]:
+    """Return what a query runs on, and who says so: the first that is to be believed."""
+    last = samples[-1] if samples else None
+    driver = None if last is None else last.driver
+    told: Mapping[CoresSource, int | None] = {
+        "option": subject.cores,
+        "driver": None if driver is None else driver.cores,
+        "query": None if last is None else last.cores,
+        "spec": subject.cores_asked_for,
+    }
+    return next(((cores, source) for source, cores in told.items() if cores), (None, None))
 
 
 def _flink_samples(looks: Sequence[Look]) -> list[JobSample]:

@@ -15,8 +15,15 @@ from typing import Final
 from stateshift.advise.advising import Known, Subject
 from stateshift.advise.evaluate.inputs import FreeSlots, RestartCost
 from stateshift.advise.evaluate.settings import Settings
+from stateshift.advise.metrics.driver import Driver
 from stateshift.advise.metrics.flink import FlinkJob, restart_of, running_jobs
-from stateshift.advise.metrics.spark import AskTopics, SparkQuery, queries_below
+from stateshift.advise.metrics.spark import (
+    AskTopics,
+    Brokers,
+    Checkpoint,
+    SparkQuery,
+    queries_below,
+)
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.cluster import FlinkRest
 from stateshift.clusters.flink.jobs import named
@@ -34,7 +41,7 @@ FLINK_REST: Final = "flink_rest"
 @dataclass(frozen=True)
 class Outside:
     """How the outside is reached, and what the caller knows: restart times that our own runs have
-    measured, by job; `cores` of Spark jobs.
+    measured, by job; of a Spark job its `cores`, and where the page of its driver is.
     """
 
     open_storage: Callable[[str], Storage]
@@ -43,6 +50,7 @@ class Outside:
     settings: Settings
     restarts: Mapping[str, float] = field(default_factory=dict)
     cores: int | None = None
+    driver_ui: str | None = None
 
 
 def of_spec(spec: Spec, only: Collection[str], outside: Outside) -> list[Subject]:
@@ -64,7 +72,7 @@ def of_spec(spec: Spec, only: Collection[str], outside: Outside) -> list[Subject
         if spec.engine == "flink":
             subjects.append(_flink_job(spec, job, outside))
         else:
-            subjects += _queries(job.name, job.source, _kafka(job), outside, _cores(job))
+            subjects += _queries(job.name, job.source, _of_spark_job(job, outside))
     return subjects
 
 
@@ -99,7 +107,7 @@ def _asked_for(
 
 def of_checkpoint(location: str, outside: Outside) -> list[Subject]:
     """Return the queries of a checkpoint of Spark."""
-    return _queries(location, location, None, outside, None)
+    return _queries(location, location, _Around(outside, driver_ui=outside.driver_ui))
 
 
 # ---- Flink
@@ -165,45 +173,55 @@ def _slots(calls: FlinkCalls) -> FreeSlots | None:
 # ---- Spark
 
 
-def _queries(
-    name: str, location: str, kafka: KafkaSpec | None, outside: Outside, cores: int | None
-) -> list[Subject]:
+@dataclass(frozen=True)
+class _Around:
+    """What the queries of one job have in common."""
+
+    outside: Outside
+    kafka: KafkaSpec | None = None
+    driver_ui: str | None = None
+    cores_asked_for: int | None = None
+
+
+def _of_spark_job(job: JobSpec, outside: Outside) -> _Around:
+    driver_ui = outside.driver_ui or job.driver_ui
+    return _Around(outside, _kafka(job), driver_ui, _cores_asked_for(job))
+
+
+def _queries(name: str, location: str, around: _Around) -> list[Subject]:
     """Return the queries of a job: one where its location is a checkpoint itself."""
     try:
-        storage = outside.open_storage(location)
+        storage = around.outside.open_storage(location)
         prefixes = queries_below(storage)
     except StateshiftError as error:
         return [Subject(name, "spark", trouble=str(error))]
     if not prefixes:
         return [Subject(name, "spark", trouble=f"there is no checkpoint at {location}")]
-    around = _Around(storage, kafka, outside, outside.cores or cores)
-    return [_query(name, prefix, around) for prefix in prefixes]
+    return [_query(name, Checkpoint(storage, prefix), around) for prefix in prefixes]
 
 
-@dataclass(frozen=True)
-class _Around:
-    """What the queries of one job have in common."""
-
-    storage: Storage
-    kafka: KafkaSpec | None
-    outside: Outside
-    cores: int | None
-
-
-def _query(name: str, prefix: str, around: _Around) -> Subject:
-    storage, outside = around.storage, around.outside
-    window = outside.settings.metrics_window
+def _query(name: str, checkpoint: Checkpoint, around: _Around) -> Subject:
+    outside, prefix = around.outside, checkpoint.prefix
+    driver = None if around.driver_ui is None else Driver(around.driver_ui)
 
     def find() -> SparkQuery:
-        return SparkQuery(storage, prefix, around.kafka, outside.ask_topics, outside.clock, window)
+        brokers = None if around.kafka is None else Brokers(around.kafka, outside.ask_topics)
+        window = outside.settings.metrics_window
+        return SparkQuery(checkpoint, outside.clock, window, brokers, driver)
 
     def ask() -> Known:
         seconds = outside.restarts.get(name)
         return Known() if seconds is None else Known(RestartCost(seconds, "runs"))
 
-    whole_name = f"{name}/{prefix}" if prefix else name
-    location = f"{storage.location}/{prefix}" if prefix else storage.location
-    return Subject(whole_name, "spark", find, ask, location, around.cores)
+    return Subject(
+        job=f"{name}/{prefix}" if prefix else name,
+        engine="spark",
+        open=find,
+        ask=ask,
+        location=checkpoint.location,
+        cores=outside.cores,
+        cores_asked_for=around.cores_asked_for,
+    )
 
 
 def _kafka(job: JobSpec) -> KafkaSpec | None:
@@ -214,7 +232,7 @@ def _kafka(job: JobSpec) -> KafkaSpec | None:
     return KafkaSpec(kafka.source_bootstrap_servers, kafka.source_properties)
 
 
-def _cores(job: JobSpec) -> int | None:
+def _cores_asked_for(job: JobSpec) -> int | None:
     """Return how many cores the job is started with, as far as its submission says."""
     submit = job.source_submit or job.submit
     conf = {} if submit is None else submit.options.get("conf", {})

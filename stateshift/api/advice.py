@@ -7,6 +7,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from stateshift import migration
@@ -41,7 +42,8 @@ _REPLAY_HINT = "name a file that `stateshift advise --json` has written"
 @dataclass(frozen=True)
 class AdviceRequest:
     """What somebody asks for. `given` is a spec, the URL of a Flink, or the location of a
-    checkpoint of Spark; `workdirs` is where runs of ours have told how long jobs were down.
+    checkpoint of Spark; `workdirs` is where runs of ours have told how long jobs were down;
+    `driver_ui` is the page of the driver of the only job of Spark that is asked for.
     """
 
     given: SpecLike
@@ -51,6 +53,7 @@ class AdviceRequest:
     history: str | None = None
     cores: int | None = None
     workdirs: str | None = None
+    driver_ui: str | None = None
 
 
 def advise(
@@ -62,6 +65,7 @@ def advise(
     settings: Mapping[str, object] | None = None,
     cores: int | None = None,
     workdirs: PathLike = WORKDIRS,
+    driver_ui: str | None = None,
     adapters: Adapters | None = None,
 ) -> tuple[JobAdvice, ...]:
     """Say of each job whether it fits, or should scale or move. Reads only.
@@ -72,8 +76,9 @@ def advise(
         sample_seconds: how long to measure, where one look is not enough.
         history: a folder for each look; the next call measures from it on, and waits for nothing.
         settings: in place of the defaults, by the names that the Flink operator's autoscaler has.
-        cores: what a job of Spark runs on.
+        cores: what a job of Spark runs on, whatever its driver or the spec says.
         workdirs: where runs of ours have kept how long jobs were down.
+        driver_ui: the page of the driver of a job of Spark, such as http://driver:4040.
         adapters: how storages, brokers and the clock are reached, where a test has its own.
 
     Returns:
@@ -93,6 +98,7 @@ def advise(
         None if history is None else os.fspath(history),
         cores,
         os.fspath(workdirs),
+        driver_ui,
     )
     adviser = adviser_of(request, adapters or migration.real_adapters())
     return tuple(map(JobAdvice, adviser.round()))
@@ -122,6 +128,7 @@ def adviser_of(request: AdviceRequest, adapters: Adapters) -> Adviser:
         request.settings,
         restarts_below(request.workdirs),
         request.cores,
+        request.driver_ui,
     )
     return Adviser(
         _subjects(request, outside, adapters),
@@ -137,15 +144,34 @@ def _subjects(request: AdviceRequest, outside: Outside, adapters: Adapters) -> l
     if isinstance(given, os.PathLike):
         given = os.fspath(given)
     if not isinstance(given, str):
-        return subjects.of_spec(_spec(given, adapters), only, outside)
+        return _of_spec(given, request, outside, adapters)
     if given.startswith(WEB):
+        _refuse_driver_ui(request, f"{given} is a Flink, and only Spark has such a driver")
         return subjects.of_flink(given, only, outside)
     if os.path.isdir(given) or "://" in given:
         if only:
             message = "a checkpoint has no jobs by name"
             raise SpecError((Complaint("--job", message),), hint="leave --job out")
         return subjects.of_checkpoint(given, outside)
-    return subjects.of_spec(_spec(given, adapters), only, outside)
+    return _of_spec(given, request, outside, adapters)
+
+
+def _of_spec(
+    given: SpecLike, request: AdviceRequest, outside: Outside, adapters: Adapters
+) -> list[Subject]:
+    spec = _spec(given, adapters)
+    if spec.engine == "flink":
+        _refuse_driver_ui(request, "these are jobs of Flink, and only Spark has such a driver")
+    names = request.jobs or [job.name for job in spec.jobs]
+    if len(names) > 1:
+        which = f"a driver has one job, and this would be that of {', '.join(names)}"
+        _refuse_driver_ui(request, which, f"--job {quote(names[0])}, or `driver_ui` in the spec")
+    return subjects.of_spec(spec, request.jobs, outside)
+
+
+def _refuse_driver_ui(request: AdviceRequest, why: str, hint: str = "leave it out") -> None:
+    if request.driver_ui is not None:
+        raise SpecError((Complaint("--driver-ui", why),), hint=hint)
 
 
 def _spec(given: SpecLike, adapters: Adapters) -> Spec:

@@ -15,6 +15,7 @@
         merge_locations      directories whose content joins the source first (Algorithm 5)
         operators            names (= UIDs), with the directory where somebody else chose one
         data                 places the job reads or writes that move with it
+        driver_ui            where the page of its driver is, which `advise` asks
         sink                 what the job writes to: its own log tells which batches it has
         also                 what lies in the checkpoint, is not the engine's, and moves along
         flink                what only Flink's dialect has; the source is then the first of its
@@ -280,6 +281,7 @@ class JobSpec:
     transform: tuple[JsonObject, ...] = ()
     data: tuple[DataSpec, ...] = ()
     kafka: KafkaSpec | None = None
+    driver_ui: str | None = None
     sink: SinkSpec | None = None
     also: tuple[str, ...] = ()
     mode: Mode = "move"

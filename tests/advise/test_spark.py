@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,31 +17,16 @@ from stateshift.advise.evaluate.verdicts import Verdict, verdict_on
 from stateshift.formats.spark.progress import QueryProgress, ReportedBatch, encode_progress
 from stateshift.plain import from_plain, to_plain
 from stateshift.specification.model import KafkaSpec
-from stateshift.storage.protocol import Storage
-from tests.advise.measured_flink import BEGAN, Clock
+from tests.advise.measured_flink import BEGAN
+from tests.advise.spark_ground import NOW, Ground, batches
 from tests.cli.support import (
     SOURCE,
-    Outside,
-    Said,
-    said,
     spec_of,
     submitting,
     with_checkpoint,
 )
 
 pytestmark = pytest.mark.row("W-11", on="Spark")
-NOW = BEGAN
-
-
-def batches(
-    count: int, every: float, takes: float, records: int | None, first: int = 0
-) -> tuple[Batch, ...]:
-    """The last `count` batches before NOW, all alike."""
-    begin = NOW - count * every
-    return tuple(
-        Batch(first + i, begin + i * every, begin + i * every + takes, records)
-        for i in range(count)
-    )
 
 
 def judged(
@@ -158,68 +143,6 @@ def test_only_batches_of_the_window_count() -> None:
 
 
 # ---------------------------------------------------------------------------- by the command
-
-
-@dataclass
-class Ground:
-    """A checkpoint in memory, brokers, and the command before them."""
-
-    folder: Path
-    outside: Outside = field(default_factory=Outside)
-    clock: Clock = field(default_factory=Clock)
-    ends: dict[int, int] = field(default_factory=dict)
-    arrives: float = 0.0  # a second
-
-    def storage(self) -> Storage:
-        return self.outside.disk.open(SOURCE)
-
-    def write(self, made: Sequence[Batch], prefix: str = "", conf: str = "") -> None:
-        """Write batches; the one before them reads up to record 0."""
-        storage, read = self.storage(), 0
-        before = Batch(made[0].id - 1, made[0].started - 60, made[0].started - 30, 0)
-        for batch in (before, *made):
-            read += batch.records or 0
-            header = json.dumps(
-                {
-                    "batchWatermarkMs": 0,
-                    "batchTimestampMs": int(batch.started * 1000),
-                    "conf": {"spark.sql.shuffle.partitions": conf or "200"},
-                }
-            )
-            offsets = json.dumps({"orders": {"0": read // 2, "1": read - read // 2}})
-            content = f"v1\n{header}\n{offsets}".encode()
-            place = f"{prefix}/" if prefix else ""
-            storage.write(f"{place}offsets/{batch.id}", lambda content=content: iter([content]))
-            if batch.committed is not None:
-                storage.write(
-                    f"{place}commits/{batch.id}",
-                    lambda: iter([b'v1\n{"nextBatchWatermarkMs":0}']),
-                    batch.committed,
-                )
-        self.ends = {0: read // 2, 1: read - read // 2}
-
-    def ask(
-        self, kafka: KafkaSpec, topics: Sequence[str]
-    ) -> Mapping[str, Mapping[int, tuple[int, int]]]:
-        assert kafka.bootstrap_servers == "here:9092"
-        more = int(self.arrives * (self.clock.seconds - BEGAN) / 2)
-        return {topic: {n: (0, end + more) for n, end in self.ends.items()} for topic in topics}
-
-    def advise(self, *argv: str) -> Said:
-        adapters = replace(self.outside.adapters, clock=self.clock, ask_topics=self.ask)
-        return said("advise", *argv, "--workdirs", str(self.folder), adapters=adapters)
-
-    def spec(self, **job: Any) -> str:
-        path = self.folder / "spec.json"
-        plain = {
-            "name": "orders",
-            "checkpoint_location": SOURCE,
-            "remote_location": "hdfs://there:8020/ck/orders",
-            "kafka": {"bootstrap_servers": "there:9092", "source_bootstrap_servers": "here:9092"},
-            **job,
-        }
-        path.write_text(json.dumps({"version": 1, "engine": "spark", "jobs": [plain]}))
-        return str(path)
 
 
 @pytest.fixture

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
+from stateshift.advise.evaluate.driver_report import CoresSource
 from stateshift.advise.evaluate.flink_formulas import VertexDecision, is_backlog
-from stateshift.advise.evaluate.inputs import Inputs
+from stateshift.advise.evaluate.inputs import Inputs, SparkInputs
 from stateshift.advise.evaluate.loads import VertexLoad
 from stateshift.advise.evaluate.settings import Settings
 from stateshift.advise.evaluate.verdicts import Verdict, restart_seconds
@@ -14,6 +16,8 @@ from stateshift.advise.evaluate.verdicts import Verdict, restart_seconds
 def explained(inputs: Inputs, verdict: Verdict) -> Iterator[str]:
     """Yield the formulas of a verdict, a line each; nothing of one that could not be made."""
     settings = inputs.around.settings
+    if isinstance(inputs, SparkInputs) and verdict.decisions:
+        yield _cores(inputs)
     restart = restart_seconds(inputs.around)
     backlog = is_backlog(verdict.loads, settings)
     for load, decision in zip(verdict.loads, verdict.decisions, strict=False):
@@ -26,6 +30,22 @@ def explained(inputs: Inputs, verdict: Verdict) -> Iterator[str]:
         )
         for line in lines:
             yield f"  {line}"
+
+
+_SAID_BY: Final[Mapping[CoresSource | None, str]] = {
+    "option": "as the caller says (--cores)",
+    "driver": "as its driver says",
+    "query": "as the query says itself (stateshift.job)",
+    "spec": "as `conf` of its submission asks for",
+    None: "as its inputs have it",
+}
+
+
+def _cores(inputs: SparkInputs) -> str:
+    """Return how many cores a query runs on, and who says so."""
+    if inputs.cores is None:
+        return "cores    = unknown: counted in hundredths of those that it has"
+    return f"cores    = {inputs.cores}, {_SAID_BY[inputs.cores_from]}"
 
 
 def _arrives(load: VertexLoad, decision: VertexDecision, settings: Settings) -> Iterator[str]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from stateshift.advise.evaluate.driver_report import CoresSource
 from stateshift.advise.evaluate.samples import JobSample
 from stateshift.advise.evaluate.settings import Settings, fault_of
 from stateshift.advise.evaluate.spark_batches import SparkSample
@@ -69,13 +70,14 @@ class FlinkInputs:
 
 @dataclass(frozen=True, slots=True)
 class SparkInputs:
-    """A query of Spark, as its checkpoint and the brokers tell of it. `cores` is what it runs on,
-    None where nobody said.
+    """A query of Spark, as its checkpoint, brokers and driver tell of it. `cores` is what it runs
+    on, None where nobody said; `cores_from` is who did.
     """
 
     around: Circumstances
     samples: tuple[SparkSample, ...] = ()
     cores: int | None = None
+    cores_from: CoresSource | None = None
     engine: Literal["spark"] = "spark"
 
 

@@ -12,7 +12,7 @@ from stateshift.advise.evaluate.spark_batches import HUNDREDTHS
 
 if TYPE_CHECKING:
     from stateshift.advise.evaluate.inputs import FreeSlots
-    from stateshift.advise.evaluate.spark_batches import QueryLoad
+    from stateshift.advise.evaluate.spark_batches import QueryLoad, SparkSample
 
 # A subtask with so much more than the mean is worth a word.
 SKEWED: Final = 1.5
@@ -198,6 +198,27 @@ def of_batches(measured: QueryLoad) -> Iterator[str]:
         yield f"{why}: judged by the time of its batches alone"
     elif not measured.lag_known:
         yield "what waits was not seen twice: what arrives is taken for what was read"
+
+
+def of_driver(sample: SparkSample) -> Iterator[str]:
+    """Yield what the driver of a query says, or why it says nothing."""
+    if sample.driver_trouble:
+        yield f"its driver does not tell: {sample.driver_trouble}"
+    driver = sample.driver
+    if driver is None:
+        return
+    yield f"its driver counts cores: {driver.cores}, executors: {driver.executors}"
+    if driver.input_rate is None or driver.processing_rate is None:
+        yield "its driver tells rates and state if spark.sql.streaming.metricsEnabled is true"
+        return
+    yield (
+        f"its driver says of the last batch: {rate(driver.input_rate)} records/s came in, "
+        f"{rate(driver.processing_rate)} records/s were processed"
+        + ("" if driver.batch_seconds is None else f", it took {driver.batch_seconds:.3g} s")
+    )
+    if driver.state_rows is not None and driver.state_bytes is not None:
+        rows, bytes = f"{driver.state_rows:,} rows", f"{driver.state_bytes:,} bytes of memory"
+        yield f"its driver says of the state: {rows} in {bytes}"
 
 
 def rate(value: float | None) -> str:

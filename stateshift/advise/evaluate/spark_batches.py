@@ -24,6 +24,7 @@ from itertools import pairwise
 from statistics import linear_regression
 from typing import Final
 
+from stateshift.advise.evaluate.driver_report import DriverReport
 from stateshift.advise.evaluate.loads import VertexLoad
 from stateshift.advise.evaluate.samples import Unusable
 from stateshift.advise.evaluate.settings import Settings
@@ -61,7 +62,8 @@ class Batch:
 class SparkSample:
     """One look at a checkpoint and the brokers. `lag` is what waits in the topics, None where no
     brokers were asked. `partitions` are the topics', `state_partitions` those of the state. A query
-    that tells of itself also tells its `cores` and `state_rows`.
+    that tells of itself also tells its `cores` and `state_rows`. `driver` is what its driver says,
+    `driver_trouble` why that says nothing; both are empty where nobody named the driver.
     """
 
     time: float
@@ -71,6 +73,8 @@ class SparkSample:
     state_partitions: int | None = None
     cores: int | None = None
     state_rows: int | None = None
+    driver: DriverReport | None = None
+    driver_trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)

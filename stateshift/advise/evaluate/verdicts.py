@@ -249,6 +249,14 @@ def _placed(verdict: Verdict, around: Circumstances) -> Verdict:
 
 
 def _on_spark(inputs: SparkInputs) -> Verdict:
+    verdict = _by_batches(inputs)
+    newest = max(inputs.samples, key=lambda sample: sample.time, default=None)
+    if newest is None:
+        return verdict
+    return replace(verdict, reasons=(*verdict.reasons, *reasons.of_driver(newest)))
+
+
+def _by_batches(inputs: SparkInputs) -> Verdict:
     around = inputs.around
     measured = query_load(inputs.samples, around.now, around.settings, inputs.cores)
     if isinstance(measured, Unusable):

@@ -14,8 +14,8 @@ from stateshift.advise.evaluate.inputs import RESTART_SECONDS
 from stateshift.advise.evaluate.verdicts import Verdict, hides_its_backlog
 
 NO_CORES = (
-    "nobody tells how many cores it runs on: spark.cores.max, or spark.executor.instances and "
-    "spark.executor.cores, in its submit's conf"
+    "nobody tells how many cores it runs on: driver_ui, spark.cores.max, or "
+    "spark.executor.instances and spark.executor.cores would, the last three in its submit's conf"
 )
 
 

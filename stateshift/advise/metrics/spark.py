@@ -3,6 +3,7 @@
     offsets/<n>    planned: batchTimestampMs, and how far each source goes
     commits/<n>    committed: the file's time
     brokers        the end of each topic, if the spec says where they are
+    driver         cores, rates and state, if the spec or the caller says where it is
 
 Records are counted of sources whose offsets count them: Kafka, and what speaks its protocol.
 
@@ -19,10 +20,19 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Final, Protocol
 
+from stateshift.advise.evaluate.driver_report import DriverReport
 from stateshift.advise.evaluate.spark_batches import Batch, SparkSample
-from stateshift.engines.spark.layout import number_of_log
-from stateshift.errors import FormatError, MissingFile, StorageError
+from stateshift.advise.metrics.driver import Driver
+from stateshift.engines.spark.layout import METADATA, number_of_log
+from stateshift.errors import (
+    FormatError,
+    Interrupted,
+    MissingFile,
+    StateshiftError,
+    StorageError,
+)
 from stateshift.formats.marks import PROGRESS
+from stateshift.formats.spark.metadata import decode_metadata
 from stateshift.formats.spark.offsets import PARTITIONS, OffsetEntry, decode_offsets
 from stateshift.formats.spark.positions import position_of
 from stateshift.formats.spark.progress import (
@@ -57,17 +67,47 @@ class AskTopics(Protocol):
 
 
 @dataclass(frozen=True)
-class SparkQuery:
-    """A query that can be looked at again and again. `prefix` is where it lies below the storage's
-    location, empty where that is its checkpoint.
+class Brokers:
+    """The brokers from which a query reads, and how they are asked."""
+
+    spec: KafkaSpec
+    ask_topics: AskTopics
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint. `prefix` is where it lies below the storage's location, empty where it lies
+    there itself.
     """
 
     storage: Storage
-    prefix: str
-    kafka: KafkaSpec | None
-    ask_topics: AskTopics
+    prefix: str = ""
+
+    @property
+    def location(self) -> str:
+        """Return where it is."""
+        return f"{self.storage.location}/{self.prefix}" if self.prefix else self.storage.location
+
+    def path(self, name: str) -> str:
+        """Return the path of one of its files or folders, as its storage knows it."""
+        return f"{self.prefix}/{name}" if self.prefix else name
+
+    def read(self, name: str, size_max: int | None = None) -> bytes:
+        """Return one of its files."""
+        return self.storage.read(self.path(name), size_max)
+
+
+@dataclass(frozen=True)
+class SparkQuery:
+    """A query that can be looked at again and again. Brokers and driver are None where nobody has
+    named them.
+    """
+
+    checkpoint: Checkpoint
     clock: Clock
     window_seconds: float
+    brokers: Brokers | None = None
+    driver: Driver | None = None
 
     def look(self) -> SparkSample:
         """Return the batches of the last window, and what waits.
@@ -82,7 +122,7 @@ class SparkQuery:
         entries = dict(planned if progress is None else islice(planned, 2))
         if not entries:
             fact = "no batch of it can be read: there is nothing in offsets/"
-            raise StorageError(fact, location=self.storage.location)
+            raise StorageError(fact, location=self.checkpoint.location)
         if progress is None:
             batches = [
                 batch_of(number, before, entry, commits.get(number))
@@ -93,6 +133,7 @@ class SparkQuery:
         read = read_until(entries, commits)
         ends = self._ends(read)
         newest = entries[max(entries)]
+        report, trouble = self._driver_report()
         return SparkSample(
             time=self.clock.now(),
             batches=tuple(batches),
@@ -101,15 +142,32 @@ class SparkQuery:
             state_partitions=state_partitions(newest),
             cores=None if progress is None else progress.cores,
             state_rows=None if progress is None else progress.batches[-1].state_rows,
+            driver=report,
+            driver_trouble=trouble,
         )
+
+    def _driver_report(self) -> tuple[DriverReport | None, str]:
+        """Return what the driver says, and why it says nothing; neither where nobody has named it.
+        The checkpoint tells enough for a verdict, so that no error ends the look.
+        """
+        if self.driver is None:
+            return None, ""
+        try:
+            id = decode_metadata(self.checkpoint.read(METADATA)).id
+            return self.driver.report(id), ""
+        except Interrupted:
+            raise
+        except StateshiftError as error:
+            _log.debug("the driver at %s does not tell: %s", self.driver.url, error)
+            return None, error.fact
 
     def _progress(self, commits: Mapping[int, float]) -> QueryProgress | None:
         """Return what the query says of its last batches; None where it says nothing that counts:
         the file is not there, of another version, or behind what was committed since.
         """
-        path = f"{self.prefix}/{PROGRESS}" if self.prefix else PROGRESS
+        path = self.checkpoint.path(PROGRESS)
         try:
-            progress = decode_progress(self.storage.read(path, SIZE_MAX), path)
+            progress = decode_progress(self.checkpoint.read(PROGRESS, SIZE_MAX), path)
         except MissingFile:
             return None
         except (FormatError, StorageError) as error:
@@ -124,8 +182,7 @@ class SparkQuery:
 
     def _logs(self, folder: str) -> Iterator[tuple[int, FileInfo]]:
         """Yield the number of each log in a folder, and its file."""
-        where = f"{self.prefix}/{folder}" if self.prefix else folder
-        for file in self.storage.list(where):
+        for file in self.checkpoint.storage.list(self.checkpoint.path(folder)):
             number = number_of_log(file.path)
             if number >= 0:
                 yield number, file
@@ -135,16 +192,16 @@ class SparkQuery:
         files = sorted(self._logs(_OFFSETS), reverse=True)[:BATCHES_MAX]
         newest = max(commits.values(), default=0.0)
         for number, file in files:
-            yield number, decode_offsets(self.storage.read(file.path))
+            yield number, decode_offsets(self.checkpoint.storage.read(file.path))
             if 0 < commits.get(number, newest) < newest - self.window_seconds:
                 return
 
     def _ends(self, read: Mapping[Place, int]) -> Mapping[tuple[str, int], int] | None:
         """Return the end of each partition; None where nobody says where the brokers are."""
-        if self.kafka is None or not read:
+        if self.brokers is None or not read:
             return None
         topics = sorted({topic for _, topic, _ in read})
-        spans = self.ask_topics(self.kafka, topics)
+        spans = self.brokers.ask_topics(self.brokers.spec, topics)
         ends = {}
         for topic, partitions in spans.items():
             for partition, (_, end) in partitions.items():

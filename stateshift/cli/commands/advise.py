@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 EPILOG = epilog(
     "stateshift advise orders.json\n"
     "stateshift advise http://jobmanager:8081 --job orders --explain\n"
+    "stateshift advise s3a://bucket/checkpoints/orders --driver-ui http://driver:4040\n"
     "stateshift advise orders.json --history /var/lib/stateshift --json",
     2,
     6,
@@ -62,6 +63,14 @@ def command(
         int | None,
         typer.Option("--cores", metavar="N", min=1, help="What a job of Spark runs on."),
     ] = None,
+    driver_ui: Annotated[
+        str | None,
+        typer.Option(
+            "--driver-ui",
+            metavar="URL",
+            help="Also ask the driver of the job of Spark, such as http://driver:4040.",
+        ),
+    ] = None,
     replay: Annotated[
         str | None,
         typer.Option(
@@ -96,6 +105,7 @@ def command(
         history,
         cores,
         workdirs,
+        driver_ui,
     )
     adviser = adviser_of(request, terminal.adapters())
     if watch:

@@ -138,6 +138,14 @@ JOB = Keys(
         for_all=True,
     ),
     _job(
+        "driver_ui",
+        "text",
+        "driver_ui",
+        "The page of the job's driver, such as http://driver:4040, which `advise` and `rebalance` "
+        "ask.",
+        engine="spark",
+    ),
+    _job(
         "sink",
         "sink",
         "sink",

@@ -1,0 +1,145 @@
+"""A look at the driver of a query of Spark, over its page (http://driver:4040).
+
+    /api/v1/applications                    [{"id": APP, …}]: a driver has one
+    /api/v1/applications/APP/executors      [{"id", "totalCores", …}]; with a local master, the
+                                            driver is its only executor
+    /api/v1/applications/APP/jobs           [{"description": "NAME\\nid = QUERY\\nrunId = …"}]
+    /metrics/json/                          {"gauges": {PREFIX.GAUGE: {"value": …}}}, where PREFIX
+                                            ends in .driver.spark.streaming.<NAME or QUERY>
+
+The id of the query stands in its checkpoint. A driver that knows no such query is another one's: a
+port is soon taken again. Its gauges are there with `spark.sql.streaming.metricsEnabled` alone.
+
+Source: Spark 3.3 to 4.3, MetricsReporter, StreamExecution.getDescriptionString, api.scala.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from stateshift.advise.evaluate.driver_report import DriverReport
+from stateshift.clusters.http.rest import Json, Refused, Service
+from stateshift.errors import ClusterError
+
+REQUEST_SECONDS: Final = 10.0
+_WORDS, _EXAMPLE = "a Spark driver's page", "http://driver:4040"
+# Without the slash at its end, a driver answers with a redirect.
+METRICS: Final = "/metrics/json/"
+_PREFIX: Final = ".driver.spark.streaming."
+
+
+@dataclass(frozen=True)
+class Driver:
+    """The page of a driver."""
+
+    url: str
+
+    def report(self, query: str) -> DriverReport:
+        """Return what the driver says of the query of this id, and of its application.
+
+        Raises:
+            ClusterError: it does not answer as a driver does, or it runs no such query.
+        """
+        application = self._application()
+        below = f"/api/v1/applications/{quote(application)}"
+        metrics = self._metrics()
+        gauges = gauges_of(query, metrics)
+        if not gauges:
+            name = self._name_of(query, self._list(f"{below}/jobs"))
+            gauges = gauges_of(name, metrics)
+        executors = self._list(f"{below}/executors")
+        try:
+            cores = [int(executor["totalCores"]) for executor in executors]
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._odd("lists executors in a way that Spark does not") from error
+        return report_of(application, [count for count in cores if count > 0], gauges)
+
+    def _application(self) -> str:
+        found = self._list("/api/v1/applications")
+        if len(found) != 1:
+            raise self._odd(f"tells of {len(found)} applications, and a driver has one")
+        return str(found[0].get("id"))
+
+    def _metrics(self) -> Json:
+        """Return its metrics; none where their page is switched off."""
+        try:
+            return self._json(METRICS)
+        except Refused:
+            return {}
+
+    def _name_of(self, query: str, jobs: list[Json]) -> str:
+        """Return the name of a query, by the description of any of its jobs; empty if it has
+        none.
+        """
+        described = re.compile(rf"(?:(.+?)(?:\n|<br/>))?id = {re.escape(query)}\b", re.DOTALL)
+        for job in jobs:
+            match = described.match(str(job.get("description")))
+            if match is not None:
+                return match[1] or ""
+        raise self._error(f"the driver at {self.url} runs no query with the id {query}")
+
+    def _json(self, path: str) -> Json:
+        return self._service.json("GET", f"{self.url.rstrip('/')}{path}")
+
+    def _list(self, path: str) -> list[Json]:
+        return self._service.listed("GET", f"{self.url.rstrip('/')}{path}")
+
+    @property
+    def _service(self) -> Service:
+        options = {"request_seconds": REQUEST_SECONDS}
+        return Service(self.url, _WORDS, _EXAMPLE, "message", {}, options, {}, option="driver_ui")
+
+    def _odd(self, fact: str) -> ClusterError:
+        return self._service.odd(self.url, fact)
+
+    def _error(self, fact: str) -> ClusterError:
+        return ClusterError(fact, cluster=self.url)
+
+
+def gauges_of(name: str, metrics: Json) -> dict[str, float]:
+    """Return the gauges of the query of this name or id that are numbers."""
+    gauges = metrics.get("gauges")
+    if not name or not isinstance(gauges, Mapping):
+        return {}
+    found = {}
+    for key, gauge in gauges.items():
+        prefix, _, what = str(key).rpartition(".")
+        value = _number(gauge.get("value")) if isinstance(gauge, Mapping) else None
+        if prefix.endswith(f"{_PREFIX}{name}") and value is not None:
+            found[what] = value
+    return found
+
+
+def report_of(application: str, cores: list[int], gauges: Mapping[str, float]) -> DriverReport:
+    """Return the report that these figures are."""
+    took_ms = gauges.get("latency")
+    return DriverReport(
+        application=application,
+        executors=len(cores),
+        cores=sum(cores),
+        input_rate=gauges.get("inputRate-total"),
+        processing_rate=gauges.get("processingRate-total"),
+        batch_seconds=None if took_ms is None else took_ms / 1000,
+        state_rows=_count(gauges.get("states-rowsTotal")),
+        state_bytes=_count(gauges.get("states-usedBytes")),
+    )
+
+
+def _count(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def _number(value: object) -> float | None:
+    """Return a number; None of what is none: Spark writes "NaN" as a text."""
+    if not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
