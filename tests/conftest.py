@@ -57,7 +57,7 @@ FEWER_EXAMPLES = 5
 EXAMPLES_MIN = 10
 
 # Of the moments at which a run is killed, one in so many is taken.
-EVERY_MOMENT = {"full": 1, "default": 5, "quick": 11}
+EVERY_MOMENT = {"full": 1, "default": 8, "quick": 11}
 
 Thoroughness = Literal["quick", "default", "full"]
 

@@ -312,7 +312,7 @@ def test_a_job_that_flink_does_not_know_is_told(server: FakeFlink, tmp_path: Pat
 def test_one_that_takes_too_long_is_told_with_what_makes_it_slow_and_goes_on(
     server: FakeFlink, job: FakeJob, tmp_path: Path
 ) -> None:
-    server.slow = 40
+    server.slow = 8
     job.settings["unaligned_checkpoints"] = True
     with pytest.raises(
         ClusterError, match=r"has taken more than 0.2 s \(its checkpoints are unaligned"

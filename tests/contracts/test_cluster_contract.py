@@ -358,7 +358,7 @@ def test_an_answer_that_is_lost_after_the_fact_starts_no_second_job(member: Memb
         assert member.started()[submission.tag] == 1, fault
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_a_submission_that_had_no_effect_is_an_error_and_can_be_made_again(member: Member) -> None:
     for number, (fault, happens) in enumerate(member.refused.items()):
         submission = replace(member.submission, tag=f"run-{number}.orders")

@@ -35,8 +35,8 @@ def failed(place: Scenario) -> Path:
 
 @pytest.fixture(scope="module")
 def some(request: pytest.FixtureRequest, seed: int) -> Callable[[list[Moment]], list[Moment]]:
-    """Every fourth moment, others with another seed; all of them with --full."""
-    every = 1 if request.config.getoption("--full") else 4
+    """Every eighth moment, others with another seed; all of them with --full."""
+    every = 1 if request.config.getoption("--full") else 8
     return lambda moments: moments[seed % every :: every]
 
 

@@ -21,6 +21,7 @@ from tests.kill.scenario import Scenario, Tree, scenario, tree
 
 DOUBLES = 200
 PER_TEST = 25
+PER_TEST_OF = {"full": PER_TEST, "default": 12, "quick": 5}
 ONLY = os.environ.get("STATESHIFT_DOUBLE_KILL")
 
 
@@ -63,11 +64,7 @@ def test_a_run_killed_twice_ends_like_one_that_was_not(
     how: str, place: Scenario, undisturbed: tuple[int, Tree], seed: int, start: int
 ) -> None:
     moments, expected = undisturbed
-    numbers = (
-        [int(ONLY)]
-        if ONLY
-        else [seed * DOUBLES + start + n for n in range(5 if how == "quick" else PER_TEST)]
-    )
+    numbers = [int(ONLY)] if ONLY else [seed * DOUBLES + start + n for n in range(PER_TEST_OF[how])]
     wrong, ends = [], Counter[str]()
     for number in numbers:
         killed, chance = doubly_killed(place, moments, number)

@@ -1,5 +1,5 @@
 """Servers that the files here share the making of; each file has its own, for as long as it
-runs.
+runs. But for Flink in the default run: a file takes over the clusters of the one before.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.servers.flink_ground import Ground
-from tests.support.servers import Servers, group
+from tests.support.servers import Servers, group, start, stop
+
+FLINKS = ("flink-a", "flink-b", "flink-1.20")
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +29,29 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         yield servers
 
 
+@pytest.fixture(scope="session")
+def flinks_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    servers = Servers(tmp_path_factory.mktemp("flinks"), {})
+    yield servers
+    stop(servers, *FLINKS)
+
+
 @pytest.fixture(scope="module")
-def flinks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """Two session clusters of one version."""
-    with group(tmp_path_factory.mktemp("flinks"), "flink-a", "flink-b") as servers:
-        yield servers
+def flinks(request: pytest.FixtureRequest, flinks_of_the_run: Servers) -> Iterator[Servers]:
+    """Two session clusters of one version. The many jobs of --full would wear them out: each file
+    starts them anew then.
+    """
+    start(flinks_of_the_run, "flink-a", "flink-b")
+    yield flinks_of_the_run
+    if request.config.getoption("--full") or not are_used_later(request):
+        stop(flinks_of_the_run, *FLINKS)
+
+
+def are_used_later(request: pytest.FixtureRequest) -> bool:
+    """Whether a test behind this file wants the Flinks, too."""
+    items = request.session.items
+    own = [number for number, item in enumerate(items) if item.path == request.path]
+    return any("flinks" in item.fixturenames for item in items[own[-1] + 1 :])
 
 
 @pytest.fixture

@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.support import ROOT
+from tests.servers.conftest import FLINKS
 from tests.servers.flink_ground import KEYS, Ground, incremental
 from tests.support.flink import jar, until
-from tests.support.servers import CATALOG, Flink, downloads, group
+from tests.support.servers import CATALOG, Flink, Servers, downloads, group, start
 
 pytestmark = pytest.mark.servers
 EXAMPLES = ROOT / "configs" / "examples"
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    names = ("flink-a", "flink-b", "flink-1.20")
-    with group(tmp_path_factory.mktemp("flinks"), *names) as servers:
-        yield Ground(servers, tmp_path_factory.mktemp("ground"), names)
+def three(flinks: Servers, tmp_path_factory: pytest.TempPathFactory) -> Ground:
+    start(flinks, *FLINKS)
+    return Ground(flinks, tmp_path_factory.mktemp("ground"), FLINKS)
 
 
 @pytest.mark.row("IF-1", "IF-2", "IF-3", "IF-4", "IF-5", "IF-7", "IF-10", "IF-13", "IF-14", "IF-18")

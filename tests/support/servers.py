@@ -68,6 +68,8 @@ __all__ = [
     "ports",
     "processes",
     "spark",
+    "start",
+    "stop",
 ]
 
 
@@ -78,15 +80,24 @@ def group(root: Path, *names: str, **env: str) -> Iterator[Servers]:
     """
     servers = Servers(root, env)
     try:
-        for name in names:
-            try:
-                servers.up(name)
-            except Unavailable as reason:
-                pytest.skip(f"{name} cannot be had: {reason}")
+        start(servers, *names)
         yield servers
     finally:
-        for name in reversed(names):
-            servers.down(name)
+        stop(servers, *names)
+
+
+def start(servers: Servers, *names: str) -> None:
+    """Start these servers, as far as they are not up."""
+    for name in names:
+        try:
+            servers.up(name)
+        except Unavailable as reason:
+            pytest.skip(f"{name} cannot be had: {reason}")
+
+
+def stop(servers: Servers, *names: str) -> None:
+    for name in reversed(names):
+        servers.down(name)
 
 
 def command(root: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
