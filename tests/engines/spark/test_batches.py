@@ -177,6 +177,11 @@ def test_a_directory_where_the_next_batch_is_written_is_refused(log: str) -> Non
     assert f"{log}/3 is a directory: the job dies when it writes the log" in refused(image)
 
 
+def test_a_directory_where_the_planned_batch_is_committed_is_refused() -> None:
+    files = Checkpoint(batches=3, planned=True).files()
+    assert "commits/3 is a directory" in refused(image_of({**files, "commits/3/x": b""}))
+
+
 @pytest.mark.parametrize("log", ["offsets", "commits"])
 def test_a_watermark_never_falls(log: str) -> None:
     files = watched()

@@ -89,9 +89,10 @@ def refuse_folders(reading: Reading, listed: ListedFiles) -> None:
     """Refuse a directory where a batch that is still to come has its log: Spark looks at files
     alone when it starts, and cannot write that one.
     """
-    newest = max(listed.offsets | listed.commits, default=-1)
+    logs = {"offsets": listed.offsets, "commits": listed.commits}
+    newest = {log: max(numbers, default=-1) for log, numbers in logs.items()}
     for folder in sorted(listed.log_folders):
-        if layout.number_of_log(folder) > newest:
+        if layout.number_of_log(folder) > newest[folder.partition("/")[0]]:
             reading.refuse(
                 f"{reading.path(folder)} is a directory: the job dies when it writes the log of "
                 "that batch there",
