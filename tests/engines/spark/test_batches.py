@@ -177,6 +177,19 @@ def test_a_directory_where_the_next_batch_is_written_is_refused(log: str) -> Non
     assert f"{log}/3 is a directory: the job dies when it writes the log" in refused(image)
 
 
+@pytest.mark.parametrize(
+    ("path", "fact"),
+    [
+        ("state/0/0/_metadata/schema/x", "state/0/0/_metadata/schema is a directory"),
+        ("commits", "commits is a file, where Spark wants a directory"),
+    ],
+)
+def test_a_directory_in_a_files_place_is_refused_and_the_reverse(path: str, fact: str) -> None:
+    whole = Checkpoint(batches=3).files()
+    files = {each: content for each, content in whole.items() if not each.startswith(f"{path}/")}
+    assert fact in refused(image_of({**files, path: b""}))
+
+
 def test_a_directory_where_the_planned_batch_is_committed_is_refused() -> None:
     files = Checkpoint(batches=3, planned=True).files()
     assert "commits/3 is a directory" in refused(image_of({**files, "commits/3/x": b""}))

@@ -85,20 +85,23 @@ def warn_of_no_commits(reading: Reading, listed: ListedFiles, epoch: int | None)
     )
 
 
-def refuse_folders(reading: Reading, listed: ListedFiles) -> None:
-    """Refuse a directory where a batch that is still to come has its log: Spark looks at files
-    alone when it starts, and cannot write that one.
+def refuse_misplaced(reading: Reading, listed: ListedFiles) -> None:
+    """Refuse a directory where Spark reads or writes a file, and a file where it wants a directory.
+    Of batches that are done Spark looks at files alone: only one that is to come does harm.
     """
     logs = {"offsets": listed.offsets, "commits": listed.commits}
     newest = {log: max(numbers, default=-1) for log, numbers in logs.items()}
-    for folder in sorted(listed.log_folders):
-        if layout.number_of_log(folder) > newest[folder.partition("/")[0]]:
-            reading.refuse(
-                f"{reading.path(folder)} is a directory: the job dies when it writes the log of "
-                "that batch there",
-                folder,
-                hint="move it away",
-            )
+    for path in sorted(listed.misplaced):
+        log = path.partition("/")[0]
+        if log == path:
+            fact = "is a file, where Spark wants a directory"
+        elif log not in newest:
+            fact = "is a directory, and Spark reads a file of that name"
+        elif layout.number_of_log(path) > newest[log]:
+            fact = "is a directory: the job dies when it writes the log of that batch there"
+        else:
+            continue
+        reading.refuse(f"{reading.path(path)} {fact}", path, hint="move it away")
 
 
 def refuse_holes(reading: Reading, listed: ListedFiles, epoch: int | None) -> None:

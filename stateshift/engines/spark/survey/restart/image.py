@@ -26,8 +26,8 @@ from stateshift.engines.spark.survey.restart.batches import (
     check_uncommitted,
     last_done,
     refuse_disorder,
-    refuse_folders,
     refuse_holes,
+    refuse_misplaced,
     warn_of_no_commits,
 )
 from stateshift.engines.spark.survey.restart.operators import (
@@ -69,7 +69,7 @@ def surveyed_image(
     epoch = cut.epoch
     query = _query(reading, listed)
     warn_of_no_commits(reading, listed, epoch)
-    refuse_folders(reading, listed)
+    refuse_misplaced(reading, listed)
     refuse_holes(reading, listed, epoch)
     suspects = refuse_disorder(reading, listed, epoch, thorough)
     last_batch = _last_batch(reading, listed, cut)

@@ -27,7 +27,7 @@ class ListedFiles:
     spark_crcs: set[str] = field(default_factory=set)
     schema_logs: list[str] = field(default_factory=list)
     strangers: list[FileInfo] = field(default_factory=list)
-    log_folders: set[str] = field(default_factory=set)
+    misplaced: set[str] = field(default_factory=set)  # directories named as files, or the reverse
 
     def forget_after(self, batch: int) -> None:
         """Leave out the logs of what came after this batch, but for the batch planned next."""
@@ -73,8 +73,16 @@ def _add(listed: ListedFiles, path: str, size: int) -> None:
             listed.metadata = True
         case _ if place.kind == "checksum":
             listed.spark_crcs.add(path)
-        case "other" if path.startswith(("offsets/", "commits/")):
-            listed.log_folders.add(path.rpartition("/")[0])
+        case "other":
+            _add_misplaced(listed, path)
+
+
+def _add_misplaced(listed: ListedFiles, path: str) -> None:
+    folder = path.rpartition("/")[0]
+    if path in layout.OWN:
+        listed.misplaced.add(path)
+    elif classify(folder).area in ("offsets", "commits", "state-schema"):
+        listed.misplaced.add(folder)
 
 
 def _add_state(listed: ListedFiles, path: str, place: CheckpointPath, size: int) -> None:
