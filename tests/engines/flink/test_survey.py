@@ -4,6 +4,7 @@ said of damaged ones.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ import pytest
 from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.engines.registry import engine
 from stateshift.formats.flink.keyed_handles import KeyGroups
-from stateshift.formats.flink.metadata import decode_metadata, encode_metadata
+from stateshift.formats.flink.metadata import SubtaskState, decode_metadata, encode_metadata
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Survey
 from stateshift.testing.memory_storage import MemoryDisk
@@ -209,6 +210,51 @@ def test_an_operator_that_is_there_twice_is_refused() -> None:
     storage.write("_metadata", lambda: iter((twice,)))
     (found,) = refusals(golden.looked_at(disk, storage.location)[1])
     assert "occurs 2 times" in found.message
+
+
+def divided(change: Callable[[tuple[SubtaskState, ...]], tuple[SubtaskState, ...]]) -> Survey:
+    """The survey of an image whose counting operator has other subtasks."""
+    disk = MemoryDisk()
+    storage = disk.open(golden.write(disk, "flink-2.3.0/count-native-incremental"))
+    image = decode_metadata(storage.read("_metadata"))
+    changed = [
+        replace(operator, subtasks=change(operator.all_subtasks))
+        if any(subtask.managed_keyed for subtask in operator.all_subtasks)
+        else operator
+        for operator in image.operators
+    ]
+    content = encode_metadata(replace(image, operators=tuple(changed)))
+    storage.write("_metadata", lambda: iter((content,)))
+    return golden.looked_at(disk, storage.location)[1]
+
+
+def test_keyed_state_that_changed_places_with_another_subtasks_is_refused() -> None:
+    def exchanged(subtasks: tuple[SubtaskState, ...]) -> tuple[SubtaskState, ...]:
+        first, second = subtasks
+        return (
+            replace(first, managed_keyed=second.managed_keyed),
+            replace(second, managed_keyed=first.managed_keyed),
+        )
+
+    found = refusals(divided(exchanged))
+    assert "subtask 0 holds 4 key groups from 4 on; its own are 4 from 0 on" in found[0].message
+
+
+def test_a_subtask_that_is_there_twice_is_refused() -> None:
+    found = refusals(divided(lambda subtasks: (*subtasks, subtasks[0])))
+    assert "subtask 0 occurs 2 times" in found[0].message
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_a_subtask_without_keyed_state_beside_others_with_it_is_warned_of(is_listed: bool) -> None:
+    def without(subtasks: tuple[SubtaskState, ...]) -> tuple[SubtaskState, ...]:
+        first, second = subtasks
+        return (first, replace(second, managed_keyed=None)) if is_listed else (first,)
+
+    survey = divided(without)
+    assert refusals(survey) == []
+    warnings = [f.message for f in survey.images[0].findings if f.level == "warn"]
+    assert "1 of 2 subtasks have no keyed state" in warnings[0]
 
 
 @pytest.mark.parametrize("kind", ["canonical-hashmap", "checkpoint-incremental"])

@@ -10,8 +10,9 @@ from typing import NamedTuple
 from stateshift.engines.flink.entries.operators import sections_in
 from stateshift.engines.flink.places import Places, absolute_places
 from stateshift.errors import FormatError
+from stateshift.formats.flink.key_groups import groups_of
 from stateshift.formats.flink.keyed_handles import KeyGroups
-from stateshift.formats.flink.metadata import Metadata
+from stateshift.formats.flink.metadata import Metadata, OperatorState, SubtaskState
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import FileHandle, RelativeFile, Segment, files_of
 from stateshift.formats.flink.versions import is_before_promised
@@ -23,12 +24,13 @@ SHOWN_MAX = 5
 def findings_of(
     location: str, metadata: Metadata, places: Places, files: tuple[FileInfo, ...]
 ) -> tuple[Finding, ...]:
-    """Return what is wrong with an image: duplicate operators, missing files, key groups beyond
-    their file's end. Notes come last.
+    """Return what is wrong with an image: duplicate operators, key groups with another subtask than
+    their own, missing files, key groups beyond their file's end. Notes come last.
     """
     sizes = {file.path: file.size for file in files}
     return (
         *_duplicates(metadata),
+        *_divided(metadata),
         *_missing(metadata, places, sizes),
         *_outside(metadata, places),
         *_notes(location, metadata, places),
@@ -44,6 +46,51 @@ def _duplicates(metadata: Metadata) -> Iterator[Finding]:
                 f"operator {id_} occurs {times} times: Flink would restore the last one and lose "
                 "the others without a word",
             )
+
+
+def _divided(metadata: Metadata) -> Iterator[Finding]:
+    """Yield what shows that keyed state is not divided over the subtasks as Flink divides it: at
+    the same parallelism each subtask restores its own handle, and looks at no key group of it.
+    """
+    for operator in metadata.operators:
+        subtasks, own = operator.all_subtasks, operator.id.hex()
+        numbers = Counter(subtask.index for subtask in subtasks)
+        for number, times in sorted(numbers.items()):
+            if times > 1:
+                yield Finding(
+                    "refuse",
+                    f"operator {own}, subtask {number} occurs {times} times: Flink would restore "
+                    "the last one and lose the others without a word",
+                )
+        for subtask in subtasks:
+            yield from _misplaced(operator, subtask)
+        yield from _gap(operator)
+
+
+def _misplaced(operator: OperatorState, subtask: SubtaskState) -> Iterator[Finding]:
+    handle = subtask.managed_keyed
+    if handle is None:
+        return
+    groups = groups_of(subtask.index, operator.max_parallelism, operator.parallelism)
+    if (handle.first, handle.count) != (groups.start, len(groups)):
+        yield Finding(
+            "refuse",
+            f"operator {operator.id.hex()}, subtask {subtask.index} holds {handle.count} key "
+            f"groups from {handle.first} on; its own are {len(groups)} from {groups.start} on",
+        )
+
+
+def _gap(operator: OperatorState) -> Iterator[Finding]:
+    """Yield a warning where some subtasks have keyed state and others have none."""
+    subtasks = operator.all_subtasks
+    with_keys = sum(subtask.managed_keyed is not None for subtask in subtasks)
+    if 0 < with_keys < operator.parallelism:
+        yield Finding(
+            "warn",
+            f"operator {operator.id.hex()}: {operator.parallelism - with_keys} of "
+            f"{operator.parallelism} subtasks have no keyed state: they have had no keys, or their "
+            "state is gone",
+        )
 
 
 def _missing(metadata: Metadata, places: Places, sizes: Mapping[str, int]) -> Iterator[Finding]:
