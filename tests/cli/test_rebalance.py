@@ -222,6 +222,18 @@ def test_metrics_of_folders_of_one_name_are_told_apart_and_a_folder_counts_once(
     assert sorted(line.split('"')[1] for line in lines) == sorted(map(str, folders[:2]))
 
 
+def test_metrics_have_the_decision_that_was_made_and_decide_nothing_anew(living: Living) -> None:
+    living.run()
+    file = living.state / "decisions" / "0001.json"
+    kept = json.loads(file.read_text())
+    kept["decision"]["at"] = 17.0
+    file.write_text(json.dumps(kept))
+    done = said("metrics", str(living.folder), "--rebalance", str(living.state))
+    assert done.code == 0, done.err
+    samples = read(done.out.encode())["stateshift_rebalance_timestamp_seconds"].samples
+    assert list(samples.values()) == [17.0]
+
+
 def test_metrics_of_a_damaged_decision_say_so(living: Living) -> None:
     living.run()
     (living.state / "decisions" / "0001.json").write_text("{}")

@@ -25,7 +25,10 @@ from pathlib import Path
 from shlex import quote
 from typing import TypeVar
 
-from stateshift.advise.rebalance.memory import Moved
+from stateshift.advise.rebalance.decision import Decision
+from stateshift.advise.rebalance.memory import Memory, Moved
+from stateshift.advise.rebalance.policy import Policy
+from stateshift.advise.rebalance.situation import Situation
 from stateshift.errors import JournalError
 from stateshift.formats.marks import TEMPORARY
 from stateshift.plain import Misfit, from_plain, to_plain
@@ -80,6 +83,16 @@ class MemoryRecord:
     decision: int = 0
     judged: int = 0
     failed: tuple[Moved, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRecord:
+    """A decision, and all that it was made from."""
+
+    situation: Situation
+    policy: Policy
+    memory: Memory
+    decision: Decision
 
 
 class Folder:
@@ -190,10 +203,20 @@ class Folder:
         """Return the number of the next decision."""
         return _last_number(self._names("decisions")) + 1
 
-    def last_decision(self) -> str | None:
-        """Return the file of the last decision; None before the first."""
+    def last_decision(self) -> Decision | None:
+        """Return the last decision as it was made; None before the first.
+
+        Raises:
+            JournalError: it cannot be read.
+        """
         names = self._names("decisions")
-        return str(self.path / "decisions" / names[-1]) if names else None
+        if not names:
+            return None
+        try:
+            return self._read(f"decisions/{names[-1]}", DecisionRecord).decision
+        except JournalError as error:
+            hint = "the next run of `stateshift rebalance` writes another decision"
+            raise error.with_hint(hint) from error
 
     def keep_decision(self, number: int, document: Mapping[str, object]) -> str:
         """Write a decision with its inputs, and let go of old ones; return its file."""

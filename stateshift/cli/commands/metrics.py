@@ -15,7 +15,6 @@ from stateshift.cli.shell.options import WORKDIRS, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stateshift.advise.rebalance.decision import Decision
     from stateshift.cli.views.metrics_facts import Judged, ObservedRun, Rebalanced
 
 EPILOG = epilog(
@@ -158,25 +157,13 @@ def _rebalanced(name: str, path: str) -> Rebalanced:
     from stateshift.cli.views.metrics_facts import Rebalanced
 
     folder = Folder(path)
-    past, file = past_of(folder), folder.last_decision()
+    past = past_of(folder)
     moves = {
         "finished": len(past.finished),
         "taken-back": len(past.taken_back),
         "unfinished": len(past.unfinished),
     }
-    return Rebalanced(name, None if file is None else _decision_in(file), moves)
-
-
-def _decision_in(file: str) -> Decision | None:
-    """Return a decision that `rebalance` has kept."""
-    from stateshift.api.rebalancing.replaying import replayed
-    from stateshift.errors import JournalError, SpecError
-
-    try:
-        return replayed(file).decision
-    except SpecError as error:
-        hint = "the next run of `stateshift rebalance` writes another decision"
-        raise JournalError(f"{file} is damaged: {error.fact}", hint=hint) from error
+    return Rebalanced(name, folder.last_decision(), moves)
 
 
 def observed(path: str) -> ObservedRun:
