@@ -23,6 +23,7 @@ image, under `_stateshift`:
     idle            in each query's own checkpoint: it is restored, and has nothing to read (only
                     with STATESHIFT_TAG)
     progress        in each query's own checkpoint: its last batches, for `stateshift advise`
+                    (not if STATESHIFT_PROGRESS is false)
 
 Importing this costs next to nothing: pyspark is imported by the functions that need it.
 """

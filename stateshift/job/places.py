@@ -41,7 +41,7 @@ def _location_by_spec(current: Spec | None, job: str | None) -> str:
 
 
 def handed_over(what: str) -> str | None:
-    """Return CHECKPOINT, JOB or TAG, as whoever started the job has set it."""
+    """Return CHECKPOINT, JOB, TAG or a switch, as whoever started the job has set it."""
     return os.environ.get(f"STATESHIFT_{what}") or files.setting(f"spark.stateshift.{what.lower()}")
 
 

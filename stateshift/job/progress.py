@@ -27,16 +27,26 @@ from stateshift.formats.spark.progress import (
 )
 from stateshift.job import files
 from stateshift.job.files import Java
+from stateshift.job.places import handed_over
 
 EVERY_SECONDS = 10.0
 # The trigger of a query, also of one that was given none. Source: Spark 3.3 to 4.3, Triggers.scala.
 GOES_ON = "ProcessingTimeTrigger"
+OFF = ("false", "0", "no", "off")
 
 _log = logging.getLogger(__name__)
 
 # What Spark has of a query: its StreamingExecution. py4j's objects have no types here.
 Execution: TypeAlias = Java
 Write: TypeAlias = Callable[[str, str, bytes], None]
+
+
+def keeps_progress() -> bool:
+    """Whether queries keep their progress: unless STATESHIFT_PROGRESS, or the session's setting
+    spark.stateshift.progress, is false.
+    """
+    word = handed_over("PROGRESS") or ""
+    return word.strip().lower() not in OFF
 
 
 class ProgressFile:

@@ -25,7 +25,7 @@ from stateshift.formats import marks
 from stateshift.job import files
 from stateshift.job.files import Java
 from stateshift.job.places import handed_over, location
-from stateshift.job.progress import ProgressFile
+from stateshift.job.progress import ProgressFile, keeps_progress
 
 # pyspark's StreamingQuery. pyspark is imported late, and mypy does not read its types.
 Query: TypeAlias = Any
@@ -54,7 +54,8 @@ def watch(*queries: Query, seconds: float = 0.2) -> None:
     places = _places(queries)
     tag = handed_over("TAG")
     restoring = list(queries) if tag else []
-    progress = [ProgressFile(_execution(query)) for query in queries]
+    kept = queries if keeps_progress() else ()
+    progress = [ProgressFile(_execution(query)) for query in kept]
     while _running(queries):
         if any(map(_answer_marker, places)):
             return _stop(queries)

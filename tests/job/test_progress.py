@@ -12,7 +12,7 @@ import pytest
 
 from stateshift.formats import marks
 from stateshift.formats.spark.progress import BATCHES_MAX, QueryProgress, decode_progress
-from stateshift.job.progress import ProgressFile
+from stateshift.job.progress import ProgressFile, keeps_progress
 
 
 @dataclass
@@ -75,6 +75,18 @@ def execution(tmp_path: Path) -> Execution:
 
 def kept(execution: Execution) -> QueryProgress:
     return decode_progress((Path(execution.place) / marks.PROGRESS).read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("word", "keeps"), [(None, True), ("", True), ("true", True), ("false", False), ("OFF", False)]
+)
+def test_a_job_keeps_its_progress_unless_it_is_told_not_to(
+    monkeypatch: pytest.MonkeyPatch, word: str | None, keeps: bool
+) -> None:
+    monkeypatch.delenv("STATESHIFT_PROGRESS", raising=False)
+    if word is not None:
+        monkeypatch.setenv("STATESHIFT_PROGRESS", word)
+    assert keeps_progress() is keeps
 
 
 def test_each_batch_is_kept_once_and_the_first_one_says_when_the_run_began(
