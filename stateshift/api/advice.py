@@ -18,7 +18,15 @@ from stateshift.advise.evaluate.settings import Settings, settings_from
 from stateshift.advise.evaluate.verdicts import verdict_on
 from stateshift.advise.subjects import Outside
 from stateshift.api.local_files import text_of
-from stateshift.api.rebalancing.whereabouts import jobs_meant, listed
+from stateshift.api.rebalancing.folder import Folder, usual_folder
+from stateshift.api.rebalancing.past import past_of
+from stateshift.api.rebalancing.request import clusters_of
+from stateshift.api.rebalancing.whereabouts import (
+    jobs_meant,
+    jobs_now,
+    listed,
+    refuse_lost_clusters,
+)
 from stateshift.api.requests import SpecLike, spec_of
 from stateshift.api.runs import WORKDIRS, PathLike
 from stateshift.api.values import JobAdvice
@@ -43,7 +51,8 @@ _REPLAY_HINT = "name a file that `stateshift advise --json` has written"
 class AdviceRequest:
     """What somebody asks for. `given` is a spec, the URL of a Flink, or the location of a
     checkpoint of Spark; `workdirs` is where runs of ours have told how long jobs were down;
-    `driver_ui` is the page of the driver of the only job of Spark that is asked for.
+    `driver_ui` is the page of the driver of the only job of Spark that is asked for, `rebalance`
+    the folder in which runs of `rebalance` keep what they know.
     """
 
     given: SpecLike
@@ -54,6 +63,7 @@ class AdviceRequest:
     cores: int | None = None
     workdirs: str | None = None
     driver_ui: str | None = None
+    rebalance: str | None = None
 
 
 def advise(
@@ -66,6 +76,7 @@ def advise(
     cores: int | None = None,
     workdirs: PathLike = WORKDIRS,
     driver_ui: str | None = None,
+    rebalance: PathLike | None = None,
     adapters: Adapters | None = None,
 ) -> tuple[JobAdvice, ...]:
     """Say of each job whether it fits, or should scale or move. Reads only.
@@ -79,6 +90,8 @@ def advise(
         cores: what a job of Spark runs on, whatever its driver or the spec says.
         workdirs: where runs of ours have kept how long jobs were down.
         driver_ui: the page of the driver of a job of Spark, such as http://driver:4040.
+        rebalance: where `rebalance` keeps what it knows of the spec's jobs, such as where it has
+            moved them; without it WORKDIRS/rebalance-<spec>, as for `rebalance` itself.
         adapters: how storages, brokers and the clock are reached, where a test has its own.
 
     Returns:
@@ -88,6 +101,7 @@ def advise(
     Raises:
         SpecError: the spec or a setting is not valid, or there is no such job.
         StorageError: the history cannot be read or written.
+        JournalError: what `rebalance` has kept cannot be read.
     """
     _check_numbers(sample_seconds, cores)
     request = AdviceRequest(
@@ -99,6 +113,7 @@ def advise(
         cores,
         os.fspath(workdirs),
         driver_ui,
+        None if rebalance is None else os.fspath(rebalance),
     )
     adviser = adviser_of(request, adapters or migration.real_adapters())
     return tuple(map(JobAdvice, adviser.round()))
@@ -126,7 +141,7 @@ def adviser_of(request: AdviceRequest, adapters: Adapters) -> Adviser:
         adapters.ask_topics,
         adapters.clock,
         request.settings,
-        restarts_below(request.workdirs),
+        _restarts(request),
         request.cores,
         request.driver_ui,
     )
@@ -159,7 +174,7 @@ def _subjects(request: AdviceRequest, outside: Outside, adapters: Adapters) -> l
 def _of_spec(
     given: SpecLike, request: AdviceRequest, outside: Outside, adapters: Adapters
 ) -> list[Subject]:
-    spec = _spec(given, adapters)
+    spec = _as_it_is_now(spec_of(given), _folder_of(request), adapters)
     if spec.engine == "flink":
         _refuse_driver_ui(request, "these are jobs of Flink, and only Spark has such a driver")
     names = request.jobs or [job.name for job in spec.jobs]
@@ -174,16 +189,36 @@ def _refuse_driver_ui(request: AdviceRequest, why: str, hint: str = "leave it ou
         raise SpecError((Complaint("--driver-ui", why),), hint=hint)
 
 
-def _spec(given: SpecLike, adapters: Adapters) -> Spec:
-    """Return the spec with the jobs that its patterns mean: those that run now."""
-    spec = spec_of(given)
+def _folder_of(request: AdviceRequest) -> Folder | None:
+    """Return where runs of `rebalance` keep what they know of a spec; None of a spec in no file."""
+    if request.rebalance is not None:
+        return Folder(request.rebalance)
+    if isinstance(request.given, str | os.PathLike):
+        path = os.fspath(request.given)
+        return Folder(usual_folder(request.workdirs or WORKDIRS, path))
+    return None
+
+
+def _as_it_is_now(spec: Spec, folder: Folder | None, adapters: Adapters) -> Spec:
+    """Return the spec with the jobs that run now: those that its patterns mean, and each where
+    `rebalance` has moved it.
+    """
     patterns = [job for job in spec.jobs if is_pattern(job.name)]
-    if not patterns:
+    if spec.rebalance is not None:
+        names = [cluster.name for cluster in clusters_of(spec)]
+    elif patterns:
+        names = sorted({job.source_cluster for job in patterns if job.source_cluster is not None})
+    else:
         return spec
-    place = Workdir(os.path.join(WORKDIRS, "plan"))
-    names = {job.source_cluster for job in patterns if job.source_cluster is not None}
-    opened = {name: adapters.open_cluster(spec.cluster(name), place) for name in sorted(names)}
-    meant = jobs_meant(spec.jobs, listed(opened), {})
+    place = Workdir(os.path.join(WORKDIRS, "plan")) if folder is None else folder.place
+    clusters = listed({name: adapters.open_cluster(spec.cluster(name), place) for name in names})
+    if spec.rebalance is None:
+        meant = jobs_meant(spec.jobs, clusters, {})
+    else:
+        places = {} if folder is None else past_of(folder).places
+        refuse_lost_clusters(places, names)
+        present, _ = jobs_now(spec.jobs, clusters, places)
+        meant = tuple(present.values())
     return replace(spec, jobs=(*meant, *_without_a_job(patterns, meant)))
 
 
@@ -191,6 +226,13 @@ def _without_a_job(patterns: Sequence[JobSpec], meant: Sequence[JobSpec]) -> lis
     """Return the patterns that mean no job that runs: each gets a verdict that says so."""
     names = [job.name for job in meant]
     return [each for each in patterns if not any(matches(name, each.name) for name in names)]
+
+
+def _restarts(request: AdviceRequest) -> dict[str, float]:
+    """Return how long a restart of each job takes, by our own runs and by those of `rebalance`."""
+    restarts = restarts_below(request.workdirs)
+    folder = _folder_of(request)
+    return restarts if folder is None else {**restarts, **restarts_below(folder.runs)}
 
 
 def restarts_below(workdirs: str | None) -> dict[str, float]:

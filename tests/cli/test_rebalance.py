@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from stateshift.api.rebalancing.past import Place
-from stateshift.api.rebalancing.surveying import at_place
+from stateshift.api.rebalancing.whereabouts import at_place
 from stateshift.cli.views.metrics_facts import LABELS
 from stateshift.specification import JobSpec
 from stateshift.workdir import Workdir
@@ -269,6 +269,45 @@ def test_advise_judges_the_jobs_that_a_pattern_means(living: Living) -> None:
         "advise", str(path), "--job", "orders", "--json", adapters=living.adapters
     ).document
     assert only["job"] == "orders"
+
+
+def advised(living: Living, *argv: str) -> Said:
+    words = ("--rebalance", str(living.state), "--json", *argv)
+    return said("advise", living.write(), *words, adapters=living.adapters)
+
+
+def test_advise_follows_jobs_that_were_moved(living: Living) -> None:
+    living.section = {"runs": 1}
+    (move,) = living.document("--yes")["moves"]
+    living.clock.seconds += 3600
+    done = advised(living)
+    assert done.code == 0, done.err
+    told = {each["job"]: each for each in done.document}
+    assert sorted(told) == sorted(LOADS)
+    assert "unknown" not in {each["verdict"] for each in told.values()}
+    assert told["orders"]["verdict"] == "fits"
+    assert told["orders"]["inputs"]["around"]["location"] == "file:///east/orders/1"
+    assert told["orders"]["restart_from"] == "runs"
+    assert told["orders"]["restart_seconds"] == move["was_down_seconds"]
+
+
+def test_advise_looks_where_rebalance_keeps_what_it_knows(living: Living) -> None:
+    living.section = {"runs": 1}
+    words = ("--workdirs", str(living.folder))
+    spec = living.write()
+    assert said("rebalance", spec, "--once", "--yes", *words, adapters=living.adapters).code == 0
+    living.clock.seconds += 3600
+    done = said("advise", spec, *words, "--job", "orders", "--json", adapters=living.adapters)
+    (told,) = done.document
+    assert (told["job"], told["verdict"]) == ("orders", "fits")
+
+
+def test_advise_refuses_what_rebalance_has_kept_and_cannot_be_read(living: Living) -> None:
+    living.section = {"runs": 1}
+    living.run("--yes")
+    (living.state / "moves" / "0001.json").write_text("{")
+    done = advised(living)
+    assert (done.code, "0001.json is damaged" in done.err) == (8, True)
 
 
 def test_a_page_has_the_bars(living: Living) -> None:

@@ -40,6 +40,12 @@ DECISIONS_KEPT = 100
 T = TypeVar("T")
 
 
+def usual_folder(workdirs: str, spec: str) -> str:
+    """Return where runs of the spec in this file keep what they know, unless told otherwise."""
+    name, _ = os.path.splitext(os.path.basename(spec))
+    return os.path.join(workdirs, f"rebalance-{name or 'spec'}")
+
+
 class Busy(Exception):
     """Another run is at work."""
 

@@ -40,12 +40,17 @@ class RebalanceRequest:
 
     @property
     def clusters(self) -> tuple[RebalancedCluster, ...]:
-        """Return the clusters that jobs may be moved between: all of the spec's, if it names
-        none.
-        """
-        if self.section.clusters:
-            return self.section.clusters
-        return tuple(RebalancedCluster(cluster.name) for cluster in self.spec.clusters)
+        """Return the clusters that jobs may be moved between."""
+        return clusters_of(self.spec)
+
+
+def clusters_of(spec: Spec) -> tuple[RebalancedCluster, ...]:
+    """Return the clusters between which a spec's jobs may be moved: all of its clusters, unless its
+    section names some.
+    """
+    if spec.rebalance is not None and spec.rebalance.clusters:
+        return spec.rebalance.clusters
+    return tuple(RebalancedCluster(cluster.name) for cluster in spec.clusters)
 
 
 def check_request(request: RebalanceRequest) -> None:

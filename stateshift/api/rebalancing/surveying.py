@@ -23,14 +23,14 @@ from stateshift.advise.subjects import Outside
 from stateshift.api.advice import restarts_below
 from stateshift.api.rebalancing.folder import Folder
 from stateshift.api.rebalancing.memory_needs import memory_of_job, memory_of_slots
-from stateshift.api.rebalancing.past import Past, Place
+from stateshift.api.rebalancing.past import Past
 from stateshift.api.rebalancing.request import RebalanceRequest
 from stateshift.api.rebalancing.whereabouts import (
     Listed,
     Whereabouts,
-    jobs_meant,
+    jobs_now,
     listed,
-    whereabouts_of,
+    refuse_lost_clusters,
 )
 from stateshift.errors import Complaint, SpecError
 from stateshift.migration import Adapters
@@ -63,17 +63,10 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
         SpecError: the section names no time zone, or a cluster's options are not valid.
         StorageError: the samples cannot be read or written.
     """
-    _check_places(request, past)
+    refuse_lost_clusters(past.places, [cluster.name for cluster in request.clusters])
     zone = _zone(request)
     clusters = _listed(request, folder, adapters)
-    jobs = jobs_meant(request.spec.jobs, clusters, past.places)
-    where = {}
-    present = {}
-    for job in jobs:
-        place = past.places.get(job.name) or Place(job.source_cluster or "")
-        present[job.name] = at_place(job, place)
-        where[job.name] = whereabouts_of(present[job.name], place, clusters)
-        present[job.name] = at_place(job, where[job.name].place)
+    present, where = jobs_now(request.spec.jobs, clusters, past.places)
     restarts = restarts_below(folder.runs)
     needs = _Measuring(request, folder, adapters, restarts).needs(present)
     capacities = {each.name: _capacity(request, each) for each in request.clusters}
@@ -133,29 +126,6 @@ def _listed(request: RebalanceRequest, folder: Folder, adapters: Adapters) -> di
     for each in request.clusters:
         opened[each.name] = adapters.open_cluster(spec.cluster(each.name), folder.place)
     return listed(opened)
-
-
-# What the spec's `stop` says of the job as somebody else has started it, and of no later one.
-_OF_THE_FIRST = ("app_name", "driver", "pid_file", "batch", "batch_name", "job_id", "job_ids")
-
-
-def at_place(job: JobSpec, place: Place) -> JobSpec:
-    """Return a job as it is where it is now: one that we have moved is one that we have started."""
-    if place.number is None:
-        return replace(job, source_cluster=place.cluster)
-    stop = {key: value for key, value in job.stop.items() if key not in _OF_THE_FIRST}
-    source = place.image or job.source
-    return replace(job, source_cluster=place.cluster, source=source, stop=stop)
-
-
-def _check_places(request: RebalanceRequest, past: Past) -> None:
-    """Refuse a spec that has lost a cluster to which jobs were moved."""
-    names = [cluster.name for cluster in request.clusters]
-    for job, place in past.places.items():
-        if place.cluster not in names:
-            message = f"{place.cluster!r} is missing: move {place.number} has brought {job} there"
-            expected = f"the clusters with {place.cluster!r}"
-            raise SpecError((Complaint("/rebalance/clusters", message, expected=expected),))
 
 
 # ---- jobs

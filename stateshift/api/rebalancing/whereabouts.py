@@ -5,13 +5,13 @@ it runs, if it brings its image itself, as Flink's do; nobody tells where anothe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Protocol, TypeVar, cast
 
 from stateshift.api.rebalancing.past import Place
 from stateshift.clusters.protocol import Cluster, JobState, RunningJob, StopRequest
-from stateshift.errors import StateshiftError
+from stateshift.errors import Complaint, SpecError, StateshiftError
 from stateshift.specification import JobSpec
 from stateshift.specification.rebalancing import JOB, is_pattern, matches
 
@@ -115,6 +115,44 @@ def _filled(value: T, name: str) -> T:
 
 
 # ---- where each is
+
+
+def jobs_now(
+    jobs: Iterable[JobSpec], clusters: Mapping[str, Listed], places: Mapping[str, Place]
+) -> tuple[dict[str, JobSpec], dict[str, Whereabouts]]:
+    """Return the jobs of a spec as they are where they are now, and where that is, by name."""
+    present, where = {}, {}
+    for job in jobs_meant(jobs, clusters, places):
+        place = places.get(job.name) or Place(job.source_cluster or "")
+        where[job.name] = whereabouts_of(at_place(job, place), place, clusters)
+        present[job.name] = at_place(job, where[job.name].place)
+    return present, where
+
+
+# What the spec's `stop` says of the job as somebody else has started it, and of no later one.
+_OF_THE_FIRST = ("app_name", "driver", "pid_file", "batch", "batch_name", "job_id", "job_ids")
+
+
+def at_place(job: JobSpec, place: Place) -> JobSpec:
+    """Return a job as it is where it is now: one that we have moved is one that we have started."""
+    if place.number is None:
+        return replace(job, source_cluster=place.cluster)
+    stop = {key: value for key, value in job.stop.items() if key not in _OF_THE_FIRST}
+    source = place.image or job.source
+    return replace(job, source_cluster=place.cluster, source=source, stop=stop)
+
+
+def refuse_lost_clusters(places: Mapping[str, Place], names: Collection[str]) -> None:
+    """Refuse a spec that has lost a cluster to which jobs were moved.
+
+    Raises:
+        SpecError: it says which cluster, and whose.
+    """
+    for job, place in places.items():
+        if place.cluster not in names:
+            message = f"{place.cluster!r} is missing: move {place.number} has brought {job} there"
+            expected = f"the clusters with {place.cluster!r}"
+            raise SpecError((Complaint("/rebalance/clusters", message, expected=expected),))
 
 
 def whereabouts_of(job: JobSpec, place: Place, clusters: Mapping[str, Listed]) -> Whereabouts:

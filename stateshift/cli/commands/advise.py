@@ -29,9 +29,11 @@ EPILOG = epilog(
     "stateshift advise orders.json --history /var/lib/stateshift --json",
     2,
     6,
+    8,
     130,
     e0='a verdict on each job; "cannot tell" is one',
     e6="the history's folder cannot be read or written",
+    e8="what rebalance has kept is damaged",
     e130="you stopped watching",
 )
 
@@ -81,6 +83,14 @@ def command(
         bool, typer.Option("--watch", "-w", help="Repeat every --sample until you stop it.")
     ] = False,
     workdirs: Workdirs = WORKDIRS,
+    rebalance: Annotated[
+        str | None,
+        typer.Option(
+            "--rebalance",
+            metavar="DIR",
+            help="Where `rebalance` keeps what it knows, if not in WORKDIRS/rebalance-<spec>.",
+        ),
+    ] = None,
 ) -> int | None:
     """Does each job fit, should it scale or move?
 
@@ -106,6 +116,7 @@ def command(
         cores,
         workdirs,
         driver_ui,
+        rebalance,
     )
     adviser = adviser_of(request, terminal.adapters())
     if watch:

@@ -102,6 +102,7 @@ def command(
     within the limits of the spec. Shows it; --yes makes the moves, one ordinary run each. Made for
     cron: a cluster must be too full in two runs in a row, and only one run is at work at a time.
     """
+    from stateshift.api.rebalancing.folder import usual_folder
     from stateshift.api.rebalancing.once import rebalance_once
     from stateshift.api.rebalancing.replaying import replayed
     from stateshift.api.rebalancing.request import RebalanceRequest
@@ -119,7 +120,7 @@ def command(
         _refuse_page(html)  # before anything is moved
     request = RebalanceRequest(
         spec=spec_of(path),
-        folder=workdir or os.path.join(workdirs, f"rebalance-{_name_of(path)}"),
+        folder=workdir or usual_folder(workdirs, path),
         acting=_acting(terminal) if yes else None,
         draining=tuple(drain or ()),
         settings=settings_in(setting or ()),
@@ -206,8 +207,3 @@ def _acting(terminal: Terminal) -> Acting:
             yield terminal.adapters(meter, stop)
 
     return acting
-
-
-def _name_of(path: str) -> str:
-    name, _ = os.path.splitext(os.path.basename(path))
-    return name or "spec"
