@@ -104,8 +104,9 @@ class Contents(list[Content]):
         self.shards_read = shards_read
 
 
-# (options, inputs) -> one content per output. Pure: the same inputs give the same bytes.
-Transform = Callable[[JsonObject, Sequence[Input]], Sequence[Content]]
+# (options, inputs) -> one content per output, None for an output that is not needed: there will be
+# no such file. Pure: the same inputs give the same bytes.
+Transform = Callable[[JsonObject, Sequence[Input]], Sequence[Content | None]]
 
 
 class Clock(Protocol):

@@ -28,7 +28,7 @@ def of_faster_storage(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     if slow and size >= BYTES_MIN:
         yield Finding(
             "note",
-            f"{in_units(size)} are to be copied, and {_places(slow)} can be reached faster",
+            f"{in_units(size)} are to be moved, and {_places(slow)} can be reached faster",
             hint="; ".join(dict.fromkeys(survey.faster_by for survey in slow)),
         )
 

@@ -8,7 +8,7 @@ is taken to be as large.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from shlex import quote
@@ -28,9 +28,11 @@ class Need:
     files: int
 
 
-def of_free_space(job: JobSpec, facts: Facts) -> Iterator[Finding]:
-    """Yield what speaks against writing to the target: no permission, or too little space."""
-    needs = tuple(_needs(job, facts))
+def of_free_space(job: JobSpec, facts: Facts, staying: Collection[str] = ()) -> Iterator[Finding]:
+    """Yield what speaks against writing to the target: no permission, or too little space. Files of
+    the source that stay where they are need none.
+    """
+    needs = tuple(_needs(job, facts, staying))
     yield from _of_permission(job, facts)
     yield from _of_space(needs)
     for location in dict.fromkeys((*_unmeasured(needs), *_untried(job, facts))):
@@ -137,11 +139,11 @@ def _short(fact: str) -> Finding:
     return Finding("refuse", fact, waive="space", hint=hint)
 
 
-def _needs(job: JobSpec, facts: Facts) -> Iterator[Need]:
+def _needs(job: JobSpec, facts: Facts, staying: Collection[str]) -> Iterator[Need]:
     """Yield the places that take something, as far as their storages were asked."""
     image = _image_place(job, facts)
     if image is not None and image.room is not None:
-        yield Need(image.location, image.room, *needed(facts))
+        yield Need(image.location, image.room, *needed(facts, staying))
     for data, (here, there) in zip(job.data, facts.data, strict=True):
         if data.copy and there.room is not None:
             yield Need(there.location, there.room, here.bytes, len(here.files))
@@ -154,12 +156,16 @@ def _image_place(job: JobSpec, facts: Facts) -> Survey | None:
     return facts.source if job.transform else None
 
 
-def needed(facts: Facts) -> tuple[int, int]:
-    """Return how many bytes and files restarts read of all that becomes one image."""
+def needed(facts: Facts, staying: Collection[str] = ()) -> tuple[int, int]:
+    """Return how many bytes and files restarts read of all that becomes one image, but for those of
+    the source that stay where they are.
+    """
     size = count = 0
     for survey in (facts.source, *facts.merges, *facts.others):
         sizes = {file.path: file.size for file in survey.files}
         paths = set(chain.from_iterable(image.needed for image in survey.images))
+        if survey is facts.source:
+            paths.difference_update(staying)
         size += sum(sizes.get(path, 0) for path in paths)
         count += len(paths)
     return size, count

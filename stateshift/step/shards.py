@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -82,7 +82,7 @@ class TransformShard:
             inputs += [reading(storage, item) for item in place.files]
         contents = world.transforms[self.transform](self.options, inputs)
         assert len(contents) == len(self.outputs), f"{self.transform} made {len(contents)} outputs"
-        made = tuple(zip(self.outputs, contents, strict=True))
+        made = tuple(_needed(self.outputs, contents))
         target = world.storage(self.target)
         if target.traits.at_once > 1 and self.bytes <= TOGETHER_BYTES_MAX:
             made = tuple((path, _held(content)) for path, content in made)
@@ -93,7 +93,7 @@ class TransformShard:
         world.meter.done(self.files, self.bytes)
         return FilesWritten(tuple(written), self._shards_read(contents))
 
-    def _shards_read(self, contents: Sequence[Content]) -> dict[str, OperatorFold]:
+    def _shards_read(self, contents: Sequence[Content | None]) -> dict[str, OperatorFold]:
         """Return what the shards came to that were read, where the transform can tell."""
         if not isinstance(contents, Contents):
             return {}
@@ -114,6 +114,15 @@ class TransformShard:
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         return remove_ours(world, self.target, self.outputs, written_files(evidence))
+
+
+def _needed(
+    paths: Sequence[str], contents: Sequence[Content | None]
+) -> Iterator[tuple[str, Content]]:
+    """Yield the outputs that there is a content for."""
+    for path, content in zip(paths, contents, strict=True):
+        if content is not None:
+            yield path, content
 
 
 def _held(content: Content) -> Content:

@@ -63,7 +63,7 @@ def notes(name: str, size: int, here: str, there: str) -> list[Finding]:
 def test_a_gibibyte_by_a_slow_way_is_said_once_with_the_way_out(name: str) -> None:
     (note,) = notes(name, GIB, INSTALL, INSTALL)
     assert note.level == "note"
-    assert note.message.startswith("1.0 GiB are to be copied, and file://")
+    assert note.message.startswith("1.0 GiB are to be moved, and file://")
     assert f"and {ground.TARGET} can be" in note.message
     assert note.hint == INSTALL
 
@@ -71,7 +71,7 @@ def test_a_gibibyte_by_a_slow_way_is_said_once_with_the_way_out(name: str) -> No
 @pytest.mark.parametrize("name", CASES)
 def test_one_slow_end_of_two_is_named_alone(name: str) -> None:
     (note,) = notes(name, GIB, "", INSTALL)
-    assert note.message == f"1.0 GiB are to be copied, and {ground.TARGET} can be reached faster"
+    assert note.message == f"1.0 GiB are to be moved, and {ground.TARGET} can be reached faster"
 
 
 @pytest.mark.parametrize(

@@ -189,6 +189,17 @@ def test_what_is_transformed_is_what_the_transform_makes(stage: Stage) -> None:
     assert stage.disk.snapshot(TARGET) == {}
 
 
+def test_an_output_that_is_not_needed_is_no_file_and_its_step_is_taken_back(stage: Stage) -> None:
+    some = {"some": lambda options, inputs: [None, inputs[0]]}
+    world = replace(stage.world, transforms=some)
+    step = replace(DOUBLE, transform="some", outputs=("a", "b"))
+    evidence = step.run(world)
+    assert stage.disk.snapshot(TARGET) == {"b": b"AAA"}
+    assert step.holds(world, evidence) == []
+    assert step.undo(world, evidence) == []
+    assert stage.disk.snapshot(TARGET) == {}
+
+
 @pytest.mark.parametrize("content", [b"text\n", "ü".encode(), b"\xff\0", b""])
 def test_literal_bytes_are_written_as_they_are(stage: Stage, content: bytes) -> None:
     step = WriteFile.of("publish/index", TARGET, "x/y", content)

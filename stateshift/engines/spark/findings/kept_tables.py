@@ -14,8 +14,9 @@ from stateshift.engines.spark.layout import ROCKSDB
 from stateshift.engines.spark.rewrite.pieces import TABLE_BYTES, keeps_tables
 from stateshift.engines.spark.rewrite.request import Request
 from stateshift.engines.spark.rewrite.stores import provider_of
-from stateshift.engines.spark.rewrite.wishes import Wishes
+from stateshift.engines.spark.rewrite.wishes import Wishes, wishes_of
 from stateshift.formats.spark.offset_conf import ROW_CHECKSUM
+from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Image, ShardFiles
 
 _PLAINLY = "leave keep_tables out: a plain `compact` writes the state anew"
@@ -54,6 +55,20 @@ def of_kept_tables(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
                 "note",
                 f"{name} has no changelog behind a table: every table stays, and none is added",
             )
+
+
+def staying_tables(job: JobSpec, facts: Facts) -> frozenset[str]:
+    """Return the tables that stay where they are: those that are kept in place."""
+    wishes = wishes_of(job.transform)
+    if not wishes.in_place:
+        return frozenset()
+    staying: list[str] = []
+    for number, image in enumerate(facts.source.images):
+        request = Request(wishes, image, facts, number)
+        for shard in image.shards:
+            if keeps_tables(request, shard):
+                staying += (path for path in shard.files if path.endswith(".sst"))
+    return frozenset(staying)
 
 
 def _is_written_anew(request: Request, shard: ShardFiles) -> bool:

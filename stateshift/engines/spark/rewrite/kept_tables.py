@@ -4,7 +4,7 @@
     options  shards   [{"operator", "store", "shard", "files": [path, ...],
                         "table": the new one's name in SSTs/}, ...]
                       in the order of their inputs, one a path, and of their outputs
-    outputs           for each: the new table, then N.zip
+    outputs           for each: the new table, if the changelogs write anything, then N.zip
 
     table     on level 0: the last write of every key in the changelogs, puts and deletes, of one
               sequence beyond all others
@@ -59,6 +59,7 @@ from stateshift.formats.spark.rocksdb import (
     encode_zip,
     listed_table,
 )
+from stateshift.formats.spark.state_blocks import decode_changelog_blocks
 from stateshift.formats.spark.text import decode_object, encode_object
 from stateshift.storage.protocol import Content, Input
 from stateshift.survey import ShardFiles
@@ -69,16 +70,18 @@ _DEFAULT = 0  # the column family that every RocksDB has
 _WHAT = "a RocksDB snapshot"
 
 
-def keep_tables(options: Plain, inputs: Sequence[Input]) -> Sequence[Content]:
-    """Return the new table and the zip of every shard; nothing is read before one of them is."""
-    contents: list[Content] = []
+def keep_tables(options: Plain, inputs: Sequence[Input]) -> Sequence[Content | None]:
+    """Return the new table and the zip of every shard. Before one of them is read, no more is than
+    shows whether there will be a table.
+    """
+    contents: list[Content | None] = []
     coming = iter(inputs)
     for plain in options["shards"]:
         files = tuple(plain["files"])
         shard = ShardFiles(plain["operator"], plain["store"], plain["shard"], files)
         own = {path: next(coming) for path in files}
         kept = _Kept(shard, plain["table"], own, options["settings"])
-        contents += [kept.table, kept.zipped]
+        contents += [kept.table if kept.is_changed() else None, kept.zipped]
     return contents
 
 
@@ -96,6 +99,18 @@ class _Kept:
         self._facts: TableFacts | None = None
         self._keys = 0
 
+    def is_changed(self) -> bool:
+        """Whether the changelogs write anything: a batch may leave a shard as it was."""
+        for path in self._shard.files:
+            if path.endswith(".changelog") and self._has_records(path):
+                return True
+        return False
+
+    def _has_records(self, path: str) -> bool:
+        with errors_at(path):
+            _, blocks = decode_changelog_blocks(self._open(path))
+            return next(blocks, None) is not None
+
     def table(self) -> Iterator[bytes]:
         self._facts = yield from encode_sst(self._counted(), self._version.next_sequence)
 
@@ -108,13 +123,16 @@ class _Kept:
     def _counted(self) -> Iterator[Block]:
         """Yield what the changelogs write, and count how many keys there are afterwards."""
         keys = self._version.snapshot.keys
+        if keys < 0:  # a job can be told not to count them
+            self._keys = keys
+            yield from changed(self._open, self._shard, self._settings)
+            return
         lookup = Lookup(self._stored_tables())
         for block in changed(self._open, self._shard, self._settings):
             yield block
             after = ~missing(block.values)
             keys += int(after.sum()) - int(lookup.live(block.keys).sum())
-        is_counted = self._version.snapshot.keys >= 0  # a job can be told not to
-        self._keys = keys if is_counted else self._version.snapshot.keys
+        self._keys = keys
 
     def _open(self, path: str) -> Iterator[bytes]:
         return self._inputs[path]()
@@ -151,8 +169,8 @@ class Version:
         return self.manifest.last_sequence + 1
 
     def with_table(self, name: str, facts: TableFacts, keys: int) -> bytes:
-        """Return the zip with one table more, which has this name in SSTs/; without it where it
-        holds nothing.
+        """Return the zip with one table more, which has this name in SSTs/; without it where the
+        changelogs write nothing.
         """
         members = {each: self.members[each] for each in self.members if each != METADATA}
         plain = decode_object(self.snapshot.text, _WHAT)
@@ -218,15 +236,16 @@ def compared_changes(
     version = version_of(read, shard)
     kept = {table.stored: table for table in version.snapshot.tables}
     added = [path for path in shard.files if path.endswith(".sst")]
-    blocks: Iterable[Block]
-    if added:
-        (path,) = added
+    blocks: Iterable[Block] = ()
+    if not added:
+        blocks = changed(read, shard, settings)
+    for path in added:
         table = kept.pop(path.rpartition("/")[2], None)
+        if table is None:  # the changelogs write nothing: no table was made of them
+            continue
         with errors_at(path):
             writes = _added(bounds.gathered(read(path), "an SST"), table, version)
         blocks = (within(written, part).block for written in writes)
-    else:
-        blocks = changed(read, shard, settings)
     facts = version.facts
     listed = [(table.stored.encode(), _said(table, facts)) for table in kept.values()]
     if part.after is None:
@@ -244,16 +263,14 @@ def _said(table: Table, facts: Mapping[str, TableFile]) -> bytes:
     return repr((table, facts[table.local])).encode()
 
 
-def _added(content: bytes, table: Table | None, version: Version) -> list[Writes]:
+def _added(content: bytes, table: Table, version: Version) -> list[Writes]:
     """Return what the new table holds; refused unless it is the newest of all, and what is said of
-    it is true. One that holds nothing is named nowhere.
+    it is true.
     """
     decoded = list(decode_sst_blocks(content))
     writes = [Writes(block, sequences) for block, sequences in decoded if len(block)]
-    if table is None or not writes:
-        if table is not None or writes:
-            raise FormatError("a table is named by its version if, and only if, it holds anything")
-        return []
+    if not writes:
+        raise FormatError("a table that its version names holds nothing")
     fact = version.facts[table.local]
     others = [other.last_sequence for other in version.facts.values() if other is not fact]
     before = max((number for number in others if number != SEQUENCE_MAX), default=0)
