@@ -59,6 +59,8 @@ WAIVERS: Mapping[str, str] = {
     "such as YARN), or does not know a warm job whose files are new.",
     "free-slots": "The Flink cluster will have enough free slots for the job's `parallelism`.",
     "kryo": "Kryo of another Flink version wrote this state. The restore was tried, and works.",
+    "operator-state": "The Flink job has no operator state, which a Flink before 1.18 would not "
+    "read.",
     "repeated-batches": "The sink accepts a batch again under a number that it already has. It "
     "is no Delta table, Iceberg table or file sink.",
     "lost-offsets": "Kafka has lost records that the job has not read, or could not be asked.",

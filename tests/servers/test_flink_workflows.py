@@ -146,7 +146,7 @@ def test_a_job_of_an_application_cluster_goes_to_a_session_cluster(
 
 @pytest.mark.slow
 @pytest.mark.row("IF-12", "IF-18")
-@pytest.mark.parametrize("version", ["1.15.4", "1.18.1", "2.0.2"])
+@pytest.mark.parametrize("version", ["1.18.1", "2.0.2"])
 def test_a_job_of_the_newest_flink_goes_to_an_older_one(
     tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, version: str
 ) -> None:
@@ -161,3 +161,24 @@ def test_a_job_of_the_newest_flink_goes_to_an_older_one(
             == "finished"
         )
         ground.goes_on("orders")
+
+
+@pytest.mark.slow
+@pytest.mark.row("IF-18")
+def test_a_job_is_not_stopped_for_a_flink_that_does_not_read_its_operator_state(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    folder = tmp_path_factory.mktemp("flinks")
+    with group(folder, "flink-a", "flink-b", STATESHIFT_FLINK_VERSION_B="1.15.4") as servers:
+        ground = Ground(servers, tmp_path)
+        id = ground.started("orders")
+        job = ground.job("orders", id, source_submit=None)
+        job |= {"transform": [{"kind": "convert", "flink": "1.15.4"}]}
+        spec = ground.spec({key: value for key, value in job.items() if value is not None})
+        refused = ground.applied(spec, code=4)
+        assert "does not read its operator state" in json.dumps(refused)
+        assert ground.here.ask(f"/jobs/{id}")["state"] == "RUNNING", "seen before it is stopped"
+        job["waive"] = ["operator-state"]
+        spec = ground.spec({key: value for key, value in job.items() if value is not None})
+        refused = ground.applied(spec, code=4)
+        assert "operator state, as sources have it, is in version 6" in json.dumps(refused)

@@ -42,6 +42,8 @@ READ_BY = {
     (2, 2): 6,
     (2, 3): 6,
 }
+# Operator state has a header of another version since (FLINK-30113): 1.17 reads up to 5.
+OPERATOR_STATE_6_FROM = (1, 18)
 PROMISED_FROM = 3  # Flink 1.11 to 1.15 write this version
 OLD_TAGS = (3, 5)  # handles of key groups and of RocksDB's files up to Flink 1.14
 WRITTEN_BY = {
@@ -71,6 +73,16 @@ def newest_for(text: str | None) -> int | None:
     if flink in READ_BY:
         return READ_BY[flink]
     return min(READ_BY.values()) if flink < min(READ_BY) else max(READ_BY.values())
+
+
+def newest_operator_state_for(text: str | None) -> int | None:
+    """Return the newest version of operator state's header that a Flink reads, which is the one it
+    writes; None where that is not known.
+    """
+    flink = flink_version(text)
+    if flink is None:
+        return None
+    return 6 if flink >= OPERATOR_STATE_6_FROM else 5
 
 
 def is_before_promised(metadata: Metadata) -> bool:

@@ -511,7 +511,7 @@ def test_a_rolled_back_move_leaves_nothing(ground: Ground) -> None:
         ),
         ({"transform": [{"kind": "compact"}]}, "cannot be changed by 'compact'"),
         ({"transform": [{"kind": "convert", "flink": "new"}]}, "'new' is no version of Flink"),
-        ({"transform": [{"kind": "convert", "flink": "1.15"}]}, None),
+        ({"transform": [{"kind": "convert", "flink": "1.18"}]}, None),
     ],
 )
 @pytest.mark.row("IF-5")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from stateshift.engines.flink.changes import asked_version
-from stateshift.engines.flink.findings.versions import of_reading
+from stateshift.engines.flink.findings.versions import of_reading, of_writing
 from stateshift.formats.flink.versions import newest_for
 from stateshift.specification import JobSpec
 from stateshift.survey import ClusterFacts, Facts, Finding
@@ -23,6 +23,9 @@ def of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     written = _version_written(job, cluster)
     if facts.target_cluster is not None and written is not None:
         yield from of_reading(facts.target_cluster, written)
+    if cluster is not None:
+        theirs = facts.target_cluster.version if facts.target_cluster is not None else None
+        yield from of_writing(cluster, theirs or asked_version(job))
     if job.mode == "warm":
         yield Finding(
             "warn",

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from stateshift.engines.flink.changes import asked_version
-from stateshift.engines.flink.image import flink_image, metadata_of
+from stateshift.engines.flink.image import flink_image, kept_of, metadata_of
 from stateshift.formats.flink.metadata import PROPERTIES_FROM
-from stateshift.formats.flink.versions import WRITTEN_BY, flink_version, newest_for
+from stateshift.formats.flink.versions import (
+    WRITTEN_BY,
+    flink_version,
+    newest_for,
+    newest_operator_state_for,
+)
 from stateshift.specification import JobSpec
 from stateshift.survey import ClusterFacts, Facts, Finding, Image, Survey
 
 KRYO = "KryoSerializerSnapshot"
+_NO_WAY_BACK = "the job could not start from it"
+_TO_1_18 = "move it to a cluster with Flink 1.18 or later"
 
 
 def of_versions(job: JobSpec, facts: Facts, surveys: Sequence[Survey]) -> Iterator[Finding]:
@@ -33,9 +40,12 @@ def of_versions(job: JobSpec, facts: Facts, surveys: Sequence[Survey]) -> Iterat
             "what kind it is",
             hint="leave out the conversion: every newer Flink reads it as it is",
         )
-    if facts.target_cluster is not None:
-        yield from of_reading(facts.target_cluster, version)
-        yield from _of_kryo(images, facts.target_cluster.version or "")
+    cluster = facts.target_cluster
+    if cluster is not None:
+        yield from of_reading(cluster, version)
+        yield from _of_kryo(images, cluster.version or "")
+    theirs = (cluster.version if cluster is not None else None) or asked
+    yield from _of_operator_state(images, theirs)
 
 
 def _readable(surveys: Sequence[Survey]) -> list[Image]:
@@ -63,6 +73,38 @@ def of_reading(theirs: ClusterFacts, version: int) -> Iterator[Finding]:
             hint=f'"transform": [{{"kind": "convert", "flink": "{theirs.version}"}}] writes it for '
             "that Flink",
         )
+
+
+def _of_operator_state(images: Sequence[Image], theirs: str | None) -> Iterator[Finding]:
+    """Yield a refusal for operator state that a Flink before 1.18 does not read."""
+    reads = newest_operator_state_for(theirs)
+    for image in images:
+        written = kept_of(image).operator_state
+        if reads is not None and written is not None and reads < written:
+            yield Finding(
+                "refuse",
+                f"operator state, as sources have it, is in version {written}, and Flink {theirs} "
+                f"reads up to version {reads}: {_NO_WAY_BACK}",
+                hint=_TO_1_18,
+            )
+
+
+def of_writing(source: ClusterFacts, theirs: str | None) -> Iterator[Finding]:
+    """Yield a refusal where a savepoint is yet to be taken whose operator state the target would
+    not read: whether the job has any is known once it is stopped.
+    """
+    writes = newest_operator_state_for(source.version)
+    reads = newest_operator_state_for(theirs)
+    if writes is None or reads is None or writes <= reads:
+        return
+    yield Finding(
+        "refuse",
+        f"{source.name} runs Flink {source.version}, and Flink {theirs} does not read its operator "
+        f"state, as sources have it: {_NO_WAY_BACK}",
+        waive="operator-state",
+        hint=f'{_TO_1_18}; or, where none of the job\'s operators has any, "waive": '
+        '["operator-state"]',
+    )
 
 
 def _of_kryo(images: Sequence[Image], version: str) -> Iterator[Finding]:

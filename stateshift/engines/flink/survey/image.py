@@ -8,6 +8,7 @@ checkpoint shares files with others of its job. The state itself is not read: `c
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from shlex import quote
@@ -26,7 +27,7 @@ from stateshift.engines.flink.survey.findings import findings_of
 from stateshift.engines.flink.survey.folders import image_folder, images_below
 from stateshift.engines.single_file import folder_of_single
 from stateshift.engines.views import Opening
-from stateshift.errors import FormatError
+from stateshift.errors import FormatError, StorageError
 from stateshift.formats import bounds
 from stateshift.formats.flink.metadata import Metadata, OperatorState
 from stateshift.formats.flink.properties import Properties, decode_properties
@@ -122,6 +123,7 @@ def _image(
         kind=_kind(properties, locations.name(location)),
         layout=properties.layout if properties else None,
         drained=properties.drained if properties else False,
+        operator_state=_operator_state(metadata, streams),
     )
     image = Image(
         path=at,
@@ -223,6 +225,21 @@ def _heads(operator: OperatorState, streams: Streams) -> Beginnings:
     """Return how the files of an operator's unkeyed state begin, by their roles."""
     heads = {role: heads_of(operator, streams, role) for role in UNKEYED}
     return {role: beginnings for role, beginnings in heads.items() if beginnings}
+
+
+def _operator_state(metadata: Metadata, streams: Streams) -> int | None:
+    """Return the version of operator state's header, by the first file: one Flink wrote them all.
+    What cannot be read is said elsewhere.
+    """
+    for operator in metadata.operators:
+        for subtask in operator.all_subtasks:
+            handle = subtask.managed_operator
+            if handle is None or handle.stream is None or not handle.starts:
+                continue
+            with suppress(FormatError, StorageError):
+                return int.from_bytes(streams.head(handle.stream, 4), "big")
+            return None
+    return None
 
 
 def _kind(properties: Properties | None, folder: str) -> str:
