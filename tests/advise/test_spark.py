@@ -12,6 +12,7 @@ import pytest
 
 from stateshift.advise.evaluate.inputs import Circumstances, SparkInputs
 from stateshift.advise.evaluate.settings import Settings
+from stateshift.advise.evaluate.shards import shards_of
 from stateshift.advise.evaluate.spark_batches import Batch, SparkSample
 from stateshift.advise.evaluate.verdicts import Verdict, verdict_on
 from stateshift.formats.spark.progress import QueryProgress, ReportedBatch, encode_progress
@@ -263,6 +264,32 @@ def test_our_own_runs_say_what_a_restart_takes(ground: Ground, found: bool) -> N
     (told,) = ground.advise(ground.spec(**other), "--json").document
     expected = (downtime, "runs") if found else (300.0, "default")
     assert (told["restart_seconds"], told["restart_from"]) == expected
+
+
+@pytest.mark.parametrize(("mebibytes", "told"), [(9, True), (2, False)])
+def test_a_state_partition_that_is_much_larger_than_the_others_is_told(
+    ground: Ground, mebibytes: int, told: bool
+) -> None:
+    ground.write(batches(20, 10, 6, 10_000, first=5), prefix="one")
+    for partition in range(4):
+        size = (mebibytes if partition == 2 else 2) << 20
+        path = f"one/state/0/{partition}/25.delta"
+        ground.storage().write(path, lambda size=size: iter([bytes(size)]))
+    (advice,) = ground.advise(SOURCE, "--json").document
+    said = "operator 0: partition 2 of its 4 has 2.4 times the mean's bytes"
+    assert any(reason.startswith(said) for reason in advice["reasons"]) is told
+
+
+def test_a_small_state_is_not_called_uneven() -> None:
+    shards = shards_of([("0", 0, 100), ("0", 1, 46), ("0", 2, 46)])
+    assert shards is not None and shards.skew > 1.5
+    sample = replace(look(batches(20, 10, 6, 10_000)), shards=shards)
+    assert "partition" not in said_of(judged(sample))
+
+
+def test_a_query_without_state_has_no_shards() -> None:
+    assert shards_of([]) is None
+    assert shards_of([("0", 0, 0)]) is None
 
 
 # ---------------------------------------------------------------------------- what a query says itself

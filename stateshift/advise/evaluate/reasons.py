@@ -12,10 +12,13 @@ from stateshift.advise.evaluate.spark_batches import HUNDREDTHS
 
 if TYPE_CHECKING:
     from stateshift.advise.evaluate.inputs import FreeSlots
+    from stateshift.advise.evaluate.shards import StateShards
     from stateshift.advise.evaluate.spark_batches import QueryLoad, SparkSample
 
 # A subtask with so much more than the mean is worth a word.
 SKEWED: Final = 1.5
+# Of a smaller partition, most are the files' own bytes.
+SHARD_BYTES_MIN: Final = 1 << 20
 # Headroom below which a job that fits is worth a word.
 TIGHT: Final = 0.15
 
@@ -198,6 +201,16 @@ def of_batches(measured: QueryLoad) -> Iterator[str]:
         yield f"{why}: judged by the time of its batches alone"
     elif not measured.lag_known:
         yield "what waits was not seen twice: what arrives is taken for what was read"
+
+
+def of_shards(shards: StateShards | None) -> Iterator[str]:
+    """Yield where one partition of the state has much more than the others."""
+    if shards is None or shards.skew < SKEWED or shards.largest_bytes < SHARD_BYTES_MIN:
+        return
+    yield (
+        f"operator {shards.operator}: partition {shards.largest} of its {shards.partitions} has "
+        f"{shards.skew:.1f} times the mean's bytes; more cores help only as far as its keys part"
+    )
 
 
 def of_driver(sample: SparkSample) -> Iterator[str]:

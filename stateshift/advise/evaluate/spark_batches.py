@@ -28,6 +28,7 @@ from stateshift.advise.evaluate.driver_report import DriverReport
 from stateshift.advise.evaluate.loads import VertexLoad
 from stateshift.advise.evaluate.samples import Unusable
 from stateshift.advise.evaluate.settings import Settings
+from stateshift.advise.evaluate.shards import StateShards
 
 # From this share on, batches follow each other without a pause.
 BACK_TO_BACK: Final = 0.95
@@ -63,7 +64,8 @@ class SparkSample:
     """One look at a checkpoint and the brokers. `lag` is what waits in the topics, None where no
     brokers were asked. `partitions` are the topics', `state_partitions` those of the state. A query
     that tells of itself also tells its `cores` and `state_rows`. `driver` is what its driver says,
-    `driver_trouble` why that says nothing; both are empty where nobody named the driver.
+    `driver_trouble` why that says nothing; both are empty where nobody named the driver. `shards`
+    is how the state is spread, None of a query without one.
     """
 
     time: float
@@ -75,6 +77,7 @@ class SparkSample:
     state_rows: int | None = None
     driver: DriverReport | None = None
     driver_trouble: str = ""
+    shards: StateShards | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from itertools import islice, pairwise
 from typing import Final, Protocol
 
 from stateshift.advise.evaluate.driver_report import DriverReport
+from stateshift.advise.evaluate.shards import shards_of
 from stateshift.advise.evaluate.spark_batches import Batch, SparkSample
 from stateshift.advise.metrics.driver import Driver
 from stateshift.engines.spark.layout import METADATA, number_of_log
@@ -33,6 +34,7 @@ from stateshift.errors import (
 )
 from stateshift.formats.marks import PROGRESS
 from stateshift.formats.spark.metadata import decode_metadata
+from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.offsets import PARTITIONS, OffsetEntry, decode_offsets
 from stateshift.formats.spark.positions import position_of
 from stateshift.formats.spark.progress import (
@@ -92,6 +94,10 @@ class Checkpoint:
         """Return the path of one of its files or folders, as its storage knows it."""
         return f"{self.prefix}/{name}" if self.prefix else name
 
+    def inside(self, path: str) -> str:
+        """Return the path below the checkpoint of a file that its storage has listed."""
+        return path.removeprefix(f"{self.prefix}/") if self.prefix else path
+
     def read(self, name: str, size_max: int | None = None) -> bytes:
         """Return one of its files."""
         return self.storage.read(self.path(name), size_max)
@@ -144,6 +150,7 @@ class SparkQuery:
             state_rows=None if progress is None else progress.batches[-1].state_rows,
             driver=report,
             driver_trouble=trouble,
+            shards=shards_of(self._state_files()),
         )
 
     def _driver_report(self) -> tuple[DriverReport | None, str]:
@@ -186,6 +193,13 @@ class SparkQuery:
             number = number_of_log(file.path)
             if number >= 0:
                 yield number, file
+
+    def _state_files(self) -> Iterator[tuple[str, int, int]]:
+        """Yield the operator, the partition and the bytes of each file of the state."""
+        for file in self.checkpoint.storage.list(self.checkpoint.path("state")):
+            place = classify(self.checkpoint.inside(file.path))
+            if place.operator is not None and place.partition is not None:
+                yield place.operator, place.partition, file.size
 
     def _entries(self, commits: Mapping[int, float]) -> Iterator[tuple[int, OffsetEntry]]:
         """Yield the newest planned batches, as far back as the window goes, and one before it."""
