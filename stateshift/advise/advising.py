@@ -185,13 +185,13 @@ def _cores(
     """Return what a query runs on, and who says so: the first that is to be believed."""
     last = samples[-1] if samples else None
     driver = None if last is None else last.driver
-    told: Mapping[CoresSource, int | None] = {
+    by_source: Mapping[CoresSource, int | None] = {
         "option": subject.cores,
         "driver": None if driver is None else driver.cores,
         "query": None if last is None else last.cores,
         "spec": subject.cores_asked_for,
     }
-    return next(((cores, source) for source, cores in told.items() if cores), (None, None))
+    return next(((cores, source) for source, cores in by_source.items() if cores), (None, None))
 
 
 def _flink_samples(looks: Sequence[Look]) -> list[JobSample]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
@@ -28,12 +28,11 @@ from stateshift.api.rebalancing.whereabouts import (
     refuse_lost_clusters,
 )
 from stateshift.api.requests import SpecLike, spec_of
+from stateshift.api.restarts import restarts_below
 from stateshift.api.runs import WORKDIRS, PathLike
 from stateshift.api.values import JobAdvice
-from stateshift.errors import Complaint, SpecError, StateshiftError
-from stateshift.journal import RunFailed, RunResumed, decode_records
+from stateshift.errors import Complaint, SpecError
 from stateshift.plain import Misfit
-from stateshift.report import summarize
 from stateshift.specification import JobSpec, Spec
 from stateshift.specification.rebalancing import is_pattern, matches
 from stateshift.workdir import Workdir
@@ -41,8 +40,6 @@ from stateshift.workdir import Workdir
 if TYPE_CHECKING:
     from stateshift.migration import Adapters
 
-# So many runs of a job say how long a restart takes, as the operator's history.max.count has it.
-RESTARTS_KEPT = 3
 WEB = ("http://", "https://")
 _REPLAY_HINT = "name a file that `stateshift advise --json` has written"
 
@@ -233,61 +230,6 @@ def _restarts(request: AdviceRequest) -> dict[str, float]:
     restarts = restarts_below(request.workdirs)
     folder = _folder_of(request)
     return restarts if folder is None else {**restarts, **restarts_below(folder.runs)}
-
-
-def restarts_below(workdirs: str | None) -> dict[str, float]:
-    """Return how long a restart of each job takes, by our own runs. A run that failed, or was
-    interrupted, tells how long nobody went on with it.
-    """
-    measured: list[tuple[str, float, float]] = []
-    for path in _runs_below(workdirs):
-        measured += _downtimes(Workdir(path))
-    return restart_times(measured)
-
-
-def restart_times(measured: Iterable[tuple[str, float, float]]) -> dict[str, float]:
-    """Return the longest downtime of the last RESTARTS_KEPT runs of each job, so that one bad night
-    is not told for ever. What was measured is (job, when its run began, downtime).
-    """
-    by_job: dict[str, list[tuple[float, float]]] = {}
-    for job, began, seconds in measured:
-        by_job.setdefault(job, []).append((began, seconds))
-    longest = {}
-    for job, times in by_job.items():
-        last = sorted(times)[-RESTARTS_KEPT:]
-        longest[job] = max(seconds for _, seconds in last)
-    return longest
-
-
-def _downtimes(workdir: Workdir) -> Iterator[tuple[str, float, float]]:
-    """Yield each job of a run that nothing has cut short, when the run began, and for how long the
-    job was down.
-    """
-    try:
-        progress = migration.progress_of(workdir)
-        if _was_cut_short(workdir):
-            return
-        jobs = summarize(progress).jobs
-    except StateshiftError:
-        return
-    for job in jobs:
-        if job.downtime_seconds is not None:
-            yield job.job, progress.began, job.downtime_seconds
-
-
-def _was_cut_short(workdir: Workdir) -> bool:
-    """Whether a run has ended before its time, whatever it has come to since."""
-    records, _ = decode_records(workdir.lines.read())
-    return any(isinstance(record, RunFailed | RunResumed) for record in records)
-
-
-def _runs_below(workdirs: str | None) -> Iterator[str]:
-    if workdirs is None or not os.path.isdir(workdirs):
-        return
-    for name in sorted(os.listdir(workdirs)):
-        path = os.path.join(workdirs, name)
-        if os.path.exists(os.path.join(path, "journal")):
-            yield path
 
 
 def replayed(path: str, only: Collection[str] = ()) -> list[Advice]:

@@ -12,7 +12,7 @@ import pytest
 
 from stateshift.advise.evaluate.inputs import inputs_from
 from stateshift.advise.evaluate.verdicts import verdict_on
-from stateshift.api.advice import restart_times
+from stateshift.api.restarts import restart_times
 from tests.advise.measured_flink import BEGAN, Clock, Measured, MeasuredFlink, Part
 from tests.cli.support import Outside, Said, said
 from tests.clusters.faulty_server import serving

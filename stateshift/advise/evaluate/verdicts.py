@@ -253,8 +253,8 @@ def _on_spark(inputs: SparkInputs) -> Verdict:
     newest = max(inputs.samples, key=lambda sample: sample.time, default=None)
     if newest is None:
         return verdict
-    told = (*reasons.of_shards(newest.shards), *reasons.of_driver(newest))
-    return replace(verdict, reasons=(*verdict.reasons, *told))
+    more = (*reasons.of_shards(newest.shards), *reasons.of_driver(newest))
+    return replace(verdict, reasons=(*verdict.reasons, *more))
 
 
 def _by_batches(inputs: SparkInputs) -> Verdict:

@@ -60,10 +60,10 @@ class Driver:
         return report_of(application, [count for count in cores if count > 0], gauges)
 
     def _application(self) -> str:
-        found = self._list("/api/v1/applications")
-        if len(found) != 1:
-            raise self._odd(f"tells of {len(found)} applications, and a driver has one")
-        return str(found[0].get("id"))
+        applications = self._list("/api/v1/applications")
+        if len(applications) != 1:
+            raise self._odd(f"tells of {len(applications)} applications, and a driver has one")
+        return str(applications[0].get("id"))
 
     def _metrics(self) -> Json:
         """Return its metrics; none where their page is switched off."""
@@ -106,13 +106,13 @@ def gauges_of(name: str, metrics: Json) -> dict[str, float]:
     gauges = metrics.get("gauges")
     if not name or not isinstance(gauges, Mapping):
         return {}
-    found = {}
+    numbers = {}
     for key, gauge in gauges.items():
         prefix, _, what = str(key).rpartition(".")
         value = _number(gauge.get("value")) if isinstance(gauge, Mapping) else None
         if prefix.endswith(f"{_PREFIX}{name}") and value is not None:
-            found[what] = value
-    return found
+            numbers[what] = value
+    return numbers
 
 
 def report_of(application: str, cores: list[int], gauges: Mapping[str, float]) -> DriverReport:

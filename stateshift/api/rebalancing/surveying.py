@@ -20,7 +20,6 @@ from stateshift.advise.measuring.needs import Needs, needs_of
 from stateshift.advise.measuring.state_size import size_of_checkpoint, size_on_flink
 from stateshift.advise.rebalance.situation import Cluster, Job, Situation
 from stateshift.advise.subjects import Outside
-from stateshift.api.advice import restarts_below
 from stateshift.api.rebalancing.folder import Folder
 from stateshift.api.rebalancing.memory_needs import memory_of_job, memory_of_slots
 from stateshift.api.rebalancing.past import Past
@@ -32,6 +31,7 @@ from stateshift.api.rebalancing.whereabouts import (
     listed,
     refuse_lost_clusters,
 )
+from stateshift.api.restarts import restarts_below
 from stateshift.errors import Complaint, SpecError
 from stateshift.migration import Adapters
 from stateshift.specification import JobSpec, RebalancedCluster

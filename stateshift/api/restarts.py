@@ -1,0 +1,70 @@
+"""How long a restart of a job takes, as our own runs have measured it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+from stateshift import migration
+from stateshift.errors import StateshiftError
+from stateshift.journal import RunFailed, RunResumed, decode_records
+from stateshift.report import summarize
+from stateshift.workdir import Workdir
+
+# So many runs of a job count, as the operator's history.max.count has it.
+RESTARTS_KEPT = 3
+
+
+def restarts_below(workdirs: str | None) -> dict[str, float]:
+    """Return how long a restart of each job takes, by our own runs. A run that failed, or was
+    interrupted, tells how long nobody went on with it.
+    """
+    measured: list[tuple[str, float, float]] = []
+    for path in _runs_below(workdirs):
+        measured += _downtimes(Workdir(path))
+    return restart_times(measured)
+
+
+def restart_times(measured: Iterable[tuple[str, float, float]]) -> dict[str, float]:
+    """Return the longest downtime of the last RESTARTS_KEPT runs of each job, so that one bad night
+    is not told for ever. What was measured is (job, when its run began, downtime).
+    """
+    by_job: dict[str, list[tuple[float, float]]] = {}
+    for job, began, seconds in measured:
+        by_job.setdefault(job, []).append((began, seconds))
+    longest = {}
+    for job, times in by_job.items():
+        last = sorted(times)[-RESTARTS_KEPT:]
+        longest[job] = max(seconds for _, seconds in last)
+    return longest
+
+
+def _downtimes(workdir: Workdir) -> Iterator[tuple[str, float, float]]:
+    """Yield each job of a run that nothing has cut short, when the run began, and for how long the
+    job was down.
+    """
+    try:
+        progress = migration.progress_of(workdir)
+        if _was_cut_short(workdir):
+            return
+        jobs = summarize(progress).jobs
+    except StateshiftError:
+        return
+    for job in jobs:
+        if job.downtime_seconds is not None:
+            yield job.job, progress.began, job.downtime_seconds
+
+
+def _was_cut_short(workdir: Workdir) -> bool:
+    """Whether a run has ended before its time, whatever it has come to since."""
+    records, _ = decode_records(workdir.lines.read())
+    return any(isinstance(record, RunFailed | RunResumed) for record in records)
+
+
+def _runs_below(workdirs: str | None) -> Iterator[str]:
+    if workdirs is None or not os.path.isdir(workdirs):
+        return
+    for name in sorted(os.listdir(workdirs)):
+        path = os.path.join(workdirs, name)
+        if os.path.exists(os.path.join(path, "journal")):
+            yield path
