@@ -6,7 +6,7 @@ missing.
     STATESHIFT_REQUIRE_ALL=1   a skipped test is a failed one
     --full                     also what is marked slow, and all cases of what is marked sample
     --quick                    only what needs no JVM: nothing that is marked spark, servers or
-                               long, a few cases of each, and a few examples
+                               long, a few cases of each, and a few examples (else half of them)
     STATESHIFT_COUNTS=FILE     where to write `N passed, N failed, N skipped`
     STATESHIFT_OUTCOMES, STATESHIFT_LEDGER   see tests/support/outcomes.py
 
@@ -52,8 +52,8 @@ ONE_GROUND = ("tests/acceptance/test_transforms.py", "tests/acceptance/test_dama
 # No test runs more of its cases than this, but with --full: there are 210 golden checkpoints.
 CASES = 25
 QUICK_CASES = 10
-# With --quick a test that makes up its cases makes up so many times fewer, and not below the least.
-FEWER_EXAMPLES = 5
+# A test that makes up its cases makes up so many times fewer, and not below the least.
+FEWER_EXAMPLES = {"full": 1, "default": 2, "quick": 5}
 EXAMPLES_MIN = 10
 
 # Of the moments at which a run is killed, one in so many is taken.
@@ -126,9 +126,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out |= not_in_sample(
             [item for item in items if item not in left_out], thoroughness(config)
         )
-    if thoroughness(config) == "quick":
-        for item in items:
-            make_fewer_examples(item)
+    make_fewer_examples(items, FEWER_EXAMPLES[thoroughness(config)])
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
@@ -150,13 +148,13 @@ def is_left_out(item: pytest.Item, config: pytest.Config) -> bool:
     return takes_long and config.getoption("--quick")
 
 
-def make_fewer_examples(item: pytest.Item) -> None:
-    """Let a test of hypothesis make up fewer examples."""
-    function = getattr(item, "obj", None)
-    given = getattr(function, "_hypothesis_internal_use_settings", None)
-    if given is not None:
-        fewer = min(given.max_examples, max(EXAMPLES_MIN, given.max_examples // FEWER_EXAMPLES))
-        function._hypothesis_internal_use_settings = settings(given, max_examples=fewer)  # type: ignore[union-attr]
+def make_fewer_examples(items: Sequence[pytest.Item], times: int) -> None:
+    """Let tests of hypothesis make up fewer examples; several cases are of one function."""
+    for function in {getattr(item, "obj", None) for item in items}:
+        given = getattr(function, "_hypothesis_internal_use_settings", None)
+        if given is not None:
+            fewer = min(given.max_examples, max(EXAMPLES_MIN, given.max_examples // times))
+            function._hypothesis_internal_use_settings = settings(given, max_examples=fewer)  # type: ignore[union-attr]
 
 
 def thoroughness(config: pytest.Config) -> Thoroughness:
