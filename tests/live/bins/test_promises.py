@@ -120,8 +120,8 @@ def test_promises_hold_at_every_step_while_bins_are_split_and_merged(part: int) 
     walk_on(part, resizes=True)
 
 
-def walk_on(part: int, resizes: bool) -> None:
-    """Walk so many steps, and hold what was applied against the promises."""
+def walk_on(part: int, resizes: bool) -> int:
+    """Walk so many steps, and hold what was applied against the promises; return how many."""
     steps, number = 0, 0
     while steps < STEPS_AT_ONCE:
         seed, kills = (SEED, part, number), number % 2 == 1
@@ -138,6 +138,7 @@ def walk_on(part: int, resizes: bool) -> None:
         assert not broken(ground), (part, number)
         assert not list(incomplete(frontiers(ground), LAST)), (part, number)
         steps, number = steps + walk.steps, number + 1
+    return steps
 
 
 def test_a_broken_promise_is_seen() -> None:
