@@ -50,7 +50,8 @@ def change(
 
 def _facts(controller: Controller) -> CountFacts:
     from stateshift.cli.views.bin_count_facts import CountFacts
-    from stateshift.live.bins.bin_count import advised, loads
+    from stateshift.live.bins.bin_count import advised
+    from stateshift.live.bins.bin_loads import loads
 
     bins = controller.status()
     found = loads(bins)

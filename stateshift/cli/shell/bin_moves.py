@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LINES = 1.0
 HINT_BINS = "stateshift live move GROUP --to WORKER --bins 0-127,200"
+HINT_EVEN = "stateshift live move GROUP --rebalance 25% --by-rows"
 HINT_PLAN = "a plan file has a line `M time worker …` and lines `D time bin worker …`"
 HINT_ONE = "name one of them: --to WORKER --bins BINS, --plan FILE, --rebalance SHARE"
 
@@ -65,7 +66,7 @@ def share_of(text: str) -> float:
         share = -1.0
     if not 0 < share <= 1:
         complaint = Complaint("--rebalance", f"{text!r} is no share of the state", text, "25%")
-        raise SpecError((complaint,), hint="stateshift live move GROUP --rebalance 25%")
+        raise SpecError((complaint,), hint=HINT_EVEN.removesuffix(" --by-rows"))
     return share
 
 

@@ -9,7 +9,8 @@ from stateshift.cli.views.bins_facts import came_of
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
-    from stateshift.live.bins.bin_count import Advice, Load
+    from stateshift.live.bins.bin_count import Advice
+    from stateshift.live.bins.bin_loads import Load
     from stateshift.live.bins.migration import Moved
     from stateshift.live.bins.watch import Bins
 

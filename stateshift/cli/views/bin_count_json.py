@@ -11,6 +11,7 @@ from stateshift.cli.views.problems_json import ErrorDocument
 if TYPE_CHECKING:
     from stateshift.cli.views.bin_count_facts import CountFacts
     from stateshift.errors import StateshiftError
+    from stateshift.live.bins.bin_loads import Load
 
 
 class LiveLoadDocument(TypedDict):
@@ -21,7 +22,8 @@ class LiveLoadDocument(TypedDict):
     keys: Annotated[int, "its keys"]
     bytes: Annotated[int, "the bytes of their states"]
     changed_per_second: Annotated[float, "bytes that change a second, of late"]
-    times: Annotated[float, "times the mean of all bins, by what is most of the three"]
+    rows_per_second: Annotated[float, "rows a second, of late"]
+    times: Annotated[float, "times the mean of all bins, by what is most of the four"]
 
 
 class LiveCountDocument(TypedDict):
@@ -59,22 +61,25 @@ def count(facts: CountFacts) -> LiveCountDocument:
         "wanted": facts.wanted,
         "advised": facts.advice.count,
         "why": facts.advice.reason,
-        "hottest": [
-            {
-                "bin": load.bin,
-                "worker": load.worker,
-                "keys": load.keys,
-                "bytes": load.size,
-                "changed_per_second": load.changed_per_second,
-                "times": load.times,
-            }
-            for load in facts.hottest
-        ],
+        "hottest": list(map(load_of, facts.hottest)),
         "move": None if moved is None else moved.number,
         "parts": len(facts.bins.running),
         "parts_dealt": None if moved is None else moved.complete,
         "reason": None if moved is None else moved.reason or None,
         "seconds": None if moved is None else moved.seconds,
+    }
+
+
+def load_of(load: Load) -> LiveLoadDocument:
+    """Return what a bin has."""
+    return {
+        "bin": load.bin,
+        "worker": load.worker,
+        "keys": load.keys,
+        "bytes": load.size,
+        "changed_per_second": load.changed_per_second,
+        "rows_per_second": load.rows_per_second,
+        "times": load.times,
     }
 
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from stateshift.cli.views.live_facts import live_command
 from stateshift.cli.views.text import Block, Gap, Line, Row, Table, pairs
-from stateshift.cli.views.units import many, number, size, span
+from stateshift.cli.views.units import many, number, per_second, size, span
 
 if TYPE_CHECKING:
     from stateshift.cli.views.bin_count_facts import CountFacts
-    from stateshift.live.bins.bin_count import Load
+    from stateshift.live.bins.bin_loads import Load
     from stateshift.live.bins.migration import Moved
 
-LOAD_HEADS = (">bin", "worker", ">keys", ">state", ">changes/s", ">of the mean")
+LOAD_HEADS = (">bin", "worker", ">keys", ">state", ">changes/s", ">rows/s", ">of the mean")
 
 
 def shown(facts: CountFacts) -> Iterator[Block]:
@@ -39,6 +39,7 @@ def _load_row(load: Load) -> Row:
         number(load.keys),
         size(load.size),
         f"{size(load.changed_per_second)}/s",
+        per_second(load.rows_per_second),
         f"{load.times:.1f} x",
     )
 

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from stateshift.live.bins.bin_loads import hot, loads
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
+    from stateshift.live.bins.bin_loads import Load
     from stateshift.live.bins.files import Proposal
     from stateshift.live.bins.migration import Moved
     from stateshift.live.bins.move_request import Manner, Steps
@@ -166,6 +168,11 @@ class BinsFacts:
                 )
             )
         return tuple(found)
+
+    @property
+    def hot(self) -> tuple[Load, ...]:
+        """The bins that have far more than the others, the hottest first."""
+        return hot(loads(self.bins))
 
     @property
     def without_part(self) -> tuple[str, ...]:

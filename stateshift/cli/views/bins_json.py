@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict, cast
 
 from stateshift.cli.views import problems_json
+from stateshift.cli.views.bin_count_json import LiveLoadDocument, load_of
 from stateshift.cli.views.problems_json import ErrorDocument
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class LiveBinsDocument(TypedDict):
     workers: Annotated[list[str], "the workers, by number"]
     assigned: Annotated[list[int], "the number of each bin's worker, with all that is decided"]
     parts: Annotated[list[LivePartDocument], "the workers' parts in the operators"]
+    hot: Annotated[list[LiveLoadDocument], "bins with far more than the mean, hottest first"]
     proposed: Annotated[int | None, "the move that is not decided"]
     paused: Annotated[bool, "whether no step begins"]
     carried_by: Annotated[str | None, "who moves bins at the moment"]
@@ -230,6 +232,7 @@ def status(facts: BinsFacts) -> LiveBinsDocument:
         "workers": list(facts.bins.names),
         "assigned": list(facts.bins.assigned),
         "parts": [_part(each) for each in facts.parts],
+        "hot": list(map(load_of, facts.hot)),
         "proposed": None if open_ is None else open_.number,
         "paused": facts.is_paused,
         "carried_by": None if carried is None else carried.by,

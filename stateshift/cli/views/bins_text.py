@@ -49,6 +49,7 @@ MOVE_HEADS = (
 )
 MOVE_TONES: dict[str, Tone] = {"applied": "good", "under-way": "warn", "aborted": "bad"}
 WHICH_MAX = 40
+HOT_MAX = 3
 
 
 def checked(facts: MoveFacts) -> Iterator[Block]:
@@ -148,6 +149,7 @@ def status(facts: BinsFacts) -> Iterator[Block]:
         yield Line(f"worker {name} has not started yet", "warn", indent=2)
     for part in facts.parts:
         yield from _dead(part, facts.location)
+    yield from _hot(facts)
     yield Gap()
     yield from _on_their_way(facts)
 
@@ -169,6 +171,26 @@ def _dead(facts: PartFacts, location: str) -> Iterator[Line]:
         seconds = span(facts.seconds_since or 0.0)
         hint = hint_if_gone(location, facts.part.runs.worker)
         yield Line(f"{name} has committed nothing for {seconds}, others have: {hint}", "warn", 2)
+
+
+def _hot(facts: BinsFacts) -> Iterator[Line]:
+    """Say which bins are hot, and what helps: a bin of one key cannot be split."""
+    hottest = facts.hot
+    for load in hottest[:HOT_MAX]:
+        yield Line(
+            f"bin {load.bin} at {load.worker} is hot, {load.times:.1f} times the mean: "
+            f"{many(load.keys, 'key')}, {size(load.size)}, "
+            f"{per_second(load.rows_per_second)} rows/s",
+            "warn",
+            indent=2,
+        )
+    if len(hottest) > HOT_MAX:
+        yield Line(f"{len(hottest) - HOT_MAX} more are hot", "warn", indent=2)
+    if hottest and hottest[0].keys > 1:
+        yield Line(f"split them: {live_command('bins', facts.location)}", indent=2)
+    elif hottest:
+        even = live_command("move", facts.location, "--rebalance", "25%", "--by-rows")
+        yield Line(f"move others away from it: {even}", indent=2)
 
 
 def part_row(facts: PartFacts) -> Row:

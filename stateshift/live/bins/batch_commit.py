@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from stateshift.live.bins.bin_run import Came, Work
+from stateshift.live.bins.bin_run import Came, Done, Work
 from stateshift.live.bins.commits import Commit, Counts, Held, Taken
+
+BUSY = 2.0  # times the mean of the bins of a batch that have folded rows
 
 
 def filled(commit: Commit, works: Sequence[Work], came: Came, size: int) -> Commit:
@@ -33,7 +35,15 @@ def filled(commit: Commit, works: Sequence[Work], came: Came, size: int) -> Comm
             held=sum(one.rows_held for one in done),
             late=late,
         ),
+        busy=_busy(done),
     )
+
+
+def _busy(done: Sequence[Done]) -> dict[str, int]:
+    """Return the rows of the bins that have folded many more than the others."""
+    folding = [one for one in done if one.folded]
+    least = BUSY * sum(one.folded for one in folding) / max(1, len(folding))
+    return {str(one.bin): one.folded for one in folding if one.folded >= least}
 
 
 def _taken(works: Sequence[Work]) -> Iterator[Taken]:

@@ -1,8 +1,7 @@
-"""Another number of bins: which bins are hot, and what stands against splitting or merging all of
+"""Another number of bins: what speaks for it, and what stands against splitting or merging all of
 them.
 
-    loads(bins)       of each bin its keys, its bytes, and how many of them change a second
-    advised(loads)    the number of bins that these speak for, and why
+    advised(loads)    the number of bins that their loads speak for, and why
     check_count(…)    what stands against a number, before anybody is told
     CountCarrier      proposes it, and waits until all workers have dealt their bins anew
 
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from shlex import quote
 
 from stateshift.errors import Complaint, Incompatible, PlanError, SpecError
-from stateshift.live.bins.commits import Commit
+from stateshift.live.bins.bin_loads import HOT, Load, hot
 from stateshift.live.bins.files import Keyed, Proposal
 from stateshift.live.bins.hashing import encoders_of
 from stateshift.live.bins.migration import Carrier, Stopped
@@ -29,77 +28,15 @@ from stateshift.live.bins.move_request import (
     refuse_under_way,
     refuse_without_rows,
 )
-from stateshift.live.bins.watch import Bins, Part
+from stateshift.live.bins.watch import Bins
 from stateshift.live.member import process_name
 from stateshift.live.protocol.bins import BINS_MAX, is_count, not_a_count, related
 from stateshift.live.protocol.configuration import BEGIN, Time, Update
 from stateshift.live.waiting import Pause
 
-HOT = 4.0  # times the mean of all bins
 EMPTY_SHARE = 0.5  # of the bins, beyond which half as many would do
 
 KeyedBy = Mapping[tuple[str, str], Keyed]  # by operator and worker
-
-
-# ------------------------------------------------------------------------------------ loads
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What a bin has, in all operators. `times` is how much more that is than the mean: by keys, by
-    bytes, or by bytes that change, whichever is most.
-    """
-
-    bin: int
-    worker: str
-    keys: int
-    size: int
-    changed_per_second: float
-    times: float = 0.0
-
-
-def loads(bins: Bins) -> tuple[Load, ...]:
-    """Return what every bin has, by its number."""
-    keys, sizes, rates = [0] * bins.count, [0] * bins.count, [0.0] * bins.count
-    for part in bins.parts:
-        if bins.count_at(part) != bins.count:
-            continue
-        for bin, kept in part.ledger.here.items():
-            keys[bin] += kept.keys
-            sizes[bin] += kept.size
-        for bin, rate in _rates(bins, part).items():
-            rates[bin] += rate
-    times = [max(each) for each in zip(_times(keys), _times(sizes), _times(rates), strict=True)]
-    return tuple(
-        Load(bin, bins.names[worker], keys[bin], sizes[bin], rates[bin], times[bin])
-        for bin, worker in enumerate(bins.assigned)
-    )
-
-
-def _rates(bins: Bins, part: Part) -> dict[int, float]:
-    """Return how many bytes of each bin change a second, by a part's last commits."""
-    recent = [each for each in part.recent if (each.bins or bins.begun) == bins.count]
-    if len(recent) < 2 or recent[-1].at <= recent[0].at:
-        return {}
-    seconds = recent[-1].at - recent[0].at
-    found: dict[int, float] = {}
-    for commit in recent[1:]:
-        for bin, size in _changed(commit).items():
-            found[bin] = found.get(bin, 0.0) + size / seconds
-    return found
-
-
-def _changed(commit: Commit) -> dict[int, int]:
-    """Return how many bytes of each bin a commit has changed; a bin that is written as a whole says
-    nothing of that.
-    """
-    return {each.bin: each.piece.size for each in commit.changed if not each.is_whole}
-
-
-def _times(values: Sequence[float]) -> list[float]:
-    """Return how many times the mean each is."""
-    mean = sum(values) / len(values)
-    return [value / mean if mean else 0.0 for value in values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +52,8 @@ def advised(bins: Bins, found: Sequence[Load]) -> Advice:
     many where most are empty and every two that would be one are at one worker.
     """
     count = len(found)
-    hottest = max(found, key=lambda each: each.times)
-    if hottest.times >= HOT and count < BINS_MAX and hottest.keys > 1:
+    hottest = next(iter(hot(found)), None)
+    if hottest is not None and count < BINS_MAX and hottest.keys > 1:
         reason = f"bin {hottest.bin} has {hottest.times:.1f} times as much as the mean"
         return Advice(2 * count, reason)
     empty = sum(each.keys == 0 for each in found)

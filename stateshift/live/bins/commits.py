@@ -139,14 +139,18 @@ class Commit:
     borrowed: tuple[str, ...] = ()  # files of others that are needed here
     counts: Counts = Counts()
     bins: int | None = None  # how many there are, where that is not the number they began with
+    # by bin, the rows that it folded: of those with twice the mean of the batch's bins at least
+    busy: Mapping[str, int] = field(default_factory=dict)
 
     def to_plain(self) -> dict[str, object]:
-        """Make it plain. `bins` is left out where it says nothing: versions that cannot split bins
-        can read all commits of a group in which none were.
+        """Make it plain. What says nothing is left out of `bins` and `busy`: versions that know
+        neither can read all other commits.
         """
         plain = {each.name: to_plain(getattr(self, each.name)) for each in fields(self)}
         if self.bins is None:
             del plain["bins"]
+        if not self.busy:
+            del plain["busy"]
         return plain
 
 

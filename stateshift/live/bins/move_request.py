@@ -1,7 +1,8 @@
 """What is asked for: which bins go where, in which steps; checked before anything changes.
 
     moves_to(bins, "east", [0, 1, 2])   to one worker
-    moves_even(bins, 0.25)              to wherever there is least, at most a quarter of all state
+    moves_even(bins, 0.25)              to wherever there is least, at most a quarter of all state,
+                                        or of all rows
     steps_planned(bins, text)           as a plan file has it (`protocol.plan_file`)
     check(bins, steps, manner)          what stands against them
 
@@ -20,6 +21,7 @@ from itertools import chain
 
 from stateshift.dataflow.move_steps import AllAtOnce, Move, Step, in_steps, strategy_of
 from stateshift.errors import Complaint, Incompatible, PlanError, SpecError
+from stateshift.live.bins.bin_loads import loads
 from stateshift.live.bins.watch import Bins, Part
 from stateshift.live.member import is_gone
 from stateshift.live.protocol.configuration import Time
@@ -99,34 +101,36 @@ def _number_complaints(numbers: Sequence[int], count: int) -> Iterator[Complaint
             yield Complaint("--bins", f"bin {bin} moves {often} times at one time", bin)
 
 
-def moves_even(bins: Bins, share: float) -> tuple[Move, ...]:
-    """Return moves that even the state out, of at most such a share of it: from the worker with the
-    most to the one with the least, the largest bin that makes both more alike.
+def moves_even(bins: Bins, share: float, by_rows: bool = False) -> tuple[Move, ...]:
+    """Return moves that even the state out, or the rows, of at most such a share of it: from the
+    worker with the most to the one with the least, the largest bin that makes both more alike.
     """
     workers = sorted({part.number for part in bins.running} - bins.evicted)
-    weights = [weight + 1 for weight in bins.weights()]  # without state, by the number of bins
+    weights: list[float] = [1 + weight for weight in bins.weights()]  # where all are 0, by count
+    if by_rows:
+        weights = [0.01 + load.rows_per_second for load in loads(bins)]
     at = list(bins.assigned)
-    loads = dict.fromkeys(workers, 0)
+    totals = dict.fromkeys(workers, 0.0)
     for bin, worker in enumerate(at):
-        if worker in loads:
-            loads[worker] += weights[bin]
+        if worker in totals:
+            totals[worker] += weights[bin]
     budget = share * sum(weights)
     moved: dict[int, Move] = {}
     while True:
-        most, least = max(loads, key=loads.__getitem__), min(workers, key=loads.__getitem__)
-        limit = min(budget, (loads[most] - loads[least]) / 2)
+        most, least = max(totals, key=totals.__getitem__), min(totals, key=totals.__getitem__)
+        limit = min(budget, (totals[most] - totals[least]) / 2)
         largest = _largest(at, weights, most, limit, moved)
         if largest is None:
             return tuple(moved[bin] for bin in sorted(moved))
         moved[largest] = Move(largest, most, least)
         at[largest] = least
-        loads[most] -= weights[largest]
-        loads[least] += weights[largest]
+        totals[most] -= weights[largest]
+        totals[least] += weights[largest]
         budget -= weights[largest]
 
 
 def _largest(
-    at: Sequence[int], weights: Sequence[int], worker: int, limit: float, moved: dict[int, Move]
+    at: Sequence[int], weights: Sequence[float], worker: int, limit: float, moved: dict[int, Move]
 ) -> int | None:
     """Return the largest bin of a worker within a limit that has not moved; None if there is
     none.

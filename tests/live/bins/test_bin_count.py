@@ -9,22 +9,35 @@ import time
 from dataclasses import replace
 from functools import cache
 
+import pyarrow as pa
 import pytest
 
 from stateshift.errors import Incompatible, PlanError, SpecError, StateshiftError
 from stateshift.live.bins.adopting import take_out
-from stateshift.live.bins.bin_count import CountCarrier, advised, check_count, loads
+from stateshift.live.bins.batches import HASH, read_batch
+from stateshift.live.bins.bin_count import CountCarrier, advised, check_count
+from stateshift.live.bins.bin_loads import Load, hot, loads
 from stateshift.live.bins.evicting import evict
 from stateshift.live.bins.files import MOVES_BASE, Files, Keyed, MovesBase, Proposal, look
 from stateshift.live.bins.migration import Moved
-from stateshift.live.bins.move_request import Manner
+from stateshift.live.bins.move_request import Manner, moves_even
 from stateshift.live.bins.past import past_moves
 from stateshift.live.protocol.chains import encode_densely
 from stateshift.live.protocol.configuration import Update
 from tests.kill.moments import Doomed, Moments
 from tests.live.bins.test_controlling import NAMES, QUICK, Killed, Scene, UntilDeath
 from tests.live.bins.test_killing import die
-from tests.live.bins.workers import BINS, KEYS, Ground, Reader, alone, count_and_ask
+from tests.live.bins.workers import (
+    BINS,
+    KEYS,
+    TIES,
+    Ground,
+    Reader,
+    alone,
+    count_and_ask,
+    hash_of,
+    key_of,
+)
 from tests.live.jobs import Killed as WorkerKilled
 
 END = 150
@@ -451,6 +464,39 @@ def test_a_bin_with_four_times_the_mean_speaks_for_twice_as_many():
     hot = replace(found[3], times=5.0)
     advice = advised(now, (*found[:3], hot, *found[4:]))
     assert (advice.count, advice.reason) == (16, "bin 3 has 5.0 times as much as the mean")
+
+
+def skewed(batch: int) -> pa.Table:
+    """Rows of which four of five have one key."""
+    numbers = range(100 * batch, 100 * (batch + 1))
+    hot_key = key_of(0)
+    keys = [hot_key if number % 5 else key_of(number) for number in numbers]
+    hashes = [hash_of(key) for key in keys]
+    signed = [one - (1 << 64) if one >= 1 << 63 else one for one in hashes]
+    at = [number // TIES for number in numbers]
+    return pa.table({"number": list(numbers), "at": at, "key": keys, HASH: signed})
+
+
+def test_a_bin_with_most_of_the_rows_is_hot_and_the_others_are_moved_away_from_it():
+    scene = Scene()
+    for number in range(1, 6):
+        batch = read_batch(skewed(number), count_and_ask, BINS)
+        for worker in scene.ground.workers.values():
+            worker.running.step(batch, number)
+    now = scene.bins()
+    found = loads(now)
+    hottest = hot(found)[0]
+    assert hottest.bin == hash_of(key_of(0)) >> 61
+    assert hottest.rows_per_second > 3 * sum(each.rows_per_second for each in found) / 4
+    assert hottest.times > 6 and not any(each.times > 4 for each in found if each != hottest)
+    moved = {move.bin for move in moves_even(now, 1.0, by_rows=True)}
+    assert moved == set(range(BINS)) - {hottest.bin}
+    assert len(moves_even(now, 1.0)) < BINS - 1  # of the state it has no more than others
+
+
+def test_where_there_are_fewer_keys_than_bins_none_is_hot():
+    found = [Load(bin, "west", int(bin == 0), 1, 0.0, 8.0 if bin == 0 else 0.0) for bin in range(8)]
+    assert hot(found) == ()
 
 
 def test_bins_that_are_mostly_empty_speak_for_half_as_many():

@@ -18,6 +18,7 @@ EPILOG = epilog(
     'stateshift live move s3://live/orders --to east --bins 0-127 --strategy "batched(16)"\n'
     "stateshift live move s3://live/orders --to east --bins 0-127,200 --strategy warm\n"
     "stateshift live move s3://live/orders --rebalance 25% --strategy fluid --gap 0.5\n"
+    "stateshift live move s3://live/orders --rebalance 25% --by-rows --check\n"
     "stateshift live move s3://live/orders --plan moves.txt --at 1772000000000",
     2,
     3,
@@ -60,6 +61,12 @@ def command(
             help="Even the state out, moving at most so much of it: 25%.",
         ),
     ] = None,
+    by_rows: Annotated[
+        bool,
+        typer.Option(
+            "--by-rows", help="With --rebalance: even the rows out that are folded, not the state."
+        ),
+    ] = False,
 ) -> int | None:
     """Move bins between workers that run on.
 
@@ -68,8 +75,12 @@ def command(
     After an interruption run the command again: it moves what is left.
     """
     from stateshift.cli.shell import bin_moves
+    from stateshift.cli.shell.bin_moves import HINT_EVEN
+    from stateshift.errors import Complaint, SpecError
 
     _refuse_several(to, bins, plan, rebalance)
+    if by_rows and rebalance is None:
+        raise SpecError((Complaint("--by-rows", "belongs to --rebalance"),), hint=HINT_EVEN)
     share = None if rebalance is None else bin_moves.share_of(rebalance)
     text = None if plan is None else bin_moves.text_of_plan(plan)
     numbers = () if bins is None else bin_moves.bins_of(bins)
@@ -80,7 +91,7 @@ def command(
         if text is not None:
             return move_request.steps_planned(now, text, manner.at)
         if share is not None:
-            return move_request.steps_of(move_request.moves_even(now, share), manner)
+            return move_request.steps_of(move_request.moves_even(now, share, by_rows), manner)
         assert to is not None, "one of the three"
         return move_request.steps_of(move_request.moves_to(now, to, numbers), manner)
 
