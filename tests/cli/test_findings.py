@@ -41,6 +41,12 @@ def test_kinds_are_kept_apart() -> None:
     assert [line.split()[0] for line in lines] == ["warn:", "hint:", "and", "warn:", "note:"]
 
 
+def test_findings_about_a_name_as_long_as_a_page_are_shown_at_once() -> None:
+    name = "x" * 200_000  # where each letter was looked at from each letter, it took minutes
+    lines = shown(*(Finding("warn", f"'{number}' names {name}") for number in range(3)))
+    assert lines[1:] == ["    and 2 more like this: --verbose shows each"]
+
+
 def test_refusals_that_need_different_things_done_are_all_shown() -> None:
     refused = [Finding("refuse", f"ck/{n} is busy", "busy", f"stop job {n}") for n in range(3)]
     assert len(shown(*refused)) == 9

@@ -24,7 +24,10 @@ TONES: dict[str, Tone] = {"refuse": "bad", "warn": "warn", "note": ""}
 EACH_MAX = 2  # of a kind; a line that counts one more would be as long as the finding
 
 # What may differ between findings of one kind: texts in quotes, paths, numbers.
-_PLACE = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|[^\s:,;()]*/[^\s,;()]*|\d[\d,.]*""")
+# A word is looked through from its beginning alone: a name of 60,000 letters is one, too.
+_PLACE = re.compile(
+    r"""'[^']*'|"[^"]*"|`[^`]*`|(?<![^\s:,;()'"`])[^\s:,;()]*/[^\s,;()]*|\d[\d,.]*"""
+)
 
 Kind = tuple[str, str | None, str, str]
 
