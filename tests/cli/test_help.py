@@ -56,7 +56,9 @@ def imported_by(*argv: str) -> set[str]:
 )
 def test_words_are_printed_without_anything_heavy(argv: tuple[str, ...]) -> None:
     modules = imported_by(*argv)
-    assert not {module.split(".")[0] for module in modules} & HEAVY
+    # To read a value is typer's to do, and it does so by pydantic.
+    heavy = HEAVY if "--version" in argv else HEAVY | {"pydantic"}
+    assert not {module.split(".")[0] for module in modules} & heavy
     ours = {module for module in modules if module.startswith("stateshift.")}
     assert not {m for m in ours if not m.startswith("stateshift.cli")} - {"stateshift.errors"}
 

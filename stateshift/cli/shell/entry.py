@@ -109,22 +109,28 @@ def parser() -> typer.Typer:
 
 
 def _app(arguments: Sequence[str]) -> typer.Typer:
-    app = _empty_parser()
-    app.callback(epilog=EPILOG, invoke_without_command=True)(_top)
     name = arguments[0] if arguments else ""
+    names_command = name in (*NAMES, *OLD_NAMES)
+    app = _empty_parser(names_command)
+    top = app.callback(
+        epilog=EPILOG, invoke_without_command=True, add_help_option=not names_command
+    )
+    top(_top)
     if name in OLD_NAMES:
         _add_command(app, name, module_of(OLD_NAMES[name]), hidden=True)
     _add_commands(app, "", NAMES, arguments)
     return app
 
 
-def _empty_parser() -> typer.Typer:
+def _empty_parser(names_command: bool) -> typer.Typer:
     # Help is plain text, the same at a terminal and in a pipe: it is printed before a coloured one
-    # is imported.
+    # is imported. Where a command is named, it is the one that is asked for help, and nobody asks
+    # for completions: an option that is not given loads pydantic, half of the time of such help.
     return typer.Typer(
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         no_args_is_help=True,
+        add_completion=not names_command,
         context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
     )
 
@@ -159,9 +165,11 @@ def _list_command(app: typer.Typer, name: str, module: ModuleType) -> None:
 
 
 def _add_group(app: typer.Typer, name: str, arguments: Sequence[str]) -> None:
-    module, group = module_of(name), _empty_parser()
-    group.callback(epilog=module.EPILOG)(module.command)
-    _add_commands(group, name, members_of(name), arguments)
+    module, members = module_of(name), members_of(name)
+    names_command = bool(arguments) and arguments[0] in members
+    group = _empty_parser(names_command)
+    group.callback(epilog=module.EPILOG, add_help_option=not names_command)(module.command)
+    _add_commands(group, name, members, arguments)
     app.add_typer(group, name=name)
 
 
