@@ -11,7 +11,7 @@ import pytest
 
 from tests.acceptance.matrix.kinds import NEWEST, Cell
 from tests.acceptance.matrix.outcomes import Outcome
-from tests.acceptance.matrix.running import Version, needs
+from tests.acceptance.matrix.running import Version
 from tests.acceptance.samples import CELLS, CELLS_BY_DEFAULT, DAMAGES
 
 
@@ -21,11 +21,9 @@ def cells(request: pytest.FixtureRequest) -> list[Cell]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory, cells: list[Cell]) -> Version:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Version:
     """The Spark that the package is installed with, and all jobs of the samples as it left them."""
-    version = Version(NEWEST, tmp_path_factory.mktemp("matrix"), Path(sys.executable))
-    version.prepare([need for cell in cells for need in needs(cell)])
-    return version
+    return Version(NEWEST, tmp_path_factory.mktemp("matrix"), Path(sys.executable))
 
 
 @pytest.fixture(scope="session")

@@ -79,6 +79,12 @@ class Version:
         """Run what is wanted of the bases and has not run yet: as they begin, then the untouched
         ones further.
         """
+        self._run(self._begun(wanted))
+
+    def _begun(self, wanted: Iterable[tuple[Base, str]]) -> list[Order]:
+        """Run the bases as they begin, and feed the rest. Return what is left to run: the untouched
+        ones further.
+        """
         wanted = list(dict.fromkeys(wanted))
         firsts = [self.ground.first_run(base, part) for base, part in wanted if part != "untouched"]
         firsts = [order for order in firsts if not self._ran(order)]
@@ -93,7 +99,7 @@ class Version:
         for base in rests:
             self.ground.carry_on_untouched(base)
         feed(self.folder, BEFORE, ALL)
-        self._run([self.ground.untouched(base) for base in rests])
+        return [self.ground.untouched(base) for base in rests]
 
     def failure(self, base: Base, part: str) -> str | None:
         order = (
@@ -111,9 +117,12 @@ class Version:
     def _run(
         self, orders: Sequence[Order], before: Callable[[Order], None] = lambda order: None
     ) -> None:
-        asked = {order.name: json.dumps(order.plain()) for order in orders}
-        for name, wrong in self.spark(orders, before).items() if orders else ():
-            self.ran.add(name, [asked[name], wrong])
+        self._note(orders, self.spark(orders, before) if orders else {})
+
+    def _note(self, orders: Sequence[Order], told: Mapping[str, str | None]) -> None:
+        """Write down what has run of the bases, and how."""
+        for order in orders:
+            self.ran.add(order.name, [json.dumps(order.plain()), told[order.name]])
 
     def spark(
         self, orders: Sequence[Order], before: Callable[[Order], None] = lambda order: None
@@ -141,15 +150,16 @@ class Version:
     # -- cells
 
     def outcomes(self, cells: Sequence[Cell]) -> Iterator[Outcome]:
-        """What becomes of these cells."""
-        self.prepare([needed for cell in cells for needed in needs(cell)])
+        """What becomes of these cells. The untouched bases go on in the Spark that the changed ones
+        go on in.
+        """
+        rests = self._begun([needed for cell in cells for needed in needs(cell)])
         asked: dict[Cell, tuple[str, list[Order]]] = {}
         for cell in cells:
-            failures = [
-                failure for base, part in needs(cell) if (failure := self.failure(base, part))
-            ]
+            begun = [(base, part) for base, part in needs(cell) if part != "untouched"]
+            failures = [failure for base, part in begun if (failure := self.failure(base, part))]
             if failures:
-                yield Outcome(cell.name, "failed", f"the base did not run: {failures[0]}")
+                yield base_failed(cell, failures[0])
                 continue
             try:
                 orders = self.ground.change(cell)
@@ -159,9 +169,11 @@ class Version:
                 yield Outcome(cell.name, "failed", str(broke))
             else:
                 asked[cell] = digest_of(orders), orders
-        yield from self._judged(asked)
+        yield from self._judged(asked, rests)
 
-    def _judged(self, asked: Mapping[Cell, tuple[str, Sequence[Order]]]) -> Iterator[Outcome]:
+    def _judged(
+        self, asked: Mapping[Cell, tuple[str, Sequence[Order]]], rests: Sequence[Order]
+    ) -> Iterator[Outcome]:
         """Spark's word for each, by running what it has not been asked yet."""
         new = [
             order
@@ -169,8 +181,13 @@ class Version:
             if not self._known(cell, digest)
             for order in orders
         ]
-        told = self.spark(new) if new else {}
+        told = self.spark([*rests, *new]) if rests or new else {}
+        self._note(rests, told)
         for cell, (digest, orders) in asked.items():
+            failure = self.failure(like(cell.base), "untouched")
+            if failure:
+                yield base_failed(cell, failure)
+                continue
             if not self._known(cell, digest):
                 failures = [told[order.name] for order in orders if told[order.name]]
                 wrong = failures[0] if failures else self.ground.wrong(cell, orders)
@@ -210,6 +227,10 @@ class Version:
 
     def _known(self, cell: Cell, digest: str) -> bool:
         return bool(self.evidence.held.get(cell.name, [None])[0] == digest)
+
+
+def base_failed(cell: Cell, failure: str) -> Outcome:
+    return Outcome(cell.name, "failed", f"the base did not run: {failure}")
 
 
 def _afresh(order: Order) -> None:
