@@ -162,6 +162,7 @@ def test_a_fork_for_a_test_cluster_leaves_the_job_alone(said: Said, tmp_path: Pa
     assert said("diff", here, there)["equal"]
 
 
+@pytest.mark.slow
 @pytest.mark.row("IS-19")
 def test_commands_of_one_s_own_find_stop_and_start_the_job(said: Said, tmp_path: Path) -> None:
     put("s3a://old/checkpoints/orders", Checkpoint())

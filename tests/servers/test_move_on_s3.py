@@ -44,12 +44,10 @@ def without_secrets(workdir: Path, *secrets: str) -> bool:
     return not any(secret.encode() in path.read_bytes() for path in files for secret in secrets)
 
 
+@pytest.mark.slow  # in the default run a scene (test_scenes.py) moves to S3
 @pytest.mark.row("IS-16")
-@pytest.mark.parametrize(
-    "which",
-    [pytest.param(s3.MOTO, marks=pytest.mark.slow, id="moto"), pytest.param(s3.REAL, id="real")],
-)
-@pytest.mark.parametrize("case", [CASES[0], pytest.param(CASES[1], marks=pytest.mark.slow)])
+@pytest.mark.parametrize("which", [s3.MOTO, s3.REAL], ids=["moto", "real"])
+@pytest.mark.parametrize("case", CASES)
 def test_a_checkpoint_moves_from_a_folder_to_s3_and_back(
     servers: Servers, tmp_path: Path, case: str, which: str
 ) -> None:

@@ -63,8 +63,9 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 @pytest.mark.servers
 @pytest.mark.spark
-@pytest.mark.row("IS-3", "IS-6", "IS-13", "IS-14", "IS-15", "IS-18", "IS-19")
-@pytest.mark.row("IS-4", "IS-16", on="Spark, HDFS")
+@pytest.mark.row("IS-3", "IS-6", "IS-13", "IS-14", "IS-15", "IS-18")
+@pytest.mark.row("IS-4", "IS-19", on="Spark, HDFS")
+@pytest.mark.row("IS-16", on="Spark, HDFS, S3")
 @pytest.mark.parametrize(
     "scene",
     [pytest.param(one, marks=[] if one == DEFAULT else pytest.mark.slow) for one in SCENES],
