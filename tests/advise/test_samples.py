@@ -76,6 +76,26 @@ def test_counters_that_go_back_tell_nothing() -> None:
     assert "records in went back from 400000 to 230000" in why(samples)
 
 
+def test_busy_time_that_goes_back_a_little_is_none() -> None:
+    """As seen of a source of Flink 2.3 that was held back all the time."""
+    first = SubtaskSample(100_000, 2512.0, 0.0, 397_488.0)
+    then = SubtaskSample(100_000, 2509.0, 0.0, 457_491.0)
+    load = only_load(
+        [
+            sample(at, vertex(at, 250, 0, subtasks=(each,) * 4))
+            for at, each in ((400, first), (460, then))
+        ]
+    )
+    assert load.busy == 0.0
+    assert load.backpressured == pytest.approx(1.0, abs=0.001)
+
+
+def test_a_clock_that_goes_back_tells_nothing() -> None:
+    earlier = SubtaskSample(100_000, 200.0, 300.0, 900.0)
+    samples = [*steady(400), sample(460, vertex(460, 1000, 0.5, subtasks=(earlier,) * 4))]
+    assert "the time that it runs went back" in why(samples)
+
+
 @pytest.mark.parametrize("value", [None, math.nan])
 def test_a_counter_that_is_missing_tells_nothing(value: float | None) -> None:
     broken = replace(subtask(460, 250, 0.5), busy_ms=value)

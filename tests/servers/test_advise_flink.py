@@ -32,13 +32,19 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "advise"
 # Records a second of a source before two subtasks that take two milliseconds over each.
 LOADS = {"idle": 20, "fits": 300, "edge": 420, "drowning": 0}  # 0: as many as it can
 SAMPLE = 40.0
+# A busy machine takes longer over each record, so that the first advice may not suffice.
+RESTARTS_MAX = 2
 
 
 @pytest.fixture(scope="module", params=["flink-a", "flink-1.20"])
 def flink(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
-    with group(tmp_path_factory.mktemp("flink"), request.param) as servers:
+    folder = tmp_path_factory.mktemp("flink")
+    conf = folder / "more.conf"
+    # Small buffers are soon full: only then is a source held back.
+    conf.write_text("taskmanager.memory.segment-size: 4kb\n")
+    with group(folder, request.param, STATESHIFT_FLINK_CONF=str(conf)) as servers:
         yield cluster_of(servers, request.param)
 
 
@@ -137,18 +143,22 @@ def held_back_ms(flink: Cluster, job: str) -> float:
 def test_a_job_that_drowns_fits_once_it_runs_as_advised(flink: Cluster, tmp_path: Path) -> None:
     for running in flink.running():
         flink.cancelled(running["jid"])
-    # More than one subtask can take, which sleeps for two milliseconds over each.
-    words = ("jobs.Count", "--keys", "400", "--per-second", "700", "--slow-us", "2000")
+    # More than one subtask can take, which sleeps for five milliseconds over each; two can, though a
+    # busy machine takes almost two milliseconds more.
+    words = ("jobs.Count", "--keys", "400", "--per-second", "250", "--slow-us", "5000")
     job = flink.run(*words, parallelism=1)
     # Until the buffers between them are full, neither source nor sink shows that it falls back.
     until(lambda: held_back_ms(flink, job) > 2000)
-    before = advised(flink, job)
-    assert (before["verdict"], before["parallelism"]) == ("scale", 1)
-    assert before["headroom"] < 0.05
-    savepoint = flink.stopped(job, tmp_path)
-    job = flink.run(*words, parallelism=before["wanted"], savepoint=savepoint)
-    after = advised(flink, job)
-    assert (after["verdict"], after["parallelism"]) == ("fits", before["wanted"])
-    assert after["headroom"] > before["headroom"]
-    taken = [told["vertices"][-1]["true_rate"] for told in (before, after)]
-    assert taken[1] > 1.4 * taken[0]
+    told = [advised(flink, job)]
+    assert (told[0]["verdict"], told[0]["parallelism"]) == ("scale", 1)
+    assert told[0]["headroom"] < 0.05
+    # What waits before such a source is not seen: what is advised is the least that it needs.
+    while told[-1]["verdict"] == "scale" and len(told) <= RESTARTS_MAX:
+        savepoint = flink.stopped(job, tmp_path)
+        job = flink.run(*words, parallelism=told[-1]["wanted"], savepoint=savepoint)
+        told.append(advised(flink, job))
+        assert told[-1]["parallelism"] == told[-2]["wanted"]
+    assert told[-1]["verdict"] == "fits"
+    assert told[-1]["headroom"] > told[0]["headroom"]
+    taken = [each["vertices"][-1]["true_rate"] for each in told]
+    assert taken[-1] > 1.4 * taken[0]

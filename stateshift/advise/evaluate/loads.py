@@ -123,11 +123,13 @@ def _records_skew(first: VertexSample, last: VertexSample) -> float | None:
 
 
 def _shares(first: VertexSample, last: VertexSample, counter: str) -> list[float]:
-    """Return the share of time that each subtask spent so between two samples."""
+    """Return the share of time that each subtask spent so between two samples. Busy time may go
+    back a little: that of a subtask that is held back all the time, say.
+    """
     shares = []
     for before, after in zip(first.subtasks, last.subtasks, strict=True):
         spent = _known(getattr(after, counter)) - _known(getattr(before, counter))
-        shares.append(spent / _ran_ms(before, after))
+        shares.append(max(0.0, spent / _ran_ms(before, after)))
     return shares
 
 

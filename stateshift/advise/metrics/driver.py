@@ -24,6 +24,7 @@ from urllib.parse import quote
 
 from stateshift.advise.evaluate.driver_report import DriverReport
 from stateshift.clusters.http.rest import Json, Refused, Service
+from stateshift.clusters.redaction import redact
 from stateshift.errors import ClusterError
 
 REQUEST_SECONDS: Final = 10.0
@@ -81,7 +82,7 @@ class Driver:
             match = described.match(str(job.get("description")))
             if match is not None:
                 return match[1] or ""
-        raise self._error(f"the driver at {self.url} runs no query with the id {query}")
+        raise self._error(f"the driver at {redact(self.url)} runs no query with the id {query}")
 
     def _json(self, path: str) -> Json:
         return self._service.json("GET", f"{self.url.rstrip('/')}{path}")

@@ -165,7 +165,7 @@ class SparkQuery:
         except Interrupted:
             raise
         except StateshiftError as error:
-            _log.debug("the driver at %s does not tell: %s", self.driver.url, error)
+            _log.debug("the driver of %s does not tell: %s", self.checkpoint.location, error)
             return None, error.fact
 
     def _progress(self, commits: Mapping[int, float]) -> QueryProgress | None:
