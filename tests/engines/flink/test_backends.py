@@ -4,6 +4,7 @@ held against each other and against what the job itself said it held.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -17,17 +18,18 @@ from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.views import Differences
 from stateshift.formats.flink.key_groups import prefix_bytes
-from stateshift.formats.flink.keyed_handles import Incremental
+from stateshift.formats.flink.keyed_handles import KEY_GROUPS, Incremental, KeyGroups
 from stateshift.formats.flink.metadata import SubtaskState, decode_metadata, encode_metadata
-from stateshift.formats.flink.operator_handles import BROADCAST
 from stateshift.formats.uid import flink_operator_id
+from stateshift.specification import Spec, parse_spec
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.flink import golden
-from tests.support.checkpoints import put
+from tests.support.ground import Ground
 
 pytestmark = pytest.mark.row("W-10")
 
 VERSIONS = ("1.15.4", "1.18.1", "1.20.5", "2.0.2", "2.3.0")
+WRITTEN = "file:///there/orders"
 Entries = dict[str, Counter[tuple[str, bytes, bytes]]]
 
 
@@ -178,28 +180,13 @@ def test_a_changelog_is_equal_to_itself() -> None:
     assert found.equal and found.different is False
 
 
-def test_broadcast_state_counts_once_however_many_subtasks_have_a_copy() -> None:
-    name, disk = "flink-2.3.0/kinds-canonical-rocksdb", MemoryDisk()
-    a, b = golden.write(disk, name, "mem://a"), golden.write(disk, name, "mem://b")
-    path = f"{golden.told(name)['image'].split('/', 1)[1]}/_metadata"
-    metadata = decode_metadata(disk.open("mem://b/image").read(path, 1 << 20))
-    rules = next(operator for operator in metadata.operators if operator.uid == "rules")
-    assert rules.subtasks and rules.parallelism == 2
-    wider = replace(
-        rules, parallelism=3, subtasks=(*rules.subtasks, copy_of_broadcast(rules.subtasks[0], 2))
-    )
-    operators = tuple(wider if operator is rules else operator for operator in metadata.operators)
-    put(disk.open("mem://b/image"), path, encode_metadata(replace(metadata, operators=operators)))
-    found = look.diff(a, b, disk.open)
+def test_broadcast_state_counts_once_however_many_subtasks_have_a_copy(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    source = golden.write(ground.disk, "flink-2.3.0/kinds-canonical-rocksdb")
+    ground.apply(rescaled(source, parallelism=3))
+    found = look.diff(source, WRITTEN, ground.disk.open)
     assert found.equal
     assert [store.same for store in found.stores if store.store == "rules"] == [1]
-
-
-def copy_of_broadcast(subtask: SubtaskState, index: int) -> SubtaskState:
-    assert subtask.managed_operator and all(
-        state.mode == BROADCAST for state in subtask.managed_operator.states
-    )
-    return replace(subtask, index=index, managed_keyed=None)
 
 
 def test_keys_outside_of_a_handles_groups_are_not_entries() -> None:
@@ -247,3 +234,53 @@ def test_exports_of_a_canonical_and_a_native_savepoint_have_the_same_rows(tmp_pa
         rows.append(sorted(Path(to).read_text("utf-8").splitlines()))
     assert len(rows[0]) > 200
     assert rows[0] == rows[1]
+
+
+@pytest.mark.parametrize(
+    ("case", "groups", "operators"),
+    [
+        ("count-canonical-rocksdb", 1, ["orders-count"]),
+        ("count-canonical-rocksdb", 2, []),
+        ("kinds-canonical-rocksdb", 2, []),
+    ],
+)
+def test_a_full_checkpoint_of_rocksdb_is_told_from_a_hashmap_s_where_no_group_is_empty(
+    tmp_path: Path, case: str, groups: int, operators: list[str]
+) -> None:
+    """Its first group begins with zeros: a state's number and the length of a key. So does the
+    hashmap's, with the number of the group. It has the form of a canonical savepoint's.
+    """
+    ground = Ground(tmp_path)
+    source = golden.write(ground.disk, f"flink-2.3.0/{case}")
+    ground.apply(rescaled(source, *operators, max_parallelism=groups, parallelism=1))
+    image = decode_metadata(ground.held(WRITTEN)["_metadata"])
+    operators = [
+        replace(operator, subtasks=tuple(map(of_a_checkpoint, operator.all_subtasks)))
+        for operator in image.operators
+    ]
+    ground.put(f"{WRITTEN}/_metadata", encode_metadata(replace(image, operators=tuple(operators))))
+    storage, survey = golden.looked_at(ground.disk, WRITTEN)
+    backends = {operator.provider for operator in survey.images[0].operators} - {None}
+    assert backends == {"rocksdb (full)"}
+    assert golden.damages(storage, survey) == []
+
+
+def rescaled(source: str, *operators: str, **change: int) -> Spec:
+    """A spec that deals the state of an image, or of some of its operators, out anew."""
+    job = {
+        "name": "orders",
+        "existing_savepoint_paths": [source],
+        "new_savepoint_path": WRITTEN,
+        "transform": [{"kind": "rescale", **change}],
+        "operators": list(operators),
+    }
+    return parse_spec(json.dumps({"version": 1, "engine": "flink", "jobs": [job]}))
+
+
+def of_a_checkpoint(subtask: SubtaskState) -> SubtaskState:
+    """The subtask with its key groups named as a checkpoint names them."""
+    handle = subtask.managed_keyed
+    if not isinstance(handle, KeyGroups):
+        return subtask
+    assert all(handle.offsets)
+    return replace(subtask, managed_keyed=replace(handle, tag=KEY_GROUPS, id="whole"))

@@ -24,6 +24,7 @@ from stateshift.formats.flink.keyed_handles import (
     MemoryDelta,
 )
 from stateshift.formats.flink.keyed_state import (
+    END_OF_GROUP,
     StateInfo,
     decode_header,
     find_serializers,
@@ -144,13 +145,30 @@ def backend_of(handle: KeyedHandle | None, streams: Streams) -> str | None:
 def is_hashmap(handle: KeyGroups, streams: Streams) -> bool:
     """Whether the hashmap backend wrote a file: it has the number of every key group in front of
     it, also of empty ones. Tag 12 alone does not say.
+
+    The last group is asked: RocksDB begins each with a state's number and the length of a key,
+    which look like the number of group 0.
     """
     offsets = tuple(handle.offsets)
     if handle.stream is None or not all(offsets):
         return False
-    first = offsets[0]
-    head = streams.head(handle.stream, first + 4)
-    return int.from_bytes(head[first : first + 4], "big") == handle.first
+    read = streams.reader(handle.stream)
+    begin = read(offsets[-1], 6)
+    last = handle.first + handle.count - 1
+    if int.from_bytes(begin[:4], "big") != last:
+        return False
+    return last > 0 or not _is_of_rocksdb(handle.stream, offsets[-1], begin, streams)
+
+
+def _is_of_rocksdb(stream: StreamHandle, start: int, begin: bytes, streams: Streams) -> bool:
+    """Whether the only group of a file, group 0, is RocksDB's: it ends with a mark, and what would
+    be the number of the hashmap's first state is the length of a key.
+    """
+    header = decode_header(streams.head(stream, start), start)
+    first_state = int.from_bytes(begin[4:], "big")
+    ends_with = streams.reader(stream)(stream.size - 2, 2)
+    is_marked = int.from_bytes(ends_with, "big") == END_OF_GROUP
+    return not header.compressed and is_marked and first_state >= len(header.states)
 
 
 def _read_headers(subtasks: tuple[SubtaskState, ...], streams: Streams) -> dict[str, object]:

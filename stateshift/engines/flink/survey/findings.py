@@ -81,12 +81,12 @@ def _misplaced(operator: OperatorState, subtask: SubtaskState) -> Iterator[Findi
 
 
 def _gap(operator: OperatorState) -> Iterator[Finding]:
-    """Yield a warning where some subtasks have keyed state and others have none."""
+    """Yield a note where some subtasks have keyed state and others have none."""
     subtasks = operator.all_subtasks
     with_keys = sum(subtask.managed_keyed is not None for subtask in subtasks)
     if 0 < with_keys < operator.parallelism:
         yield Finding(
-            "warn",
+            "note",
             f"operator {operator.id.hex()}: {operator.parallelism - with_keys} of "
             f"{operator.parallelism} subtasks have no keyed state: they have had no keys, or their "
             "state is gone",
