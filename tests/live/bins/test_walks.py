@@ -50,6 +50,30 @@ def test_however_bins_are_split_and_merged_the_rows_are_those_of_one_worker_alon
     assert here == list(range(ground.bins))
 
 
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("resizes", [False, True])
+@pytest.mark.parametrize("homes", HOMES, ids="/".join)
+@pytest.mark.parametrize("number", range(4 * WALKS))
+def test_whoever_is_evicted_the_others_move_bins_and_the_rows_are_those_of_one_worker_alone(
+    number, homes, resizes
+):
+    seed = (SEED, "evicted", number, homes)
+    walk = Walk(
+        FORMS["fold"],
+        seed,
+        kills=True,
+        homes=homes,
+        is_forgetful=False,
+        resizes=resizes,
+        evicts=True,
+    )
+    ground = walk.run()
+    assert ground.put_out() == wanted("fold")
+    assert {worker.running.bins for worker in ground.workers.values()} == {ground.bins}
+    here = sorted(chain.from_iterable(w.running.ledger.here for w in ground.workers.values()))
+    assert here == list(range(ground.bins))
+
+
 def test_walks_move_bins_and_what_is_asked_for_in_each_form():
     for form, operator in FORMS.items():
         given = Walk(operator, ("moves", form), kills=False).run().given()

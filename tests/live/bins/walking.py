@@ -27,7 +27,8 @@ def _all_at(time: int, bins: Sequence[int], worker: int) -> list[Update]:
 class Walk:
     """A walk over a log of `end` rows; `look` sees the group after each step. One that is not
     forgetful decodes equal files once, which is three times as fast. Where it `resizes`, bins are
-    split and merged, too.
+    split and merged, too. Where it `evicts`, a worker dies now and then for a while: it is evicted,
+    and the others go on without its word.
     """
 
     operator: Operator
@@ -39,8 +40,10 @@ class Walk:
     look: Callable[[Ground], None] | None = None
     is_forgetful: bool = True
     resizes: bool = False
+    evicts: bool = False
     steps: int = 0
     resized: int = 0
+    evicted: int = 0
 
     def run(self) -> Ground:
         """Walk to the end of the log, and let everything arrive."""
@@ -51,13 +54,23 @@ class Walk:
         for worker in self.ground.workers.values():
             worker.read(self.random.randrange(1, 5))
         while any(worker.read_to < self.end for worker in self.ground.workers.values()):
-            self._step(self.ground.workers[self.random.choice(self.names)])
+            self._evict_or_return()
+            self._step(self.random.choice(self.ground.living))
             self.steps += 1
             assert self.steps < STEPS_MAX, "a walk comes to its end"
             if self.look is not None:
                 self.look(self.ground)
         self._finish()
         return self.ground
+
+    def _evict_or_return(self) -> None:
+        """Let a worker die for a while, and somebody go on under its name."""
+        gone = self.ground.gone
+        if gone is not None and self.random.random() < 0.05:
+            self.ground.go_on_as(gone)
+        elif self.evicts and gone is None and not self.is_open and self.random.random() < 0.05:
+            self.ground.evict(self.random.choice(self.names))
+            self.evicted += 1
 
     def _step(self, worker: Reader) -> None:
         match self.random.randrange(8):
@@ -77,7 +90,7 @@ class Walk:
             self.is_open = False
 
     def _propose(self) -> None:
-        if self.resizes and self.random.random() < 0.4:
+        if self.resizes and self.ground.gone_has_settled() and self.random.random() < 0.4:
             furthest = max(worker.read_to for worker in self.ground.workers.values()) // TIES
             later = min(furthest + self.random.randrange(20), (self.end - 1) // TIES)
             since = self.random.choice([-1, furthest, later])
@@ -91,7 +104,7 @@ class Walk:
         if not self.resizes:
             return True
         bins = self.ground.bins
-        return all(worker.running.bins == bins for worker in self.ground.workers.values())
+        return all(worker.running.bins == bins for worker in self.ground.living)
 
     def _is_given_up(self) -> bool:
         """Abort now and then what not everybody can agree to yet."""
@@ -113,8 +126,8 @@ class Walk:
         """Some bins that go somewhere, ahead of what anybody has read."""
         random, last = self.random, len(self.names)
         time = max(worker.read_to for worker in self.ground.workers.values()) // TIES
-        time += random.randrange(-2, 12)
-        updates = []
+        time += random.randrange(-2 if self.ground.gone is None else 1, 12)
+        updates: list[Update] = []
         bins = self.ground.bins
         together = random.choice([1, min(2, bins), min(4, bins)]) if self.resizes else 1
         count = bins // together
@@ -124,7 +137,7 @@ class Walk:
             if random.random() < 0.3:
                 later = time + random.randrange(1, 6)
                 updates += _all_at(later, same, random.randrange(last))
-        return sorted(updates)
+        return sorted(filter(self.ground.is_between_the_living, updates))
 
     def _ahead(self) -> tuple[tuple[int, int], ...]:
         """Some bins that somebody may read ahead."""
@@ -133,6 +146,8 @@ class Walk:
         return tuple((bin, self.random.randrange(len(self.names))) for bin in bins)
 
     def _finish(self) -> None:
+        if self.ground.gone is not None:
+            self.ground.go_on_as(self.ground.gone)
         workers = self.ground.workers.values()
         if self.is_open:
             for worker in workers:

@@ -17,6 +17,7 @@ import xxhash
 from stateshift import live
 from stateshift.live.bins.batches import HASH
 from stateshift.live.bins.commits import Commit, Given
+from stateshift.live.bins.evicting import evict
 from stateshift.live.bins.files import Begun, Files, Joined, Proposal, Runs, look
 from stateshift.live.bins.in_driver import InDriver
 from stateshift.live.bins.in_executors import InExecutors
@@ -24,7 +25,7 @@ from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.running import ACKNOWLEDGED, Home, Running
 from stateshift.live.bins.stores import from_bytes
 from stateshift.live.protocol.chains import Decided, decode
-from stateshift.live.protocol.configuration import Update
+from stateshift.live.protocol.configuration import Configuration, Update
 from stateshift.live.protocol.folded import Folded
 from stateshift.live.values import SMALL
 from stateshift.storage.protocol import Storage
@@ -183,6 +184,43 @@ class Ground:
             self.files.run(Runs(operator.name, name, "fold", operator.key, (), "", "", "", 0.0))
         self.workers = {name: Reader(self, name) for name in names}
         self.moves = 0
+        self.gone: str | None = None  # a worker that is evicted, as long as nobody has its name
+
+    # ---------------------------------------------------------------- a worker that is evicted
+
+    @property
+    def living(self) -> list[Reader]:
+        """The workers that somebody runs."""
+        return [worker for name, worker in self.workers.items() if name != self.gone]
+
+    def evict(self, name: str) -> None:
+        """Let a worker die, and take its name from it."""
+        evict(self.files, self.operator.name, name)
+        self.gone = name
+
+    def go_on_as(self, name: str) -> None:
+        """Start an application under the name of one that was evicted."""
+        self.workers[name] = Reader(self, name, self.workers[name].offsets)
+        self.gone = None
+
+    def is_between_the_living(self, update: Update) -> bool:
+        """Whether a bin neither goes to an evicted worker nor comes from one."""
+        if self.gone is None:
+            return True
+        gone = list(self.workers).index(self.gone)
+        configuration = self.configuration
+        at_last = configuration.worker(configuration.last, update.bin)
+        return gone not in (at_last, update.worker)
+
+    def gone_has_settled(self) -> bool:
+        """Whether all moves are behind the worker that is evicted, if one is."""
+        if self.gone is None:
+            return True
+        ledger = self.files.ledger(self.operator.name, self.gone)
+        awaits = any(held.since is not None for held in ledger.held.values())
+        assert ledger.last is not None, "it was evicted"
+        frontier = ledger.last.frontier
+        return not awaits and frontier is not None and frontier >= (self.configuration.last,)
 
     def home_of(self, reader: Reader) -> Home:
         """A home for a worker that starts: the group's homes in turn."""
@@ -206,10 +244,15 @@ class Ground:
     @property
     def bins(self) -> int:
         """How many bins there are by all that is decided."""
+        return self.configuration.bins
+
+    @property
+    def configuration(self) -> Configuration:
+        """Where the bins are by all that is decided."""
         begun = self.files.begun()
         assert begun is not None
         known = look(self.files, self.files.known_moves(begun, len(self.workers)))
-        return known.configuration.bins
+        return known.configuration
 
     def decide(self) -> str:
         """Decide on the last move by what all workers say; nothing while one is silent."""
@@ -218,7 +261,7 @@ class Ground:
         if any(answer.word != ACKNOWLEDGED for answer in answers):
             self.files.decide(number, Decided("aborted", 0.0, "test", "refused"))
             return "aborted"
-        if len(answers) == len(self.workers):
+        if {worker.name for worker in self.living} <= {answer.worker for answer in answers}:
             self.files.decide(number, Decided("applied", 0.0, "test"))
             return "applied"
         return ""
