@@ -12,6 +12,8 @@ processes of this machine, so that all of its cores share the work.
                  cluster
     crew         the fleet as the executor and `look` know it: repeats what was lost with an
                  executor, says what goes on
+    carrier      the interface of what carries orders out and answers back
+    parts        a comparison of entries in parts
     cutting      how far a large shard is cut into parts, which several read
     checking     `verify --deep`: portions of an image, and parts of shards
     comparing    `diff`: sums first, and then what differs
@@ -29,7 +31,8 @@ come one by one. The plan is the same with and without a fleet, so are its evide
 leaves.
 """
 
-from stateshift.fleet.crew import Carrier, Crew, Lost
+from stateshift.fleet.carrier import Carrier, Lost
+from stateshift.fleet.crew import Crew
 from stateshift.fleet.masters import check_places, kind_of
 
 __all__ = ["Carrier", "Crew", "Lost", "check_places", "kind_of"]

@@ -2,6 +2,7 @@
 lost is repeated.
 
     Carrier  gets one order to one executor and its answer back, or says that it was Lost
+             (`carrier`)
     Crew     everything else: what is taken, how many at once, how often again, what is looked at
              afterwards
 
@@ -12,16 +13,15 @@ shared out evenly over the slots: together executors never exceed them.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 from stateshift.engines.spark.check.portions import each_alone, portions
 from stateshift.engines.spark.check.snapshots import place_of
@@ -29,6 +29,7 @@ from stateshift.engines.spark.rewrite.comparison import SUMS
 from stateshift.engines.views import Compared, ExportedPart, HistoryCheck, Tallies, Wanted
 from stateshift.errors import ClusterError, FormatError, MissingFile
 from stateshift.fleet import checking
+from stateshift.fleet.carrier import OF_SPARK, Carrier, Lost, Ways
 from stateshift.fleet.cutting import PART_BYTES_MIN, Cutter, ShardAt
 from stateshift.fleet.orders import (
     Json,
@@ -37,6 +38,13 @@ from stateshift.fleet.orders import (
     decode_discrepancies,
     encode_order,
     with_repeated,
+)
+from stateshift.fleet.parts import (
+    WORTHWHILE_BYTES,
+    ComparedParts,
+    Labelled,
+    parts_of,
+    shards_of,
 )
 from stateshift.plain import from_plain, to_plain
 from stateshift.step import (
@@ -50,7 +58,7 @@ from stateshift.step import (
 )
 from stateshift.step.contents import LISTED_FILES
 from stateshift.step.evidence import files_of
-from stateshift.step.images import Fold, Side, fold_together
+from stateshift.step.images import Fold, fold_together
 from stateshift.storage import locations
 from stateshift.survey import Finding, Image, ShardFiles, Survey
 from stateshift.world import Meter, Unwatched, World
@@ -65,77 +73,12 @@ CHECKED_MAX = 64
 THREADS_MAX = 256
 SPARK = "spark"
 EXPORTED_BYTES_MAX = 64 * 1024 * 1024  # of state, whose rows wait for their turn on a disk
-WORTHWHILE_BYTES = 64 * 1024 * 1024  # below it nobody waits for a few large steps
 
 # What an executor's Python must have beside the standard library; storages bring their own.
 MODULES = ("mmh3", "numpy", "pyarrow", "xxhash", "google_crc32c", "cramjam")
 
 
 _log = logging.getLogger(__name__)
-
-
-class Lost(Exception):
-    """An executor went away with an order; what became of it nobody knows."""
-
-
-class Carrier(Protocol):
-    """Carries orders to the executors of a cluster, and their answers back."""
-
-    @property
-    def master(self) -> str: ...
-
-    @property
-    def far(self) -> bool:
-        """Whether executors are on machines of their own, as far as the master's name tells."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """Who carries, in a few words."""
-        ...
-
-    def slots(self, waiting: int) -> int:
-        """Return how many orders can be at work now, or should be handed over while so many
-        wait.
-        """
-        ...
-
-    def carry(self, order: str, label: str) -> str:
-        """Carry an order and return the answer.
-
-        Raises:
-            Lost: an executor went away.
-            Interrupted: somebody asked to stop.
-            ClusterError: nothing can be carried any more.
-        """
-        ...
-
-    def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Ways:
-    """What a crew is called. Who has chosen it (`is_chosen`) is told how well it is used."""
-
-    name: str = "fleet"
-    is_chosen: bool = True
-    worker: str = "executor"
-    too_little: str = (
-        "the executors' own logs say why; where it is memory, give them more "
-        "(spark.executor.memoryOverhead) or fewer cores, then: stateshift resume WORKDIR"
-    )
-
-
-OF_SPARK = Ways()
-OF_THIS_MACHINE = Ways(
-    name="processes",
-    is_chosen=False,
-    worker="process",
-    too_little=(
-        "where it was memory, give it less to do at once: --parallel 1 starts no processes; then: "
-        "stateshift resume WORKDIR"
-    ),
-)
 
 
 class Crew:
@@ -227,13 +170,13 @@ class Crew:
         """Return how many orders a step is, about."""
         if not isinstance(step, CompareImages):
             return 1
-        parts = _parts_of(step, world, self._is_cut(step))
+        parts = parts_of(step, world, self._is_cut(step))
         by_size = step.bytes // self._part_bytes if self._is_cut(step) else 0
         return max(by_size, 0 if parts is None else len(parts.source) + len(parts.target))
 
     def run(self, step: Step, world: World) -> Evidence:
         if isinstance(step, CompareImages):
-            parts = _parts_of(step, world, self._is_cut(step))
+            parts = parts_of(step, world, self._is_cut(step))
             if parts is not None:
                 return self._compared(step, parts, world)
         needed = {"step": to_plain(step), "there": _there(step, world)}
@@ -243,17 +186,17 @@ class Crew:
         world.meter.done(step.files, step.bytes)
         return evidence
 
-    def _compared(self, step: CompareImages, parts: _Parts, world: World) -> Evidence:
+    def _compared(self, step: CompareImages, parts: ComparedParts, world: World) -> Evidence:
         """Compare part by part; the sums of the parts are the step's."""
         folds = self._folds(step, [*parts.source, *parts.target], world)
         count = len(parts.source)
         at_source = fold_together([*step.known(world), *folds[:count]])
         return step.judged(at_source, fold_together(folds[count:]), world)
 
-    def _folds(self, step: CompareImages, sides: Sequence[_Labelled], world: World) -> list[Fold]:
+    def _folds(self, step: CompareImages, sides: Sequence[Labelled], world: World) -> list[Fold]:
         """Return what each side comes to."""
 
-        def folded(order: _Labelled) -> Fold:
+        def folded(order: Labelled) -> Fold:
             label, side = order
             needed = {"side": to_plain(side), "engine": step.engine}
             fold: Fold
@@ -272,8 +215,8 @@ class Crew:
         return [fold_together(islice(folds, len(own))) for own in pieces]
 
     def _pieces(
-        self, step: CompareImages, sides: Sequence[_Labelled], world: World
-    ) -> list[list[_Labelled]]:
+        self, step: CompareImages, sides: Sequence[Labelled], world: World
+    ) -> list[list[Labelled]]:
         """Return each side in pieces: a large shard in parts. Shards of merged checkpoints are not
         cut: each has files of several.
         """
@@ -291,7 +234,7 @@ class Crew:
                 shards.append(ShardAt(side.location, side.shards[0], side.settings, size))
         cutter = replace(self._cutter, spread=asked)
         settings_of_shards = iter(cutter.settings_of_parts(shards, self._part_bytes))
-        pieces: list[list[_Labelled]] = []
+        pieces: list[list[Labelled]] = []
         for label, side in sides:
             parts = next(settings_of_shards) if len(side.shards) == 1 else [side.settings]
             if len(parts) == 1:
@@ -305,7 +248,7 @@ class Crew:
         if isinstance(step, CompareImages) and self._is_cut(step):
             _, target = step.sides
             try:
-                folds = self._folds(step, _shards_of(target, f"{step.name}/target"), world)
+                folds = self._folds(step, shards_of(target, f"{step.name}/target"), world)
             except (FormatError, MissingFile) as error:
                 return [step.unreadable(error)]
             return step.held(fold_together(folds), evidence)
@@ -481,49 +424,8 @@ def _there(step: Step, world: World) -> list[str] | None:
     return [name for _, name in step.named if listings.may_hold(target, name, worthwhile=True)]
 
 
-_Labelled = tuple[str, Side]
-
-
-class _Parts(NamedTuple):
-    """The parts of a comparison of entries, each with a label."""
-
-    source: list[_Labelled]
-    target: list[_Labelled]
-
-
-def _parts_of(step: CompareImages, world: World, is_cut: bool) -> _Parts | None:
-    """Return the parts of a comparison of entries: each shard where they are worth it, else each
-    side. None where one order is enough. What was read of the source before is no part.
-    """
-    if step.paths:
-        return None
-    is_large = step.bytes >= WORTHWHILE_BYTES or is_cut
-    if not is_large and not any(step.known(world)):
-        return None
-    source = []
-    for number, side in enumerate(step.unread(world)):
-        label = f"{step.name}/source{number or ''}"
-        source += _shards_of(side, label) if is_large else [(label, side)]
-    label, side = f"{step.name}/target", step.sides[1]
-    target = _shards_of(side, label) if is_large else [(label, side)]
-    return _Parts(source, target) if source or target else None
-
-
-def _shards_of(side: Side, label: str) -> list[_Labelled]:
-    """Return a side for each of its shards, with its label."""
-    return [
-        (f"{label}/{number}", replace(side, shards=(shard,)))
-        for number, shard in enumerate(side.shards)
-    ]
-
-
 def _history_order(survey: Survey, image: Image, tallies: Tallies) -> dict[str, Json]:
     """Return a portion, and what its stores come to as far as they could be read."""
     places = [place_of(shard) for shard in image.shards]
     own = [[place, tallies[place]] for place in places if place in tallies]
     return {"survey": to_plain(survey), "image": to_plain(image), "tallies": own}
-
-
-def answered(text: str, attempt: int) -> str:
-    """Return an answer with how often the order had been begun before."""
-    return json.dumps({**json.loads(text), "attempt": attempt})

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from stateshift.fleet.crew import Carrier, Crew
+from stateshift.fleet.carrier import Carrier
+from stateshift.fleet.crew import Crew
 from stateshift.fleet.masters import check_places
 from stateshift.storage import locations
 from stateshift.world import Meter

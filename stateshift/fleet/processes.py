@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from stateshift.errors import ClusterError, Interrupted, StateshiftError
-from stateshift.fleet.crew import Lost
+from stateshift.fleet.carrier import Lost
 from stateshift.formats import bounds
 from stateshift.machine import PROCESS_BYTES, fitting
 

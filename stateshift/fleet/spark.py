@@ -21,7 +21,7 @@ from pathlib import Path
 
 from stateshift.errors import ClusterError, Interrupted, StateshiftError
 from stateshift.fleet import application, ending
-from stateshift.fleet.crew import Lost, answered
+from stateshift.fleet.carrier import Lost, answered
 from stateshift.fleet.masters import kind_of, refuse_unreachable
 from stateshift.world import Meter
 

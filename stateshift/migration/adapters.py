@@ -26,7 +26,8 @@ from stateshift.workdir import Workdir
 from stateshift.world import Clock, Meter, Unwatched, World
 
 if TYPE_CHECKING:
-    from stateshift.fleet.crew import Carrier, Crew
+    from stateshift.fleet.carrier import Carrier
+    from stateshift.fleet.crew import Crew
     from stateshift.fleet.opening import OpenFleet
 
 # How many steps run at once where nobody says it.
@@ -73,7 +74,8 @@ def open_processes(count: int, meter: Meter, stop: threading.Event) -> Processes
     """Return so many processes of this machine. None is started before it is needed."""
 
     def crew() -> Crew:
-        from stateshift.fleet.crew import OF_THIS_MACHINE, Crew
+        from stateshift.fleet.carrier import OF_THIS_MACHINE
+        from stateshift.fleet.crew import Crew
         from stateshift.fleet.processes import ProcessCarrier
 
         together = machine.together()

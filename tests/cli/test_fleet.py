@@ -18,7 +18,8 @@ from stateshift import machine
 from stateshift.cli import main
 from stateshift.engines.registry import Entries, Transforms
 from stateshift.errors import ClusterError
-from stateshift.fleet.crew import OF_THIS_MACHINE, Crew
+from stateshift.fleet.carrier import OF_THIS_MACHINE
+from stateshift.fleet.crew import Crew
 from stateshift.migration import Adapters
 from stateshift.migration.adapters import OpenProcesses
 from stateshift.migration.processes import Processes

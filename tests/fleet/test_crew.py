@@ -16,8 +16,9 @@ import pytest
 from stateshift import executor
 from stateshift.errors import ClusterError, Interrupted, MissingFile, VerifyError
 from stateshift.fleet import Crew
-from stateshift.fleet.crew import ATTEMPTS_MAX, WORTHWHILE_BYTES
+from stateshift.fleet.crew import ATTEMPTS_MAX
 from stateshift.fleet.orders import Broke
+from stateshift.fleet.parts import WORTHWHILE_BYTES
 from stateshift.fleet.task import _listings
 from stateshift.formats.blocks import Block, block_of
 from stateshift.journal import Journal, RunFailed, RunResumed

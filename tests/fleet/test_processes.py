@@ -24,7 +24,7 @@ import pytest
 from stateshift import api, look, migration
 from stateshift.errors import Interrupted
 from stateshift.fleet import Crew, Lost
-from stateshift.fleet.crew import OF_THIS_MACHINE
+from stateshift.fleet.carrier import OF_THIS_MACHINE
 from stateshift.fleet.orders import decode_answer, encode_order
 from stateshift.fleet.processes import ProcessCarrier
 from stateshift.machine import PROCESS_BYTES, process_count, processes_here

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stateshift.errors import Interrupted
-from stateshift.fleet.crew import Lost, answered
+from stateshift.fleet.carrier import Lost, answered
 from stateshift.fleet.task import carry_out
 from stateshift.world import World
 
