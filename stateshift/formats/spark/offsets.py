@@ -187,7 +187,8 @@ def _check_offset(value: str, start: int) -> None:
 
 def _after_source_id(text: str, offset: int) -> str:
     source, colon, value = text.partition(":")
-    if not colon or not source:
+    # A line of version 1 has its first colon inside of the offset: `{"logOffset":4}`.
+    if not colon or not source or source.startswith("{"):
         raise FormatError(f"{_WHAT} of version 2 has a source without an id", None, offset)
     return value
 

@@ -170,6 +170,14 @@ def test_a_line_for_a_source_that_the_batch_before_does_not_have_is_refused(line
     assert refused(older) == ""
 
 
+def test_lines_of_version_1_under_the_other_version_are_refused() -> None:
+    files = Checkpoint(batches=3).files()
+    mixed = files["offsets/2"].replace(b"v1\n", b"v2\n", 1)
+    assert "version 2 has a source without an id" in refused(
+        image_of({**files, "offsets/2": mixed})
+    )
+
+
 @pytest.mark.parametrize("log", ["offsets", "commits"])
 def test_a_directory_where_the_next_batch_is_written_is_refused(log: str) -> None:
     files = Checkpoint(batches=3).files()
