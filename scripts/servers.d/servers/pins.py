@@ -18,7 +18,10 @@ from servers.faults import Unavailable
 
 HERE = Path(__file__).resolve().parents[1]
 # What each pom leaves open, as the default servers fill it in.
-DEFAULTS: dict[str, dict[str, str]] = {"flink-sql": {"flink": "2.3.0"}}
+DEFAULTS: dict[str, dict[str, str]] = {
+    "flink-sql": {"flink": "2.3.0"},
+    "flink-tests": {"flink": "2.3.0"},
+}
 
 
 def digests_file(name: str, properties: dict[str, str]) -> Path:
