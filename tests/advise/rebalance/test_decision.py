@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from stateshift.advise.rebalance.decision import Decision, decide
 from stateshift.advise.rebalance.memory import Memory
@@ -86,6 +87,38 @@ def test_nothing_moves_to_and_fro(of: Situation) -> None:
             assert target not in been.get(name, ())
             been.setdefault(name, [next(one.cluster for one in of.jobs if one.name == name)])
             been[name].append(target)
+
+
+def too_full(of: Situation) -> list[str]:
+    """The clusters that are too full, as the page has it."""
+    loads = ratios(of)
+    mean = sum(one.load or 0.0 for one in of.jobs) / sum(one.capacity for one in of.clusters)
+    return [name for name, load in loads.items() if load > 0.8 or load > max(1.1 * mean, 0.2)]
+
+
+@settings(deadline=None, max_examples=20)
+@given(
+    situations(jobs_max=5),
+    st.lists(st.lists(st.sampled_from([0.5, 2.0, 5.0]), min_size=5, max_size=5), min_size=12),
+)
+def test_walks_of_the_load_move_no_more_than_the_model_lets_them(
+    of: Situation, walk: list[list[float]]
+) -> None:
+    memory, streaks = Memory(), dict[str, int]()
+    moved_at: dict[str, float] = {}
+    for loads in walk:
+        jobs = zip(of.jobs, loads, strict=False)
+        of = replace(of, jobs=tuple(replace(one, load=load) for one, load in jobs))
+        decision = decide(of, POLICY, memory)
+        streaks = {name: streaks.get(name, 0) + 1 for name in too_full(of)}
+        assert {trigger.cluster: trigger.runs for trigger in decision.triggers} == streaks
+        if decision.moves:
+            assert max(streaks.values()) >= POLICY.runs
+            streaks = {}
+        for name, _ in moved(decision):
+            assert of.at - moved_at.get(name, -POLICY.cool_down_seconds) >= POLICY.cool_down_seconds
+            moved_at[name] = of.at
+        memory, of = decision.memory, carried_out(of, decision)
 
 
 def test_a_job_that_is_pinned_paused_or_unknown_stays_and_says_so() -> None:
