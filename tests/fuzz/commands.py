@@ -25,7 +25,6 @@ from functools import lru_cache
 from tests.damage import images
 from tests.damage.apply import TARGET, spec_file, waivers
 from tests.damage.commands import run
-from tests.damage.known import KNOWN
 from tests.damage.mutations import Damaged, exchanges
 from tests.damage.unchecked import bytes_are_covered
 from tests.damage.verdicts import FAILURES, judged, meaning_of
@@ -75,8 +74,7 @@ def verify(data: bytes) -> None:
         return
     golden, damaged = asked
     found = judged(golden, damaged, meaning_of(golden.name))
-    known = (found.result, found.engine, found.role) in KNOWN
-    if found.result in FAILURES and found.result != "unnamed" and not known:
+    if found.result in FAILURES and found.result != "unnamed":
         raise Broken(f"verify: {found.result}: {found.role} of {golden.name}: {found.about}")
 
 
@@ -138,18 +136,17 @@ def _ended(
     golden: images.GoldenImage, damaged: Damaged, command: str, code: int | None, err: str
 ) -> None:
     if code not in ENDS:
-        _known("traceback", golden, damaged, f"{command}: exit {code}: {err[-300:]}")
+        raise _broken(golden, damaged, f"{command}: exit {code}: {err[-300:]}")
 
 
-def _known(result: str, golden: images.GoldenImage, damaged: Damaged, what: str) -> None:
-    if (result, golden.engine, golden.role_of(damaged.path)) not in KNOWN:
-        raise Broken(f"{what}: {golden.role_of(damaged.path)} of {golden.name}")
+def _broken(golden: images.GoldenImage, damaged: Damaged, what: str) -> Broken:
+    return Broken(f"{what}: {golden.role_of(damaged.path)} of {golden.name}")
 
 
 def _excused(golden: images.GoldenImage, damaged: Damaged, what: str) -> None:
     """Where a checksum covers it, nothing excuses a yes."""
     if bytes_are_covered(golden, damaged):
-        _known("missed", golden, damaged, what)
+        raise _broken(golden, damaged, what)
 
 
 def _seeds() -> list[bytes]:
