@@ -23,7 +23,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -140,6 +140,26 @@ def wait_until(done: Callable[[], bool], otherwise: str, seconds_max: float, log
         said = "\n".join(path.read_text(errors="replace")[-3000:] for path in logs.rglob("*.log"))
         assert time.monotonic() < until, f"{otherwise} in {seconds_max:.0f} seconds\n{said}"
         time.sleep(0.2)
+
+
+@contextlib.contextmanager
+def running(log: Path, *words: object) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a Python program in a process group of its own, with its log; kill it at the end."""
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, *map(str, words)],
+            env={**environment(), "PYSPARK_DRIVER_PYTHON": sys.executable},
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def end_jobs(folder: Path, locations: tuple[str, ...]) -> None:

@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +17,8 @@ from typing import Any
 import pytest
 
 from stateshift.formats.spark.metadata import decode_metadata
-from tests.acceptance.support import JOBS, environment, wait_until
+from tests.acceptance.support import JOBS, wait_until
+from tests.acceptance.support import running as started
 from tests.cli.support import said
 
 pytestmark = [
@@ -57,16 +54,8 @@ def running(tmp_path: Path) -> Iterator[Running]:
     checkpoint = tmp_path / "checkpoint"
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with (tmp_path / "driver.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, str(JOBS / "told_by_driver.py"), str(checkpoint), str(port)],
-            env={**environment(), "PYSPARK_DRIVER_PYTHON": sys.executable},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
+    words = (JOBS / "told_by_driver.py", checkpoint, port)
+    with started(tmp_path / "driver.log", *words):
         folders = [checkpoint / folder / "commits" for folder in QUERIES.values()]
 
         def has_committed() -> bool:
@@ -74,10 +63,6 @@ def running(tmp_path: Path) -> Iterator[Running]:
 
         wait_until(has_committed, "no batches", SECONDS_MAX, tmp_path)
         yield Running(checkpoint, f"http://127.0.0.1:{port}")
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def test_a_real_driver_tells_of_each_of_its_queries(running: Running) -> None:

@@ -8,17 +8,13 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from stateshift.live.buffer.client import Client
 from stateshift.live.buffer.running import look
-from tests.acceptance.support import JOBS, environment, wait_until
+from tests.acceptance.support import JOBS, running, wait_until
 from tests.live.buffer.ground import posted
 
 pytestmark = pytest.mark.spark
@@ -26,26 +22,6 @@ pytestmark = pytest.mark.spark
 SECONDS_MAX = 240.0
 OPTIONS = {"value": "string", "maxRecordsPerBatch": "150", "partitions": "2"}
 LINES = 500  # of a post, 2 KiB each: more than memory holds
-
-
-@contextmanager
-def process(folder: Path, name: str, words: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of its own group, with its log; it is killed at the end."""
-    with open(folder / f"{name}.log", "wb") as log:
-        started = subprocess.Popen(
-            [sys.executable, *words],
-            env={**environment(), "PYSPARK_DRIVER_PYTHON": sys.executable},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-        yield started
-    finally:
-        if started.poll() is None:
-            os.killpg(started.pid, signal.SIGKILL)
-            started.wait()
 
 
 def buffering(folder: Path, name: str) -> list[str]:
@@ -102,10 +78,10 @@ def until_rows(folder: Path, count: int) -> None:
 @pytest.mark.slow
 @pytest.mark.row("T-7", on="Spark")
 def test_a_second_application_goes_on_where_a_killed_one_was(tmp_path: Path) -> None:
-    with process(tmp_path, "buffer-1", buffering(tmp_path, "1")) as first_buffer:
+    with running(tmp_path / "buffer-1.log", *buffering(tmp_path, "1")) as first_buffer:
         hook = until_running(tmp_path)
         post(hook, 0)
-        with process(tmp_path, "before", reading(tmp_path, "west")) as before:
+        with running(tmp_path / "before.log", *reading(tmp_path, "west")) as before:
             until_rows(tmp_path, 300)
             os.killpg(before.pid, signal.SIGKILL)
             before.wait()
@@ -113,9 +89,9 @@ def test_a_second_application_goes_on_where_a_killed_one_was(tmp_path: Path) -> 
         os.killpg(first_buffer.pid, signal.SIGKILL)
         first_buffer.wait()
     shutil.copytree(tmp_path / "west", tmp_path / "east")
-    with process(tmp_path, "buffer-2", buffering(tmp_path, "2")):
+    with running(tmp_path / "buffer-2.log", *buffering(tmp_path, "2")):
         hook = until_running(tmp_path)
-        with process(tmp_path, "after", reading(tmp_path, "east")) as after:
+        with running(tmp_path / "after.log", *reading(tmp_path, "east")) as after:
             post(hook, 2)
             until_rows(tmp_path, 3 * LINES)
             (tmp_path / "east.stop").touch()

@@ -5,20 +5,16 @@ needs; with those, what waits gets less. There is no agent in the query.
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.acceptance.support import environment, wait_until
+from tests.acceptance.support import running, wait_until
 from tests.cli.support import said
 from tests.support.servers import Unavailable, downloads, group
 
@@ -55,25 +51,10 @@ class Ground:
         """Run the query until it has committed a few more batches, and while this lasts."""
         words = ("--checkpoint", str(self.checkpoint), "--kafka", self.kafka, "--jars", self.jars)
         before = self.batches()
-        with (self.folder / f"{cores}.log").open("wb") as log:
-            process = subprocess.Popen(
-                [
-                    *(sys.executable, str(APPLICATION), *words),
-                    *("--cores", str(cores), "--seconds", str(TAKES)),
-                ],
-                env={**environment(), "PYSPARK_DRIVER_PYTHON": sys.executable},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        try:
+        asked = ("--cores", cores, "--seconds", TAKES)
+        with running(self.folder / f"{cores}.log", APPLICATION, *words, *asked):
             wait_until(lambda: self.batches() >= before + 3, "no batches", SECONDS_MAX, self.folder)
             yield
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
 
     def advised(self, cores: int) -> Any:
         job = {
