@@ -35,14 +35,14 @@ class Obstacle:
 class FlinkImage:
     """What a savepoint or checkpoint says of itself, and what changes need to know of it.
 
-    kind            checkpoint or savepoint
-    layout          canonical or native, where the metadata says
-    drained         windows and timers fired before it was taken
-    operator_state  the version of operator state's header; None where there is none
-    rigid           operator -> why it cannot be rescaled; only where that is asked for
-    apart           operator -> why it cannot become one with others; only where that is asked for
-    heads           operator -> role -> how the files of its operator state begin; only for these
-                    two
+    kind             checkpoint or savepoint
+    layout           canonical or native, where the metadata says
+    drained          windows and timers fired before it was taken
+    operator_states  operator -> the version of its operator state's header
+    rigid            operator -> why it cannot be rescaled; only where that is asked for
+    apart            operator -> why it cannot become one with others; only where that is asked for
+    heads            operator -> role -> how the files of its operator state begin; only for these
+                     two
     """
 
     metadata: Metadata
@@ -50,7 +50,7 @@ class FlinkImage:
     kind: str
     layout: str | None
     drained: bool
-    operator_state: int | None = None
+    operator_states: Mapping[str, int] = field(default_factory=dict)
     rigid: Mapping[str, Obstacle] = field(default_factory=dict)
     apart: Mapping[str, Obstacle] = field(default_factory=dict)
     heads: Mapping[str, Beginnings] = field(default_factory=dict)

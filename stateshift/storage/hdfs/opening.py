@@ -55,9 +55,10 @@ def _opened(location: str, environment: Mapping[str, str]) -> HdfsStorage:
         return HdfsStorage(_web(client, location), location)
     authority = authority or conf.default_authority
     web = partial(_over_http, authority, user, conf, location, environment)
-    missing = _missing_for_rpc(environment)
+    wanted = _asked_for(environment)
     if not _may_go_natively(parsed.authority, environment):
         return HdfsStorage(web(), location)
+    missing = _missing_for_rpc(wanted)
     if missing:
         return HdfsStorage(web(), location, faster_by=missing)
     addresses = _configured(conf.rpc_addresses(authority), authority, conf, location)
@@ -142,13 +143,18 @@ def _may_go_natively(authority: str, environment: Mapping[str, str]) -> bool:
     return not is_other and "@" not in authority
 
 
-def _missing_for_rpc(environment: Mapping[str, str]) -> str:
-    """Return what a person does so that we go by RPC; empty where we do."""
+def _asked_for(environment: Mapping[str, str]) -> str:
+    """Return the client that a person asks for; empty: whichever is there."""
     wanted = environment.get("STATESHIFT_HDFS", "")
     if wanted not in ("", "web", "native"):
         raise StorageError(
             f"STATESHIFT_HDFS is {wanted!r}", hint="web, native, or nothing: whichever is there"
         )
+    return wanted
+
+
+def _missing_for_rpc(wanted: str) -> str:
+    """Return what a person does so that we go by RPC; empty where we do."""
     if wanted == "web":
         return f"unset STATESHIFT_HDFS, {_BY_RPC}"
     try:

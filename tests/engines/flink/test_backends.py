@@ -14,12 +14,16 @@ import pytest
 
 from stateshift import look
 from stateshift.engines.flink.entries.keyed import keyed_entries, why_opaque
+from stateshift.engines.flink.entries.operators import backend_of
 from stateshift.engines.flink.image import metadata_of, places_of
+from stateshift.engines.flink.places import Places
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.views import Differences
+from stateshift.formats.flink.java_data import Longs
 from stateshift.formats.flink.key_groups import prefix_bytes
 from stateshift.formats.flink.keyed_handles import KEY_GROUPS, Incremental, KeyGroups
 from stateshift.formats.flink.metadata import SubtaskState, decode_metadata, encode_metadata
+from stateshift.formats.flink.stream_handles import Inline
 from stateshift.formats.uid import flink_operator_id
 from stateshift.specification import Spec, parse_spec
 from stateshift.testing.memory_storage import MemoryDisk
@@ -284,3 +288,9 @@ def of_a_checkpoint(subtask: SubtaskState) -> SubtaskState:
         return subtask
     assert all(handle.offsets)
     return replace(subtask, managed_keyed=replace(handle, tag=KEY_GROUPS, id="whole"))
+
+
+def test_a_file_of_no_key_groups_is_nobodys_hashmap() -> None:
+    handle = KeyGroups(KEY_GROUPS, 0, Longs.of(()), Inline("none", b""))
+    streams = Streams(MemoryDisk().open("mem://a").chunks, Places("mem://a", ""))
+    assert backend_of(handle, streams) == "rocksdb (full)"

@@ -283,6 +283,7 @@ INSTALLING = "pip install 'stateshift[hdfs]', for Hadoop's own RPC in place of H
         (PLAIN, "web", "unset STATESHIFT_HDFS, for Hadoop's own RPC in place of HTTP"),
         ("webhdfs://namenode.example:9870/place", "", ""),
         ("hdfs://other@namenode.example/place", "", ""),
+        ("hdfs://other@namenode.example/place", "native", ""),
     ],
 )
 def test_a_location_over_http_says_how_it_would_go_by_rpc_if_it_can(

@@ -150,7 +150,7 @@ def is_hashmap(handle: KeyGroups, streams: Streams) -> bool:
     which look like the number of group 0.
     """
     offsets = tuple(handle.offsets)
-    if handle.stream is None or not all(offsets):
+    if handle.stream is None or not offsets or not all(offsets):
         return False
     read = streams.reader(handle.stream)
     begin = read(offsets[-1], 6)

@@ -68,7 +68,7 @@ def of_move(
         *of_left(move.choice, others),
         *of_redistribution(move.redistribution),
         *of_key_groups(move),
-        *of_versions(job, facts, move.surveys),
+        *of_versions(job, facts, move),
         *of_free_space(job, facts),
         *of_faster_storage(job, facts),
         *of_clusters(facts),

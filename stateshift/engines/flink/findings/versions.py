@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from stateshift.engines.flink.changes import asked_version
 from stateshift.engines.flink.image import flink_image, kept_of, metadata_of
+from stateshift.engines.flink.rewrite.move import Move
 from stateshift.formats.flink.metadata import PROPERTIES_FROM
 from stateshift.formats.flink.versions import (
     WRITTEN_BY,
@@ -21,9 +22,9 @@ _NO_WAY_BACK = "the job could not start from it"
 _TO_1_18 = "move it to a cluster with Flink 1.18 or later"
 
 
-def of_versions(job: JobSpec, facts: Facts, surveys: Sequence[Survey]) -> Iterator[Finding]:
+def of_versions(job: JobSpec, facts: Facts, move: Move) -> Iterator[Finding]:
     """Yield why a Flink may not read what it gets: it reads older metadata, no newer (IF-18)."""
-    images = _readable(surveys)
+    images = _readable(move.surveys)
     if not images:
         return
     asked = asked_version(job)
@@ -45,7 +46,7 @@ def of_versions(job: JobSpec, facts: Facts, surveys: Sequence[Survey]) -> Iterat
         yield from of_reading(cluster, version)
         yield from _of_kryo(images, cluster.version or "")
     theirs = (cluster.version if cluster is not None else None) or asked
-    yield from _of_operator_state(images, theirs)
+    yield from _of_operator_state(move, theirs)
 
 
 def _readable(surveys: Sequence[Survey]) -> list[Image]:
@@ -75,17 +76,24 @@ def of_reading(theirs: ClusterFacts, version: int) -> Iterator[Finding]:
         )
 
 
-def _of_operator_state(images: Sequence[Image], theirs: str | None) -> Iterator[Finding]:
-    """Yield a refusal for operator state that a Flink before 1.18 does not read."""
+def _of_operator_state(move: Move, theirs: str | None) -> Iterator[Finding]:
+    """Yield a refusal for operator state that goes along, and that a Flink before 1.18 does not
+    read.
+    """
     reads = newest_operator_state_for(theirs)
-    for image in images:
-        written = kept_of(image).operator_state
-        if reads is not None and written is not None and reads < written:
+    if reads is None:
+        return
+    for survey, taken in zip(move.surveys, move.choice.taken, strict=True):
+        versions = kept_of(survey.images[0]).operator_states
+        newer = [name for name in taken.operators if versions.get(name, 0) > reads]
+        if newer:
             yield Finding(
                 "refuse",
-                f"operator state, as sources have it, is in version {written}, and Flink {theirs} "
-                f"reads up to version {reads}: {_NO_WAY_BACK}",
-                hint=_TO_1_18,
+                f"operator state, as sources have it, of {', '.join(newer)} is in version "
+                f"{versions[newer[0]]}, and Flink {theirs} reads up to version {reads}: "
+                f"{_NO_WAY_BACK}",
+                hint=f'{_TO_1_18}; or leave these operators behind: "operators" names those '
+                "that go along",
             )
 
 

@@ -123,7 +123,7 @@ def _image(
         kind=_kind(properties, locations.name(location)),
         layout=properties.layout if properties else None,
         drained=properties.drained if properties else False,
-        operator_state=_operator_state(metadata, streams),
+        operator_states=_operator_states(metadata, streams),
     )
     image = Image(
         path=at,
@@ -227,19 +227,19 @@ def _heads(operator: OperatorState, streams: Streams) -> Beginnings:
     return {role: beginnings for role, beginnings in heads.items() if beginnings}
 
 
-def _operator_state(metadata: Metadata, streams: Streams) -> int | None:
-    """Return the version of operator state's header, by the first file: one Flink wrote them all.
-    What cannot be read is said elsewhere.
+def _operator_states(metadata: Metadata, streams: Streams) -> dict[str, int]:
+    """Return the version of each operator's operator state, by its first file: one Flink wrote them
+    all. What cannot be read is said elsewhere.
     """
+    versions: dict[str, int] = {}
     for operator in metadata.operators:
-        for subtask in operator.all_subtasks:
-            handle = subtask.managed_operator
-            if handle is None or handle.stream is None or not handle.starts:
-                continue
+        handles = (subtask.managed_operator for subtask in operator.all_subtasks)
+        first = next((handle for handle in handles if handle is not None and handle.starts), None)
+        if first is not None and first.stream is not None:
             with suppress(FormatError, StorageError):
-                return int.from_bytes(streams.head(handle.stream, 4), "big")
-            return None
-    return None
+                head = streams.head(first.stream, 4)
+                versions[operator.id.hex()] = int.from_bytes(head, "big")
+    return versions
 
 
 def _kind(properties: Properties | None, folder: str) -> str:
