@@ -170,6 +170,17 @@ def test_a_line_for_a_source_that_the_batch_before_does_not_have_is_refused(line
     assert refused(older) == ""
 
 
+def test_a_source_that_was_added_to_both_logs_that_a_start_reads_is_accepted() -> None:
+    files = Checkpoint(batches=3, planned=True).files()
+    added = {path: files[path] + b"\n-" for path in ("offsets/2", "offsets/3")}
+    assert refused(image_of({**files, **added})) == ""
+
+
+def test_a_file_of_ours_or_of_a_query_without_state_is_none_that_spark_looks_at() -> None:
+    files = Checkpoint(batches=3).files()
+    assert refused(image_of({**files, "_stateshift": b""})) == ""
+
+
 def test_lines_of_version_1_under_the_other_version_are_refused() -> None:
     files = Checkpoint(batches=3).files()
     mixed = files["offsets/2"].replace(b"v1\n", b"v2\n", 1)

@@ -57,10 +57,10 @@ def of_kept_tables(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
             )
 
 
-def staying_tables(job: JobSpec, facts: Facts) -> frozenset[str]:
-    """Return the tables that stay where they are: those that are kept in place."""
+def staying_files(job: JobSpec, facts: Facts) -> frozenset[str]:
+    """Return what stays as it is in place: tables that are kept, shards without changelogs."""
     wishes = wishes_of(job.transform)
-    if not wishes.in_place:
+    if not (wishes.in_place and wishes.keep_tables):
         return frozenset()
     staying: list[str] = []
     for number, image in enumerate(facts.source.images):
@@ -68,6 +68,8 @@ def staying_tables(job: JobSpec, facts: Facts) -> frozenset[str]:
         for shard in image.shards:
             if keeps_tables(request, shard):
                 staying += (path for path in shard.files if path.endswith(".sst"))
+            elif not _is_written_anew(request, shard):
+                staying += shard.files
     return frozenset(staying)
 
 

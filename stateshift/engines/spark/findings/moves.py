@@ -16,7 +16,7 @@ from stateshift.engines.spark.findings.batches import of_batches
 from stateshift.engines.spark.findings.changes import of_changes
 from stateshift.engines.spark.findings.ends import of_ends, written_by
 from stateshift.engines.spark.findings.inputs import of_inputs
-from stateshift.engines.spark.findings.kept_tables import staying_tables
+from stateshift.engines.spark.findings.kept_tables import staying_files
 from stateshift.engines.spark.findings.reach import of_reach
 from stateshift.engines.spark.findings.strangers import of_strangers
 from stateshift.engines.spark.image import name_of
@@ -47,7 +47,7 @@ def of_move(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
         *of_strangers(job, facts),
         *of_batches(job, facts),
         *of_ends(facts),
-        *of_free_space(job, facts, staying_tables(job, facts)),
+        *of_free_space(job, facts, staying_files(job, facts)),
         *of_faster_storage(job, facts),
         *of_inputs(job, facts),
         *_of_clusters(job, facts),

@@ -206,7 +206,7 @@ def refuse_disorder(
     batches = _batches(reading, listed, numbers)
     suspects = _refuse_commits(reading, batches, first_needed)
     for before, after in filter(_is_neighbours, pairwise(batches)):
-        if after.number >= first_needed:
+        if after.number == newest:
             _refuse_other_sources(reading, before, after)
         fault = _fault(before, after)
         if fault is None:

@@ -79,7 +79,7 @@ def _add(listed: ListedFiles, path: str, size: int) -> None:
 
 def _add_misplaced(listed: ListedFiles, path: str) -> None:
     folder = path.rpartition("/")[0]
-    if path in layout.OWN:
+    if path in ("offsets", "commits"):
         listed.misplaced.add(path)
     elif classify(folder).area in ("offsets", "commits", "state-schema"):
         listed.misplaced.add(folder)
