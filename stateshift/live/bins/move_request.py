@@ -104,8 +104,13 @@ def _number_complaints(numbers: Sequence[int], count: int) -> Iterator[Complaint
 def moves_even(bins: Bins, share: float, by_rows: bool = False) -> tuple[Move, ...]:
     """Return moves that even the state out, or the rows, of at most such a share of it: from the
     worker with the most to the one with the least, the largest bin that makes both more alike.
+
+    Raises:
+        PlanError: nobody runs.
     """
     workers = sorted({part.number for part in bins.running} - bins.evicted)
+    if not workers:
+        raise PlanError("nobody runs whom bins could go to", hint="start a worker first")
     weights: list[float] = [1 + weight for weight in bins.weights()]  # where all are 0, by count
     if by_rows:
         weights = [0.01 + load.rows_per_second for load in loads(bins)]

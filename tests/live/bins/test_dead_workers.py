@@ -255,3 +255,12 @@ def test_state_is_evened_out_among_those_that_run():
     group.evict("east")
     moves = moves_even(group.bins(), 1.0)
     assert {move.source for move in moves} | {move.target for move in moves} <= {0, 2}
+
+
+def test_nothing_is_evened_out_while_nobody_runs():
+    group = Group()
+    for name in NAMES:
+        group.evict(name)
+    with pytest.raises(PlanError, match="nobody runs whom bins could go to") as refused:
+        moves_even(group.bins(), 1.0)
+    assert refused.value.hint == "start a worker first"
