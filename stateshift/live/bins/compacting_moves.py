@@ -11,13 +11,23 @@ part has committed that it knows it. While somebody starts, nothing is applied w
 
 Times that no part needs any more are left out of what the moves come to: those before the frontier
 of the slowest one, and before what it awaits; of an evicted one, too, since somebody goes on there.
+A part that starts later needs the moves of what was given to it: they are left out once it has
+taken that. And all parts of an operator begin with the same, so while one of them has committed
+nothing, no more is left out than before.
 """
 
 from __future__ import annotations
 
 from stateshift.live.bins.files import Begun, Files, MovesBase, MovesKept, wide_enough
 from stateshift.live.bins.watch import Bins
-from stateshift.live.protocol.configuration import Configuration, Time, retired, updated
+from stateshift.live.protocol.configuration import (
+    BEGIN,
+    Configuration,
+    Time,
+    configured,
+    retired,
+    updated,
+)
 from stateshift.live.protocol.resizing import resettled
 
 EVERY = 32  # moves
@@ -30,7 +40,8 @@ def compact(files: Files, begun: Begun, bins: Bins) -> None:
     before = 0 if base is None else base.decided
     if moves.decided < before + EVERY:
         return
-    configuration = retired(moves.configuration, _needed(bins) - 1)
+    begin = BEGIN if base is None else base.configuration.since
+    configuration = retired(moves.configuration, max(begin, _needed(bins) - 1))
     files.keep_moves(MovesBase(moves.decided, configuration, moves.ahead))
     known = [part.moves_known for part in bins.running]
     first = min(before, moves.decided - KEPT, *known)
@@ -41,9 +52,13 @@ def compact(files: Files, begun: Begun, bins: Bins) -> None:
 
 
 def _needed(bins: Bins) -> Time:
-    """Return the first time that any part can ask for."""
-    passed = [part.passed for part in bins.parts if part.ledger.last is not None]
-    return min(passed, default=0) - 1
+    """Return the first time that any part can ask for, also one that starts later."""
+    needed: list[Time] = []
+    for part in bins.parts:
+        same = [other for other in bins.parts if other.runs.operator == part.runs.operator]
+        ledger = part.ledger.claimed({other.number: other.ledger for other in same})
+        needed += [part.passed, *(given.time for given in ledger.unclaimed)]
+    return min(needed, default=0) - 1
 
 
 def _configuration_before(files: Files, first: int, kept: MovesKept) -> Configuration:
@@ -58,4 +73,4 @@ def _configuration_before(files: Files, first: int, kept: MovesKept) -> Configur
         else:
             configuration = wide_enough(configuration, proposal.updates)
             configuration = updated(configuration, proposal.updates)
-    return retired(configuration, configuration.last)
+    return configured(configuration.at(configuration.last), configuration.workers)

@@ -14,7 +14,7 @@ from stateshift.live.bins.files import Begun, Files, look
 from stateshift.live.bins.past import PastMove, past_moves
 from stateshift.live.bins.watch import Watch
 from stateshift.live.protocol.chains import Decided
-from stateshift.live.protocol.configuration import Update
+from stateshift.live.protocol.configuration import BEGIN, Update
 from tests.kill.moments import Doomed, Moments
 from tests.live.bins.test_killing import die
 from tests.live.bins.workers import BINS, TIES, Ground, alone, count_and_ask
@@ -39,10 +39,14 @@ class Group:
         """How far the workers have read."""
         return (2 * self.count + 2) * TIES
 
+    def time(self, number: int) -> int:
+        """When a move is made."""
+        return number * 2 + 3
+
     def move(self, count: int) -> Group:
         """Make so many moves more, all of them decided before any is made."""
         for number in range(self.count, self.count + count):
-            update = Update(number * 2 + 3, number % BINS, (number // BINS + 1) % 2)
+            update = Update(self.time(number), number % BINS, (number // BINS + 1) % 2)
             self.ground.propose([update])
             self.ground.files.decide(number, Decided("applied", 0.0, "test"))
         self.count += count
@@ -75,6 +79,13 @@ class Group:
             worker.start()
         self.move(3)
         return self.ground.put_out() == alone(count_and_ask, self.end)
+
+
+class OutOfOrder(Group):
+    """A group in which of three moves that are decided the first one is made last."""
+
+    def time(self, number: int) -> int:
+        return super().time(number + 2 - 2 * (number % 3))
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +138,43 @@ def test_what_nobody_needs_of_the_past_is_not_in_what_the_moves_come_to():
         content = group.ground.storage.read("bins/moves.json", 1 << 20)
         sizes.append(len(content))
     assert sizes[-1] < sizes[0] + 100
+
+
+def test_bins_that_were_given_to_a_part_that_starts_later_are_taken_by_it():
+    group = Group()
+    again = Ground(replace(count_and_ask, name="again"), ["west"], storage=group.ground.storage)
+    again.workers["west"].read(TIES)
+    group.move(3)
+    again.workers["west"].read(group.end)
+    group.ground.move_nothing(EVERY)
+    group.compact()
+    assert group.ground.files.moves_base() is not None
+    again.add("east").read(group.end)
+    assert again.put_out() == alone(count_and_ask, group.end)
+
+
+def test_parts_begin_with_the_same_moves_however_late_they_start():
+    group = Group().move(MOVES)
+    watch = Watch(group.ground.files, BEGUN)
+    compact(watch.files, BEGUN, watch.look())
+    again = Ground(replace(count_and_ask, name="again"), ["west"], storage=group.ground.storage)
+    first = again.workers["west"].running.moves.configuration
+    group.move(EVERY)
+    watch.meet()
+    compact(watch.files, BEGUN, watch.look())
+    assert group.ground.files.known_moves(BEGUN, 2).decided == group.count
+    assert again.add("east").running.moves.configuration.since == first.since > BEGIN
+
+
+def test_moves_are_told_that_were_decided_in_another_order_than_made():
+    group = OutOfOrder().move(2 * EVERY + 2)
+    group.compact()
+    group.move(EVERY + 1)
+    before = as_told(group.past())
+    group.compact()
+    told = as_told(group.past())
+    assert told == before[-len(told) :] and int(told[0]) % 3 == 2
+    assert group.goes_on()
 
 
 def test_moves_that_somebody_who_runs_has_not_committed_to_know_are_not_removed():

@@ -180,11 +180,22 @@ class Ground:
         self.files = kind(self.storage)
         self.files.begin(Begun(operator.bins, (names[0],)))
         for name in names:
-            self.files.join(Joined(-1, name, 0.0))
-            self.files.run(Runs(operator.name, name, "fold", operator.key, (), "", "", "", 0.0))
+            self._declare(name)
         self.workers = {name: Reader(self, name) for name in names}
         self.moves = 0
         self.gone: str | None = None  # a worker that is evicted, as long as nobody has its name
+
+    def add(self, name: str) -> Reader:
+        """Start one worker more."""
+        self._declare(name)
+        self.workers[name] = Reader(self, name)
+        return self.workers[name]
+
+    def _declare(self, name: str) -> None:
+        """Say what a worker runs, as it does when it starts."""
+        operator = self.operator
+        self.files.join(Joined(-1, name, 0.0))
+        self.files.run(Runs(operator.name, name, "fold", operator.key, (), "", "", "", 0.0))
 
     # ---------------------------------------------------------------- a worker that is evicted
 
@@ -234,6 +245,12 @@ class Ground:
         """Propose a move, unless one is open."""
         self.files.propose(Proposal(self.moves, tuple(updates), time.time(), 30.0, tuple(ahead)))
         self.moves += 1
+
+    def move_nothing(self, count: int) -> None:
+        """Decide on so many proposals that move nothing."""
+        for _ in range(count):
+            self.propose([])
+            self.files.decide(self.moves - 1, Decided("applied", 0.0, "test"))
 
     def propose_bins(self, bins: int, since: int = -1) -> None:
         """Propose another number of bins, unless something is open."""
