@@ -11,6 +11,7 @@ decided, and what is left is asked for again.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +20,13 @@ from itertools import chain
 from typing import Literal
 
 from stateshift.dataflow.move_steps import Step
-from stateshift.errors import AlreadyThere, PlanError, StorageError, TransientStorageError
+from stateshift.errors import (
+    AlreadyThere,
+    PlanError,
+    StateshiftError,
+    StorageError,
+    TransientStorageError,
+)
 from stateshift.live.bins.answers import REFUSED
 from stateshift.live.bins.compacting_moves import EVERY, compact
 from stateshift.live.bins.files import Answer, Proposal
@@ -33,6 +40,8 @@ from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import Time, Update
 from stateshift.live.protocol.rollout import Rollout, advance, prepared
 from stateshift.live.waiting import POLL_SECONDS_MAX, Pause
+
+logger = logging.getLogger(__name__)
 
 TRIES_MAX = 6  # of one step; each has twice the lead of the one before
 DEAD_SECONDS = 20.0  # whoever carries moves and has said nothing for so long is dead
@@ -125,8 +134,14 @@ class Carrier:
         return self.moved
 
     def _compact(self) -> None:
-        """Remove what nobody needs of the moves so far."""
-        compact(self.files, self.watch.begun, self.watch.look())
+        """Remove what nobody needs of the moves so far. No migration ends for it: the next one
+        tries again.
+        """
+        try:
+            self.watch.meet()  # nothing is removed that whoever has just started needs
+            compact(self.files, self.watch.begun, self.watch.look())
+        except StateshiftError as error:
+            logger.warning("the files of earlier moves stay: %s", error)
 
     def _refuse_another(self) -> None:
         carried = self.steering.carried

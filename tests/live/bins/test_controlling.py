@@ -13,9 +13,10 @@ from dataclasses import replace
 
 import pytest
 
-from stateshift.errors import Incompatible, PlanError, SpecError, StateshiftError
+from stateshift.errors import Incompatible, PlanError, SpecError, StateshiftError, StorageError
 from stateshift.live.bins.commits import Commit, Ledger
-from stateshift.live.bins.files import Files, Joined, Proposal, Runs
+from stateshift.live.bins.compacting_moves import EVERY
+from stateshift.live.bins.files import Files, Joined, MovesBase, Proposal, Runs
 from stateshift.live.bins.migration import Carrier, Moved
 from stateshift.live.bins.move_request import (
     Manner,
@@ -29,7 +30,7 @@ from stateshift.live.bins.move_request import (
 from stateshift.live.bins.steering import CarriedBy, Steering, Throttle
 from stateshift.live.bins.watch import Bins, Part, Watch
 from stateshift.live.protocol.chains import Decided
-from stateshift.live.protocol.configuration import Update
+from stateshift.live.protocol.configuration import BEGIN, Update
 from tests.kill.moments import Doomed, Moment, Moments
 from tests.live.bins.workers import BINS, Ground, Reader, alone, count_and_ask
 
@@ -193,6 +194,37 @@ def test_asked_again_only_what_is_left_moves():
     assert [move.bin for move in moves_to(scene.bins(), "east", [0, 1, 2])] == [2]
     assert scene.move("east", [0, 1]).state == "finished"
     assert scene.ground.files.proposal(1) is None
+
+
+class NoRoom(Files):
+    """A folder in which what the moves come to cannot be written."""
+
+    def keep_moves(self, base: MovesBase) -> None:
+        raise StorageError("no room", location=self.location)
+
+
+def test_bins_move_though_the_files_of_earlier_moves_cannot_be_removed(caplog):
+    scene = Scene()
+    scene.ground.move_nothing(EVERY)
+    moved = scene.move("east", [0], files=NoRoom(scene.ground.storage))
+    assert (moved.state, scene.at("east")) == ("finished", [0])
+    assert "the files of earlier moves stay: no room" in caplog.text
+
+
+def test_what_a_part_begins_with_that_starts_while_bins_move_is_not_left_out():
+    scene = Scene()
+    scene.ground.move_nothing(EVERY - 1)
+    started: list[Ground] = []
+
+    def work(seconds: float) -> None:
+        scene.work()
+        if not started and scene.bins().moves.decided == EVERY:
+            again = replace(count_and_ask, name="again")
+            started.append(Ground(again, ["west"], storage=scene.ground.storage))
+
+    scene.move("east", [0], wait=work)
+    base = scene.ground.files.moves_base()
+    assert started and base is not None and base.configuration.since == BEGIN
 
 
 def test_moves_even_out_and_stay_within_the_share():
