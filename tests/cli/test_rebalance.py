@@ -5,7 +5,6 @@ on from wherever the last one was killed.
 from __future__ import annotations
 
 import json
-import os
 import resource
 import shutil
 from collections.abc import Iterator
@@ -101,14 +100,6 @@ def test_a_page_that_no_file_can_be_called_is_refused_before_anything_is_moved(
 ) -> None:
     done = refused_page(living, living.folder / ("long" * 80))
     assert (done.code, "cannot be written: File name too long" in done.err) == (6, True)
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_page_where_we_may_not_write_is_refused_before_anything_is_moved(living: Living) -> None:
-    folder = living.folder / "theirs"
-    folder.mkdir(mode=0o555)
-    done = refused_page(living, folder / "page.html")
-    assert (done.code, "cannot be written: Permission denied" in done.err) == (6, True)
 
 
 def test_a_page_that_there_is_no_room_for_is_refused_before_anything_is_moved(

@@ -80,13 +80,13 @@ def test_runs_come_to_rest_and_keep_every_limit(of: Situation) -> None:
 
 @settings(deadline=None)
 @given(situations(jobs_max=7))
-def test_nothing_moves_to_and_fro(of: Situation) -> None:
-    been: dict[str, list[str]] = {}
+def test_no_job_is_moved_to_one_cluster_twice(of: Situation) -> None:
+    """It may go back once: moves are made one at a time, and a later one may be the better."""
+    targets: dict[str, list[str]] = {}
     for _, decision in runs(of, 40):
         for name, target in moved(decision):
-            assert target not in been.get(name, ())
-            been.setdefault(name, [next(one.cluster for one in of.jobs if one.name == name)])
-            been[name].append(target)
+            assert target not in targets.setdefault(name, [])
+            targets[name].append(target)
 
 
 def too_full(of: Situation) -> list[str]:
