@@ -332,16 +332,32 @@ class Files(ValueFiles):
             PlanError: another process has committed under the same name.
         """
         path, content = _commit(operator, worker, commit.number), encode_densely(commit)
+        is_ours = True
         try:
             self.storage.create(path, content)
-        except AlreadyThere:
-            if self.storage.read(path, COMMIT_MAX) == content:
-                return  # by ourselves: the answer to the first try was lost
+        except AlreadyThere:  # by ourselves where the answer to the first try was lost
+            is_ours = self.storage.read(path, COMMIT_MAX) == content
+        if is_ours and self._was_forgotten(operator, worker, commit.number):
+            self.storage.remove(path)
+            is_ours = False
+        if not is_ours:
             raise PlanError(
-                f"another process has committed as worker {worker} of {operator}: commit "
-                f"{commit.number} is there",
+                f"another process has committed as worker {worker} of {operator}: it has made "
+                f"commit {commit.number}",
                 hint="this one ends; run one application under a name, and give others another",
-            ) from None
+            )
+
+    def _was_forgotten(self, operator: str, worker: str, number: int) -> bool:
+        """Whether a commit that was just made had been made before, and forgotten: then the one
+        before it is forgotten, too.
+        """
+        if number == 0:
+            return self.last_commit(operator, worker) > 0
+        return not self.has_commit(operator, worker, number - 1)
+
+    def has_commit(self, operator: str, worker: str, number: int) -> bool:
+        """Whether a commit is there."""
+        return self.storage.stat(_commit(operator, worker, number)) is not None
 
     def committed(self, operator: str, worker: str, number: int) -> Commit | None:
         """Return a commit; None if it is not there."""
@@ -380,9 +396,9 @@ class Files(ValueFiles):
         return ledger
 
     def forget(self, operator: str, worker: str, ledger: Ledger) -> None:
-        """Remove commits that nobody needs: those long before the last whole one."""
+        """Remove commits that nobody needs, the oldest first: those long before the last whole."""
         before = ledger.number - KEPT_COMMITS - WHOLE_EVERY
-        for number in self.commit_numbers(operator, worker):
+        for number in sorted(self.commit_numbers(operator, worker)):
             if number < before:
                 self.storage.remove(_commit(operator, worker, number))
 

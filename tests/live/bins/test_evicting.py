@@ -7,10 +7,11 @@ import pytest
 from stateshift.errors import PlanError
 from stateshift.live.bins.controlling import Controller
 from stateshift.live.bins.evicting import evict
+from stateshift.live.bins.files import KEPT_COMMITS, WHOLE_EVERY
 from stateshift.live.bins.state_acts import evict_worker
 from stateshift.live.folder import Folder
 from stateshift.storage.opening import open_patiently
-from tests.live.bins.workers import Ground, alone, count_and_ask
+from tests.live.bins.workers import Ground, Reader, alone, count_and_ask
 
 
 def test_whoever_goes_on_under_the_name_has_nothing_twice_and_misses_nothing():
@@ -28,6 +29,27 @@ def test_whoever_goes_on_under_the_name_has_nothing_twice_and_misses_nothing():
     west.read(200)
     ground.workers["east"].read(200)
     assert ground.put_out() == alone(count_and_ask, 200, ground.keys)
+
+
+@pytest.mark.parametrize("paused_after", [0, 1])
+def test_a_worker_that_was_paused_until_its_next_commit_was_forgotten_ends_all_the_same(
+    paused_after,
+):
+    ground = Ground(count_and_ask, ["west"])
+    west = ground.workers["west"]
+    for _ in range(paused_after):
+        west.read(9)
+    heir = Reader(ground, "west", west.offsets)
+    for until in range(10, 12 + KEPT_COMMITS + WHOLE_EVERY):
+        heir.read(until)
+    numbers = ground.files.commit_numbers("count_and_ask", "west")
+    assert min(numbers) > paused_after
+    with pytest.raises(PlanError, match="another process has committed"):
+        west.read(30)
+    assert ground.files.commit_numbers("count_and_ask", "west") == numbers
+    heir.read(100)
+    ground.workers["west"] = heir
+    assert ground.put_out() == alone(count_and_ask, 100, ground.keys)
 
 
 def test_who_has_gone_for_good_and_has_no_bins_need_not_answer(tmp_path):
