@@ -33,6 +33,17 @@ class Evicted:
     at: float  # when it committed last by itself
 
 
+def evict_everywhere(files: Files, worker: str) -> tuple[Evicted, ...]:
+    """Take a worker's name from it, in every operator that it runs."""
+    evicted = []
+    for runs in files.runs():
+        if runs.worker == worker:
+            evicted.append(evict(files, runs.operator, worker))
+            if runs in files.runs():  # nobody has started under its name since
+                files.run(replace(runs, is_evicted=True))
+    return tuple(evicted)
+
+
 def evict(files: Files, operator: str, worker: str) -> Evicted:
     """Take a worker's name from it.
 

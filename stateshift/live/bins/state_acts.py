@@ -7,12 +7,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stateshift.errors import Complaint, FormatError, PlanError, SpecError
 from stateshift.live.bins.adopting import BroughtIn, as_table, bring_in, take_out
-from stateshift.live.bins.evicting import Evicted, evict
+from stateshift.live.bins.evicting import Evicted, evict_everywhere
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.operators import Operator
 from stateshift.live.code import named
@@ -54,17 +53,13 @@ def export_state(group: str, operator: str, to: str, show: str | None) -> tuple[
 def evict_worker(group: str, worker: str) -> tuple[Evicted, ...]:
     """Take a worker's name from it, in every operator that it runs."""
     files = _opened(group)
-    evicted = []
-    for runs in files.runs():
-        if runs.worker == worker:
-            evicted.append(evict(files, runs.operator, worker))
-            files.run(replace(runs, is_evicted=True))
+    evicted = evict_everywhere(files, worker)
     if not evicted:
         names = ", ".join(one.name for one in files.joined()) or "none"
         raise PlanError(
             f"there is no worker {worker} that runs an operator", hint=f"the group has {names}"
         )
-    return tuple(evicted)
+    return evicted
 
 
 def _opened(group: str) -> Files:

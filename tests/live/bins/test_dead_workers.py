@@ -13,7 +13,7 @@ import pytest
 
 from stateshift.errors import PlanError
 from stateshift.live.bins.bin_count import CountCarrier, check_count
-from stateshift.live.bins.evicting import evict
+from stateshift.live.bins.evicting import evict_everywhere
 from stateshift.live.bins.files import Files, Keyed
 from stateshift.live.bins.migration import Carrier, Moved
 from stateshift.live.bins.move_request import Manner, check, moves_even, moves_to, steps_of
@@ -84,10 +84,7 @@ class Group:
 
     def evict(self, name: str) -> None:
         """Take the name of a worker from it, as the command does."""
-        for runs in self.ground.files.runs():
-            if runs.worker == name:
-                evict(self.ground.files, runs.operator, name)
-                self.ground.files.run(replace(runs, is_evicted=True))
+        evict_everywhere(self.ground.files, name)
 
     def go_on_as(self, name: str) -> None:
         """Start an application under the name of one that has died."""

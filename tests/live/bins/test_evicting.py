@@ -6,8 +6,8 @@ import pytest
 
 from stateshift.errors import PlanError
 from stateshift.live.bins.controlling import Controller
-from stateshift.live.bins.evicting import evict
-from stateshift.live.bins.files import KEPT_COMMITS, WHOLE_EVERY
+from stateshift.live.bins.evicting import evict, evict_everywhere
+from stateshift.live.bins.files import KEPT_COMMITS, WHOLE_EVERY, Files, Runs
 from stateshift.live.bins.state_acts import evict_worker
 from stateshift.live.folder import Folder
 from stateshift.storage.opening import open_patiently
@@ -50,6 +50,23 @@ def test_a_worker_that_was_paused_until_its_next_commit_was_forgotten_ends_all_t
     heir.read(100)
     ground.workers["west"] = heir
     assert ground.put_out() == alone(count_and_ask, 100, ground.keys)
+
+
+class StartedAtOnce(Files):
+    """Files of a group in which somebody starts under a name as soon as it is taken."""
+
+    heir = Runs("count_and_ask", "west", "fold", ("key",), (), "", "new", "", 9.0, host="new")
+
+    def commit(self, operator, worker, commit):
+        super().commit(operator, worker, commit)
+        self.run(self.heir)
+
+
+def test_whoever_starts_while_its_name_is_being_taken_is_not_said_to_be_evicted():
+    ground = Ground(count_and_ask, ["west"])
+    ground.workers["west"].read(9)
+    evict_everywhere(StartedAtOnce(ground.storage), "west")
+    assert ground.files.runs() == (StartedAtOnce.heir,)
 
 
 def test_who_has_gone_for_good_and_has_no_bins_need_not_answer(tmp_path):
