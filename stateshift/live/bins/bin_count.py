@@ -22,6 +22,7 @@ from stateshift.live.bins.hashing import encoders_of
 from stateshift.live.bins.migration import Carrier, Stopped
 from stateshift.live.bins.move_request import (
     command,
+    evicted,
     hint_if_gone,
     refuse_not_dealt,
     refuse_past,
@@ -84,12 +85,15 @@ def check_count(bins: Bins, count: int, at: Time | None, keyed: KeyedBy) -> None
 
 def _refuse_moving(bins: Bins) -> None:
     last = bins.moves.configuration.last
-    for part in bins.parts:
-        if part.passed <= last:
-            raise PlanError(
-                f"bins are on their way: {part.name} has not made the moves of time {last}",
-                hint=f"wait until it has; {hint_if_gone(bins.location, part.runs.worker)}",
-            )
+    behind = [part for part in bins.parts if part.passed <= last]
+    for part in behind:
+        if part.is_evicted:  # others may wait for what it has to give
+            raise evicted(part.runs.worker)
+    for part in behind:
+        raise PlanError(
+            f"bins are on their way: {part.name} has not made the moves of time {last}",
+            hint=f"wait until it has; {hint_if_gone(bins.location, part.runs.worker)}",
+        )
 
 
 def _check_keys(bins: Bins, keyed: KeyedBy) -> None:

@@ -257,12 +257,17 @@ def _check_parts(bins: Bins, steps: Steps) -> None:
         for worker in (move.source, move.target):
             name = bins.names[worker]
             if worker in bins.evicted:
-                raise PlanError(
-                    f"worker {name} is evicted, and nobody has started under its name",
-                    hint=f"start an application as live.Worker(GROUP, {name!r}, …) first",
-                )
+                raise evicted(name)
             if worker not in running:
                 raise PlanError(f"worker {name} has not started yet", hint="start its job first")
+
+
+def evicted(worker: str) -> PlanError:
+    """Return the refusal of what needs a worker that is evicted."""
+    return PlanError(
+        f"worker {worker} is evicted, and nobody has started under its name",
+        hint=f"start an application as live.Worker(GROUP, {worker!r}, …) first",
+    )
 
 
 def _check_same_code(bins: Bins) -> None:

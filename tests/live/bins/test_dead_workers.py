@@ -246,6 +246,26 @@ def test_a_worker_that_is_evicted_while_bins_are_on_their_way_to_it_is_not_forgo
     assert group.finish() == wanted()
 
 
+@pytest.mark.parametrize(("dead", "bin"), [("west", 0), ("south", 5)])
+def test_a_split_that_waits_for_what_an_evicted_worker_has_to_give_says_that_somebody_has_to_start(
+    dead, bin
+):
+    group = Group()
+    group.ground.moves = group.bins().moves.decided
+    at = max(worker.read_to for worker in group.ground.workers.values()) // 3 + 1
+    group.ground.propose([Update(at, bin, 1)])
+    for worker in group.ground.workers.values():
+        worker.running.answer()
+    assert group.ground.decide() == "applied"
+    group.dead.add(dead)
+    for worker in group.ground.workers.values():
+        group.act(worker, lambda worker=worker: worker.read(at * 3 + 30))
+    group.evict(dead)
+    with pytest.raises(PlanError, match=f"worker {dead} is evicted") as caught:
+        group.resize(2 * BINS)
+    assert f"start an application as live.Worker(GROUP, '{dead}', …)" in str(caught.value.hint)
+
+
 def test_state_is_evened_out_among_those_that_run():
     group = Group()
     group.dead.add("east")
