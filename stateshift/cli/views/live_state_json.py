@@ -38,7 +38,9 @@ class LiveEvictedDocument(TypedDict):
     commit: Annotated[int, "the number of the commit that nobody else can make now"]
     frontier: Annotated[list[int] | None, "rows before it are folded; null if there is none"]
     bins: Annotated[int, "the bins that wait under the name"]
-    last_commit_at: Annotated[float, "its own last commit, in seconds since 1970"]
+    last_commit_at: Annotated[
+        float | None, "its own last commit, in seconds since 1970; null if there is none"
+    ]
 
 
 class LiveEvictDocument(TypedDict):

@@ -6,6 +6,9 @@ whatever cluster, goes on from its last commit: rows that are folded already are
 reads from the frontier or from anywhere before. Bins do not go to others by an eviction alone:
 they have read past the rows that are still to be folded. They get them by a move, once the heir has
 caught up.
+
+A worker that has never committed has nothing that could be gone on from: it is said to be evicted,
+and its first commit is refused as long as nobody has started under its name.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ class Evicted:
     commit: int
     frontier: Moment | None
     bins: int
-    at: float  # when it committed last by itself
+    at: float | None  # when it committed last by itself
 
 
 def evict_everywhere(files: Files, worker: str) -> tuple[Evicted, ...]:
@@ -48,7 +51,7 @@ def evict(files: Files, operator: str, worker: str) -> Evicted:
     """Take a worker's name from it.
 
     Raises:
-        PlanError: there is no such worker, or it has never committed, or it commits faster.
+        PlanError: there is no such worker, or it commits faster.
     """
     names = [one.name for one in files.joined()]
     if worker not in names:
@@ -57,11 +60,8 @@ def evict(files: Files, operator: str, worker: str) -> Evicted:
     for _ in range(TRIES):
         ledger = files.ledger(operator, worker)
         last = ledger.last
-        if last is None:
-            raise PlanError(
-                f"worker {worker} of {operator} has never committed anything",
-                hint="start an application under its name: nothing has to be taken from it",
-            )
+        if last is None:  # nothing has to be taken from it: its first commit is refused (`running`)
+            return Evicted(operator, worker, 0, None, 0, None)
         try:
             files.commit(operator, worker, _nothing_after(last))
         except PlanError:

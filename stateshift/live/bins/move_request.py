@@ -245,7 +245,7 @@ def refuse_without_rows(bins: Bins) -> None:
         if part.frontier is None:
             raise PlanError(
                 f"worker {part.runs.worker} has read no rows yet",
-                hint=f"wait until it has: {command('status', bins.location)}",
+                hint=f"wait until it has; {hint_if_gone(bins.location, part.runs.worker)}",
             )
 
 

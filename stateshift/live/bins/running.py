@@ -23,6 +23,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Protocol
 
+from stateshift.errors import PlanError
 from stateshift.live.bins.answers import (
     ACKNOWLEDGED,
     REFUSED,
@@ -317,6 +318,8 @@ class Running:
     # ---------------------------------------------------------------- its commit
 
     def _commit(self, commit: Commit, works: list[Work]) -> None:
+        if self.ledger.last is None:
+            self._refuse_evicted()
         after = self.ledger.plus(commit)
         own = own_data(self.operator.name, self.name)
         commit = replace(commit, borrowed=borrowed(after, own))
@@ -328,6 +331,16 @@ class Running:
                 del self.others.arrived[work.bin][since]
         if commit.frontier is not None:
             self._retire(commit.frontier)
+
+    def _refuse_evicted(self) -> None:
+        """Refuse the first commit of a worker whose name was taken from it meanwhile."""
+        for runs in self.files.runs():
+            if (runs.operator, runs.worker) == (self.operator.name, self.name) and runs.is_evicted:
+                raise PlanError(
+                    f"worker {self.name} of {self.operator.name} was evicted before its first "
+                    "commit",
+                    hint="start it again",
+                )
 
     def _retire(self, frontier: Moment) -> None:
         """Let go of what no time can need any more: what is awaited needs the time before it."""

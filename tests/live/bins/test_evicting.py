@@ -8,7 +8,9 @@ from stateshift.errors import PlanError
 from stateshift.live.bins.controlling import Controller
 from stateshift.live.bins.evicting import evict, evict_everywhere
 from stateshift.live.bins.files import KEPT_COMMITS, WHOLE_EVERY, Files, Runs
+from stateshift.live.bins.move_request import refuse_without_rows
 from stateshift.live.bins.state_acts import evict_worker
+from stateshift.live.bins.watch import Watch
 from stateshift.live.folder import Folder
 from stateshift.storage.opening import open_patiently
 from tests.live.bins.workers import Ground, Reader, alone, count_and_ask
@@ -87,5 +89,32 @@ def test_who_is_not_there_is_not_evicted():
     ground = Ground(count_and_ask, ["west", "east"])
     with pytest.raises(PlanError, match="no worker north"):
         evict(ground.files, "count_and_ask", "north")
-    with pytest.raises(PlanError, match="never committed"):
-        evict(ground.files, "count_and_ask", "east")
+
+
+def test_a_worker_that_dies_before_its_first_commit_is_evicted_and_blocks_nobody():
+    ground = Ground(count_and_ask, ["west", "east"])
+    ground.workers["west"].read(9)
+    begun = ground.files.begun()
+    assert begun is not None
+    with pytest.raises(PlanError, match="worker east has read no rows yet") as caught:
+        refuse_without_rows(Watch(ground.files, begun).look())
+    assert "stateshift live evict memory://group east" in str(caught.value.hint)
+    evicted = evict_everywhere(ground.files, "east")
+    assert [(one.frontier, one.at) for one in evicted] == [(None, None)]
+    refuse_without_rows(Watch(ground.files, begun).look())
+    with pytest.raises(PlanError, match="was evicted before its first commit"):
+        ground.workers["east"].read(9)
+
+
+def test_a_worker_is_evicted_in_all_that_it_runs_though_it_has_not_committed_everywhere():
+    ground = Ground(count_and_ask, ["west"])
+    ground.workers["west"].read(9)
+    for operator in ("another", "zero"):
+        ground.files.run(Runs(operator, "west", "fold", ("key",), (), "", "", "", 0.0))
+    evicted = evict_everywhere(ground.files, "west")
+    assert [(one.operator, one.commit) for one in evicted] == [
+        ("another", 0),
+        ("count_and_ask", 1),
+        ("zero", 0),
+    ]
+    assert all(runs.is_evicted for runs in ground.files.runs())

@@ -16,7 +16,7 @@ EPILOG = epilog(
     4,
     6,
     e0="whoever starts under the name goes on from its last commit",
-    e4="there is no such worker, it has never committed, or it lives",
+    e4="there is no such worker, or it lives",
 )
 
 
