@@ -263,8 +263,8 @@ class Watch:
         self.meet()
 
     def meet(self) -> None:
-        """Learn who is there: workers, and what they run; and which moves were made meanwhile, if
-        so many that they cannot be read one by one any more.
+        """Learn who is there: workers, and what they run; and which moves and commits were made
+        meanwhile, if so many that they cannot be read one by one any more.
         """
         self.workers = self.files.joined()
         kept = self.files.known_moves(self.begun, len(self.workers))
@@ -275,9 +275,19 @@ class Watch:
             key = (runs.operator, runs.worker)
             known = self.parts.get(key)
             if known is not None:
-                self.parts[key] = replace(known, runs=runs)
+                self.parts[key] = self._met_again(replace(known, runs=runs))
             elif runs.worker in numbers:
                 self.parts[key] = self._met(runs, numbers[runs.worker])
+
+    def _met_again(self, part: Part) -> Part:
+        """Return a part as it is, where its last commit that is known here was forgotten, and the
+        next one was, too.
+        """
+        runs, number = part.runs, part.ledger.number
+        for known in (number, number + 1):
+            if self.files.has_commit(runs.operator, runs.worker, known):
+                return part
+        return replace(self._met(runs, part.number), given=part.given, taken=part.taken)
 
     def _met(self, runs: Runs, number: int) -> Part:
         ledger = self.files.ledger(runs.operator, runs.worker)
