@@ -5,6 +5,7 @@ tests/acceptance/test_driver_page.py), and who is believed about the cores.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -27,7 +28,9 @@ RECORDED = json.loads(GOLDEN.read_text())
 UNNAMED, NAMED = RECORDED["queries"][""], RECORDED["queries"]["per region"]
 (APPLICATION,) = [each["id"] for each in RECORDED["answers"]["/api/v1/applications"]]
 EXECUTORS = f"/api/v1/applications/{APPLICATION}/executors"
+JOBS = f"/api/v1/applications/{APPLICATION}/jobs"
 METRICS = "/metrics/json/"
+NESTED = "[" * 100_000
 
 
 @dataclass
@@ -40,6 +43,8 @@ class Page(StandIn):
         self, method: str, path: str, query: dict[str, list[str]], body: Any
     ) -> tuple[int, Any]:
         found = self.answers.get(path)
+        if isinstance(found, tuple):
+            return found
         return (404, {"message": "no such page"}) if found is None else (200, found)
 
     def has(self, *cores: int) -> None:
@@ -86,7 +91,9 @@ def test_a_driver_tells_cores_rates_and_state_of_a_query(
     )
 
 
-@pytest.mark.parametrize("metrics", [{"gauges": {}}, None])
+@pytest.mark.parametrize(
+    "metrics", [{"gauges": {}}, None, (302, ""), "<html>a log-in</html>", (503, {}), NESTED]
+)
 def test_cores_are_told_without_gauges(page: Page, metrics: Any) -> None:
     page.answers[METRICS] = metrics
     page.has(4, 4)
@@ -94,9 +101,10 @@ def test_cores_are_told_without_gauges(page: Page, metrics: Any) -> None:
     assert (report.executors, report.cores, report.input_rate) == (2, 8, None)
 
 
-def test_a_gauge_that_is_no_number_is_not_told(page: Page) -> None:
+@pytest.mark.parametrize("value", ["NaN", 10**400, math.inf, [], None])
+def test_a_gauge_that_is_no_number_is_not_told(page: Page, value: Any) -> None:
     name = f"{APPLICATION}.driver.spark.streaming.{UNNAMED}.inputRate-total"
-    page.answers[METRICS]["gauges"][name] = {"value": "NaN"}
+    page.answers[METRICS]["gauges"][name] = {"value": value}
     assert Driver(page.url).report(UNNAMED).input_rate is None
 
 
@@ -137,6 +145,13 @@ def test_what_a_driver_says_is_told_with_the_verdict(page: Page, ground: Ground)
         lambda page: page.answers.clear(),
         lambda page: page.answers.update({"/api/v1/applications": []}),
         lambda page: page.answers.update({EXECUTORS: [{"id": "driver"}]}),
+        lambda page: page.answers.update({EXECUTORS: [{"totalCores": math.inf}]}),
+        lambda page: page.answers.update({EXECUTORS: [{"totalCores": 10**400}]}),
+        lambda page: page.answers.update({EXECUTORS: [None]}),
+        lambda page: page.answers.update({EXECUTORS: NESTED}),
+        lambda page: page.answers.update({METRICS: {}, JOBS: ["x"]}),
+        lambda page: page.answers.update({"/api/v1/applications": ["x"]}),
+        lambda page: page.answers.update({"/api/v1/applications": [{"id": "\ud800"}]}),
         lambda page: page.answers.update({METRICS: {"gauges": None}, EXECUTORS: {}}),
         lambda page: page.answers.update({"/api/v1/applications": "<html>a log-in</html>"}),
         lambda page: setattr(page, "url", "http://127.0.0.1:9"),

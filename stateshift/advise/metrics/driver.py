@@ -23,7 +23,7 @@ from typing import Final
 from urllib.parse import quote
 
 from stateshift.advise.evaluate.driver_report import DriverReport
-from stateshift.clusters.http.rest import Json, Refused, Service
+from stateshift.clusters.http.rest import Json, Service
 from stateshift.clusters.redaction import redact
 from stateshift.errors import ClusterError
 
@@ -31,6 +31,8 @@ REQUEST_SECONDS: Final = 10.0
 _WORDS, _EXAMPLE = "a Spark driver's page", "http://driver:4040"
 # Without the slash at its end, a driver answers with a redirect.
 METRICS: Final = "/metrics/json/"
+# Spark counts cores by an Int.
+CORES_MAX: Final = 2**31 - 1
 _PREFIX: Final = ".driver.spark.streaming."
 
 
@@ -54,23 +56,26 @@ class Driver:
             name = self._name_of(query, self._list(f"{below}/jobs"))
             gauges = gauges_of(name, metrics)
         executors = self._list(f"{below}/executors")
-        try:
-            cores = [int(executor["totalCores"]) for executor in executors]
-        except (KeyError, TypeError, ValueError) as error:
-            raise self._odd("lists executors in a way that Spark does not") from error
-        return report_of(application, [count for count in cores if count > 0], gauges)
+        cores = [_number(executor.get("totalCores")) for executor in executors]
+        counts = [int(count) for count in cores if count is not None and count <= CORES_MAX]
+        if len(counts) < len(cores):
+            raise self._odd("lists executors in a way that Spark does not")
+        return report_of(application, [count for count in counts if count > 0], gauges)
 
     def _application(self) -> str:
         applications = self._list("/api/v1/applications")
         if len(applications) != 1:
             raise self._odd(f"tells of {len(applications)} applications, and a driver has one")
-        return str(applications[0].get("id"))
+        id = str(applications[0].get("id"))
+        if not id.isprintable():
+            raise self._odd("tells of an application that no Spark names so")
+        return id
 
     def _metrics(self) -> Json:
-        """Return its metrics; none where their page is switched off."""
+        """Return its metrics; none where their page is switched off, or somewhere else."""
         try:
             return self._json(METRICS)
-        except Refused:
+        except ClusterError:
             return {}
 
     def _name_of(self, query: str, jobs: list[Json]) -> str:
@@ -88,7 +93,10 @@ class Driver:
         return self._service.json("GET", f"{self.url.rstrip('/')}{path}")
 
     def _list(self, path: str) -> list[Json]:
-        return self._service.listed("GET", f"{self.url.rstrip('/')}{path}")
+        listed = self._service.listed("GET", f"{self.url.rstrip('/')}{path}")
+        if not all(isinstance(item, dict) for item in listed):
+            raise self._odd(f"lists in {path} what Spark does not")
+        return listed
 
     @property
     def _service(self) -> Service:
@@ -141,6 +149,6 @@ def _number(value: object) -> float | None:
         return None
     try:
         number = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None

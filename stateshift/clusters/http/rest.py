@@ -115,7 +115,7 @@ class Service:
         response = self._asked(method, url, **query)
         try:
             answer = response.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
         status = response.status_code
         if status < 300 and isinstance(answer, expected):
