@@ -49,6 +49,7 @@ _VALUES = {
     "json": "any JSON",
     "port": "port",
     "connection": "host:port",
+    "page": "URL",
     "until": "`remaining < 5s`",
     "cutover": "`ready`, `manual`, `never` or hours",
     "strategy": "`fluid`, `all-at-once`, `batched(k)`, `optimised`",

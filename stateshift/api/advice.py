@@ -35,12 +35,12 @@ from stateshift.errors import Complaint, SpecError
 from stateshift.plain import Misfit
 from stateshift.specification import JobSpec, Spec
 from stateshift.specification.rebalancing import is_pattern, matches
+from stateshift.specification.values import WEB
 from stateshift.workdir import Workdir
 
 if TYPE_CHECKING:
     from stateshift.migration import Adapters
 
-WEB = ("http://", "https://")
 _REPLAY_HINT = "name a file that `stateshift advise --json` has written"
 
 
@@ -153,6 +153,9 @@ def adviser_of(request: AdviceRequest, adapters: Adapters) -> Adviser:
 
 def _subjects(request: AdviceRequest, outside: Outside, adapters: Adapters) -> list[Subject]:
     given, only = request.given, request.jobs
+    if request.driver_ui is not None and not request.driver_ui.startswith(WEB):
+        which = f"it begins with neither {' nor '.join(WEB)}"
+        _refuse_driver_ui(request, which, "--driver-ui http://driver:4040")
     if isinstance(given, os.PathLike):
         given = os.fspath(given)
     if not isinstance(given, str):

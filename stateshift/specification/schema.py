@@ -292,6 +292,7 @@ VALUES: dict[str, Schema] = {
         ]
     },
     "connection": {"type": "string", "pattern": _CONNECTION},
+    "page": {"type": "string", "pattern": rf"^https?://|{_PLACEHOLDER}"},
     "operators": {
         "anyOf": [
             {"type": "array", "items": {"anyOf": [_TEXT, {"$ref": "#/$defs/operator"}]}},

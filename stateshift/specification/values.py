@@ -27,6 +27,7 @@ _HOST_PORT = re.compile(r"(?:[^\s:/@,\[\]]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1
 _CONNECTION = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)?(?P<hosts>[^/]*)(?P<path>/\S*)?\Z"
 )
+WEB = ("http://", "https://")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f/\\]")
 _NAME_BYTES_MAX = 255
 
@@ -342,6 +343,17 @@ def is_host_port(text: str) -> bool:
     return match is not None and 1 <= int(match["port"]) <= 65535
 
 
+def _page(reader: Reader, key: Key, place: Place) -> str | None:
+    """Read the URL of a page. What is none may be a password from its first letter on, and is not
+    repeated.
+    """
+    if isinstance(place.value, str) and place.value.startswith(WEB):
+        return place.value
+    expected = f"a URL that begins with {' or '.join(WEB)}, such as http://driver:4040"
+    reader.complaints.add(Place("***", place.pointer), f"it is not {expected}", expected)
+    return None
+
+
 def _location(reader: Reader, key: Key, place: Place) -> str | None:
     if not is_text(place.value):
         reader.refuse(place, "a location: a URL or a path")
@@ -484,6 +496,7 @@ _READ: dict[str, Callable[[Reader, Key, Place], object]] = {
     "size": _size,
     "port": _port,
     "connection": _connection,
+    "page": _page,
     "location": _location,
     "locations": _locations,
     "environment": _environment,

@@ -155,7 +155,6 @@ def test_what_a_driver_says_is_told_with_the_verdict(page: Page, ground: Ground)
         lambda page: page.answers.update({METRICS: {"gauges": None}, EXECUTORS: {}}),
         lambda page: page.answers.update({"/api/v1/applications": "<html>a log-in</html>"}),
         lambda page: setattr(page, "url", "http://127.0.0.1:9"),
-        lambda page: setattr(page, "url", "driver:4040"),
     ],
 )
 def test_a_driver_that_does_not_answer_is_a_note(page: Page, ground: Ground, break_it: Any) -> None:
@@ -170,6 +169,18 @@ def test_a_spec_says_where_the_driver_is(page: Page, ground: Ground) -> None:
     page.has(3)
     spec = ground.spec(driver_ui=page.url)
     assert advised(ground, spec)["parallelism"] == 3
+
+
+@pytest.mark.parametrize("url", ["me:hidden@driver:4040", "hidden", "file:///hidden", ""])
+def test_a_driver_without_http_before_it_is_refused_and_not_repeated(
+    ground: Ground, url: str
+) -> None:
+    for argv in ([SOURCE, "--driver-ui", url], [ground.spec(driver_ui=url)]):
+        for more in ([], ["--json"]):
+            refused = ground.advise(*argv, *more)
+            assert refused.code == 2
+            assert "http://driver:4040" in refused.err + refused.out
+            assert "hidden" not in refused.err + refused.out
 
 
 def test_the_driver_belongs_to_one_job(page: Page, ground: Ground) -> None:

@@ -139,7 +139,7 @@ JOB = Keys(
     ),
     _job(
         "driver_ui",
-        "text",
+        "page",
         "driver_ui",
         "The page of the job's driver, such as http://driver:4040, which `advise` and `rebalance` "
         "ask.",
