@@ -174,7 +174,7 @@ def _subjects(request: AdviceRequest, outside: Outside, adapters: Adapters) -> l
 def _of_spec(
     given: SpecLike, request: AdviceRequest, outside: Outside, adapters: Adapters
 ) -> list[Subject]:
-    spec = _as_it_is_now(spec_of(given), _folder_of(request), adapters)
+    spec = _as_it_is_now(spec_of(given), request, adapters)
     if spec.engine == "flink":
         _refuse_driver_ui(request, "these are jobs of Flink, and only Spark has such a driver")
     names = request.jobs or [job.name for job in spec.jobs]
@@ -199,7 +199,7 @@ def _folder_of(request: AdviceRequest) -> Folder | None:
     return None
 
 
-def _as_it_is_now(spec: Spec, folder: Folder | None, adapters: Adapters) -> Spec:
+def _as_it_is_now(spec: Spec, request: AdviceRequest, adapters: Adapters) -> Spec:
     """Return the spec with the jobs that run now: those that its patterns mean, and each where
     `rebalance` has moved it.
     """
@@ -210,13 +210,15 @@ def _as_it_is_now(spec: Spec, folder: Folder | None, adapters: Adapters) -> Spec
         names = sorted({job.source_cluster for job in patterns if job.source_cluster is not None})
     else:
         return spec
+    folder = _folder_of(request)
     place = Workdir(os.path.join(WORKDIRS, "plan")) if folder is None else folder.place
     clusters = listed({name: adapters.open_cluster(spec.cluster(name), place) for name in names})
     if spec.rebalance is None:
         meant = jobs_meant(spec.jobs, clusters, {})
     else:
         places = {} if folder is None else past_of(folder).places
-        refuse_lost_clusters(places, names)
+        asked = {job: place for job, place in places.items() if job in (request.jobs or places)}
+        refuse_lost_clusters(spec.jobs, asked, names)
         present, _ = jobs_now(spec.jobs, clusters, places)
         meant = tuple(present.values())
     return replace(spec, jobs=(*meant, *_without_a_job(patterns, meant)))

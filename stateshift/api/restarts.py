@@ -62,9 +62,13 @@ def _was_cut_short(workdir: Workdir) -> bool:
 
 
 def _runs_below(workdirs: str | None) -> Iterator[str]:
-    if workdirs is None or not os.path.isdir(workdirs):
+    if workdirs is None:
         return
-    for name in sorted(os.listdir(workdirs)):
+    try:
+        names = sorted(os.listdir(workdirs))
+    except OSError:  # what runs have taken is not known then
+        return
+    for name in names:
         path = os.path.join(workdirs, name)
         if os.path.exists(os.path.join(path, "journal")):
             yield path

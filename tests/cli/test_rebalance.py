@@ -5,9 +5,11 @@ on from wherever the last one was killed.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from stateshift.api.rebalancing.past import Place
 from stateshift.api.rebalancing.whereabouts import at_place
 from stateshift.cli.views.metrics_facts import LABELS
 from stateshift.specification import JobSpec
+from stateshift.testing.memory_flink import MemoryFlink
 from stateshift.workdir import Workdir
 from tests.advise.measured_flink import BEGAN
 from tests.advise.rebalance.living import LOADS, Living, moved
@@ -299,6 +302,23 @@ def test_advise_refuses_what_rebalance_has_kept_and_cannot_be_read(living: Livin
     (living.state / "moves" / "0001.json").write_text("{")
     done = advised(living)
     assert (done.code, "0001.json is damaged" in done.err) == (8, True)
+
+
+def test_a_folder_that_cannot_be_read_is_told(living: Living) -> None:
+    living.state.mkdir()
+    (living.state / "moves").touch()
+    for done in (advised(living), living.run()):
+        assert (done.code, "moves cannot be read: Not a directory" in done.err) == (8, True)
+        assert "as the user who runs `rebalance`" in done.err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.parametrize(("name", "code"), [("moves", 8), ("runs", 0)])
+def test_a_folder_that_we_may_not_read_is_no_fault_of_ours(
+    living: Living, name: str, code: int
+) -> None:
+    (living.state / name).mkdir(parents=True, mode=0o000)
+    assert advised(living).code == code
 
 
 def test_a_page_has_the_bars(living: Living) -> None:
@@ -750,6 +770,28 @@ def test_a_cluster_that_jobs_were_moved_to_is_not_taken_out_of_the_spec(living: 
     assert "move 1 has brought orders there" in done.err
 
 
+def test_where_other_jobs_were_moved_does_not_matter(living: Living) -> None:
+    living.section = {"runs": 1}
+    living.run("--yes")
+    living.twins["south"] = MemoryFlink(lambda _: None)
+    spec = living.spec()
+    spec["clusters"]["south"] = spec["clusters"]["west"]
+    clusters = spec["rebalance"]["clusters"]
+    clusters["south"] = clusters.pop("east")
+    path = living.folder / "other.json"
+
+    def code(command: str, option: str, *argv: str) -> int:
+        path.write_text(json.dumps(spec))
+        words = (command, str(path), option, str(living.state), *argv)
+        return said(*words, adapters=living.adapters).code
+
+    assert code("rebalance", "--workdir") == code("advise", "--rebalance") == 2
+    assert code("advise", "--rebalance", "--job", "orders") == 2
+    assert code("advise", "--rebalance", "--job", "fraud") == 0
+    spec["jobs"] = [job for job in spec["jobs"] if job["name"] != "orders"]
+    assert code("rebalance", "--workdir") == code("advise", "--rebalance") == 0
+
+
 def test_a_drained_cluster_is_not_counted_as_too_full(living: Living) -> None:
     living.document("--drain", "west")
     document = living.document()
@@ -757,7 +799,9 @@ def test_a_drained_cluster_is_not_counted_as_too_full(living: Living) -> None:
 
 
 def test_a_job_that_we_have_started_is_not_looked_for_as_it_was_first_stopped() -> None:
-    job = JobSpec("orders", "file:///a", stop={"app_name": "orders-7", "seconds_max": 9.0})
+    stop = {"app_name": "orders-7", "seconds_max": 9.0}
+    job = JobSpec("orders", "file:///a", stop=stop, driver_ui="http://driver:4040")
     moved_job = at_place(job, Place("east", "file:///b", 1, 0.0))
     assert (moved_job.source, moved_job.stop) == ("file:///b", {"seconds_max": 9.0})
-    assert at_place(job, Place("west")).stop == job.stop
+    assert moved_job.driver_ui is None
+    assert at_place(job, Place("west")) == replace(job, source_cluster="west")

@@ -260,3 +260,6 @@ def _names_in(folder: Path) -> list[str]:
         return sorted(os.listdir(folder))
     except FileNotFoundError:
         return []
+    except OSError as error:
+        hint = "run it as the user who runs `rebalance`, or name another folder"
+        raise JournalError(f"{folder} cannot be read: {error.strerror}", hint=hint) from error

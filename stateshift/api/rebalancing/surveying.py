@@ -63,7 +63,8 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
         SpecError: the section names no time zone, or a cluster's options are not valid.
         StorageError: the samples cannot be read or written.
     """
-    refuse_lost_clusters(past.places, [cluster.name for cluster in request.clusters])
+    names = [cluster.name for cluster in request.clusters]
+    refuse_lost_clusters(request.spec.jobs, past.places, names)
     zone = _zone(request)
     clusters = _listed(request, folder, adapters)
     present, where = jobs_now(request.spec.jobs, clusters, past.places)

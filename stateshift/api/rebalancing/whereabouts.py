@@ -129,7 +129,8 @@ def jobs_now(
     return present, where
 
 
-# What the spec's `stop` says of the job as somebody else has started it, and of no later one.
+# What the spec's `stop` says of the job as somebody else has started it, and of no later one; so
+# does its `driver_ui`.
 _OF_THE_FIRST = ("app_name", "driver", "pid_file", "batch", "batch_name", "job_id", "job_ids")
 
 
@@ -139,17 +140,21 @@ def at_place(job: JobSpec, place: Place) -> JobSpec:
         return replace(job, source_cluster=place.cluster)
     stop = {key: value for key, value in job.stop.items() if key not in _OF_THE_FIRST}
     source = place.image or job.source
-    return replace(job, source_cluster=place.cluster, source=source, stop=stop)
+    return replace(job, source_cluster=place.cluster, source=source, stop=stop, driver_ui=None)
 
 
-def refuse_lost_clusters(places: Mapping[str, Place], names: Collection[str]) -> None:
-    """Refuse a spec that has lost a cluster to which jobs were moved.
+def refuse_lost_clusters(
+    jobs: Iterable[JobSpec], places: Mapping[str, Place], names: Collection[str]
+) -> None:
+    """Refuse a spec that has lost a cluster to which jobs of it were moved. A job that it no longer
+    means may be anywhere.
 
     Raises:
         SpecError: it says which cluster, and whose.
     """
+    patterns = [job.name for job in jobs]
     for job, place in places.items():
-        if place.cluster not in names:
+        if place.cluster not in names and any(matches(job, pattern) for pattern in patterns):
             message = f"{place.cluster!r} is missing: move {place.number} has brought {job} there"
             expected = f"the clusters with {place.cluster!r}"
             raise SpecError((Complaint("/rebalance/clusters", message, expected=expected),))
