@@ -29,6 +29,8 @@ UNNAMED, NAMED = RECORDED["queries"][""], RECORDED["queries"]["per region"]
 (APPLICATION,) = [each["id"] for each in RECORDED["answers"]["/api/v1/applications"]]
 EXECUTORS = f"/api/v1/applications/{APPLICATION}/executors"
 JOBS = f"/api/v1/applications/{APPLICATION}/jobs"
+# The newest batch that the driver lists of the query with a name.
+LAST = 9
 METRICS = "/metrics/json/"
 NESTED = "[" * 100_000
 
@@ -79,7 +81,7 @@ def test_a_driver_tells_cores_rates_and_state_of_a_query(
     def gauge(name: str) -> Any:
         return told[f"{APPLICATION}.driver.spark.streaming.{gauges}.{name}"]["value"]
 
-    assert Driver(page.url).report(query) == DriverReport(
+    assert Driver(page.url).report(query, LAST) == DriverReport(
         application=APPLICATION,
         executors=1,
         cores=1,
@@ -91,13 +93,14 @@ def test_a_driver_tells_cores_rates_and_state_of_a_query(
     )
 
 
+@pytest.mark.parametrize("query", [NAMED, UNNAMED])
 @pytest.mark.parametrize(
     "metrics", [{"gauges": {}}, None, (302, ""), "<html>a log-in</html>", (503, {}), NESTED]
 )
-def test_cores_are_told_without_gauges(page: Page, metrics: Any) -> None:
+def test_cores_are_told_without_gauges(page: Page, metrics: Any, query: str) -> None:
     page.answers[METRICS] = metrics
     page.has(4, 4)
-    report = Driver(page.url).report(NAMED)
+    report = Driver(page.url).report(query, LAST)
     assert (report.executors, report.cores, report.input_rate) == (2, 8, None)
 
 
@@ -105,14 +108,23 @@ def test_cores_are_told_without_gauges(page: Page, metrics: Any) -> None:
 def test_a_gauge_that_is_no_number_is_not_told(page: Page, value: Any) -> None:
     name = f"{APPLICATION}.driver.spark.streaming.{UNNAMED}.inputRate-total"
     page.answers[METRICS]["gauges"][name] = {"value": value}
-    assert Driver(page.url).report(UNNAMED).input_rate is None
+    assert Driver(page.url).report(UNNAMED, LAST).input_rate is None
 
 
 def test_the_driver_of_another_query_is_not_believed(page: Page) -> None:
     url = page.url.replace("//", "//me:hidden@")
-    with pytest.raises(ClusterError, match="runs no query with the id 00000000") as refused:
-        Driver(url).report("00000000-1111-2222-3333-444444444444")
+    with pytest.raises(ClusterError, match="lists is of query 00000000") as refused:
+        Driver(url).report("00000000-1111-2222-3333-444444444444", LAST)
     assert "hidden" not in str(refused.value)
+
+
+def test_a_driver_that_the_query_has_left_is_not_believed(page: Page) -> None:
+    with pytest.raises(ClusterError, match=f"since {LAST}, and {LAST + 1} is committed"):
+        Driver(page.url).report(NAMED, LAST + 1)
+    for job in page.answers[JOBS]:  # as a query of continuous processing is described
+        job["description"] = job["description"].replace(f"batch = {LAST}", "batch = init")
+        job["description"] = job["description"].replace(f"batch = {LAST - 1}", "batch = init")
+    assert Driver(page.url).report(NAMED, LAST + 1).cores == 1
 
 
 # ---------------------------------------------------------------------------- by the command

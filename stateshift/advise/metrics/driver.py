@@ -3,12 +3,15 @@
     /api/v1/applications                    [{"id": APP, …}]: a driver has one
     /api/v1/applications/APP/executors      [{"id", "totalCores", …}]; with a local master, the
                                             driver is its only executor
-    /api/v1/applications/APP/jobs           [{"description": "NAME\\nid = QUERY\\nrunId = …"}]
+    /api/v1/applications/APP/jobs           [{"description":
+                                              "NAME\\nid = QUERY\\nrunId = …\\nbatch = N"}]
     /metrics/json/                          {"gauges": {PREFIX.GAUGE: {"value": …}}}, where PREFIX
                                             ends in .driver.spark.streaming.<NAME or QUERY>
 
 The id of the query stands in its checkpoint. A driver that knows no such query is another one's: a
-port is soon taken again. Its gauges are there with `spark.sql.streaming.metricsEnabled` alone.
+port is soon taken again. One that has run it lists its jobs for long, and is not where it runs once
+a batch was committed that is later than all of these. Its gauges are there with
+`spark.sql.streaming.metricsEnabled` alone.
 
 Source: Spark 3.3 to 4.3, MetricsReporter, StreamExecution.getDescriptionString, api.scala.
 """
@@ -42,8 +45,9 @@ class Driver:
 
     url: str
 
-    def report(self, query: str) -> DriverReport:
-        """Return what the driver says of the query of this id, and of its application.
+    def report(self, query: str, committed: int) -> DriverReport:
+        """Return what the driver says of the query of this id, and of its application. `committed`
+        is the newest batch that the checkpoint has committed.
 
         Raises:
             ClusterError: it does not answer as a driver does, or it runs no such query.
@@ -53,7 +57,7 @@ class Driver:
         metrics = self._metrics()
         gauges = gauges_of(query, metrics)
         if not gauges:
-            name = self._name_of(query, self._list(f"{below}/jobs"))
+            name = self._name_of(query, committed, self._list(f"{below}/jobs"))
             gauges = gauges_of(name, metrics)
         executors = self._list(f"{below}/executors")
         cores = [_number(executor.get("totalCores")) for executor in executors]
@@ -78,16 +82,20 @@ class Driver:
         except ClusterError:
             return {}
 
-    def _name_of(self, query: str, jobs: list[Json]) -> str:
-        """Return the name of a query, by the description of any of its jobs; empty if it has
-        none.
-        """
-        described = re.compile(rf"(?:(.+?)(?:\n|<br/>))?id = {re.escape(query)}\b", re.DOTALL)
-        for job in jobs:
-            match = described.match(str(job.get("description")))
-            if match is not None:
-                return match[1] or ""
-        raise self._error(f"the driver at {redact(self.url)} runs no query with the id {query}")
+    def _name_of(self, query: str, committed: int, jobs: list[Json]) -> str:
+        """Return the name of a query, by the description of its jobs; empty if it has none."""
+        id, batch = re.escape(query), r"batch = ([0-9]{1,18})\b"
+        described = re.compile(rf"(?:(.*?)(?:\n|<br/>))?id = {id}\b(?:.*{batch})?", re.DOTALL)
+        matches = [described.match(str(job.get("description"))) for job in jobs]
+        of_query = [match for match in matches if match is not None]
+        driver = f"the driver at {redact(self.url)}"
+        if not of_query:
+            raise self._error(f"{driver}: none of the jobs that it still lists is of query {query}")
+        last = max((int(match[2]) for match in of_query if match[2]), default=committed)
+        if last < committed:
+            fact = f"has run no batch of query {query} since {last}, and {committed} is committed"
+            raise self._error(f"{driver} {fact}")
+        return of_query[0][1] or ""
 
     def _json(self, path: str) -> Json:
         return self._service.json("GET", f"{self.url.rstrip('/')}{path}")

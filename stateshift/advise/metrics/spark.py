@@ -139,7 +139,7 @@ class SparkQuery:
         read = read_until(entries, commits)
         ends = self._ends(read)
         newest = entries[max(entries)]
-        report, trouble = self._driver_report()
+        report, trouble = self._driver_report(max(commits, default=-1))
         return SparkSample(
             time=self.clock.now(),
             batches=tuple(batches),
@@ -153,7 +153,7 @@ class SparkQuery:
             shards=shards_of(self._state_files()),
         )
 
-    def _driver_report(self) -> tuple[DriverReport | None, str]:
+    def _driver_report(self, committed: int) -> tuple[DriverReport | None, str]:
         """Return what the driver says, and why it says nothing; neither where nobody has named it.
         The checkpoint tells enough for a verdict, so that no error ends the look.
         """
@@ -161,7 +161,7 @@ class SparkQuery:
             return None, ""
         try:
             id = decode_metadata(self.checkpoint.read(METADATA)).id
-            return self.driver.report(id), ""
+            return self.driver.report(id, committed), ""
         except Interrupted:
             raise
         except StateshiftError as error:
