@@ -54,6 +54,7 @@ class Subject:
     """A job to look at. `open` finds it, each time anew: a job that was restarted has another id.
     `ask` tells the rest, of a job that was found. `trouble` is why it is not even looked for.
     `cores` is what the caller says, `cores_asked_for` what the job was to be started with.
+    `note` is what else is known of where it runs.
     """
 
     job: str
@@ -64,6 +65,7 @@ class Subject:
     cores: int | None = None
     cores_asked_for: int | None = None
     trouble: str | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,7 @@ class Adviser:
             wishes=tuple(look.wish for look in watched.looks if look.wanted),
             trouble=watched.trouble,
             location=subject.location,
+            note=subject.note,
         )
         if subject.engine == "spark":
             samples = tuple(_spark_samples(watched.looks))

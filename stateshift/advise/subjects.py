@@ -41,7 +41,8 @@ FLINK_REST: Final = "flink_rest"
 @dataclass(frozen=True)
 class Outside:
     """How the outside is reached, and what the caller knows: restart times that our own runs have
-    measured, by job; of a Spark job its `cores`, and where the page of its driver is.
+    measured, by job; of a Spark job its `cores`, and where the page of its driver is; `notes` on
+    where jobs run.
     """
 
     open_storage: Callable[[str], Storage]
@@ -51,6 +52,7 @@ class Outside:
     restarts: Mapping[str, float] = field(default_factory=dict)
     cores: int | None = None
     driver_ui: str | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 def of_spec(spec: Spec, only: Collection[str], outside: Outside) -> list[Subject]:
@@ -70,9 +72,11 @@ def of_spec(spec: Spec, only: Collection[str], outside: Outside) -> list[Subject
         if job.name not in asked:
             continue
         if spec.engine == "flink":
-            subjects.append(_flink_job(spec, job, outside))
+            found = [_flink_job(spec, job, outside)]
         else:
-            subjects += _queries(job.name, job.source, _of_spark_job(job, outside))
+            found = _queries(job.name, job.source, _of_spark_job(job, outside))
+        note = outside.notes.get(job.name, "")
+        subjects += [replace(subject, note=note) for subject in found]
     return subjects
 
 

@@ -174,14 +174,14 @@ def _subjects(request: AdviceRequest, outside: Outside, adapters: Adapters) -> l
 def _of_spec(
     given: SpecLike, request: AdviceRequest, outside: Outside, adapters: Adapters
 ) -> list[Subject]:
-    spec = _as_it_is_now(spec_of(given), request, adapters)
+    spec, notes = _as_it_is_now(spec_of(given), request, adapters)
     if spec.engine == "flink":
         _refuse_driver_ui(request, "these are jobs of Flink, and only Spark has such a driver")
     names = request.jobs or [job.name for job in spec.jobs]
     if len(names) > 1:
         which = f"a driver has one job, and this would be that of {', '.join(names)}"
         _refuse_driver_ui(request, which, f"--job {quote(names[0])}, or `driver_ui` in the spec")
-    return subjects.of_spec(spec, request.jobs, outside)
+    return subjects.of_spec(spec, request.jobs, replace(outside, notes=notes))
 
 
 def _refuse_driver_ui(request: AdviceRequest, why: str, hint: str = "leave it out") -> None:
@@ -199,17 +199,20 @@ def _folder_of(request: AdviceRequest) -> Folder | None:
     return None
 
 
-def _as_it_is_now(spec: Spec, request: AdviceRequest, adapters: Adapters) -> Spec:
+def _as_it_is_now(
+    spec: Spec, request: AdviceRequest, adapters: Adapters
+) -> tuple[Spec, dict[str, str]]:
     """Return the spec with the jobs that run now: those that its patterns mean, and each where
-    `rebalance` has moved it.
+    `rebalance` has moved it. Also return what is odd about where some of them run, by their names.
     """
+    notes: dict[str, str] = {}
     patterns = [job for job in spec.jobs if is_pattern(job.name)]
     if spec.rebalance is not None:
         names = [cluster.name for cluster in clusters_of(spec)]
     elif patterns:
         names = sorted({job.source_cluster for job in patterns if job.source_cluster is not None})
     else:
-        return spec
+        return spec, notes
     folder = _folder_of(request)
     place = Workdir(os.path.join(WORKDIRS, "plan")) if folder is None else folder.place
     clusters = listed({name: adapters.open_cluster(spec.cluster(name), place) for name in names})
@@ -219,9 +222,10 @@ def _as_it_is_now(spec: Spec, request: AdviceRequest, adapters: Adapters) -> Spe
         places = {} if folder is None else past_of(folder).places
         asked = {job: place for job, place in places.items() if job in (request.jobs or places)}
         refuse_lost_clusters(spec.jobs, asked, names)
-        present, _ = jobs_now(spec.jobs, clusters, places)
+        present, where = jobs_now(spec.jobs, clusters, places)
+        notes = {name: each.unknown or each.note for name, each in where.items()}
         meant = tuple(present.values())
-    return replace(spec, jobs=(*meant, *_without_a_job(patterns, meant)))
+    return replace(spec, jobs=(*meant, *_without_a_job(patterns, meant))), notes
 
 
 def _without_a_job(patterns: Sequence[JobSpec], meant: Sequence[JobSpec]) -> list[JobSpec]:

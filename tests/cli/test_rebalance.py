@@ -270,6 +270,19 @@ def advised(living: Living, *argv: str) -> Said:
     return said("advise", living.write(), *words, adapters=living.adapters)
 
 
+def reasons(living: Living, job: str) -> list[str]:
+    """What advise says of a job, which is also what it says of its own inputs."""
+    done = advised(living, "--job", job)
+    assert done.code == 0, done.err
+    file = living.folder / "said.json"
+    file.write_text(json.dumps(done.document))
+    again = said("advise", "--replay", str(file), "--json", adapters=living.adapters)
+    (told,) = done.document
+    assert again.document[0]["reasons"] == told["reasons"]
+    listed: list[str] = told["reasons"]
+    return listed
+
+
 def test_advise_follows_jobs_that_were_moved(living: Living) -> None:
     living.section = {"runs": 1}
     (move,) = living.document("--yes")["moves"]
@@ -584,6 +597,7 @@ def test_a_job_that_somebody_has_moved_by_hand_is_where_it_runs(living: Living) 
     living.twins["east"].run("fraud", "fraud-9")
     living.started["fraud-9"] = BEGAN - 3600
     living.loads = dict.fromkeys(LOADS, 0.2)
+    assert reasons(living, "fraud")[-1] == "it runs on east, and not on west, where it was left"
     document = living.document("--drain", "east", "--yes")
     assert moved(document) == [("fraud", "west", "finished")]
     assert document["notes"] == ["fraud: it runs on east, and not on west, where it was left"]
@@ -593,6 +607,7 @@ def test_a_job_that_somebody_has_moved_by_hand_is_where_it_runs(living: Living) 
 def test_a_job_that_runs_twice_is_not_moved(living: Living) -> None:
     living.twins["east"].run("fraud", "fraud-9")
     living.started["fraud-9"] = BEGAN - 3600
+    assert reasons(living, "fraud")[-1] == "it runs more than once: on west and east"
     document = living.document("--drain", "west")
     stays = {stay["job"]: stay["reason"] for stay in document["stay"]}
     assert "it runs more than once: on west and east" in stays["fraud"]

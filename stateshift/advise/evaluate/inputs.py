@@ -45,8 +45,8 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What is known of a job beside its load. `trouble` is why it could not be measured, `command`
-    what lifts the bound of its parallelism.
+    """What is known of a job beside its load. `trouble` is why it could not be measured, `note`
+    what else is known of where it runs.
     """
 
     job: str
@@ -57,6 +57,7 @@ class Circumstances:
     wishes: tuple[Wish, ...] = ()
     trouble: str | None = None
     location: str | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,12 @@ class Verdict:
 
 def verdict_on(inputs: Inputs) -> Verdict:
     """Return the verdict that these inputs lead to."""
+    verdict = _on_load(inputs)
+    note = inputs.around.note
+    return replace(verdict, reasons=(*verdict.reasons, note)) if note else verdict
+
+
+def _on_load(inputs: Inputs) -> Verdict:
     if inputs.around.trouble is not None:
         return _unknown(inputs, inputs.around.trouble)
     match inputs:

@@ -5,7 +5,7 @@ Nothing that is wrong with a job or a cluster ends a run: it is "cannot tell", w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -99,7 +99,7 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
         capacities=capacities,
         memory=memory,
         restarts=tuple(restarts.values()),
-        notes=(*_moved_by_hand(where.values()), *_notes(request, memory)),
+        notes=(*_moved_by_hand(where), *_notes(request, memory)),
     )
 
 
@@ -280,10 +280,10 @@ def _cluster(
     )
 
 
-def _moved_by_hand(where: Iterable[Whereabouts]) -> Iterator[str]:
-    for each in where:
+def _moved_by_hand(where: Mapping[str, Whereabouts]) -> Iterator[str]:
+    for name, each in where.items():
         if each.note:
-            yield each.note
+            yield f"{name}: {each.note}"
 
 
 def _memory(job: JobSpec, needs: Needs, told: Capacity | None) -> int | None:

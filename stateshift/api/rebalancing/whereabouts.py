@@ -215,4 +215,4 @@ def _judged(job: JobSpec, place: Place, found: Mapping[str, list[str]]) -> Where
     fact = f"it runs on {names[0]}, and not on {place.cluster}, where it was left"
     if job.writes_at_source:
         return Whereabouts(place, unknown=fact)
-    return Whereabouts(Place(names[0], number=BY_HAND), id, note=f"{job.name}: {fact}")
+    return Whereabouts(Place(names[0], number=BY_HAND), id, note=fact)
