@@ -5,7 +5,6 @@ on from wherever the last one was killed.
 from __future__ import annotations
 
 import json
-import os
 import resource
 import shutil
 from collections.abc import Iterator
@@ -323,15 +322,6 @@ def test_a_folder_that_cannot_be_read_is_told(living: Living) -> None:
     for done in (advised(living), living.run()):
         assert (done.code, "moves cannot be read: Not a directory" in done.err) == (8, True)
         assert "as the user who runs `rebalance`" in done.err
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-@pytest.mark.parametrize(("name", "code"), [("moves", 8), ("runs", 0)])
-def test_a_folder_that_we_may_not_read_is_no_fault_of_ours(
-    living: Living, name: str, code: int
-) -> None:
-    (living.state / name).mkdir(parents=True, mode=0o000)
-    assert advised(living).code == code
 
 
 def test_a_page_has_the_bars(living: Living) -> None:
