@@ -220,7 +220,9 @@ def _as_it_is_now(
         meant = jobs_meant(spec.jobs, clusters, {})
     else:
         places = {} if folder is None else past_of(folder).places
-        asked = {job: place for job, place in places.items() if job in (request.jobs or places)}
+        asked = places
+        if request.jobs:
+            asked = {job: place for job, place in places.items() if job in request.jobs}
         refuse_lost_clusters(spec.jobs, asked, names)
         present, where = jobs_now(spec.jobs, clusters, places)
         notes = {name: each.unknown or each.note for name, each in where.items()}

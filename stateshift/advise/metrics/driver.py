@@ -60,11 +60,13 @@ class Driver:
             name = self._name_of(query, committed, self._list(f"{below}/jobs"))
             gauges = gauges_of(name, metrics)
         executors = self._list(f"{below}/executors")
-        cores = [_number(executor.get("totalCores")) for executor in executors]
-        counts = [int(count) for count in cores if count is not None and count <= CORES_MAX]
-        if len(counts) < len(cores):
-            raise self._odd("lists executors in a way that Spark does not")
-        return report_of(application, [count for count in counts if count > 0], gauges)
+        cores: list[int] = []
+        for executor in executors:
+            count = _number(executor.get("totalCores"))
+            if count is None or count > CORES_MAX:
+                raise self._odd("lists executors in a way that Spark does not")
+            cores.append(int(count))
+        return report_of(application, [count for count in cores if count > 0], gauges)
 
     def _application(self) -> str:
         applications = self._list("/api/v1/applications")

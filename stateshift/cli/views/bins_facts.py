@@ -103,8 +103,10 @@ class MoveFacts:
 
 @dataclass(frozen=True, slots=True)
 class PartFacts:
-    """One worker's part in one operator. `lag` is how far it is behind the furthest; it `is_silent`
-    where it has committed nothing for long, while others have.
+    """What is shown of one worker's part in one operator.
+
+    `lag` is how far it is behind the furthest; it `is_silent` where it has committed nothing for
+    long, while others have.
     """
 
     part: Part

@@ -32,7 +32,7 @@ from stateshift.formats.flink.keyed_state import StateInfo, find_states, read_st
 from stateshift.formats.flink.serializers import Unknown, value
 
 COMPRESSED_FROM: Final = 6
-_VERSIONS: Final = (5, 6)
+VERSIONS: Final = (5, 6)
 _WHAT = "operator state"
 
 Pair = tuple[object, object]  # a key, None where there is none, and a value
@@ -62,7 +62,7 @@ def decode_operator_header(head: bytes) -> OperatorHeader:
     """
     data = Input(head, _WHAT)
     version = data.i4()
-    if version not in _VERSIONS:
+    if version not in VERSIONS:
         return OperatorHeader(version, False, (), False)
     compressed = version >= COMPRESSED_FROM and data.boolean()
     states: list[StateInfo] = []
@@ -87,9 +87,9 @@ def decode_operator_header(head: bytes) -> OperatorHeader:
 def require_version(header: OperatorHeader) -> None:
     """Raise UnknownVersion for a header that no Flink of today reads."""
     version = header.version
-    if version in _VERSIONS:
+    if version in VERSIONS:
         return
-    if 0 < version < _VERSIONS[0]:
+    if 0 < version < VERSIONS[0]:
         raise UnknownVersion(
             (
                 f"{_WHAT} has a header of version {version}, of a Flink before 1.7, whose "
@@ -102,7 +102,7 @@ def require_version(header: OperatorHeader) -> None:
                 "or newer"
             ),
         )
-    read = f"{_VERSIONS[0]} and {_VERSIONS[1]}"
+    read = f"{VERSIONS[0]} and {VERSIONS[1]}"
     raise UnknownVersion(f"{_WHAT} has version {version}, of which Flink reads {read}", None, 0)
 
 

@@ -28,6 +28,7 @@ from stateshift.formats.flink.metadata import (
     SubtaskState,
 )
 from stateshift.formats.flink.operator_handles import KINDS_FROM, ChannelHandle, expanded
+from stateshift.formats.flink.operator_state import VERSIONS
 
 # The newest version of `_metadata` that a Flink reads, by its first two numbers.
 READ_BY = {
@@ -82,7 +83,8 @@ def newest_operator_state_for(text: str | None) -> int | None:
     flink = flink_version(text)
     if flink is None:
         return None
-    return 6 if flink >= OPERATOR_STATE_6_FROM else 5
+    older, newest = VERSIONS
+    return newest if flink >= OPERATOR_STATE_6_FROM else older
 
 
 def is_before_promised(metadata: Metadata) -> bool:

@@ -89,10 +89,11 @@ def _refuse_moving(bins: Bins) -> None:
     for part in behind:
         if part.is_evicted:  # others may wait for what it has to give
             raise evicted(part.runs.worker)
-    for part in behind:
+    if behind:
+        first = behind[0]
         raise PlanError(
-            f"bins are on their way: {part.name} has not made the moves of time {last}",
-            hint=f"wait until it has; {hint_if_gone(bins.location, part.runs.worker)}",
+            f"bins are on their way: {first.name} has not made the moves of time {last}",
+            hint=f"wait until it has; {hint_if_gone(bins.location, first.runs.worker)}",
         )
 
 

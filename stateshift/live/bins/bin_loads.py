@@ -10,9 +10,8 @@ many; the other bins of the part share the rest of its rows alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from stateshift.live.bins.commits import Commit
 from stateshift.live.bins.watch import Bins, Part
@@ -39,25 +38,27 @@ class Load:
 
 def loads(bins: Bins) -> tuple[Load, ...]:
     """Return what every bin has, by its number."""
-    parts = [part for part in bins.parts if bins.count_at(part) == bins.count]
-    here = list(chain.from_iterable(part.ledger.here.items() for part in parts))
-    keys = _sums(bins, ((bin, kept.keys) for bin, kept in here))
-    sizes = _sums(bins, ((bin, kept.size) for bin, kept in here))
-    recents = [(part, _recent(bins, part)) for part in parts]
+    keys, sizes = [0] * bins.count, [0] * bins.count
     changed, rows = [0.0] * bins.count, [0.0] * bins.count
-    for part, recent in recents:
+    for part in bins.parts:
+        if bins.count_at(part) != bins.count:
+            continue
+        for bin, kept in part.ledger.here.items():
+            keys[bin] += kept.keys
+            sizes[bin] += kept.size
+        recent = _recent(bins, part)
         if len(recent) > 1 and recent[-1].at > recent[0].at:
             seconds = recent[-1].at - recent[0].at
             _add(changed, _changed(recent[1:]), seconds)
             _add(rows, _rows(part, recent[1:]), seconds)
-    measures = map(_times, (keys, sizes, changed, rows))
+    measures = (_times(keys), _times(sizes), _times(changed), _times(rows))
     times = [max(each) for each in zip(*measures, strict=True)]
     return tuple(
         Load(
             bin=bin,
             worker=bins.names[worker],
-            keys=round(keys[bin]),
-            size=round(sizes[bin]),
+            keys=keys[bin],
+            size=sizes[bin],
             changed_per_second=changed[bin],
             times=times[bin],
             rows_per_second=rows[bin],
@@ -74,14 +75,6 @@ def hot(found: Sequence[Load]) -> tuple[Load, ...]:
         return ()
     hottest = [load for load in found if load.times >= HOT]
     return tuple(sorted(hottest, key=lambda load: (-load.times, load.bin)))
-
-
-def _sums(bins: Bins, values: Iterator[tuple[int, float]]) -> list[float]:
-    """Return the sum of what each bin has in all parts."""
-    sums = [0.0] * bins.count
-    for bin, value in values:
-        sums[bin] += value
-    return sums
 
 
 def _add(sums: list[float], values: ByBin, seconds: float) -> None:

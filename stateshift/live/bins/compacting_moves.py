@@ -18,7 +18,7 @@ nothing, no more is left out than before.
 
 from __future__ import annotations
 
-from stateshift.live.bins.files import Begun, Files, MovesBase, MovesKept, wide_enough
+from stateshift.live.bins.files import Begun, Files, MovesBase, MovesKept, applied
 from stateshift.live.bins.watch import Bins
 from stateshift.live.protocol.configuration import (
     BEGIN,
@@ -26,9 +26,7 @@ from stateshift.live.protocol.configuration import (
     Time,
     configured,
     retired,
-    updated,
 )
-from stateshift.live.protocol.resizing import resettled
 
 EVERY = 32  # moves
 KEPT = 64  # moves
@@ -66,11 +64,6 @@ def _configuration_before(files: Files, first: int, kept: MovesKept) -> Configur
     configuration = kept.configuration
     for number in range(kept.first, first):
         proposal, decided = files.proposal(number), files.decided(number)
-        if proposal is None or decided is None or decided.outcome != "applied":
-            continue
-        if proposal.bins is not None:
-            configuration = resettled(configuration, proposal.bins)
-        else:
-            configuration = wide_enough(configuration, proposal.updates)
-            configuration = updated(configuration, proposal.updates)
+        if proposal is not None and decided is not None and decided.outcome == "applied":
+            configuration = applied(configuration, proposal)
     return configured(configuration.at(configuration.last), configuration.workers)

@@ -460,8 +460,7 @@ class KnownMoves:
     def resized(self) -> KnownMoves:
         """Return the moves by the number of bins that is due."""
         assert self.due is not None and self.due.bins is not None, "another number is due"
-        configuration = resettled(self.configuration, self.due.bins)
-        return KnownMoves(configuration, self.decided + 1)
+        return KnownMoves(applied(self.configuration, self.due), self.decided + 1)
 
 
 def look(files: Files, known: KnownMoves) -> KnownMoves:
@@ -489,10 +488,16 @@ def look_until_due(files: Files, known: KnownMoves) -> KnownMoves:
         if decided.outcome == "applied" and proposal.bins is not None:
             return KnownMoves(configuration, number, None, ahead, proposal)
         if decided.outcome == "applied":
-            configuration = wide_enough(configuration, proposal.updates)
-            configuration = updated(configuration, proposal.updates)
+            configuration = applied(configuration, proposal)
             ahead = proposal.ahead
         number += 1
+
+
+def applied(configuration: Configuration, proposal: Proposal) -> Configuration:
+    """Return where the bins are once a move, or another number of them, is applied."""
+    if proposal.bins is not None:
+        return resettled(configuration, proposal.bins)
+    return updated(wide_enough(configuration, proposal.updates), proposal.updates)
 
 
 def wide_enough(configuration: Configuration, updates: Iterable[Update]) -> Configuration:

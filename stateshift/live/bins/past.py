@@ -15,10 +15,9 @@ from dataclasses import dataclass
 
 from stateshift.live.bins.answers import ACKNOWLEDGED, REFUSED
 from stateshift.live.bins.commits import Commit, Ledger
-from stateshift.live.bins.files import Answer, Begun, Files, Proposal, wide_enough
+from stateshift.live.bins.files import Answer, Begun, Files, Proposal, applied, wide_enough
 from stateshift.live.protocol.chains import Decided
-from stateshift.live.protocol.configuration import Time, updated
-from stateshift.live.protocol.resizing import resettled
+from stateshift.live.protocol.configuration import Time
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +77,12 @@ def past_moves(files: Files, begun: Begun) -> tuple[PastMove, ...]:
     found: list[PastMove] = []
     while (proposal := files.proposal(kept.first + len(found))) is not None:
         decided = files.decided(proposal.number)
-        is_applied = decided is not None and decided.outcome == "applied"
         configuration = wide_enough(configuration, proposal.updates)
         before = dict(enumerate(configuration.at(configuration.last)))
         went = tuple(_went(proposal, before, names))
         found.append(PastMove(proposal, decided, files.answers(proposal.number), went))
-        if is_applied and proposal.bins is not None:
-            configuration = resettled(configuration, proposal.bins)
-        elif is_applied:
-            configuration = updated(configuration, proposal.updates)
+        if decided is not None and decided.outcome == "applied":
+            configuration = applied(configuration, proposal)
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ no state itself is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from statistics import median
 
@@ -153,21 +153,19 @@ def is_hashmap(handle: KeyGroups, streams: Streams) -> bool:
     if handle.stream is None or not offsets or not all(offsets):
         return False
     read = streams.reader(handle.stream)
-    begin = read(offsets[-1], 6)
     last = handle.first + handle.count - 1
-    if int.from_bytes(begin[:4], "big") != last:
+    if int.from_bytes(read(offsets[-1], 4), "big") != last:
         return False
-    return last > 0 or not _is_of_rocksdb(handle.stream, offsets[-1], begin, streams)
+    return last > 0 or not _is_of_rocksdb(read, offsets[-1], handle.stream.size)
 
 
-def _is_of_rocksdb(stream: StreamHandle, start: int, begin: bytes, streams: Streams) -> bool:
+def _is_of_rocksdb(read: Callable[[int, int], bytes], start: int, end: int) -> bool:
     """Whether the only group of a file, group 0, is RocksDB's: it ends with a mark, and what would
     be the number of the hashmap's first state is the length of a key.
     """
-    header = decode_header(streams.head(stream, start), start)
-    first_state = int.from_bytes(begin[4:], "big")
-    ends_with = streams.reader(stream)(stream.size - 2, 2)
-    is_marked = int.from_bytes(ends_with, "big") == END_OF_GROUP
+    header = decode_header(read(0, start), start)
+    first_state = int.from_bytes(read(start + 4, 2), "big")
+    is_marked = int.from_bytes(read(end - 2, 2), "big") == END_OF_GROUP
     return not header.compressed and is_marked and first_state >= len(header.states)
 
 

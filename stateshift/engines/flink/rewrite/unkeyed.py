@@ -20,11 +20,10 @@ from typing import NamedTuple
 from stateshift.errors import Incompatible
 from stateshift.formats.flink.metadata import SubtaskState
 from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned
+from stateshift.formats.flink.operator_state import COMPRESSED_FROM
 
 MANAGED, RAW = "operator", "raw operator"
 UNKEYED = (MANAGED, RAW)  # the roles of such state: managed, and an operator's own
-# The version of a file's header since which it says whether what follows is compressed.
-COMPRESSED_FROM = 6
 _COMPRESSED_AT = 4
 
 
