@@ -28,7 +28,7 @@ class Cost(NamedTuple):
     # each cluster's load, the fullest first, in whole percents; no less than the band's edge
     levels: tuple[float, ...]
     bytes: int
-    downtime_seconds: float
+    downtime_seconds: int  # what differs by less is measured no better than that
     moves: int
 
 
@@ -128,7 +128,7 @@ def _judged(ground: Ground, places: Sequence[str]) -> Cost:
             bytes_moved += one.unit.bytes
             downtime += one.unit.downtime_seconds
             moves += 1
-    return Cost(left_behind, _levels(ground, held), bytes_moved, downtime, moves)
+    return Cost(left_behind, _levels(ground, held), bytes_moved, round(downtime), moves)
 
 
 def _levels(ground: Ground, held: Mapping[str, float]) -> tuple[float, ...]:

@@ -84,6 +84,16 @@ def test_of_two_ways_that_are_as_even_the_one_with_fewer_bytes_is_taken() -> Non
     assert found.places == ("a", "b", "a", "b")
 
 
+def test_which_of_two_alike_jobs_is_moved_does_not_depend_on_noise_of_their_downtimes() -> None:
+    spreads = set()
+    for downtimes in ((10.0, 10.01), (10.01, 10.0)):
+        names = zip(("one", "two"), downtimes, strict=True)
+        alike = [job(name, "a", 2.0, downtime_seconds=seconds) for name, seconds in names]
+        _, found = placed(situation({"a": 10, "b": 10}, alike))
+        spreads.add(found.places)
+    assert len(spreads) == 1
+
+
 def test_what_is_even_enough_is_left_as_it_is() -> None:
     jobs = [job("one", "a", 4.2), job("two", "b", 4.0)]
     _, found = placed(situation({"a": 10, "b": 10}, jobs))
