@@ -31,8 +31,8 @@ class LiveCountDocument(TypedDict):
 
     state: Annotated[
         CountState,
-        "shown: nothing was asked for. finished: all workers have dealt their bins anew. applied: "
-        "it is decided, and not all were seen to have",
+        "shown: nothing was asked for. finished: all workers have redistributed their bins. "
+        "applied: it is decided, and not all were seen to have",
     ]
     group: Annotated[str, "the group's folder"]
     bins: Annotated[int, "how many there were when it was asked for"]
@@ -42,7 +42,7 @@ class LiveCountDocument(TypedDict):
     hottest: Annotated[list[LiveLoadDocument], "the bins with the most"]
     move: Annotated[int | None, "the number of the proposal; null if there was none"]
     parts: Annotated[int, "workers' parts in operators"]
-    parts_dealt: Annotated[int | None, "those that have dealt their bins anew"]
+    parts_dealt: Annotated[int | None, "those that have redistributed their bins"]
     reason: Annotated[str | None, "why it did not come to its end"]
     seconds: Annotated[float | None, "how long it took"]
 

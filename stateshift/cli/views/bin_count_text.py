@@ -55,7 +55,7 @@ def checked(facts: CountFacts) -> Iterator[Block]:
     yield Line(f"{act} {many(before, 'bin')} into {number(wanted)} in {facts.location}", "strong")
     hottest = facts.hottest[:1]
     yield pairs(
-        ("dealt anew", f"{many(facts.keys, 'key')}, {size(facts.size)}, each where it is"),
+        ("redistributed", f"{many(facts.keys, 'key')}, {size(facts.size)}, each where it is"),
         ("workers", f"{many(len(facts.bins.running), 'part')} to acknowledge it"),
         ("hottest", _hottest(hottest[0])) if hottest else None,
     )
@@ -69,7 +69,8 @@ def progress(moved: Moved) -> str:
     """Return how far it is, in one line."""
     if moved.state == "proposed":
         return f"acknowledged by {moved.acknowledged} of {moved.parts}"
-    return f"{moved.state}: {moved.complete} of {many(moved.parts, 'part')} have dealt bins anew"
+    parts = many(moved.parts, "part")
+    return f"{moved.state}: {moved.complete} of {parts} have redistributed their bins"
 
 
 def came(facts: CountFacts) -> Iterator[Block]:
@@ -83,5 +84,5 @@ def came(facts: CountFacts) -> Iterator[Block]:
         whole = f"{many(facts.wanted or 0, 'bin')} at {parts}, in {span(moved.seconds)}"
         yield Line(whole, "good")
         return
-    yield Line(f"decided; {moved.complete} of {parts} have dealt bins anew", "warn")
+    yield Line(f"decided; {moved.complete} of {parts} have redistributed their bins", "warn")
     yield Line(f"{moved.reason}. Look again: {live_command('status', facts.location)}")

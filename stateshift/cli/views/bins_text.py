@@ -270,7 +270,7 @@ def past_rows(facts: PastMoveFacts) -> Iterator[Row]:
         yield _past_row(
             facts,
             range(facts.count),
-            "all, dealt",
+            "all, redistributed",
             "anew",
             "-" if facts.since < 0 else str(facts.since),
         )

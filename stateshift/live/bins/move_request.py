@@ -234,7 +234,7 @@ def refuse_not_dealt(bins: Bins) -> None:
     for part in bins.not_dealt:
         raise PlanError(
             f"worker {part.runs.worker} has {bins.count_at(part)} bins still, of the group's "
-            f"{bins.count}: it deals them anew by its next batch, or at the time that was named",
+            f"{bins.count}: it redistributes them by its next batch, or at the time that was named",
             hint=f"wait until it has; {hint_if_gone(bins.location, part.runs.worker)}",
         )
 
