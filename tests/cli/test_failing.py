@@ -133,6 +133,19 @@ def test_an_argument_that_does_not_fit_is_told_like_any_other_error() -> None:
     assert said("apply", "x", "--throttle", "fast").code == 2
 
 
+@pytest.mark.parametrize(
+    "arguments", [("schema", "--of"), ("export", "x", "--to"), ("live", "buffer", "--serve")]
+)
+def test_where_a_value_is_missing_the_hint_is_the_help_of_that_command(
+    arguments: tuple[str, ...],
+) -> None:
+    found = said(*arguments)
+    command = "stateshift " + " ".join(arguments[: 2 if arguments[0] == "live" else 1])
+    assert found.code == 2
+    assert f"error: {command}: Option '{arguments[-1]}' requires an argument." in found.err
+    assert found.err.endswith(f"hint: {command} --help\n")
+
+
 def test_every_complaint_about_a_spec_reaches_the_user(tmp_path: Path) -> None:
     (tmp_path / "spec.json").write_text(
         '{"version": 1, "jobs": [{"job_name": 1, "chekpoint_location": "x"}]}'

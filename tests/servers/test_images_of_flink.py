@@ -9,9 +9,9 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from servers import downloads
 
 from tests.cli.support import said
+from tests.support.servers import Unavailable, downloads
 
 BEFORE_1_7 = "of a Flink before 1.7, whose states cannot be read"
 
@@ -20,7 +20,11 @@ BEFORE_1_7 = "of a Flink before 1.7, whose states cannot be read"
 def images(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The folders of all images in the tests of one version."""
     folder = tmp_path_factory.mktemp("flink-tests")
-    for jar in downloads.jars("flink-tests", flink=request.param).glob("*.jar"):
+    try:
+        jars = downloads.jars("flink-tests", flink=request.param)
+    except Unavailable as reason:
+        pytest.skip(f"the tests of Flink {request.param} cannot be had: {reason}")
+    for jar in jars.glob("*.jar"):
         with ZipFile(jar) as archive:
             resources = [name for name in archive.namelist() if not name.endswith(".class")]
             archive.extractall(folder, resources)

@@ -6,9 +6,9 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from servers import downloads
 
 from tests.cli.support import said
+from tests.support.servers import Unavailable, downloads
 
 # Spark's tests want it refused, or read its offset log alone: a Spark before 4.0.0 wrote its schema.
 REFUSED = {
@@ -21,7 +21,10 @@ REFUSED = {
 @pytest.fixture(scope="module")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("spark-tests")
-    (jar,) = downloads.jars("spark-tests").glob("*.jar")
+    try:
+        (jar,) = downloads.jars("spark-tests").glob("*.jar")
+    except Unavailable as reason:
+        pytest.skip(f"the tests of Spark cannot be had: {reason}")
     with ZipFile(jar) as archive:
         names = [name for name in archive.namelist() if name.startswith("structured-streaming/")]
         archive.extractall(folder, names)

@@ -279,9 +279,19 @@ def _refused(error: UsageError, terminal: Terminal) -> int:
     from stateshift.errors import Complaint, SpecError
 
     context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "stateshift"
+    command = context.command_path if context is not None else _named(terminal.arguments)
     complaint = Complaint(command, error.format_message())
     return tell(SpecError((complaint,), hint=f"{command} --help"), terminal)
+
+
+def _named(arguments: Sequence[str]) -> str:
+    """Return the command that is asked for: the parser does not say where a value is missing."""
+    name = arguments[0] if arguments else ""
+    if name not in (*NAMES, *OLD_NAMES):
+        return "stateshift"
+    if name in GROUPS and len(arguments) > 1 and arguments[1] in members_of(name):
+        return f"stateshift {name} {arguments[1]}"
+    return f"stateshift {name}"
 
 
 @contextmanager
