@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support.documents import VARIABLE, Documents
 from tests.support.outcomes import Outcomes, mark_repeatable, passed_before
@@ -57,6 +57,11 @@ FEWER_EXAMPLES = {"full": 1, "default": 2, "quick": 5}
 EXAMPLES_MIN = 10
 
 # Of the moments at which a run is killed, one in so many is taken.
+# How long an example takes, or the making of it, is the machine's affair.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 EVERY_MOMENT = {"full": 1, "default": 8, "quick": 11}
 
 Thoroughness = Literal["quick", "default", "full"]

@@ -5,6 +5,7 @@ late, lost, or odd.
 from __future__ import annotations
 
 import json
+import select
 import ssl
 import time
 from collections import deque
@@ -20,6 +21,11 @@ from tests.support.listening import listening
 # What happens to the next submission: refused before it has an effect, lost after it had one, late,
 # or odd.
 Fault = Literal["503", "503 after all", "cut off", "cut off after all", "hang", "page"]
+
+
+def hasty(fault: Fault | None) -> dict[str, object]:
+    """Return the options of a cluster that gives up soon, where the server never answers."""
+    return {"request_seconds": 1, "settle_seconds": 60} if fault == "hang" else {}
 
 
 @dataclass
@@ -54,7 +60,7 @@ def serving(stand_in: StandIn, tls: ssl.SSLContext | None = None) -> Iterator[No
             if submits:
                 time.sleep(stand_in.seconds)
             if fault == "hang":
-                time.sleep(1.5)
+                select.select([self.connection], [], [])  # until whoever asked has gone
             if fault in ("503", "cut off", "page"):
                 status, told = 503, {"msg": "Slow down", "message": "Slow down"}
             else:

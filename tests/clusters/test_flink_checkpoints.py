@@ -18,10 +18,10 @@ from stateshift.clusters.protocol import CheckpointRequest, Gone, JobState, Save
 from stateshift.errors import ClusterError
 from stateshift.specification.model import ClusterSpec
 from tests.clusters.fake_flink import FakeFlink, FakeJob, serving
-from tests.clusters.faulty_server import Fault
+from tests.clusters.faulty_server import Fault, hasty
 
 ID = "a" * 32
-END = CheckpointRequest("run-1.orders", ID, seconds_max=5.0)
+END = CheckpointRequest("run-1.orders", ID, seconds_max=60.0)
 EXPIRED = (
     "org.apache.flink.runtime.checkpoint.CheckpointException: Checkpoint expired before completing."
 )
@@ -44,7 +44,7 @@ def job(server: FakeFlink) -> FakeJob:
 def cluster(server: FakeFlink, tmp_path: Path, **options: Any) -> SavepointCluster:
     told = {
         "url": server.url,
-        "request_seconds": 1,
+        "request_seconds": 60,
         "state_dir": str(tmp_path / "state"),
         **options,
     }
@@ -171,7 +171,7 @@ def test_an_answer_that_is_lost_loses_nothing(
 ) -> None:
     server.faulty = "/checkpoints"
     server.faults.append(fault)
-    told = cluster(server, tmp_path).checkpoint(END)
+    told = cluster(server, tmp_path, **hasty(fault)).checkpoint(END)
     assert told == job.made[-1]["external_path"] and job.state == "CANCELED"
 
 

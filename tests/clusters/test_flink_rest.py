@@ -45,7 +45,7 @@ def cluster(server: FakeFlink, tmp_path: Path, **options: Any) -> FlinkRest:
     known = {
         "url": server.url,
         "settle_seconds": 0.3,
-        "request_seconds": 1,
+        "request_seconds": 60,
         "state_dir": str(tmp_path / "state"),
     }
     opened = open_cluster(ClusterSpec("flink", "flink_rest", {**known, **options}), str(tmp_path))
@@ -54,7 +54,7 @@ def cluster(server: FakeFlink, tmp_path: Path, **options: Any) -> FlinkRest:
 
 
 def request(**options: Any) -> StopRequest:
-    return StopRequest("orders", "file:///ck/orders", options=options, seconds_max=2.0)
+    return StopRequest("orders", "file:///ck/orders", options=options, seconds_max=60.0)
 
 
 def test_a_job_is_started_under_the_id_that_follows_from_its_tag(

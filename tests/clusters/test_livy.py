@@ -39,7 +39,7 @@ def cluster(server: FakeLivy, tmp_path: Path, **options: Any) -> Livy:
     known = {
         "url": server.url,
         "settle_seconds": 0.3,
-        "request_seconds": 1,
+        "request_seconds": 60,
         "state_dir": str(tmp_path / "state"),
     }
     opened = open_cluster(ClusterSpec("livy", "livy", {**known, **options}), str(tmp_path))
@@ -48,7 +48,7 @@ def cluster(server: FakeLivy, tmp_path: Path, **options: Any) -> Livy:
 
 
 def request(**options: Any) -> StopRequest:
-    return StopRequest("orders", "hdfs://shop/ck/orders", options=options, seconds_max=2.0)
+    return StopRequest("orders", "hdfs://shop/ck/orders", options=options, seconds_max=60.0)
 
 
 @pytest.mark.parametrize(

@@ -52,16 +52,16 @@ class Place:
         return StopRequest("orders", self.location, tag, 5.0, {"graceful_seconds": 0.2})
 
     def started_with(self) -> str:
-        until = time.monotonic() + 5
-        while not (self.path / "starts").exists() and time.monotonic() < until:
+        starts, until = self.path / "starts", time.monotonic() + 60
+        while not (starts.exists() and starts.read_text()) and time.monotonic() < until:
             time.sleep(0.02)
-        return (self.path / "starts").read_text()
+        return starts.read_text()
 
     def ended(self, script: str, **options: object) -> Cluster:
         """A cluster to which a job was handed whose launcher is gone."""
         cluster = self.cluster(deploy_mode="cluster")
         cluster.submit(self.submission(script, **options))
-        until = time.monotonic() + 5
+        until = time.monotonic() + 60
         while cluster.find(TAG).state is JobState.RUNNING and time.monotonic() < until:
             time.sleep(0.02)
         return cluster
@@ -125,7 +125,7 @@ def test_a_source_that_was_stopped_is_known_to_be_when_the_stop_is_repeated(plac
     }
     process = subprocess.Popen(["sleep", "60"], env=environment)
     try:
-        until = time.monotonic() + 5
+        until = time.monotonic() + 60
         while (
             not place.cluster().find_source(place.request(None)).state.alive
             and time.monotonic() < until
@@ -203,7 +203,7 @@ def test_a_launcher_that_was_killed_leaves_behind_a_job_that_may_run(
     id = cluster.submit(place.submission(f"echo '{said}'; sleep 60"))
     place.started_with()
     os.killpg(int(id), signal.SIGKILL)
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while cluster.find(TAG).state is JobState.RUNNING and time.monotonic() < until:
         time.sleep(0.02)
     assert cluster.find(TAG).state is JobState.UNKNOWN

@@ -31,7 +31,7 @@ def server() -> Iterator[FakeStandalone]:
 
 
 def cluster(server: FakeStandalone, tmp_path: Path, **options: Any) -> Standalone:
-    known = {"url": server.url, "ui_url": server.url, "settle_seconds": 0.3, "request_seconds": 1}
+    known = {"url": server.url, "ui_url": server.url, "settle_seconds": 0.3, "request_seconds": 60}
     spec = ClusterSpec(
         "a", "spark_standalone", {**known, "state_dir": str(tmp_path / "state"), **options}
     )
@@ -41,7 +41,7 @@ def cluster(server: FakeStandalone, tmp_path: Path, **options: Any) -> Standalon
 
 
 def request(**options: Any) -> StopRequest:
-    return StopRequest("orders", "hdfs://shop/ck/orders", options=options, seconds_max=2.0)
+    return StopRequest("orders", "hdfs://shop/ck/orders", options=options, seconds_max=60.0)
 
 
 def test_a_lost_driver_is_found_though_spark_hides_a_tag_that_looks_like_a_secret(

@@ -49,7 +49,7 @@ def opened(kind: str, url: str, tmp_path: Path, **options: Any) -> Cluster:
     known = {
         "url": url,
         "settle_seconds": 0.3,
-        "request_seconds": 5,
+        "request_seconds": 60,
         "state_dir": str(tmp_path / "state"),
         **also,
     }

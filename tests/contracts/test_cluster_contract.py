@@ -24,7 +24,7 @@ from stateshift.errors import ClusterError
 from stateshift.specification.model import ClusterSpec
 from stateshift.testing.memory_cluster import MemoryCluster
 from tests.clusters import fake_flink, fake_livy, fake_standalone
-from tests.clusters.faulty_server import Fault
+from tests.clusters.faulty_server import Fault, StandIn, hasty
 
 CLUSTERS = Path(__file__).parents[1] / "clusters"
 
@@ -49,7 +49,7 @@ class Member:
 
     def request(self, tag: str | None = None) -> StopRequest:
         s = self.submission
-        return StopRequest(s.job, s.location, tag or s.tag, 10.0, self.stopping)
+        return StopRequest(s.job, s.location, tag or s.tag, 60.0, self.stopping)
 
 
 def _submission(tmp_path: Path, **options: object) -> Submission:
@@ -79,7 +79,7 @@ def _memory(tmp_path: Path) -> Iterator[Member]:
 def _manual(tmp_path: Path) -> Iterator[Member]:
     """A person who does what the files ask for, played by a thread."""
     spec = ClusterSpec(
-        "hands", "manual", {"marker_dir": str(tmp_path / "markers"), "seconds_max": 10}
+        "hands", "manual", {"marker_dir": str(tmp_path / "markers"), "seconds_max": 60}
     )
     started, gone = Counter[str](), threading.Event()
 
@@ -106,7 +106,7 @@ def _command(tmp_path: Path, *verbs: str) -> Iterator[Member]:
     jobs.mkdir()
     options = {verb: [str(CLUSTERS / "fake_cluster.sh"), verb] for verb in verbs}
     environment = {"JOBS": str(jobs), "SLOW": "0.1"}
-    spec = ClusterSpec("ops", "command", {**options, "environment": environment, "seconds_max": 10})
+    spec = ClusterSpec("ops", "command", {**options, "environment": environment, "seconds_max": 60})
     yield Member(
         lambda: open_cluster(spec, str(tmp_path)),
         _submission(tmp_path),
@@ -124,7 +124,7 @@ def _command_with_records(tmp_path: Path) -> Iterator[Member]:
 
 def _spark_submit(tmp_path: Path) -> Iterator[Member]:
     """spark-submit played by a script: what is tested here are processes, not Spark."""
-    options = {"spark_submit": str(CLUSTERS / "fake_spark_submit.sh"), "seconds_max": 10}
+    options = {"spark_submit": str(CLUSTERS / "fake_spark_submit.sh"), "seconds_max": 60}
     environment = {"STARTS": str(tmp_path / "starts")}
     spec = ClusterSpec("local", "spark_submit", {**options, "environment": environment})
     (tmp_path / "job.sh").write_text("echo password=hunter22; sleep 60\n")
@@ -140,11 +140,11 @@ def _spark_submit(tmp_path: Path) -> Iterator[Member]:
 def _livy(tmp_path: Path) -> Iterator[Member]:
     """Livy played by a server that takes its time."""
     with fake_livy.serving(seconds=0.1) as livy:
-        options = {"url": livy.url, "settle_seconds": 2, "request_seconds": 1}
+        options = {"url": livy.url, "settle_seconds": 2, "request_seconds": 60}
         spec = ClusterSpec("livy", "livy", {**options, "state_dir": str(tmp_path / "state")})
         submission = _submission(tmp_path, application="/jobs/orders.py")
         yield _over_http(
-            Member(lambda: open_cluster(spec, str(tmp_path)), submission, lambda: livy.started),
+            Member(lambda: _opened(livy, spec, tmp_path), submission, lambda: livy.started),
             livy,
         )
 
@@ -156,14 +156,14 @@ def _standalone(tmp_path: Path) -> Iterator[Member]:
             "url": server.url,
             "ui_url": server.url,
             "settle_seconds": 2,
-            "request_seconds": 1,
+            "request_seconds": 60,
         }
         spec = ClusterSpec(
             "alone", "spark_standalone", {**options, "state_dir": str(tmp_path / "state")}
         )
         submission = _submission(tmp_path, application="/jobs/orders.py")
         yield _over_http(
-            Member(lambda: open_cluster(spec, str(tmp_path)), submission, lambda: server.started),
+            Member(lambda: _opened(server, spec, tmp_path), submission, lambda: server.started),
             server,
         )
 
@@ -172,11 +172,11 @@ def _flink_rest(tmp_path: Path) -> Iterator[Member]:
     """A Flink played by a server that takes its time."""
     with fake_flink.serving(seconds=0.1) as flink:
         (tmp_path / "orders.jar").write_bytes(b"classes")
-        options = {"url": flink.url, "settle_seconds": 2, "request_seconds": 1}
+        options = {"url": flink.url, "settle_seconds": 2, "request_seconds": 60}
         spec = ClusterSpec("flink", "flink_rest", {**options, "state_dir": str(tmp_path / "state")})
         submission = _submission(tmp_path, jar=str(tmp_path / "orders.jar"), arguments=["{tag}"])
         member = Member(
-            lambda: open_cluster(spec, str(tmp_path)),
+            lambda: _opened(flink, spec, tmp_path),
             submission,
             lambda: flink.started,
             stopping={},
@@ -199,7 +199,7 @@ def _flink_sql(tmp_path: Path) -> Iterator[Member]:
             "url": flink.url,
             "sql_gateway": flink.url,
             "settle_seconds": 2,
-            "request_seconds": 1,
+            "request_seconds": 60,
         }
         spec = ClusterSpec("flink", "flink_rest", {**options, "state_dir": str(tmp_path / "state")})
         submission = _submission(tmp_path, sql=str(tmp_path / "orders.sql"))
@@ -208,9 +208,14 @@ def _flink_sql(tmp_path: Path) -> Iterator[Member]:
             return Counter({tag_of.get(id, id): times for id, times in flink.started.items()})
 
         yield _over_http(
-            Member(lambda: open_cluster(spec, str(tmp_path)), submission, started, stopping={}),
+            Member(lambda: _opened(flink, spec, tmp_path), submission, started, stopping={}),
             flink,
         )
+
+
+def _opened(server: StandIn, spec: ClusterSpec, tmp_path: Path) -> Cluster:
+    fault = server.faults[0] if server.faults else None
+    return open_cluster(replace(spec, options={**spec.options, **hasty(fault)}), str(tmp_path))
 
 
 def _over_http(
@@ -246,7 +251,7 @@ def member(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Member]:
     yield from MEMBERS[request.param](tmp_path)
 
 
-def _until(look: Callable[[], bool], seconds: float = 5.0) -> bool:
+def _until(look: Callable[[], bool], seconds: float = 60.0) -> bool:
     until = time.monotonic() + seconds
     while not look():
         if time.monotonic() > until:

@@ -163,15 +163,19 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_command_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> None:
-    receiver = kept(tmp_path / "got", 0.3, then='sleep 60 & echo $! > "$0.child"; wait')
-    with pytest.raises(NotSent, match="it took longer than"):
-        send(FINISHED, receiver)
-    assert is_gone(int((tmp_path / "got.child").read_text()))
+    child = tmp_path / "got.child"
+    for seconds_max in (0.3, 5.0, 50.0):  # a slow machine has not started it before it is killed
+        receiver = kept(tmp_path / "got", seconds_max, 'sleep 600 & echo $! > "$0.child"; wait')
+        with pytest.raises(NotSent, match="it took longer than"):
+            send(FINISHED, receiver)
+        if child.exists() and child.read_text():
+            break
+    assert is_gone(int(child.read_text()))
 
 
 def is_gone(pid: int) -> bool:
     """Whether a process ends soon; one that nobody reaps counts as ended."""
-    for _ in range(100):
+    for _ in range(1200):
         try:
             stat = Path(f"/proc/{pid}/stat").read_text()
         except FileNotFoundError:
@@ -183,10 +187,10 @@ def is_gone(pid: int) -> bool:
 
 
 def test_a_command_that_reads_nothing_and_leaves_a_child_is_not_waited_for() -> None:
-    receiver = Receiver(("sh", "-c", "sleep 3 & exit 0"), seconds_max=60.0)
+    receiver = Receiver(("sh", "-c", "sleep 60 & exit 0"), seconds_max=60.0)
     began = time.monotonic()
     send(FINISHED, receiver)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 60
 
 
 def test_a_command_that_fails_is_told_with_its_last_line_without_secrets() -> None:
@@ -211,11 +215,15 @@ def test_a_receiver_is_called_by_what_holds_its_url() -> None:
 def test_a_run_goes_on_while_a_receiver_hangs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    ready = Notification("ready", "r", "running", ("a",), "/w", "here", 1.0)
+    until_told = 'until [ -e "$0.go" ]; do sleep 0.02; done'
+    notifier = Notifier(Receivers(ready=kept(tmp_path / "got", 60.0, until_told)))
+    notifier.notify(ready)
+    (tmp_path / "got.go").touch()  # it is not told before `notify` has come back
+    assert notifier.wait() == {"ready"}
     notifier = Notifier(Receivers(ready=kept(tmp_path / "got", 0.3, then="sleep 60")))
-    began = time.monotonic()
     with caplog.at_level(logging.INFO, "stateshift"):
-        notifier.notify(Notification("ready", "r", "running", ("a",), "/w", "here", 1.0))
-        assert time.monotonic() - began < 0.3
+        notifier.notify(ready)
         assert notifier.wait() == frozenset()
     assert "was not notified of ready: it took longer than 0.3 s" in caplog.text
 
