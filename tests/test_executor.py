@@ -70,7 +70,7 @@ def test_no_more_steps_run_at_once_than_the_world_allows_and_no_fewer(parallel: 
         with lock:
             now[0] += 1
             most[0] = max(most[0], now[0])
-        together.wait(10)  # passed only where that many run at the same time
+        together.wait(60)  # passed only where that many run at the same time
         with lock:
             now[0] -= 1
         return OtherEvidence()
@@ -92,7 +92,7 @@ def most_at_once(world: World, expected: int, size: int) -> int:
             with lock:
                 now[0] += 1
                 most[0] = max(most[0], now[0])
-            together.wait(10)
+            together.wait(60)
             with lock:
                 now[0] -= 1
             yield b"content"

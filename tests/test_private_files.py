@@ -67,7 +67,7 @@ OBSTACLES: dict[str, Callable[[Path, Path], None]] = {
 }
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("obstacle", OBSTACLES.values(), ids=OBSTACLES)
 @pytest.mark.parametrize(("name", "action"), ACTIONS.values(), ids=ACTIONS)
 def test_what_is_no_file_is_refused_and_nothing_is_written_elsewhere(
@@ -87,7 +87,7 @@ def test_what_is_no_file_is_refused_and_nothing_is_written_elsewhere(
     assert elsewhere.read_bytes() == b"somebody else's"
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("obstacle", OBSTACLES.values(), ids=OBSTACLES)
 @pytest.mark.parametrize("name", ["cutover", "throttle", "stop", "paused"])
 def test_a_wish_that_is_no_file_does_not_stop_the_run(

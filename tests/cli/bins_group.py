@@ -5,7 +5,7 @@ Spark.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -38,13 +38,14 @@ class PlayedBins:
                 worker.read(worker.read_to + ROWS_A_BATCH)
 
     @contextmanager
-    def running(self) -> Iterator[None]:
-        """Let the workers work meanwhile."""
+    def running(self, once: Callable[[], bool] = lambda: True) -> Iterator[None]:
+        """Let the workers work meanwhile, from when this is so."""
         ends = threading.Event()
 
         def run() -> None:
             while not ends.wait(0.02):
-                self.work()
+                if once():
+                    self.work()
 
         thread = threading.Thread(target=run)
         thread.start()

@@ -92,6 +92,11 @@ class Played:
                 self.out += out.column("k").to_pylist()
         return self.out
 
+    def has_acknowledged(self, number: int) -> bool:
+        """Whether every worker has acknowledged a change."""
+        words = [path for path in self.folder.words(number) if "acknowledged" in path]
+        return len(words) == self.partitions
+
     @contextmanager
     def running(self, until: Callable[[], bool] = lambda: False) -> Iterator[None]:
         """Run batch after batch meanwhile, in a thread."""

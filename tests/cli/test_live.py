@@ -139,7 +139,7 @@ def test_with_a_dataflow_that_allows_it_a_change_is_at_once(played: Played) -> N
 def test_an_applied_change_that_is_not_seen_everywhere_is_done_and_says_so(
     played: Played,
 ) -> None:
-    with played.running(until=lambda: bool(played.folder.decided(1))):
+    with played.running(until=lambda: played.has_acknowledged(1)):
         ran = live("replace", played, "score", "rules:two", "--timeout", "30", "--wait", "0")
     assert not ran.code, ran.err
     assert "change 1 is applied" in ran.out
@@ -190,10 +190,14 @@ def test_what_a_worker_refuses_is_aborted_with_its_reason(played: Played) -> Non
 
 
 def test_without_an_answer_in_time_a_change_is_aborted(played: Played) -> None:
-    ran = live("replace", played, "score", "rules:two", "--timeout", "0.2")
-    assert ran.code == 7
-    assert "change 1: acknowledged 0 of 2" in ran.err
-    assert "score-0, score-1 did not answer within 0.2 s" in ran.err
+    for change, seconds in enumerate(("0.2", "2", "20"), 1):
+        ran = live("replace", played, "score", "rules:two", "--timeout", seconds)
+        assert ran.code == 7
+        assert f"score-0, score-1 did not answer within {seconds} s" in ran.err
+        if f"change {change}: acknowledged 0 of 2" in ran.err:
+            break
+    else:  # a slow machine sees nothing before its time is over, but 20 s are enough
+        raise AssertionError(ran.err)
     assert played.run_batch() == [1] * 8
 
 
@@ -291,7 +295,7 @@ def test_who_interrupts_after_the_decision_learns_how_to_look_and_how_to_go_back
     played: Played,
 ) -> None:
     thread = interrupting_once(lambda: played.folder.decided(1) is not None)
-    with played.running(until=lambda: played.folder.decided(1) is not None):
+    with played.running(until=lambda: played.has_acknowledged(1)):
         ran = live("replace", played, "score", "rules:two", *LONG)
     thread.join()
     assert ran.code == 130

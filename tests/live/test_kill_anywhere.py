@@ -54,7 +54,7 @@ def killed_at(number: int, who: str, how: str) -> tuple[Jobs, Moments]:
         jobs.a.restart()
     else:
         folder = Folder(doomed)
-    seconds = SECONDS if who == "controller" else 60.0
+    seconds = SECONDS if who == "controller" and number > 0 else 60.0
     try:
         change(folder, asked(jobs, how, seconds), jobs.work)
     except Killed:
@@ -122,19 +122,22 @@ def _kind(label: str) -> str:
     return "".join(letter for letter in label if not letter.isdigit())
 
 
-def test_what_a_dead_controller_has_proposed_is_aborted_in_its_time() -> None:
+def proposed(seconds: float) -> Jobs:
+    """Propose a change, and decide nothing."""
     ground = Ground()
     jobs = Jobs(ground)
     jobs.drain()
-    folder = ground.folder
-    proposing.propose(
-        folder,
-        read_standing(folder),
-        jobs.changing(1, {"a": "batch"}, timeout_seconds=SECONDS),
-    )
+    what = jobs.changing(1, {"a": "batch"}, timeout_seconds=seconds)
+    proposing.propose(ground.folder, read_standing(ground.folder), what)
+    return jobs
+
+
+def test_what_a_dead_controller_has_proposed_is_aborted_in_its_time() -> None:
+    jobs = proposed(60.0)
     with pytest.raises(StateshiftError, match="is under way"):
-        change(folder, jobs.changing(2, {"a": "batch"}))
-    time.sleep(SECONDS)
+        change(jobs.ground.folder, jobs.changing(2, {"a": "batch"}))
+    jobs = proposed(0.0)
+    folder = jobs.ground.folder
     jobs.drain()
     decided = folder.decided(1)
     assert decided is not None and decided.outcome == "aborted"

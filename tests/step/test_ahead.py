@@ -29,7 +29,7 @@ def nothing_is_left() -> Iterator[None]:
 
 
 def until(so: Callable[[], bool]) -> None:
-    last = time.monotonic() + 10
+    last = time.monotonic() + 60
     while not so():
         assert time.monotonic() < last
         time.sleep(0.01)

@@ -66,14 +66,16 @@ def test_as_many_as_the_storage_says_are_at_work_and_no_more(stage: Stage) -> No
 
 
 def test_after_a_failure_no_more_are_begun(stage: Stage) -> None:
-    begun = []
+    begun, failed = [], threading.Event()
 
     def one(number: int) -> None:
         begun.append(number)
         if number == 40:
+            failed.set()
             raise MissingFile("gone")
         if number > 40:
-            time.sleep(0.05)
+            failed.wait(60)
+            time.sleep(0.5)  # by then it is known
 
     with pytest.raises(MissingFile):
         each(stage.world, range(1000), one, stage.world.storage(SOURCE))

@@ -55,7 +55,7 @@ OPERATIONS: dict[str, Callable[[LocalStorage], object]] = {
 }
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 @pytest.mark.parametrize(("make", "fact"), SPECIAL.values(), ids=SPECIAL)
 def test_what_is_no_file_is_refused_at_once(

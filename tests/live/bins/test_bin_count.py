@@ -214,8 +214,12 @@ def test_a_dead_worker_costs_a_timeout_and_the_others_go_on():
         west.between()
         west.read(min(west.read_to + 12, END))
 
-    moved = resize(scene, 16, replace(QUICK, timeout_seconds=0.3), wait=work)
-    assert moved.state == "aborted" and "count_and_ask at east did not answer" in moved.reason
+    for seconds in (0.3, 3.0, 30.0):
+        moved = resize(scene, 16, replace(QUICK, timeout_seconds=seconds), wait=work)
+        assert moved.state == "aborted"
+        if moved.silent == ("east",):
+            break  # else the machine is slow, and the others have not answered either
+    assert "count_and_ask at east did not answer" in moved.reason
     assert counts(scene) == [8, 8] and west.read_to > 30
     assert scene.is_as_one_alone()
 

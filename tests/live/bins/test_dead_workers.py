@@ -215,8 +215,12 @@ def test_who_has_not_dealt_is_named_with_the_way_out_and_blocks_nobody_once_evic
 def test_bins_of_an_evicted_worker_move_once_somebody_goes_on_under_its_name():
     group = Group()
     group.dead.add("east")
-    moved = group.move("south", [0], IMPATIENT)
-    assert (moved.state, moved.silent) == ("aborted", ("east",))
+    for seconds in (0.3, 3.0, 30.0):
+        moved = group.move("south", [0], replace(IMPATIENT, timeout_seconds=seconds))
+        assert moved.state == "aborted"
+        if moved.silent == ("east",):
+            break  # else the machine is slow, and the others have not answered either
+    assert moved.silent == ("east",)
     group.evict("east")
     for to, bin in (("east", 0), ("south", 2)):
         with pytest.raises(PlanError, match="worker east is evicted") as caught:

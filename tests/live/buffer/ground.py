@@ -23,7 +23,7 @@ from stateshift.live.buffer.running import AtWork, running
 from stateshift.live.buffer.sockets import Address
 
 LIMITS = Limits(memory=1 << 20, disk=16 << 20)
-SECONDS_MAX = 30.0
+SECONDS_MAX = 120.0
 FREE = "127.0.0.1"
 
 
@@ -83,7 +83,7 @@ def values_in(buffer: Buffer, number: int = 0) -> list[bytes]:
 
 def values_at(place: str) -> list[bytes]:
     """Every record that a client sees."""
-    client = Client(place, 10.0)
+    client = Client(place, SECONDS_MAX)
     status = client.status()
     parts = list(client.records(status.first, status.next))
     return [record.value for records in parts for record in records]

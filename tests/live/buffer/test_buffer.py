@@ -123,7 +123,7 @@ def test_a_full_disk_is_told_and_after_it_the_order_is_whole(tmp_path: Path) -> 
 def put_when_accepted(buffer: Buffer, *values: bytes) -> int:
     """Put a record in, as a producer that asks again."""
     wait = threading.Event()
-    for _ in range(100):
+    for _ in range(1200):
         try:
             return put(buffer, *values)
         except Refused:
