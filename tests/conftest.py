@@ -6,7 +6,7 @@ missing.
     STATESHIFT_REQUIRE_ALL=1   a skipped test is a failed one
     --full                     also what is marked slow, and all cases of what is marked sample
     --quick                    only what needs no JVM: nothing that is marked spark, servers or
-                               long, a few cases of each, and a few examples (else half of them)
+                               long, a case or two of each, and a few examples (else half of them)
     STATESHIFT_COUNTS=FILE     where to write `N passed, N failed, N skipped`
     STATESHIFT_OUTCOMES, STATESHIFT_LEDGER   see tests/support/outcomes.py
 
@@ -51,9 +51,9 @@ ONE_GROUND = ("tests/acceptance/test_transforms.py", "tests/acceptance/test_dama
 
 # No test runs more of its cases than this, but with --full: there are 210 golden checkpoints.
 CASES = 25
-QUICK_CASES = 10
+QUICK_CASES = 2
 # A test that makes up its cases makes up so many times fewer, and not below the least.
-FEWER_EXAMPLES = {"full": 1, "default": 2, "quick": 5}
+FEWER_EXAMPLES = {"full": 1, "default": 2, "quick": 10}
 EXAMPLES_MIN = 10
 
 # Of the moments at which a run is killed, one in so many is taken.
@@ -62,7 +62,7 @@ settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any machine")
-EVERY_MOMENT = {"full": 1, "default": 8, "quick": 11}
+EVERY_MOMENT = {"full": 1, "default": 8, "quick": 60}
 
 Thoroughness = Literal["quick", "default", "full"]
 

@@ -724,6 +724,7 @@ def test_importing_the_interface_for_programs_imports_nothing_heavy() -> None:
 HEAVY = frozenset(("pyspark", "py4j", "fsspec", "pyarrow", "hdfs", "requests", "pandas", "numpy"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arguments", [("--help",), ("plan", "--help"), ("schema",)], ids=" ".join)
 def test_printing_words_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
     assert _imported_by(*arguments) & (HEAVY | {"mmh3", "cramjam"}) == set()
@@ -735,6 +736,7 @@ GOLDEN = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", GOLDEN)
 @pytest.mark.parametrize("command", ["inspect --entries", "verify --deep", "export --to -"])
 def test_who_looks_at_an_image_waits_for_no_other_engine_and_no_planner(
@@ -749,6 +751,7 @@ def test_who_looks_at_an_image_waits_for_no_other_engine_and_no_planner(
     assert f"stateshift.engines.{name}.plan.move" not in imported
 
 
+@pytest.mark.long
 def test_a_savepoint_is_moved_without_what_only_sparks_state_needs(tmp_path: Path) -> None:
     """Half of what it takes to move a small one is the start of the process."""
     savepoint = next(GOLDEN["flink"].rglob("_metadata")).parent
@@ -818,6 +821,7 @@ def leaks_in(content: bytes) -> list[str]:
     ]
 
 
+@pytest.mark.long
 def test_no_committed_file_tells_of_the_machine_it_was_written_on() -> None:
     this = Path(__file__).resolve()
     found = [

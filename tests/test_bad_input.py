@@ -705,6 +705,7 @@ def interrupted_run(folder: Path) -> Workdir:
     return workdir
 
 
+@pytest.mark.long
 def test_of_two_processes_that_resume_one_run_only_one_works(tmp_path: Path) -> None:
     workdir = interrupted_run(tmp_path)
     first = program(str(workdir.path), "slow")
@@ -754,6 +755,7 @@ except StorageError as error:
 """
 
 
+@pytest.mark.long
 def test_a_file_that_does_not_fit_leaves_a_run_that_is_resumed_once_it_does(tmp_path: Path) -> None:
     """The kernel's own refusal in the middle of a file, and the journal intact behind it."""
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
@@ -954,6 +956,7 @@ def stateshift(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_the_command_line_ends_with_the_exit_code_of_what_was_wrong(tmp_path: Path) -> None:
     import json
 

@@ -72,6 +72,7 @@ def verdict(ground: Ground, source: str) -> bool:
     )
 
 
+@pytest.mark.long
 @pytest.mark.sample(10)
 @pytest.mark.parametrize("how", DAMAGES)
 @pytest.mark.parametrize("name", IMAGES)

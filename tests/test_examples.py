@@ -64,6 +64,7 @@ def applied(spec: Path, workdir: Path) -> None:
     assert said({}, "apply", str(spec), "--yes", "--workdir", str(workdir))["state"] == "finished"
 
 
+@pytest.mark.long
 @pytest.mark.row("IS-16")
 def test_merge_has_the_content_of_all_three_in_the_new_place(
     tmp_path: Path, places: dict[str, str]
@@ -85,6 +86,7 @@ def test_merge_has_the_content_of_all_three_in_the_new_place(
     assert not [path for path in left if "/state/" in path], "it was not moved"
 
 
+@pytest.mark.long
 def test_data_takes_what_the_job_reads_along_and_leaves_what_is_there(
     tmp_path: Path, places: dict[str, str]
 ) -> None:
@@ -101,6 +103,7 @@ def test_data_takes_what_the_job_reads_along_and_leaves_what_is_there(
     assert str(archive) not in log
 
 
+@pytest.mark.long
 @pytest.mark.row("W-4")
 def test_delta_tells_what_its_table_has_and_takes_a_strangers_folder_along(
     tmp_path: Path, places: dict[str, str]
@@ -122,6 +125,7 @@ def test_delta_tells_what_its_table_has_and_takes_a_strangers_folder_along(
     assert target["lineage/events.json"] == b"{}"
 
 
+@pytest.mark.long
 @pytest.mark.row("IS-8", "F-9")
 def test_jobs_that_feed_each_other_move_as_one(tmp_path: Path, places: dict[str, str]) -> None:
     checkpoints = tmp_path / "data" / "checkpoints"

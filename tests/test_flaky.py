@@ -184,7 +184,7 @@ def test_the_list_names_tests_that_are_there() -> None:
     ("arguments", "passed"),
     [
         ((), 25 + 8 + 60),
-        (("--quick",), 10 + 2 + 10),
+        (("--quick",), 2 + 2 + 2),
         (("--numprocesses", "2"), 25 + 8 + 60),
         ([f"test_many.py::test_of_a_sample[{case}]" for case in range(10)], 10),
     ],

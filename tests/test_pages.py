@@ -89,6 +89,7 @@ def test_every_page_of_a_room_is_reached_from_the_readme() -> None:
     assert rooms - linked == set()
 
 
+@pytest.mark.long
 def test_the_recording_shows_what_the_commands_print() -> None:
     shown = recording.text_of(recording.PICTURE.read_text("utf-8"))
     assert shown == recording.text_of(recording.drawn(recording.recorded()))

@@ -93,6 +93,7 @@ def test_what_is_pinned_is_installed_without_a_look_at_what_is_newer() -> None:
         assert "--no-deps" in line, f"{name}: {line.strip()}"
 
 
+@pytest.mark.long
 def test_the_lists_are_complete() -> None:
     check = [sys.executable, "-m", "pip", "check"]
     answer = subprocess.run(check, capture_output=True, text=True, check=False)

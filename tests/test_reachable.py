@@ -157,12 +157,14 @@ def entry_names(sources: Mapping[str, str]) -> set[str]:
     return names
 
 
+@pytest.mark.long
 def test_nothing_ships_that_only_tests_call() -> None:
     sources = read_sources()
     found = unreached(sources, entry_names(sources))
     assert not found, "only tests call these: " + "\n".join(found)
 
 
+@pytest.mark.long
 def test_every_exception_is_needed() -> None:
     sources = read_sources()
     entries = entry_names(sources) - CALLED_BY_OTHERS.keys()
@@ -226,6 +228,7 @@ def named_in_text(package: Package, name: str) -> Iterator[str]:
             yield f"{name}.{node.value}"
 
 
+@pytest.mark.long
 def test_every_module_is_reached_or_stands_beside_the_program() -> None:
     assert unreached_modules(read_package(ROOT / "stateshift")) == []
 

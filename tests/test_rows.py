@@ -90,16 +90,19 @@ def test_half_of_a_double_row_shows_it_and_an_unknown_row_is_named(rows: ModuleT
     assert [mention.row for mention in rows.strangers(table, found)] == ["Z-9"]
 
 
+@pytest.mark.long
 def test_the_projects_own_table_is_read_whole() -> None:
     lines = (ROOT / "tests" / "rows.md").read_text("utf-8").splitlines()
     table = [line for line in lines if line.startswith("| ") and not line.startswith("| id ")]
     assert len(told()["rows"]) == len(table) > 90
 
 
+@pytest.mark.long
 def test_no_test_names_a_row_that_the_table_does_not_have() -> None:
     assert told()["unknown"] == []
 
 
+@pytest.mark.long
 def test_open_rows_are_those_that_lack_a_place_they_name() -> None:
     everything, still_open = told()["rows"], told("--open")["rows"]
     assert [row["id"] for row in still_open] == [row["id"] for row in everything if row["missing"]]

@@ -345,6 +345,7 @@ class Standby(Stage):
         return Seen(storage, self.job)  # type: ignore[return-value]
 
 
+@pytest.mark.long
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", [*range(12), 34])
 def test_a_standby_can_be_started_from_at_any_time_and_is_never_old(
@@ -378,6 +379,7 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(round_compaction, "ROUNDS_KEPT", 2)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("forgetful")
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(8))
@@ -404,6 +406,7 @@ def test_a_standby_that_is_kept_for_long_takes_no_more_for_it(tmp_path: Path, se
     assert not any(fence_owner(content) for content in stage.ground.held(SOURCE).values())
 
 
+@pytest.mark.long
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("lost", ["commits", "state/0/0"])
 def test_a_standby_outlives_what_is_lost_at_its_source(tmp_path: Path, lost: str) -> None:
@@ -585,6 +588,7 @@ def behind(folder: Path) -> Cut:
     return stage
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("offset", [0, pytest.param(5, marks=pytest.mark.slow)])
 def test_a_standby_killed_at_any_change_can_be_started_from_there_and_comes_on(
     tmp_path: Path, offset: int
@@ -607,6 +611,7 @@ def test_a_standby_killed_at_any_change_can_be_started_from_there_and_comes_on(
     assert {12, 13, 14, 15, 16, 17} & set(seen), "a standby comes on batch by batch"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("forgetful")
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(
@@ -824,6 +829,7 @@ def test_what_cannot_be_brought_while_it_stops_is_brought_afterwards(tmp_path: P
     assert stage.refused
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "error", [StorageError("no space left", location=TARGET), KeyError("a bug of ours")]
 )
@@ -961,6 +967,7 @@ def test_behind_a_stop_that_failed_a_job_is_followed_again(tmp_path: Path, at_on
     )
 
 
+@pytest.mark.long
 def test_what_is_left_is_told_at_the_pace_that_the_run_is_held_to(tmp_path: Path) -> None:
     told = list[Any]()
     stage = Timed(
@@ -999,6 +1006,7 @@ def test_whoever_asks_it_to_end_is_heard_while_a_cluster_is_waited_for(tmp_path:
     assert stage.job.running
 
 
+@pytest.mark.long
 def test_outside_of_its_hours_it_is_not_stopped(tmp_path: Path) -> None:
     stage = Timed(tmp_path)
     hour, minute = divmod(int(stage.ground.clock.time) // 60 % 1440 + 5, 60)
@@ -1007,6 +1015,7 @@ def test_outside_of_its_hours_it_is_not_stopped(tmp_path: Path) -> None:
     assert 240.0 <= halt.start <= 300.0
 
 
+@pytest.mark.long
 def test_paused_it_brings_nothing_and_goes_on_afterwards(tmp_path: Path) -> None:
     seen: list[int] = []
     stage = Timed(

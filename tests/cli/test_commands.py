@@ -657,6 +657,7 @@ def test_two_names_with_one_directory_are_refused_naming_both() -> None:
     assert found.code == 4 and "'ab' and 'ba'" in found.err
 
 
+@pytest.mark.long
 def test_schema_prints_the_schema_of_the_spec() -> None:
     assert said("schema").document == said("schema", "--json").document
     assert "jobs" in said("schema").document["properties"]

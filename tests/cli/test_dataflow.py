@@ -63,6 +63,7 @@ def test_the_example_says_what_changes_at_one_cut_and_what_goes_on() -> None:
     ]
 
 
+@pytest.mark.long
 def test_the_old_name_does_the_same_and_help_says_the_new_one() -> None:
     argv = (EXAMPLE, *MODEL_AND_RULES, "--json")
     assert said("reconfigure", *argv).document == said("dataflow", *argv).document
@@ -72,6 +73,7 @@ def test_the_old_name_does_the_same_and_help_says_the_new_one() -> None:
     assert "reconfigure" not in overview
 
 
+@pytest.mark.long
 @pytest.mark.row("F-2", "F-3")
 def test_the_document_has_all_of_it_and_a_delay_for_every_scheduler() -> None:
     told = said("dataflow", EXAMPLE, *MODEL_AND_RULES, "--json").document
@@ -125,6 +127,7 @@ def promises(out: str) -> dict[str, bool]:
     return {name: rest.startswith("consistent") for name, _, _, rest in rows}
 
 
+@pytest.mark.long
 @pytest.mark.sample(2)
 @pytest.mark.row("F-13")
 @pytest.mark.parametrize(
@@ -153,6 +156,7 @@ def test_each_scheduler_is_told_to_be_consistent_only_where_it_is(
     assert document["consistent"] == {name.replace("-", "_"): one for name, one in whole.items()}
 
 
+@pytest.mark.long
 def test_a_schedule_that_breaks_its_promise_says_so_above_all_and_what_to_ask_for(
     tmp_path: Path,
 ) -> None:
@@ -167,6 +171,7 @@ def test_a_schedule_that_breaks_its_promise_says_so_above_all_and_what_to_ask_fo
     assert lines[1:3] == ["not consistent: a tuple may meet old and new", "hint: --scheduler fries"]
 
 
+@pytest.mark.long
 def test_what_is_inside_of_a_component_anyway_is_not_told_to_be_spared() -> None:
     argv = ("dataflow", EXAMPLE, "--targets", "clean,apply rules")
     assert "replicate" in said(*argv, "--json").document["components"][0]["operators"]
@@ -184,6 +189,7 @@ def why(flow: str, *argv: str) -> dict[str, str]:
     return {one["operator"]: one["reason"] for one in told}
 
 
+@pytest.mark.long
 def test_a_unique_operator_that_is_called_one_to_many_is_spared_and_why(tmp_path: Path) -> None:
     document = {
         "operators": [
@@ -203,6 +209,7 @@ def test_a_unique_operator_that_is_called_one_to_many_is_spared_and_why(tmp_path
     )
 
 
+@pytest.mark.long
 def test_what_is_on_a_way_is_told_with_targets_that_a_tuple_may_meet() -> None:
     told = why(EXAMPLE, "--targets", "payments,apply rules")
     assert told["clean"] == "on a way from payments to apply rules: one tuple may meet both"
@@ -214,6 +221,7 @@ def test_what_is_on_a_way_is_told_with_targets_that_a_tuple_may_meet() -> None:
     )
 
 
+@pytest.mark.long
 def test_of_several_targets_it_is_not_said_that_each_is_met_twice(tmp_path: Path) -> None:
     flow = written(tmp_path, UNSOUND)
     assert why(flow, "--targets", "o1,o2")["FL"] == (
@@ -230,6 +238,7 @@ BLOCKING = {
 }
 
 
+@pytest.mark.long
 def test_a_blocking_operator_that_parts_components_is_told(tmp_path: Path) -> None:
     flow = written(tmp_path, BLOCKING)
     assert len(said("dataflow", flow, "--targets", "s,b", "--json").document["components"]) == 2
@@ -245,6 +254,7 @@ def test_a_blocking_operator_that_parts_components_is_told(tmp_path: Path) -> No
     )
 
 
+@pytest.mark.long
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("argv", "headline"),
@@ -281,6 +291,7 @@ def _operators() -> list[dict[str, object]]:
     return list(json.loads(Path(EXAMPLE).read_text("utf-8"))["operators"])
 
 
+@pytest.mark.long
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("scheduler", ["fries", "epoch", "multi-version", "naive"])
 @pytest.mark.parametrize("rule", ["sound", "published", "none"])
@@ -294,6 +305,7 @@ def test_every_scheduler_and_rule_is_told_in_sentences(scheduler: str, rule: str
     assert (len(document["paused"]) == 10) is (scheduler == "epoch")
 
 
+@pytest.mark.long
 def test_the_delay_says_that_it_is_simulated_and_under_what_load(tmp_path: Path) -> None:
     headline = "Expected delay: simulated, at 200 tuples a second from payments"
     assert headline in said("dataflow", EXAMPLE, *MODEL_AND_RULES).out.splitlines()
@@ -351,6 +363,7 @@ def test_help_names_every_key_and_every_kind_way_scheduler_and_rule() -> None:
     assert "configs/" not in help, "nobody who has installed it has that"
 
 
+@pytest.mark.long
 def test_the_schema_of_a_dataflow_is_printed() -> None:
     assert said("schema", "dataflow").document == dataflow_schema()
     assert said("schema", "spec").document == said("schema").document != dataflow_schema()
@@ -392,6 +405,7 @@ def test_names_that_mean_something_in_a_drawing_are_only_names(tmp_path: Path) -
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("plan", "target", "paused"),
     [(FLINK, "Sink: archive", ["Sink: archive"]), (SPARK, "explode", None)],
@@ -515,6 +529,7 @@ def test_a_target_may_have_commas_in_its_name(
     assert ran.document["targets"] == targets
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "content", [Path(EXAMPLE).read_bytes(), b"\xef\xbb\xbf" + Path(EXAMPLE).read_bytes()]
 )
@@ -544,6 +559,7 @@ def test_standard_input_that_is_no_dataflow_is_refused(
     ), "was closed"
 
 
+@pytest.mark.long
 def test_a_long_list_is_shortened_until_all_of_it_is_asked_for(tmp_path: Path) -> None:
     names = [f"step {i:02}" for i in range(40)]
     file = tmp_path / "long.json"

@@ -43,6 +43,7 @@ def test_a_check_tells_nobody(played: PlayedBins) -> None:
     assert sorted(file.path for file in played.ground.storage.list()) == before
 
 
+@pytest.mark.long
 @pytest.mark.row("M-24")
 def test_bins_are_split_and_merged_while_the_workers_run(played: PlayedBins) -> None:
     with played.running():

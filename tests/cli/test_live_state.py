@@ -38,6 +38,7 @@ def run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.long
 def test_state_goes_in_and_comes_out_as_it_was(place):
     into = ["group", "jobs:count", "in.parquet", "--with", "jobs:from_row", "--worker", "west"]
     came = run(place, "import", *into, "--json")

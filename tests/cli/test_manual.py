@@ -138,6 +138,7 @@ def test_bash_knows_every_option(name: str) -> None:
     assert set(completed(*name.split(), "-")) == options_of(BY_NAME[name])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shell", list(SHELLS))
 def test_a_script_names_every_command_and_option(shell: str) -> None:
     made = said("completion", shell).out

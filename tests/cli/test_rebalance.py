@@ -334,6 +334,7 @@ def test_a_page_has_the_bars(living: Living) -> None:
 # ---------------------------------------------------------------------------------- acting
 
 
+@pytest.mark.long
 def test_jobs_are_spread_one_at_a_time_and_then_nothing_moves(living: Living) -> None:
     done = [moved(living.document("--yes")) for _ in range(14)]
     whole(living)
@@ -448,6 +449,7 @@ def test_a_cluster_that_is_none_of_the_specs_cannot_be_drained(living: Living) -
 # ---------------------------------------------------------------------------------- limits
 
 
+@pytest.mark.long
 def test_nothing_moves_at_an_excluded_time(living: Living) -> None:
     living.section = {"excluded": ["* * * * *"], "timezone": "Europe/Athens"}
     living.run("--yes")
@@ -696,6 +698,7 @@ def test_a_move_that_fails_ends_the_run_and_comes_first_in_the_next(living: Livi
     assert living.where()["orders"] == ["east"]
 
 
+@pytest.mark.long
 def test_how_long_nobody_went_on_with_a_move_is_no_downtime_to_expect(living: Living) -> None:
     living.section = {"runs": 1, "cool_down": 0}
     living.twins["east"].fail(1)

@@ -326,6 +326,7 @@ def test_each_of_several_jobs_has_a_picture_of_its_own_time_and_a_line_in_the_ov
     ]
 
 
+@pytest.mark.long
 def test_hundreds_of_rounds_stay_readable_and_small() -> None:
     for rounds in (500, 5000):
         text = page(RunFacts(warm(rounds), "w"))

@@ -105,6 +105,7 @@ def state(folder: Path) -> str:
     return answer
 
 
+@pytest.mark.long
 def test_a_person_is_shown_the_plan_and_asked(place: Path) -> None:
     seen, code = at_terminal(
         [*program(), "apply", "spec.json"], place, b"y\n", b"[y/N]", environment()
@@ -126,12 +127,14 @@ def test_a_person_who_says_no_has_changed_nothing(place: Path) -> None:
     assert not (place / ".stateshift").exists() and not (place / "target").exists()
 
 
+@pytest.mark.long
 def test_no_color_means_no_escape_is_written(place: Path) -> None:
     env = {**environment(), "NO_COLOR": "1"}
     seen, code = at_terminal([*program(), "apply", "spec.json", "--yes"], place, b"", b"never", env)
     assert code == 0 and "\x1b" not in seen
 
 
+@pytest.mark.long
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_lets_the_current_write_finish_and_names_the_resume_command(
@@ -159,6 +162,7 @@ def test_a_signal_lets_the_current_write_finish_and_names_the_resume_command(
     assert "interrupted" in out and state(place) == "interrupted"
 
 
+@pytest.mark.long
 def test_a_second_signal_ends_the_process_where_it_is(place: Path) -> None:
     process = subprocess.Popen(
         [*program("time.sleep(300)"), "apply", "spec.json", "--yes"],

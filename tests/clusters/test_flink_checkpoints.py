@@ -163,6 +163,7 @@ def test_none_in_time_leaves_the_job_running(
     assert job.state == "RUNNING"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "fault", ["503", "503 after all", "cut off", "cut off after all", "hang", "page"]
 )
@@ -196,6 +197,7 @@ def test_a_cluster_of_one_application_that_lives_to_tell_it_is_believed(
     assert cluster(server, tmp_path, application=True).checkpoint(END) == f"file:/ck/{ID}/chk-2"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("goes", ["with its job", "before it is cancelled"])
 def test_one_that_goes_has_ended_its_job_where_that_was_accepted(
     server: FakeFlink, job: FakeJob, tmp_path: Path, goes: str

@@ -122,6 +122,7 @@ def test_twice_with_one_tag_takes_one_savepoint(
     assert len(server.asked) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "fault", ["503", "503 after all", "cut off", "cut off after all", "hang", "page"]
 )
@@ -148,6 +149,7 @@ def test_what_the_job_ended_with_is_found_by_who_knows_nothing_of_it(
     assert len(server.asked) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("state", "kind", "path"),
     [
@@ -261,6 +263,7 @@ def test_a_job_that_fails_behind_its_savepoint_has_ended_with_it(
     assert len(server.asked) == 1
 
 
+@pytest.mark.long
 def test_a_job_that_fails_before_its_savepoint_is_whole_has_ended_with_none(
     server: FakeFlink, job: FakeJob, tmp_path: Path
 ) -> None:
@@ -342,6 +345,7 @@ def test_a_jobmanager_that_was_started_anew_is_asked_again(
     assert job.state == "FINISHED"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("application", [True, False])
 def test_a_cluster_that_goes_before_the_end_was_seen_has_ended_only_with_its_application(
     tmp_path: Path, application: bool
@@ -379,6 +383,7 @@ def test_the_wait_is_cut_short_by_an_interruption_and_goes_on(
     assert len(server.asked) == 1
 
 
+@pytest.mark.long
 def test_killed_at_any_moment_one_savepoint_is_taken_all_the_same(
     server: FakeFlink, tmp_path: Path, seed: int
 ) -> None:
@@ -497,6 +502,7 @@ def test_what_made_the_job_fail_is_told_of_a_savepoint_that_was_given_up(
     assert "resume" not in hint
 
 
+@pytest.mark.long
 def test_an_exception_from_before_is_not_the_reason(
     server: FakeFlink, job: FakeJob, tmp_path: Path
 ) -> None:

@@ -273,6 +273,7 @@ def test_another_process_sees_the_job_under_its_tag(member: Member) -> None:
     assert member.open().find_source(member.request()).state.alive
 
 
+@pytest.mark.long
 def test_submitting_twice_starts_one_job(member: Member) -> None:
     first = member.open().submit(member.submission)
     assert member.open().submit(member.submission) == first
@@ -352,6 +353,7 @@ def test_the_version_is_a_text_or_nothing(member: Member) -> None:
     assert member.open().version() in (None, "4.3.0", "2.3.0")
 
 
+@pytest.mark.long
 def test_an_answer_that_is_lost_after_the_fact_starts_no_second_job(member: Member) -> None:
     for number, (fault, happens) in enumerate(member.lost.items()):
         submission = replace(member.submission, tag=f"run-{number}.orders")
@@ -363,6 +365,7 @@ def test_an_answer_that_is_lost_after_the_fact_starts_no_second_job(member: Memb
         assert member.started()[submission.tag] == 1, fault
 
 
+@pytest.mark.long
 @pytest.mark.sample(2)
 def test_a_submission_that_had_no_effect_is_an_error_and_can_be_made_again(member: Member) -> None:
     for number, (fault, happens) in enumerate(member.refused.items()):
@@ -387,6 +390,7 @@ def test_what_the_cluster_has_forgotten_is_unknown_and_not_submitted_again(membe
     assert member.started() == {member.submission.tag: 1}
 
 
+@pytest.mark.long
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("name", [name for name in MEMBERS if name not in ("memory", "manual")])
 def test_killed_in_the_middle_of_submit_it_starts_one_job_all_the_same(

@@ -477,6 +477,7 @@ def test_threads_read_one_file_at_once(storage: Storage) -> None:
     assert all(one == content for one in read)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["local", "fsspec-local", "retrying-local", "throttled-local"])
 def test_a_big_file_is_copied_in_bounded_memory(name: str, tmp_path: Path) -> None:
     storage = MEMBERS[name](tmp_path)()

@@ -25,6 +25,7 @@ def failures(found: Iterable[Verdict]) -> list[str]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.row("W-2", "W-3")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_yes_to_a_damaged_image_is_true(engine: str, how: str, seed: int) -> None:
@@ -36,6 +37,7 @@ def test_a_yes_to_a_damaged_image_is_true(engine: str, how: str, seed: int) -> N
     assert sum(one.result == "detected" for one in found) > len(found) / 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ENGINES)
 def test_whole_images_are_accepted(engine: str) -> None:
     """Else nothing that is said of a damaged one would mean anything."""

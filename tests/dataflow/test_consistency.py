@@ -47,6 +47,7 @@ def test_what_is_told_to_be_consistent_is_what_no_interleaving_breaks(asked: Ask
         assert consistent(made) is (failing(made) is None), scheduler
 
 
+@pytest.mark.long
 @pytest.mark.row("F-13")
 def test_where_the_published_rule_counts_several_unique_operators_it_is_told_whether_that_does_harm() -> (
     None

@@ -92,6 +92,7 @@ def _without_a_matching(edges: tuple[Edge, ...]) -> list[tuple[Edge, ...]]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.row("M-3")
 def test_on_ten_thousand_random_ones_as_many_colours_are_used_as_the_busiest_vertex_has_edges(
     seed: int,

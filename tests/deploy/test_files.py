@@ -174,6 +174,7 @@ def test_a_line_of_the_crontab_has_times_that_cron_knows(times: str, command: st
     assert not re.search(r"(?<!\\)%", command), "cron ends a command at a %"
 
 
+@pytest.mark.long
 @pytest.mark.row("W-13")
 def test_the_commands_of_the_crontab_run_by_sh(tmp_path: Path) -> None:
     places = {
@@ -445,6 +446,7 @@ def bash(script: str, cwd: Path, **environment: str) -> subprocess.CompletedProc
     )
 
 
+@pytest.mark.long
 @pytest.mark.row("W-13")
 @pytest.mark.parametrize(("waive", "code"), [(["paths-stay"], 0), ([], 4)])
 def test_the_action_shows_a_plan_and_fails_where_a_finding_refuses(
@@ -477,6 +479,7 @@ def test_the_action_puts_no_input_into_a_script() -> None:
     assert all("shell" in step for step in action()["runs"]["steps"] if "run" in step)
 
 
+@pytest.mark.long
 @pytest.mark.row("W-13")
 def test_the_jobs_of_gitlab_plan_and_move(tmp_path: Path) -> None:
     spec_that(tmp_path, ["paths-stay"])

@@ -136,6 +136,7 @@ def test_a_long_reason_is_one_line_that_ends() -> None:
     assert ending.reason_of("") == "no reason given"
 
 
+@pytest.mark.long
 def test_the_package_that_executors_get_is_all_of_ours_and_imports_compiled(tmp_path: Path) -> None:
     path = write_package(tmp_path)
     root = Path(stateshift.__file__).parent

@@ -98,6 +98,7 @@ def records(keys: Iterable[int], shard: int, value: int = 1) -> bytes:
     return b"".join(encode_delta(found))
 
 
+@pytest.mark.long
 def test_whatever_is_added_removed_or_changed_a_fleet_counts_the_same(seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(12):

@@ -85,6 +85,7 @@ def test_a_portion_is_the_same_after_its_way_over_the_wire(case: Path) -> None:
             )
 
 
+@pytest.mark.long
 @pytest.mark.sample(20)
 @pytest.mark.parametrize("name", sorted(NEWEST))
 def test_whatever_is_damaged_a_fleet_says_the_same(name: str, seed: int) -> None:
@@ -111,6 +112,7 @@ def test_whatever_is_damaged_a_fleet_says_the_same(name: str, seed: int) -> None
             assert in_parts(disk) == whole(disk), (what, path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["window-hdfs", "join-rocksdb-v4", "session-rocksdb"])
 @pytest.mark.parametrize("damaged", [False, True])
 def test_the_verdict_of_a_fleet_is_the_verdict_without_one(name: str, damaged: bool) -> None:

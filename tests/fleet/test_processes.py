@@ -132,6 +132,7 @@ def adapters(carrier: ProcessCarrier | None) -> Adapters:
     return replace(made, open_processes=open_processes if carrier is not None else None)
 
 
+@pytest.mark.long
 def test_processes_read_what_is_exported_and_leave_nothing_else(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +177,7 @@ def alone(source: Path, tmp_path: Path) -> tuple[dict[str, bytes], dict[str, Any
     return left
 
 
+@pytest.mark.long
 def test_processes_leave_the_same_bytes_and_the_same_journal(
     source: Path, tmp_path: Path, alone: tuple[dict[str, bytes], dict[str, Any]]
 ) -> None:
@@ -190,6 +192,7 @@ def test_processes_leave_the_same_bytes_and_the_same_journal(
     assert carrier.pids == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_process_that_is_killed_costs_its_step_and_nothing_else(
     seed: int, source: Path, tmp_path: Path, alone: tuple[dict[str, bytes], dict[str, Any]]
@@ -206,6 +209,7 @@ def test_a_process_that_is_killed_costs_its_step_and_nothing_else(
         assert (state, files, size, once) == alone[1][name]
 
 
+@pytest.mark.long
 def test_who_asks_to_stop_is_heeded_and_the_run_goes_on_without_processes(
     source: Path, tmp_path: Path, alone: tuple[dict[str, bytes], dict[str, Any]]
 ) -> None:
@@ -237,6 +241,7 @@ def test_little_state_starts_no_process(source: Path, tmp_path: Path) -> None:
     assert carrier.carried == []
 
 
+@pytest.mark.long
 def test_processes_end_when_who_started_them_is_killed_and_leave_no_files(tmp_path: Path) -> None:
     root = Path(__file__).resolve().parents[2]
     parent = subprocess.Popen(
@@ -257,6 +262,7 @@ def test_processes_end_when_who_started_them_is_killed_and_leave_no_files(tmp_pa
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_signals_for_a_group_end_no_process(carrier: ProcessCarrier) -> None:
     done, _ = decode_answer(carrier.carry(ANYTHING, "check/0"))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -264,6 +270,7 @@ def test_signals_for_a_group_end_no_process(carrier: ProcessCarrier) -> None:
     assert decode_answer(carrier.carry(ANYTHING, "check/1"))[0] == done
 
 
+@pytest.mark.long
 def test_an_order_that_is_lost_says_how_its_process_ended(carrier: ProcessCarrier) -> None:
     done, _ = decode_answer(carrier.carry(ANYTHING, "check/0"))
     os.kill(done["pid"], signal.SIGKILL)
@@ -272,6 +279,7 @@ def test_an_order_that_is_lost_says_how_its_process_ended(carrier: ProcessCarrie
     assert decode_answer(carrier.carry(ANYTHING, "check/2"))[0]["pid"] != done["pid"]
 
 
+@pytest.mark.long
 def test_what_is_at_work_ends_with_its_carrier() -> None:
     carrier = ProcessCarrier(1, threading.Event())
     carrier.carry(ANYTHING, "check/0")
@@ -288,6 +296,7 @@ def test_a_process_is_not_counted_at_what_the_one_had_that_started_it() -> None:
     assert 0 < int(told.stdout) < GIB // 8
 
 
+@pytest.mark.long
 def test_fewer_are_at_work_where_one_has_taken_more_memory_than_was_counted() -> None:
     said: list[str] = []
     carrier = ProcessCarrier(2, threading.Event(), PROCESS_BYTES, said.append)

@@ -49,6 +49,7 @@ class Sharing:
         return sum(label.startswith(f"{ask}/") for label in self.carrier.carried)
 
 
+@pytest.mark.long
 @pytest.mark.sample(60)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("format", FORMATS)

@@ -36,6 +36,7 @@ def test_the_sources_that_minutes_count_for_are_there(name: str) -> None:
     assert [one for one in TARGETS[name].modules if not (package / one).exists()] == []
 
 
+@pytest.mark.long
 @pytest.mark.sample(16)
 @pytest.mark.parametrize("name", TARGETS)
 def test_where_fuzzing_starts_breaks_nothing(name: str) -> None:
@@ -45,6 +46,7 @@ def test_where_fuzzing_starts_breaks_nothing(name: str) -> None:
         affordable(TARGETS[name].run, seed)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in TARGETS if name not in SLOW])
 def test_a_seed_cut_anywhere_breaks_nothing(name: str) -> None:
     """The shortest and the longest of the seeds, at every byte of the first and at a hundred of
@@ -56,6 +58,7 @@ def test_a_seed_cut_anywhere_breaks_nothing(name: str) -> None:
             TARGETS[name].run(seed[:end])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in TARGETS if name not in SLOW])
 def test_a_seed_with_any_bit_flipped_breaks_nothing(name: str) -> None:
     seed = min(seeds_of(name), key=lambda one: abs(len(one) - 200))

@@ -66,6 +66,7 @@ def sampled(names: Sequence[str], step: int) -> list[ParameterSet]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sampled(golden.NAMES, 24))
 def test_no_message_on_a_flink_image_has_a_word_of_spark_s(name: str, tmp_path: Path) -> None:
     image = golden_image(name)
@@ -78,6 +79,7 @@ def test_no_message_on_a_flink_image_has_a_word_of_spark_s(name: str, tmp_path: 
     assert not found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sampled(SPARK_CASES, 3))
 def test_no_message_on_a_checkpoint_of_spark_s_has_a_word_of_flink_s(name: str) -> None:
     ((_, files),) = of_cases(name)

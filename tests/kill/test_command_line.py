@@ -111,6 +111,7 @@ def fenced_by(place: Scenario) -> bytes:
     return (place.root / "flow/aggregate/commits/2").read_bytes()
 
 
+@pytest.mark.long
 def test_a_killed_apply_is_finished_by_resume(place: Scenario, points: list[Moment]) -> None:
     expected = tree(place.root)
     wrong = []
@@ -144,6 +145,7 @@ def test_a_killed_apply_is_finished_by_resume(place: Scenario, points: list[Mome
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.long
 def test_a_killed_apply_is_taken_back_by_rollback(place: Scenario, points: list[Moment]) -> None:
     wrong = []
     for moment in points[-3:]:

@@ -85,6 +85,7 @@ def each(moments: list[Moment], attempt: Callable[[Moment], list[str]]) -> None:
     assert not told, f"of {len(moments)} moments\n" + "\n".join(told)
 
 
+@pytest.mark.long
 @pytest.mark.row("IS-16", "IS-19")
 def test_a_run_killed_at_any_moment_and_resumed_ends_like_one_that_was_not(
     place: Scenario, some: Callable[[list[Moment]], list[Moment]]
@@ -101,6 +102,7 @@ def test_a_run_killed_at_any_moment_and_resumed_ends_like_one_that_was_not(
     each(some(moments), attempt)
 
 
+@pytest.mark.long
 def test_a_run_killed_at_any_moment_and_taken_back_leaves_everything_as_it_was(
     place: Scenario, some: Callable[[list[Moment]], list[Moment]]
 ) -> None:
@@ -114,6 +116,7 @@ def test_a_run_killed_at_any_moment_and_taken_back_leaves_everything_as_it_was(
     each(some(moments), attempt)
 
 
+@pytest.mark.long
 def test_a_rollback_killed_at_any_moment_is_finished_by_resume_or_by_another_rollback(
     place: Scenario, some: Callable[[list[Moment]], list[Moment]]
 ) -> None:
@@ -136,6 +139,7 @@ def test_a_rollback_killed_at_any_moment_is_finished_by_resume_or_by_another_rol
     each(some(moments), attempt)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", IN_THE_CLUSTER)
 def test_a_run_killed_while_the_cluster_takes_the_job_submits_it_once(where: str) -> None:
     with scenario("full") as place:

@@ -195,6 +195,7 @@ def _write_often(location: str) -> None:
         folder.register(said)
 
 
+@pytest.mark.long
 def test_processes_that_write_one_file_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=_write_often, args=(str(tmp_path),)) for _ in range(3)]

@@ -105,6 +105,7 @@ def test_a_controller_that_is_killed_anywhere_leaves_nothing_half_applied(
         jobs.check_seals()
 
 
+@pytest.mark.long
 def test_every_effect_is_among_those_at_which_they_are_killed() -> None:
     """Else the numbers above are too small."""
     for how in WHENS:

@@ -72,6 +72,7 @@ def test_there_are_such_snapshots_of_both_providers():
     assert {param.values[1].rpartition(".")[2] for param in CHAINS} >= {"snapshot"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("files", "path"), CHAINS)
 def test_a_snapshot_that_cannot_be_loaded_is_refused_and_said_to_be_repaired_by_newer_sparks(
     files, path

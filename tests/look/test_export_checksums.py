@@ -46,6 +46,7 @@ def other_value(checksum: bytes) -> bytes:
     return json.dumps({**plain, "value": plain["value"] ^ 1}).encode()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CHECKED)
 def test_state_that_does_not_fit_its_checksum_is_not_exported(name: str) -> None:
     files = contents(NEWEST[name])

@@ -69,6 +69,7 @@ def test_a_part_stays_what_it_is_while_files_come_and_go() -> None:
     assert before.shards == after.shards
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_damage_is_seen_by_the_part_that_holds_it_and_by_no_other(name: str) -> None:
     files = contents(NEWEST[name])

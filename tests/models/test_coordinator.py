@@ -137,6 +137,7 @@ def _pauses(now: Job) -> None:
             ]
 
 
+@pytest.mark.long
 @pytest.mark.row("T-2")
 @pytest.mark.row("T-5")
 @pytest.mark.row("T-6")
@@ -196,6 +197,7 @@ def _waits(now: Job) -> bool:
     return any(isinstance(order, Trigger) for _, order in now.orders)
 
 
+@pytest.mark.long
 @pytest.mark.row("T-3")
 @pytest.mark.parametrize("step", STEPS)
 def test_an_abort_from_every_step_leaves_everything_running_as_before(step: str, seed: int) -> None:
@@ -215,6 +217,7 @@ def test_an_abort_from_every_step_leaves_everything_running_as_before(step: str,
         assert list(_wrong(end, _after(end))) == []
 
 
+@pytest.mark.long
 @pytest.mark.row("T-3")
 def test_an_abort_or_a_refusal_at_any_moment_ends_in_one_of_two_states_and_loses_nothing(
     seed: int,
@@ -333,6 +336,7 @@ def test_what_happened_is_the_fold_of_a_journal_that_can_be_written_down(seed: i
 # ---------------------------------------------------------------------------------------------- the checks bite
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ["a record is lost", "a buffer is lost", "an order is lost"])
 def test_a_job_that_loses_something_is_found_out(fault: str, seed: int) -> None:
     print(f"seed: {seed}")

@@ -93,6 +93,7 @@ class Watch:
         self.before, self.count = now.frontiers, len(now.applied)
 
 
+@pytest.mark.long
 @pytest.mark.row("M-6")
 @pytest.mark.row("M-7")
 @pytest.mark.row("M-8")
@@ -154,6 +155,7 @@ def _told_twice(found: Network, chance: random.Random) -> Network:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", [_out_of_order, _lost_state, _told_twice])
 def test_a_network_that_breaks_its_promise_is_found_out(
     fault: Callable[[Network, random.Random], Network], seed: int

@@ -125,6 +125,7 @@ SMALL = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SMALL)
 def test_whatever_happens_when_nothing_is_lost_and_every_change_happens_once(name: str) -> None:
     dataflow, targets = SMALL[name]

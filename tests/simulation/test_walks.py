@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 from tests.simulation.ground import COUNTS, Ground, Mood, Run, Trouble
 
 # Walks in all, and how many of each step are seen on a hundred of them.
-WALKS = {"quick": 10, "default": 12, "full": 250}
+WALKS = {"quick": 3, "default": 12, "full": 250}
 LEAST = {
     "step": 1500,
     "plan": 60,
@@ -180,5 +180,7 @@ def test_nothing_is_lost_or_doubled_on_random_walks(how: str) -> None:
     )
     run_state_machine_as_test(Walk, settings=walks)  # type: ignore[no-untyped-call]
     print("\n".join(f"{count:7,} {what}" for what, count in COUNTS.most_common()))
+    if how == "quick":
+        return  # in so few walks not every step is seen
     wanted = {what: least * count // 100 for what, least in LEAST.items()}
     assert not {what: COUNTS[what] for what, least in wanted.items() if COUNTS[what] < least}

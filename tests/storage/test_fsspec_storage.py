@@ -326,6 +326,7 @@ def test_a_large_object_is_uploaded_in_parts(bucket: Bucket, objects: FsspecStor
     assert b"".join(objects.chunks("a", 3)) == content[3:]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [10, 2 * CHUNK, 10 * CHUNK])
 def test_an_upload_whose_content_fails_never_completes(
     bucket: Bucket, objects: FsspecStorage, size: int

@@ -146,6 +146,7 @@ def test_our_temporary_files_are_left_out_and_pruned(storage: LocalStorage, tmp_
     assert sorted(i.path for i in storage.list()) == ["d/.stateshift-mine", "d/a"]
 
 
+@pytest.mark.long
 def test_exactly_one_of_several_processes_creates(tmp_path: Path) -> None:
     script = """
         import sys, time
@@ -268,6 +269,7 @@ WRITER = """
 """
 
 
+@pytest.mark.long
 def test_a_process_killed_while_it_writes_leaves_a_whole_file(tmp_path: Path) -> None:
     generator = random.Random(20)
     for _ in range(8):

@@ -148,6 +148,7 @@ def got(storage: FsspecStorage, name: str) -> bytes:
     return b"".join(storage.chunks(name, size=len(name.encode())))
 
 
+@pytest.mark.long
 def test_the_first_of_a_kind_is_asked_for_by_the_package_and_the_others_as_it_was(
     bucket: Bucket,
 ) -> None:

@@ -145,6 +145,7 @@ def some(how: str, seed: int) -> Callable[[list[str]], list[int]]:
     return chosen
 
 
+@pytest.mark.long
 @pytest.mark.row("IF-19", "W-12", on="Flink")
 def test_a_run_that_is_killed_is_gone_on_with_and_moves_nothing_twice(
     effects: list[str],
@@ -160,6 +161,7 @@ def test_a_run_that_is_killed_is_gone_on_with_and_moves_nothing_twice(
         check(tmp_path_factory.mktemp("killed"), number)
 
 
+@pytest.mark.long
 @pytest.mark.row("IF-19", "W-12", on="Flink")
 def test_a_run_that_goes_on_may_be_killed_too(
     effects: list[str],

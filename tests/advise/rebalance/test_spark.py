@@ -12,6 +12,7 @@ from tests.advise.rebalance.living_spark import LOADS, LivingSpark
 pytestmark = pytest.mark.row("IF-19", "W-12", on="Spark")
 
 
+@pytest.mark.long
 def test_queries_are_spread_by_their_batch_times(tmp_path: Path) -> None:
     living = LivingSpark(tmp_path)
     done = [living.document("--yes") for _ in range(8)]
@@ -36,6 +37,7 @@ def test_memory_that_is_taken_forbids_a_move(tmp_path: Path) -> None:
     assert living.on("west") == sorted(LOADS)
 
 
+@pytest.mark.long
 def test_memory_that_our_own_jobs_have_is_taken_where_only_the_spec_tells_it(
     tmp_path: Path,
 ) -> None:
@@ -84,6 +86,7 @@ def test_a_cluster_with_an_older_spark_is_none_to_move_to(tmp_path: Path) -> Non
     assert living.on("west") == sorted(LOADS)
 
 
+@pytest.mark.long
 def test_only_the_query_moves_where_both_clusters_reach_its_checkpoint(tmp_path: Path) -> None:
     living = LivingSpark(tmp_path, section={"runs": 1}, shares=True)
     done = [living.document("--yes") for _ in range(4)]

@@ -112,6 +112,7 @@ def test_tables_of_nothing_but_zeros_are_refused(name: str) -> None:
     assert refusals and all(".sst" in one.message and one.path for one in refusals)
 
 
+@pytest.mark.long
 @pytest.mark.sample(24)
 @pytest.mark.parametrize("name", NATIVE)
 @pytest.mark.parametrize("kind", [".sst", "MANIFEST-", "CURRENT"])

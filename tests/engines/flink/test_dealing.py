@@ -135,6 +135,7 @@ def test_an_entry_may_be_longer_than_what_is_read_at_once() -> None:
     assert content_of(dealt, 300) == content_of(united_sections(files, 300, BytesIO), 300)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("was", [1, 4, 300])
 def test_damage_is_told_as_it_is_one_by_one(was: int) -> None:
     chance = random.Random(was)
@@ -180,6 +181,7 @@ def outcome(act: Callable[[], object]) -> object:
         return str(error)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "key"),
     [("string", "é" * 3_000), ("string", "a" * 2_100_000), (("string", "int"), ("y" * 20_000, 3))],

@@ -224,6 +224,7 @@ def halved(handle: KeyGroups, streams: Streams, most: int, half: int) -> tuple[l
     return offsets, bytes(content)
 
 
+@pytest.mark.long
 @pytest.mark.row("IF-7", "IF-12")
 @pytest.mark.parametrize(
     "change", [{}, {"parallelism": 3}, {"parallelism": 1, "max_parallelism": 200}], ids=str

@@ -675,6 +675,7 @@ def test_estimates_findings_and_the_time_of_day_are_outside_the_fingerprint() ->
     assert now.fingerprint == later.fingerprint == told.fingerprint
 
 
+@pytest.mark.long
 def test_the_fingerprint_does_not_depend_on_the_order_in_which_python_hashes() -> None:
     program = (
         "from tests.engines.spark.test_planner import *\n"

@@ -271,6 +271,7 @@ def source_of(ground: Ground, case: Path) -> str:
     return location
 
 
+@pytest.mark.long
 @pytest.mark.row("IS-16")
 @pytest.mark.parametrize(
     "case", [case for case in STATEFUL if case.name in SEVERAL], ids=lambda case: case.name
@@ -384,6 +385,7 @@ def parts_of(ground: Ground, location: str, by: int) -> list[str]:
     return targets
 
 
+@pytest.mark.long
 @pytest.mark.row("IS-16")
 @pytest.mark.parametrize(
     "case", [case for case in STATEFUL if case.name in SEVERAL], ids=lambda case: case.name

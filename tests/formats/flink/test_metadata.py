@@ -36,6 +36,7 @@ def test_there_are_images_of_every_flink_that_is_claimed() -> None:
     assert versions >= {"1.15", "1.18", "1.20", "2.0", "2.3"}
 
 
+@pytest.mark.long
 @given(values.metadata())
 @settings(max_examples=300, deadline=None)
 def test_what_is_written_is_read_again(image: Metadata) -> None:

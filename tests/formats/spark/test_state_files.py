@@ -120,6 +120,7 @@ def test_random_records_raise_nothing_but_format_errors(content):
             list(decode_changelog([packed(beginning + content)])[1])
 
 
+@pytest.mark.long
 def test_records_stream_through_in_little_memory():
     import tracemalloc
 

@@ -438,6 +438,7 @@ def test_all_effects_of_a_split_and_a_merge_are_among_those():
         assert len(story.moments[0].seen) <= EFFECTS
 
 
+@pytest.mark.long
 def test_a_controller_that_dies_at_any_effect_of_a_split_loses_nothing():
     number, moments = 1, Moments(None, die)
     while not moments.seen or len(moments.seen) >= number - 1:

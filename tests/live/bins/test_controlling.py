@@ -428,6 +428,7 @@ def killed_at(number: int) -> tuple[Scene, Moments]:
     return scene, moments
 
 
+@pytest.mark.long
 def test_a_controller_that_dies_at_any_effect_loses_nothing():
     whole = len(killed_at(10_000)[1].seen)
     assert whole > 10

@@ -152,6 +152,7 @@ def split(group: Group, manner: Manner = IMPATIENT) -> None:
     group.resize(2 * BINS, manner)
 
 
+@pytest.mark.long
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("victim", NAMES)
 @pytest.mark.parametrize("event", [move_two_ways, split])
@@ -174,6 +175,7 @@ def test_whatever_a_dead_worker_had_agreed_to_the_others_move_on_once_it_is_evic
     assert counts == {group.ground.bins}
 
 
+@pytest.mark.long
 def test_the_effects_of_the_events_are_all_among_those():
     for victim in NAMES:
         for event in (move_two_ways, split):

@@ -106,6 +106,7 @@ def broken(ground: Ground) -> list[str]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.row("M-8", on="model")
 @pytest.mark.sample(10)
 @pytest.mark.parametrize("part", range(-(-STEPS // STEPS_AT_ONCE)))
@@ -113,6 +114,7 @@ def test_promises_hold_at_every_step(part: int) -> None:
     walk_on(part, resizes=False)
 
 
+@pytest.mark.long
 @pytest.mark.row("M-24", on="model")
 @pytest.mark.sample(5)
 @pytest.mark.parametrize("part", range(-(-STEPS // STEPS_AT_ONCE // 4)))

@@ -61,6 +61,7 @@ class _Ring:
         self.me = self
 
 
+@pytest.mark.long
 def test_old_garbage_is_not_kept_for_ever(memory: Memory) -> None:
     ring = _Ring()
     freed = weakref.ref(ring)

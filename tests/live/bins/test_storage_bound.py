@@ -35,6 +35,7 @@ def stored(ground: Ground) -> int:
     return sum(file.size for file in ground.storage.list("bins"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batches", [150, pytest.param(1000, marks=pytest.mark.slow)])
 def test_a_thousand_batches_leave_three_times_the_state_at_most(batches):
     ground = Ground(large, ["west", "east"])

@@ -22,6 +22,7 @@ def wanted(form: str) -> list[tuple[int, ...]]:
     return alone(FORMS[form], END)
 
 
+@pytest.mark.long
 @pytest.mark.sample(12)
 @pytest.mark.parametrize("kills", [False, True])
 @pytest.mark.parametrize("homes", HOMES, ids="/".join)
@@ -33,6 +34,7 @@ def test_wherever_bins_go_the_rows_are_those_of_one_worker_alone(number, form, h
     assert sum(len(w.running.ledger.here) for w in ground.workers.values()) == BINS
 
 
+@pytest.mark.long
 @pytest.mark.row("M-24")
 @pytest.mark.sample(12)
 @pytest.mark.parametrize("kills", [False, True])
@@ -74,6 +76,7 @@ def test_whoever_is_evicted_the_others_move_bins_and_the_rows_are_those_of_one_w
     assert here == list(range(ground.bins))
 
 
+@pytest.mark.long
 def test_walks_move_bins_and_what_is_asked_for_in_each_form():
     for form, operator in FORMS.items():
         given = Walk(operator, ("moves", form), kills=False).run().given()

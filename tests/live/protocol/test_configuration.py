@@ -185,6 +185,7 @@ def test_updates_may_speak_of_more_bins_than_there_are_and_of_fewer() -> None:
     assert _complaints(updated, finer, [Update(6, 0, 0)], 3)[0][0] == "/bins"
 
 
+@pytest.mark.long
 def test_more_bins_than_a_routing_table_bears_are_refused() -> None:
     assert _complaints(split, evenly(BINS_MAX, 1))[0][0] == "/bins"
     assert _complaints(merged, evenly(1, 1))[0][0] == "/bins"

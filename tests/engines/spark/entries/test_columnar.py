@@ -49,6 +49,7 @@ def test_golden_blocks_are_what_they_are_entry_by_entry(name: str) -> None:
             assert hashes_of(view, block.keys).tolist() == expected
 
 
+@pytest.mark.long
 def test_every_encoding_is_among_the_golden_ones() -> None:
     missing = {"plain", "row", "prefix", "range", "postfix", "before"}
     several = {True, False}

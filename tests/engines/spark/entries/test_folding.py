@@ -128,6 +128,7 @@ def test_a_place_for_piles_that_is_not_there_is_a_fault_of_storage(
     assert caught.value.hint is not None and "TMPDIR" in caught.value.hint
 
 
+@pytest.mark.long
 def test_the_same_files_give_the_same_blocks() -> None:
     read, shard = shard_of([Record(b"%08d" % (n % 700), b"v%d" % n) for n in range(5000)])
     for bytes_max in (1000, 1 << 20):
