@@ -28,7 +28,7 @@ from stateshift.formats.flink.key_groups import groups_of, prefix_bytes
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.keyed_state import encode_section
 from stateshift.formats.flink.keyed_state import entries as keyed_entries
-from stateshift.formats.flink.metadata import decode_metadata, encode_metadata
+from stateshift.formats.flink.metadata import SubtaskState, decode_metadata, encode_metadata
 from stateshift.formats.flink.operator_handles import BROADCAST
 from stateshift.formats.flink.stream_handles import Inline, RelativeFile
 from stateshift.formats.uid import flink_operator_id
@@ -460,6 +460,49 @@ def test_state_that_cannot_be_dealt_out_is_refused_with_the_reason(
     with pytest.raises(PlanError, match=why):
         ground.apply(spec_of(source, transform=[{"kind": "rescale", **change}]))
     assert ground.disk.snapshot() == before
+
+
+def raw(subtask: SubtaskState) -> SubtaskState:
+    return replace(subtask, raw_keyed=subtask.managed_keyed, managed_keyed=None)
+
+
+def sent_alone(subtask: SubtaskState) -> SubtaskState:
+    return replace(subtask, inputs=())
+
+
+def without_the_second(subtask: SubtaskState) -> SubtaskState:
+    return replace(subtask, managed_keyed=None) if subtask.index == 1 else subtask
+
+
+@pytest.mark.parametrize(
+    ("case", "as_it_is", "change", "why"),
+    [
+        ("count-canonical-hashmap", raw, {"max_parallelism": 32}, "raw keyed state"),
+        ("count-unaligned", sent_alone, {"max_parallelism": 32}, "records were in flight in its"),
+        ("count-unaligned", sent_alone, {"parallelism": 1}, "records were in flight in its job"),
+        ("count-native-hashmap", without_the_second, {"parallelism": 1}, "not every subtask has"),
+    ],
+)
+def test_what_flink_would_not_find_by_its_key_group_any_more_is_refused(
+    ground: Ground,
+    case: str,
+    as_it_is: Callable[[SubtaskState], SubtaskState],
+    change: dict[str, int],
+    why: str,
+) -> None:
+    """Raw keyed state alone; records that lie with their sender alone; key groups of the hashmap
+    backend that no file has.
+    """
+    source = golden.write(ground.disk, f"flink-2.3.0/{case}")
+    image = decode_metadata(ground.held(source)["_metadata"])
+    operators = tuple(
+        replace(operator, subtasks=tuple(map(as_it_is, operator.all_subtasks)))
+        for operator in image.operators
+    )
+    ground.put(f"{source}/_metadata", encode_metadata(replace(image, operators=operators)))
+    with pytest.raises(PlanError, match=why):
+        ground.apply(spec_of(source, transform=[{"kind": "rescale", **change}]))
+    assert ground.held(TARGET) == {}
 
 
 @pytest.mark.parametrize("case", ["count-native-rocksdb", "count-canonical-hashmap"])

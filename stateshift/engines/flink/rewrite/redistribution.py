@@ -93,6 +93,11 @@ class _Candidate:
         return any(subtask.managed_keyed is not None for subtask in self.subtasks)
 
     @property
+    def is_bound_to_groups(self) -> bool:
+        """Whether it holds what lies by key groups, and is no managed keyed state."""
+        return any(subtask.raw_keyed or _in_flight(subtask) for subtask in self.subtasks)
+
+    @property
     def unkeyed(self) -> list[tuple[str, Partitioned]]:
         """The handles of its state that belongs to no key, as far as they hold something."""
         handles = []
@@ -122,6 +127,10 @@ class _Candidate:
         if any(operator.subtasks is None for operator in self.operators):
             return True  # all of them
         return any(subtask.finished for subtask in self.subtasks)
+
+
+def _in_flight(subtask: SubtaskState) -> bool:
+    return bool(subtask.inputs or subtask.outputs)
 
 
 def redistributed(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Redistribution:
@@ -157,7 +166,7 @@ def _redistributed_operator(
     inseparable = _why_inseparable(_heads(candidate, surveys))
     rewritten = _rewritten(candidate, _wanted(candidate, rescale, inseparable))
     if rewritten is None:
-        return _too_many_subtasks(candidate.operators[0], rescale)
+        return _cannot_stay(candidate, surveys, rescale)
     obstacle = _cannot(candidate, rewritten, rescale) or _blocked(surveys, candidate)
     if obstacle is not None:
         return obstacle
@@ -175,6 +184,17 @@ def _wanted(candidate: _Candidate, rescale: Rescale, inseparable: Obstacle | Non
     return replace(rescale, parallelism=None)
 
 
+def _cannot_stay(
+    candidate: _Candidate, surveys: Sequence[Survey], rescale: Rescale
+) -> Obstacle | None:
+    """Return why an operator whose state is not rewritten cannot have what is asked for."""
+    operator = candidate.operators[0]
+    regrouped = rescale.max_parallelism not in (None, operator.max_parallelism)
+    if regrouped and candidate.is_bound_to_groups:
+        return _blocked(surveys, candidate)
+    return _too_many_subtasks(operator, rescale)
+
+
 def _too_many_subtasks(operator: OperatorState, rescale: Rescale) -> Obstacle | None:
     most = operator.max_parallelism
     if rescale.max_parallelism is not None:
@@ -185,9 +205,15 @@ def _too_many_subtasks(operator: OperatorState, rescale: Rescale) -> Obstacle | 
 
 
 def _blocked(surveys: Sequence[Survey], candidate: _Candidate) -> Obstacle | None:
-    """Return the first reason why one of the sources cannot be written otherwise."""
+    """Return the first reason why one of the sources cannot be written otherwise. Records in flight
+    anywhere in its job may be its own: they lie with whom they come from as well.
+    """
     for number, operator in candidate.sources:
         kept = kept_of(surveys[number].images[0])
+        if kept.unaligned:
+            return Obstacle(
+                "records were in flight in its job, which only Flink can deal out", CANONICAL
+            )
         reasons = kept.apart if candidate.is_united else kept.rigid
         if operator in reasons:
             return reasons[operator]
@@ -254,8 +280,6 @@ def _cannot(candidate: _Candidate, rewritten: Rewritten, rescale: Rescale) -> Ob
             f"it has {rewritten.parallelism} subtasks, "
             f"more than {rewritten.max_parallelism} key groups"
         )
-    if any(subtask.inputs or subtask.outputs for subtask in candidate.subtasks):
-        return Obstacle("records were in flight to it, which only Flink can deal out", CANONICAL)
     if candidate.has_finished_subtasks:
         return Obstacle("some of its subtasks have finished")
     groups = sorted({operator.max_parallelism for operator in candidate.operators})

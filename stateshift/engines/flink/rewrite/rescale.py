@@ -80,12 +80,25 @@ def why_not(
             return obstacle
     if not all(isinstance(handle, KeyGroups) for handle in handles):
         return Obstacle("its state lies in files of RocksDB, or in a changelog", CANONICAL)
-    is_decoded = is_dealt or united
-    if is_decoded and not _are_decodable(handles, streams):
+    if _are_decodable(handles, streams):
+        return None
+    if is_dealt or united:
         return Obstacle(
             "it is in the hashmap backend's own format, which is not taken apart", CANONICAL
         )
-    return None
+    return _why_not_cut(operator, handles)
+
+
+def _why_not_cut(operator: OperatorState, handles: Sequence[KeyedHandle]) -> Obstacle | None:
+    """Return why files of the hashmap backend cannot be cut and joined. Flink reads each key group
+    that such a file is said to have, empty ones too (HeapRestoreOperation): none may be missing.
+    """
+    groups = sum(len(handle.offsets) for handle in handles if isinstance(handle, KeyGroups))
+    if groups == operator.max_parallelism:
+        return None
+    return Obstacle(
+        "it is in the hashmap backend's own format, and not every subtask has some", CANONICAL
+    )
 
 
 def _has_raw_keyed_state(operator: OperatorState) -> bool:
