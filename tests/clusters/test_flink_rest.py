@@ -241,6 +241,24 @@ def test_a_savepoint_that_does_not_fit_is_told_though_the_answer_was_lost(
     assert cluster(server, tmp_path).submit(ORDERS) == job_id(ORDERS.tag, 1)
 
 
+def test_a_job_is_found_and_not_started_twice_though_flink_has_forgotten_the_attempt_before_it(
+    server: FakeFlink, tmp_path: Path
+) -> None:
+    """It keeps jobs that ended for an hour; we were killed before the answer was written down."""
+    server.refuses.append(MISFIT)
+    flink = cluster(server, tmp_path)
+    with pytest.raises(ClusterError):
+        flink.submit(ORDERS)
+    id = flink.submit(ORDERS)
+    note = tmp_path / "state" / f"{ORDERS.tag}.json"
+    known = json.loads(note.read_bytes())
+    note.write_text(json.dumps({key: known[key] for key in known if key != "id"}))
+    del server.jobs[job_id(ORDERS.tag)]
+    assert flink.progress(ORDERS.tag).running
+    assert flink.submit(ORDERS) == flink.find(ORDERS.tag).id == id
+    assert server.started == {ORDERS.tag: 1}
+
+
 def test_an_answer_of_500_that_says_what_is_wrong_is_not_waited_for(
     server: FakeFlink, tmp_path: Path
 ) -> None:

@@ -154,7 +154,7 @@ class FlinkRest:
             settled = float(record["begun"]) + self._settle_seconds
 
         def look(over: bool) -> JobStatus | None:
-            attempt, job = attempts(calls, tag)
+            attempt, job = attempts(calls, tag, _last_attempt(record))
             if job is None:
                 stillborn = attempt > record.get("attempt", attempt)
                 return JobStatus(JobState.ABSENT) if over or stillborn else None
@@ -192,7 +192,8 @@ class FlinkRest:
         record: Record = {"url": reached_at(submission, str(self.options["url"]))}
         calls = self._calls(record)
         with ready(calls, submission, given, self.interrupt) as start:
-            attempt, _ = attempts(calls, submission.tag)
+            known = self._notes.read(submission.tag) or {}
+            attempt, _ = attempts(calls, submission.tag, _last_attempt(known))
             record |= {
                 "begun": time.time(),
                 "attempt": attempt,
@@ -314,7 +315,7 @@ class FlinkRest:
     def progress(self, tag: str) -> JobProgress:
         record = self._notes.read(tag) or {}
         calls = self._calls(record)
-        id = record.get("id") or job_id(tag, attempts(calls, tag)[0])
+        id = record.get("id") or job_id(tag, attempts(calls, tag, _last_attempt(record))[0])
         job, checkpoints = calls.job(id), calls.checkpoints(id)
         restored_epoch, path = self._restored_from(tag, record, id, checkpoints.restored)
         epoch = checkpoints.latest.id if checkpoints.latest else None
@@ -443,6 +444,10 @@ class FlinkRest:
         """Return the calls of where the record's job was submitted, else of the cluster."""
         url = (record or {}).get("url") or self.options["url"]
         return FlinkCalls(self.name, str(url), self.options)
+
+
+def _last_attempt(record: Record) -> int:
+    return int(record.get("attempt", 0))
 
 
 def _of_id(calls: FlinkCalls, id: str, stopped: bool) -> JobStatus:

@@ -26,10 +26,12 @@ def job_id(tag: str, attempt: int = 0) -> str:
     return hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def attempts(calls: FlinkCalls, tag: str) -> tuple[int, Job | None]:
-    """Return the first attempt that was not stillborn, or not made yet; and its job."""
-    attempt = 0
-    job = calls.job(job_id(tag))
+def attempts(calls: FlinkCalls, tag: str, first: int = 0) -> tuple[int, Job | None]:
+    """Return the first attempt that was not stillborn, or not made yet; and its job. `first` is
+    the last one that we know of: Flink may have forgotten those before it.
+    """
+    attempt = first
+    job = calls.job(job_id(tag, attempt))
     while job is not None and job.stillborn:
         attempt += 1
         job = calls.job(job_id(tag, attempt))
