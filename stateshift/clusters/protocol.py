@@ -279,4 +279,10 @@ class SavepointCluster(Cluster, Protocol):
         """
         ...
 
+    def is_ending(self, request: SavepointRequest | CheckpointRequest) -> bool:
+        """Whether this request, made before, has reached the job and ends it, though it may still
+        run: nobody can take that back.
+        """
+        ...
+
     def progress(self, tag: str) -> JobProgress: ...

@@ -55,12 +55,16 @@ class TakesImage(NoFiles):
     cluster: str
     job: str
     job_id: str
+    seconds_max: float
     restart: JsonObject | None
     restart_environment: Mapping[str, str]
 
     @property
     @abstractmethod
     def ends(self) -> bool: ...
+
+    @abstractmethod
+    def request(self, world: World) -> SavepointRequest | CheckpointRequest: ...
 
     @abstractmethod
     def run(self, world: World) -> Evidence: ...
@@ -72,7 +76,7 @@ class TakesImage(NoFiles):
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         """Start the job again from its image, which is left where it is."""
         cluster = _cluster(world, self.cluster)
-        if not self.ends or self._state(cluster).alive:
+        if not self.ends or not self._has_ended(cluster, world):
             return []
         if evidence is None:
             # Begun, and the job does not run: it has ended with this image, or before it was asked
@@ -89,6 +93,32 @@ class TakesImage(NoFiles):
         tag, environment = self.tag_again(world), dict(self.restart_environment)
         cluster.submit(Submission(tag, self.job, image, None, dict(self.restart), environment))
         return []
+
+    def _has_ended(self, cluster: SavepointCluster, world: World) -> bool:
+        """Whether the job has ended. What we have asked of it cannot be called off: where it is on
+        its way out, its end is waited for.
+        """
+        if self._is_on_its_way_out(cluster, world):
+            world.meter.say(f"{self.job} is about to end, as it was asked to: that is waited for")
+            self._await_end(cluster, world)
+        return not self._state(cluster).alive
+
+    def _is_on_its_way_out(self, cluster: SavepointCluster, world: World) -> bool:
+        return self._state(cluster).alive and cluster.is_ending(self.request(world))
+
+    def _await_end(self, cluster: SavepointCluster, world: World) -> None:
+        until = world.clock.now() + self.seconds_max
+        while self._is_on_its_way_out(cluster, world):
+            if world.clock.now() >= until:
+                raise ClusterError(
+                    f"{self.job} ({self.job_id}) still writes the image that it is to end with",
+                    cluster=self.cluster,
+                    job=self.job,
+                    hint="`stateshift rollback WORKDIR` waits for its end again, and starts it "
+                    "from there",
+                )
+            world.check_interrupted()
+            world.clock.sleep(0.5)
 
     def tag_again(self, world: World) -> str:
         """Return the tag under which the job is started once its end is taken back."""
@@ -132,7 +162,7 @@ class TakeSavepoint(TakesImage):
     def run(self, world: World) -> Evidence:
         began = world.clock.now()
         cluster = _cluster(world, self.cluster)
-        request = self._request(world)
+        request = self.request(world)
         failed = None
         try:
             image = cluster.savepoint(request)
@@ -165,7 +195,7 @@ class TakeSavepoint(TakesImage):
                 found.append(file.path)
         return found
 
-    def _request(self, world: World) -> SavepointRequest:
+    def request(self, world: World) -> SavepointRequest:
         return SavepointRequest(
             # Jobs that divide it take one savepoint, and start it again once.
             tag=tag_of(world, self.job_id),
@@ -203,16 +233,18 @@ class TakeCheckpoint(TakesImage):
 
     def run(self, world: World) -> Evidence:
         began = world.clock.now()
-        request = CheckpointRequest(tag_of(world, self.job_id), self.job_id, self.seconds_max)
         image: str | None = None
         try:
-            image = _cluster(world, self.cluster).checkpoint(request)
+            image = _cluster(world, self.cluster).checkpoint(self.request(world))
             image = self._last(world, image)
         except Gone as gone:
             image = _left_whole(world, image or gone.image)
             if image is None:
                 raise
         return ImageTaken(image, self.job_id, began, world.clock.now() - began)
+
+    def request(self, world: World) -> CheckpointRequest:
+        return CheckpointRequest(tag_of(world, self.job_id), self.job_id, self.seconds_max)
 
     def _last(self, world: World, image: str) -> str:
         """Return the last checkpoint. What a cluster lists of a job that has ended may be as old as

@@ -5,6 +5,7 @@ a test says it is.
     cluster.run("orders", "orders-id")  a job that somebody else started; its id is what it is known
                                         by
     lose_savepoints(n)                  the next n savepoints are taken, and the answer is lost
+    slow_savepoints(n)                  the next n savepoints are still under way when we give up
     fails_behind                        why a job that is to stop fails once its savepoint is whole
     hopeless                            why those that it starts get no further
     only_native                         why its jobs write no canonical savepoint; `natives`: what
@@ -58,6 +59,8 @@ class MemoryFlink(MemoryCluster):
         self.complete: Callable[[], str] | None = None
         self._take = take
         self._lost = 0
+        self._slow = 0
+        self._under_way: SavepointRequest | None = None
 
     def run(self, job: str, location: str) -> None:
         """`location` is its id: what it was started from is nobody's business."""
@@ -65,6 +68,9 @@ class MemoryFlink(MemoryCluster):
 
     def lose_savepoints(self, times: int = 1) -> None:
         self._lost += times
+
+    def slow_savepoints(self, times: int = 1) -> None:
+        self._slow += times
 
     def running(self, job: str) -> tuple[RunningJob, ...]:
         with self._lock:
@@ -89,6 +95,11 @@ class MemoryFlink(MemoryCluster):
 
     def savepoint(self, request: SavepointRequest) -> str:
         self.natives.append(request.native)
+        if self._slow:
+            self._slow -= 1
+            self._under_way = request
+            raise ClusterError("it takes long", cluster=self.name, job=request.job_id)
+        self._under_way = None
 
         def take() -> str:
             location = f"{request.directory}/savepoint-{len(self.savepoints) + 1}"
@@ -102,6 +113,13 @@ class MemoryFlink(MemoryCluster):
 
     def failed_behind(self, request: SavepointRequest) -> str | None:
         return self.fails_behind if request.stop else None
+
+    def is_ending(self, request: SavepointRequest | CheckpointRequest) -> bool:
+        """Return whether its savepoint is under way, and let it be taken then."""
+        if self._under_way is None or self._under_way != request:
+            return False
+        self.savepoint(self._under_way)
+        return True
 
     def latest_checkpoint(self, job_id: str) -> str | None:
         """Return the last one there is, whoever completed it; a job that has ended completes no

@@ -154,6 +154,15 @@ def test_one_that_fails_is_told_and_the_job_runs_on(
     assert cluster(server, tmp_path).checkpoint(END) == f"file:/ck/{ID}/chk-2"
 
 
+def test_a_job_is_on_its_way_out_once_it_is_being_cancelled(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
+    flink = cluster(server, tmp_path)
+    assert not flink.is_ending(END)
+    job.state = "CANCELLING"
+    assert flink.is_ending(END)
+
+
 def test_none_in_time_leaves_the_job_running(
     server: FakeFlink, job: FakeJob, tmp_path: Path
 ) -> None:

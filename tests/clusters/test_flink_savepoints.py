@@ -331,6 +331,24 @@ def test_one_that_takes_too_long_is_told_with_what_makes_it_slow_and_goes_on(
     assert len(server.asked) == 1
 
 
+@pytest.mark.parametrize("request_", [STOP, CANCEL], ids=["stop", "cancel"])
+def test_a_job_is_on_its_way_out_from_when_it_is_asked_until_that_has_failed(
+    server: FakeFlink, job: FakeJob, tmp_path: Path, request_: SavepointRequest
+) -> None:
+    flink, briefly = cluster(server, tmp_path), replace(request_, seconds_max=0.2)
+    assert not flink.is_ending(request_)
+    server.slow = 10**6
+    with pytest.raises(ClusterError, match="has taken more than"):
+        flink.savepoint(briefly)
+    assert flink.is_ending(request_) and not flink.is_ending(replace(request_, tag="another"))
+    server.fails.append("x.CheckpointException: Checkpoint expired before completing.")
+    next(iter(server.triggers.values()))["polls"] = 0
+    assert not flink.is_ending(request_)
+    server.slow = 0
+    flink.savepoint(request_)
+    assert flink.is_ending(request_)
+
+
 def test_a_jobmanager_that_was_started_anew_is_asked_again(
     server: FakeFlink, job: FakeJob, tmp_path: Path
 ) -> None:

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast
 
 from stateshift.clusters.protocol import (
+    CheckpointRequest,
     Cluster,
     Failure,
     JobProgress,
@@ -236,6 +237,9 @@ class DoomedCluster:
 
     def failed_behind(self, request: SavepointRequest) -> str | None:
         return cast(SavepointCluster, self._cluster).failed_behind(request)
+
+    def is_ending(self, request: SavepointRequest | CheckpointRequest) -> bool:
+        return cast(SavepointCluster, self._cluster).is_ending(request)
 
     def progress(self, tag: str) -> JobProgress:
         return self._around("progress", lambda: cast(SavepointCluster, self._cluster).progress(tag))

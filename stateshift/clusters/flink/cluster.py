@@ -51,7 +51,7 @@ from stateshift.clusters.flink.jobs import (
     stillborn_of,
 )
 from stateshift.clusters.flink.rescale import rescale
-from stateshift.clusters.flink.savepoints import failed_savepoint, take_savepoint
+from stateshift.clusters.flink.savepoints import failed_savepoint, is_under_way, take_savepoint
 from stateshift.clusters.flink.submit import SUBMIT_OPTIONS, one_application, read_submit, ready
 from stateshift.clusters.flink.values import STATES, Job, is_job_id
 from stateshift.clusters.http.credentials import AUTHENTICATION
@@ -297,6 +297,12 @@ class FlinkRest:
 
     def failed_behind(self, request: SavepointRequest) -> str | None:
         return failed_savepoint(request.tag, self._notes)
+
+    def is_ending(self, request: SavepointRequest | CheckpointRequest) -> bool:
+        calls = self._calls(None)
+        if isinstance(request, SavepointRequest):
+            return is_under_way(calls, request, self._notes)
+        return calls.state(request.job_id) == "CANCELLING"
 
     def latest_checkpoint(self, job_id: str) -> str | None:
         began, calls = time.time(), self._calls(None)

@@ -71,6 +71,20 @@ def failed_savepoint(request_tag: str, notes: Notes) -> str | None:
     return None if why is None else str(why)
 
 
+def is_under_way(calls: FlinkCalls, request: SavepointRequest, notes: Notes) -> bool:
+    """Whether Flink takes this savepoint, or has taken it and ends the job. One that failed leaves
+    the job as it is.
+    """
+    if notes.read(_note(request.tag)) is None:
+        return False  # nothing is asked for before that is noted
+    attempt = 0
+    triggered = calls.triggered(request.job_id, trigger_id(request.tag))
+    while triggered is not None and triggered.has_failed:
+        attempt += 1
+        triggered = calls.triggered(request.job_id, trigger_id(request.tag, attempt))
+    return triggered is not None
+
+
 def trigger_id(tag: str, attempt: int = 0) -> str:
     """Return the id of a savepoint's request: the same for each repeat of one attempt."""
     identity = f"savepoint {attempt} {tag}".encode("utf-8", "surrogatepass")

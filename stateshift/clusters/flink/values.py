@@ -111,6 +111,11 @@ class Triggered:
     cause: Cause | None = None
     checkpoint: int | None = None
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether nothing came of it, and the job is as it was."""
+        return self.cause is not None and self.location is None
+
 
 def job_of(answer: Json) -> Job:
     """Return the job that the page of one job describes."""

@@ -293,6 +293,20 @@ def test_taken_back_the_old_job_is_started_from_its_savepoint_once(tmp_path: Pat
     assert ground.held(TARGET) == {}
 
 
+def test_taken_back_while_its_savepoint_is_under_way_the_old_job_is_started_again_behind_it(
+    tmp_path: Path,
+) -> None:
+    """Nobody can call off the end of a job: a rollback that saw it run would leave it to end."""
+    ground, flink = place(tmp_path)
+    flink.slow_savepoints()
+    with pytest.raises(ClusterError, match="it takes long"):
+        ground.apply(spec_of())
+    ground.rollback()
+    assert [(started.options, started.location) for started in flink.submissions] == [
+        ({"command": "back"}, f"{TAKEN}/savepoint-1")
+    ]
+
+
 def test_a_job_restored_from_another_image_is_not_taken_for_ours(tmp_path: Path) -> None:
     ground, flink = place(tmp_path)
 
