@@ -5,6 +5,7 @@ does not.
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -138,9 +139,14 @@ def test_a_job_that_does_not_watch_is_killed_and_found_before_that_by_another_pr
 
 
 def test_the_version_of_the_installed_spark_is_known_without_starting_it(tmp_path: Path) -> None:
-    began = time.monotonic()
+    began = _children_seconds()
     version = _cluster(tmp_path).version()
     from pyspark.version import __version__
 
     assert version == __version__
-    assert time.monotonic() - began < 1
+    assert _children_seconds() - began < 0.5, "a JVM takes more to begin with"
+
+
+def _children_seconds() -> float:
+    """Return how much of a processor all processes have taken that were started here."""
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
