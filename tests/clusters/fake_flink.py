@@ -106,6 +106,7 @@ class FakeFlink(StandIn):
     takes_checkpoints: bool = True
     tells_state: bool = True
     stale: int = 0
+    refresh_milliseconds: int = 200
     miscounts: int = 0
     checkpoints: list[dict[str, Any]] = field(default_factory=list)  # that were asked for
     slots: int = 8
@@ -130,7 +131,7 @@ class FakeFlink(StandIn):
                 case ("GET", ["config"]):
                     return 200, {
                         "flink-version": self.version,
-                        "refresh-interval": 200,
+                        "refresh-interval": self.refresh_milliseconds,
                         "features": {},
                     }
                 case (_, ["jars", *rest]) if self.takes_jars:

@@ -202,7 +202,7 @@ def test_what_another_of_our_run_has_ended_the_job_with_since_we_looked_is_found
                 server.triggers.clear()
         return told
 
-    server.lingers = 0
+    server.lingers, server.refresh_milliseconds = 0, 60_000
     monkeypatch.setattr(server, "answer", answer)
     assert cluster(server, tmp_path).savepoint(request_) == "file:/savepoints/savepoint-1"
     assert len(server.asked) == 1

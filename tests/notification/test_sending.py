@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -75,12 +76,12 @@ class Server:
                 self.over.set()
 
 
-def webhook(monkeypatch: pytest.MonkeyPatch, url: str, seconds_max: float = 10.0) -> Receiver:
+def webhook(monkeypatch: pytest.MonkeyPatch, url: str, seconds_max: float = 60.0) -> Receiver:
     monkeypatch.setenv("TEAM_URL", url)
     return Receiver(url_variable="TEAM_URL", seconds_max=seconds_max)
 
 
-def kept(path: Path, seconds_max: float = 10.0, then: str = "") -> Receiver:
+def kept(path: Path, seconds_max: float = 60.0, then: str = "") -> Receiver:
     """A command that keeps what it gets."""
     script = f'echo "$STATESHIFT_EVENT" > "$0.event"; cat > "$0"; {then}'
     return Receiver(("sh", "-c", script, str(path)), seconds_max=seconds_max)
@@ -225,7 +226,7 @@ def test_a_run_goes_on_while_a_receiver_hangs(
     with caplog.at_level(logging.INFO, "stateshift"):
         notifier.notify(ready)
         assert notifier.wait() == frozenset()
-    assert "was not notified of ready: it took longer than 0.3 s" in caplog.text
+    assert re.search("notified of ready: it (took longer than 0.3 s|takes too long)", caplog.text)
 
 
 def test_what_was_sent_is_known_at_the_end(
