@@ -112,7 +112,7 @@ def test_a_full_disk_is_told_and_after_it_the_order_is_whole(tmp_path: Path) -> 
         with pytest.raises(Refused, match="the disk of the buffer fails: No space left"):
             put(buffer, b"lost")
         with pytest.raises(Refused, match="No space left"):
-            buffer.offer([b"refused at once"])
+            put(buffer, b"refused at once, unless a second has passed")
         assert buffer.status().failure is not None
         files.is_full = False
         assert put_when_accepted(buffer, b"after") == 1
