@@ -713,13 +713,13 @@ def test_of_two_processes_that_resume_one_run_only_one_works(tmp_path: Path) -> 
     assert first.stdout.readline() == "writing\n"
     assert workdir.held
     second = program(str(workdir.path))
-    told, _ = second.communicate(timeout=60)
+    told, _ = second.communicate(timeout=300)
     assert told.startswith(f"8 {workdir.path} is held by process {first.pid}"), told
     check_hint(
         told.partition("|")[2], f"kill -INT {first.pid}", f"stateshift status {workdir.path}"
     )
     assert migration.status(workdir).state == "running"
-    rest, _ = first.communicate(timeout=60)
+    rest, _ = first.communicate(timeout=300)
     assert rest.endswith("finished\n")
     assert not workdir.held
 

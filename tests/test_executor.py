@@ -156,7 +156,7 @@ def test_after_the_first_failure_no_step_begins_and_those_that_run_end() -> None
         raise StorageError("the disk is full")
 
     def slow(world: World) -> Evidence:
-        failed.wait(10)
+        failed.wait(60)
         threading.Event().wait(0.05)
         return {"done": True}
 

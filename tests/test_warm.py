@@ -996,7 +996,7 @@ def test_whoever_asks_it_to_end_is_heard_while_a_cluster_is_waited_for(tmp_path:
     def stop(request: StopRequest) -> None:
         """Waits until it is interrupted, as clusters do."""
         stage.ground.workdir().steering.ask_stop()
-        assert stops[-1].wait(10)
+        assert stops[-1].wait(60)
         raise Interrupted("while the job stops")
 
     stage.ground.cluster._on_stop = stop

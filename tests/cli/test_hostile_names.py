@@ -57,7 +57,7 @@ def test_a_hostile_name_starts_no_line(tmp_path: Path, command: str, name: str) 
         cwd=tmp_path,
         capture_output=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     shown = done.stdout + done.stderr
     assert b"\x1b" not in shown

@@ -29,7 +29,7 @@ def test_a_buffer_runs_until_it_is_stopped_and_says_where_it_listens(tmp_path: P
         seen = said("live", "buffer", folder, "--status", "--json").document
         assert (seen["state"], seen["next"], seen["serves"]) == ("running", 1, running["serves"])
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     assert "what was accepted is written" in err
     stopped = said("live", "buffer", folder, "--status", "--json").document

@@ -35,7 +35,7 @@ def place(tmp_path: Path) -> Path:
 
 def run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "stateshift", "live", *words]
-    return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=600)
 
 
 @pytest.mark.long

@@ -156,7 +156,7 @@ def test_a_signal_lets_the_current_write_finish_and_names_the_resume_command(
         if line.startswith("stopping after the current write"):
             break
     (place / "go").touch()
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
     assert "hint: stateshift resume .stateshift/" in err
     assert "interrupted" in out and state(place) == "interrupted"

@@ -66,7 +66,7 @@ def stateshift(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     return Ended(done.returncode, done.stdout, done.stderr)
