@@ -86,7 +86,9 @@ def refuse_source(parent: Storage, name: str, run: str) -> None:
     path = name + LOCK_SUFFIX
     holder = _holder(parent, path)
     if holder is not None and holder.get("run") != run:
-        where = holder.get("workdir", "?")
+        where = holder.get("workdir")
+        if where is None:
+            raise _held(parent, name, holder)
         raise JournalError(
             f"the source {parent.location.rstrip('/')}/{name} is the target of run "
             f"{holder.get('run', '?')}, which has "
@@ -116,6 +118,6 @@ def _holder(parent: Storage, path: str) -> dict[str, str] | None:
         holder = json.loads(content)
     except (ValueError, RecursionError):
         holder = None
-    if isinstance(holder, dict):
+    if isinstance(holder, dict) and all(isinstance(value, str) for value in holder.values()):
         return holder
     return {"begins": content[:BEGINNING].decode("utf-8", "replace")}

@@ -51,7 +51,7 @@ def test_only_its_owner_releases_it() -> None:
     assert parent.stat(PATH) is not None
 
 
-@pytest.mark.parametrize("content", [b"", b"x", b"[]", b'{"run": '])
+@pytest.mark.parametrize("content", [b"", b"x", b"[]", b'{"run": ', b'{"workdir": 5}'])
 def test_a_lock_that_cannot_be_read_still_locks_and_suggests_no_command_that_cannot_work(
     content: bytes,
 ) -> None:
@@ -60,6 +60,8 @@ def test_a_lock_that_cannot_be_read_still_locks_and_suggests_no_command_that_can
     with pytest.raises(JournalError, match="does not say by whom") as caught:
         lock.take(parent, "orders", "r1", "/w", "host")
     assert "stateshift" not in (caught.value.hint or "").replace(LOCK_SUFFIX, "")
+    with pytest.raises(JournalError, match="does not say by whom"):
+        lock.refuse_source(parent, "orders", "r1")
     lock.release(parent, "orders", "r1")
     assert parent.stat(PATH) is not None
 

@@ -62,7 +62,9 @@ def test_flags_come_before_the_environment_and_that_before_files(
 def test_json_may_be_a_setting(places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     places[1].write_text("json = true\n")
     assert said("runs").document == []
+    assert said("status").document["exit_code"] == 2
     places[1].unlink()
     monkeypatch.setenv("STATESHIFT_JSON", "1")
     assert said("runs").document == []
     assert said("status", "nowhere").document["error"] == "JournalError"
+    assert said("status", "--no-such-flag").document["exit_code"] == 2

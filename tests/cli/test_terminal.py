@@ -195,3 +195,25 @@ def test_a_reader_who_leaves_early_is_no_error(place: Path) -> None:
         check=False,
     )
     assert done.stdout.startswith("Spark checkpoint") and done.stderr == ""
+
+
+def test_whoever_writes_to_nobody_is_ended_as_by_sigpipe(place: Path) -> None:
+    nobody, pipe = os.pipe()
+    os.close(nobody)
+    for flags in ([], ["--json"]):
+        argv = [sys.executable, "-m", "stateshift", "inspect", "source", *flags]
+        done = subprocess.run(
+            argv, cwd=place, env=environment(), stdout=pipe, stderr=subprocess.PIPE, check=False
+        )
+        assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+    os.close(pipe)
+
+
+@pytest.mark.parametrize("streams", ["2>/dev/full", ">&- 2>&-"])
+def test_a_run_that_nobody_can_hear_is_carried_out(place: Path, streams: str) -> None:
+    command = f"'{sys.executable}' -m stateshift apply spec.json --yes {streams}"
+    done = subprocess.run(
+        command, shell=True, cwd=place, env=environment(), stdout=subprocess.PIPE, check=False
+    )
+    assert done.returncode == 0
+    assert state(place) == "finished"

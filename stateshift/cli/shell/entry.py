@@ -20,13 +20,17 @@ from stateshift import __version__, leave_logging_to_the_program
 from stateshift.cli.commands import GROUPS, NAMES, members_of, module_of
 from stateshift.cli.shell import settings
 from stateshift.cli.shell.signature import Parsed, with_shared_options
-from stateshift.cli.shell.terminal import Terminal, drop_stdout
+from stateshift.cli.shell.terminal import Terminal, drop, open_streams
 
 if TYPE_CHECKING:
     from stateshift.migration import Adapters
 
 # What commands were once called. Scripts may still say it; help does not.
 OLD_NAMES = {"reconfigure": "dataflow"}
+
+# The setting that asks for JSON, and what the parser takes for a yes.
+JSON = "STATESHIFT_JSON"
+YES = ("1", "true", "t", "yes", "y", "on")
 
 # The error of an argument that does not fit; which package it comes from depends on typer's
 # version.
@@ -77,10 +81,12 @@ def enter(argv: Sequence[str] | None, adapters: Adapters | None) -> int | None:
     # A listing makes tens of thousands of small values at once, none of them garbage: collecting
     # every seven hundred costs a fifth of an inspection.
     gc.set_threshold(50_000, 20, 20)
+    open_streams()
     if argv is None:
         argv = sys.argv[1:]
     arguments = list(argv)
-    terminal = Terminal(adapters, json="--json" in arguments, arguments=tuple(arguments))
+    asks = "--json" in arguments or os.environ.get(JSON, "").strip().lower() in YES
+    terminal = Terminal(adapters, json=asks, arguments=tuple(arguments))
     try:
         with _sigterm_is_ctrl_c():
             answer = _app(arguments or HELP)(
@@ -88,13 +94,12 @@ def enter(argv: Sequence[str] | None, adapters: Adapters | None) -> int | None:
                 prog_name="stateshift",
                 standalone_mode=False,
                 obj=terminal,
-                default_map=_defaults(arguments),
+                default_map=_defaults(arguments, terminal),
             )
     except Usage as error:
         return _refused(cast("UsageError", error), terminal)
     except BrokenPipeError:
-        drop_stdout()  # nobody reads any more: `… | head`
-        return 128 + signal.SIGPIPE
+        return _unread()
     except (Exception, KeyboardInterrupt) as error:
         # It was raised before a command began: commands tell their own.
         from stateshift.cli.shell.failing import tell
@@ -207,19 +212,34 @@ def _telling_errors(command: Parsed) -> Parsed:
     @wraps(command)
     def telling(*, context: typer.Context, verbose: int, **values: object) -> int | None:
         try:
-            with _logging(verbose):
-                return command(context=context, verbose=verbose, **values)
-        except (typer.Exit, BrokenPipeError, Usage):
-            raise
-        except typer.Abort:
-            caught: BaseException = KeyboardInterrupt()
-        except (Exception, KeyboardInterrupt) as error:
-            caught = error
-        from stateshift.cli.shell.failing import tell
-
-        return tell(caught, context.obj)
+            return _run_telling(command, context, verbose, values)
+        except BrokenPipeError:
+            return _unread()  # the parser would end the process itself, with 1
 
     return telling
+
+
+def _run_telling(
+    command: Parsed, context: typer.Context, verbose: int, values: Mapping[str, object]
+) -> int | None:
+    try:
+        with _logging(verbose):
+            return command(context=context, verbose=verbose, **values)
+    except (typer.Exit, BrokenPipeError, Usage):
+        raise
+    except typer.Abort:
+        caught: BaseException = KeyboardInterrupt()
+    except (Exception, KeyboardInterrupt) as error:
+        caught = error
+    from stateshift.cli.shell.failing import tell
+
+    return tell(caught, context.obj)
+
+
+def _unread() -> int:
+    """Return what a shell calls a program that wrote to nobody: `… | head`."""
+    drop(sys.stdout)
+    return 128 + signal.SIGPIPE
 
 
 def _logging(verbosity: int) -> AbstractContextManager[None]:
@@ -232,13 +252,17 @@ def _logging(verbosity: int) -> AbstractContextManager[None]:
     return on_stderr(verbosity)
 
 
-def _defaults(arguments: list[str]) -> Mapping[str, object]:
-    """Return the settings files as every command's defaults. Asking for help reads none of them."""
+def _defaults(arguments: list[str], terminal: Terminal) -> Mapping[str, object]:
+    """Return the settings files as every command's defaults. Asking for help reads none of them.
+    What asks for JSON counts from here on: an argument that does not fit is told in it, too.
+    """
     asks_for_help = not {*HELP, "--version"}.isdisjoint(arguments)
     lists_commands = not arguments or (len(arguments) == 1 and arguments[0] in GROUPS)
     if asks_for_help or lists_commands:
         return {}
     values = settings.read((os.getcwd(), typer.get_app_dir("stateshift")))
+    if JSON not in os.environ:
+        terminal.json = terminal.json or values.get("json") is True
     memory = values.pop("memory", None)
     _bound_memory(os.environ.get("STATESHIFT_MEMORY") or memory)
     by_command = dict.fromkeys((*NAMES, *OLD_NAMES), values)

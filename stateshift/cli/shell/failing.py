@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from stateshift.cli.shell.terminal import Terminal, drop_stdout
+from stateshift.cli.shell.terminal import Terminal, drop
 from stateshift.cli.views import problems_json
 from stateshift.cli.views.text import Block, Line
 from stateshift.errors import (
@@ -74,7 +74,7 @@ def _drop_what_is_stuck() -> None:
     except BrokenPipeError:
         raise
     except OSError:
-        drop_stdout()
+        drop(sys.stdout)
 
 
 def _document(terminal: Terminal, error: StateshiftError, report: FailedRunDocument | None) -> None:

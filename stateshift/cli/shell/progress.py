@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING, Protocol, cast
 
+from stateshift.cli.shell.terminal import Unfailing
 from stateshift.cli.views.text import lines_of
 from stateshift.cli.views.units import many, number, size, span
 from stateshift.storage.locations import redact
@@ -172,12 +173,13 @@ class Bar:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
         self._verbose = verbose
+        stream = cast("IO[str]", Unfailing(sys.stderr))
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.fields[job]}", style="bold"),
             BarColumn(bar_width=24, complete_style="green", pulse_style="green"),
             TextColumn("{task.description}"),
-            console=Console(stderr=True, highlight=False, markup=False),
+            console=Console(file=stream, highlight=False, markup=False),
             transient=True,
             refresh_per_second=4,
             get_time=time.monotonic,

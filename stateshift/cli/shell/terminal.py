@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, cast
 
 if TYPE_CHECKING:
     import threading
@@ -27,17 +27,54 @@ if TYPE_CHECKING:
     from stateshift.world import Meter
 
 
-def drop_stdout() -> None:
-    """Let go of what stdout still holds, where it cannot be written: nobody reads any more, or the
-    disk is full. Python would try once more at exit, and end with a code of its own.
+def drop(stream: TextIO) -> None:
+    """Let go of what a stream still holds, where it cannot be written: nobody reads any more, or
+    the disk is full. Python would try once more at exit, and end with a code of its own.
     """
     try:
-        number = sys.stdout.fileno()
-    except (OSError, ValueError):  # somebody who calls us from Python caught stdout
+        number = stream.fileno()
+    except (OSError, ValueError):  # somebody who calls us from Python caught it
         return
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, number)
     os.close(sink)
+
+
+def open_streams() -> None:
+    """Open on nothing what a shell has closed (`2>&-`): a file of ours would get its number, and
+    then be written to by whoever means the stream.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+    sys.stdin = sys.stdin or os.fdopen(0)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
+
+
+class Unfailing:
+    """A stream that is no reason to fail: what cannot be written to it is dropped."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except OSError:
+            drop(self._stream)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            drop(self._stream)
 
 
 @dataclass
@@ -74,8 +111,8 @@ class Terminal:
         self._print(blocks, sys.stdout)
 
     def talk(self, blocks: Iterable[Block]) -> None:
-        """Print what is not the result."""
-        self._print(blocks, sys.stderr)
+        """Print what is not the result. Where nobody can read it, what it tells of goes on."""
+        self._print(blocks, cast("TextIO", Unfailing(sys.stderr)))
 
     def say(self, line: str) -> None:
         """Print a line that is not the result."""

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from stateshift import migration
@@ -147,12 +147,11 @@ def stoppable_before(stop: threading.Event, resume: str) -> Iterator[None]:
     """
 
     def ask(number: int, frame: object) -> None:
-        # os.write: the streams may be in the middle of a write of their own.
         if stop.is_set():
-            os.write(2, f"\nstopped at once; go on with: {resume}\n".encode())
+            _write(f"\nstopped at once; go on with: {resume}\n")
             os._exit(Interrupted.exit_code)
         stop.set()
-        os.write(2, b"\nstopping after the current write; once more to stop at once\n")
+        _write("\nstopping after the current write; once more to stop at once\n")
 
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -163,6 +162,14 @@ def stoppable_before(stop: threading.Event, resume: str) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _write(text: str) -> None:
+    """Write to stderr's file: the stream may be in the middle of a write of its own. That nobody
+    reads it keeps nobody from stopping.
+    """
+    with suppress(OSError):
+        os.write(2, text.encode())
 
 
 def confirm(terminal: Terminal, question: str, yes: bool) -> None:
