@@ -8,13 +8,13 @@ case "$1" in
     submit)
         sleep "${SLOW:-0}"
         echo "$STATESHIFT_TAG" >>"$JOBS/started"
-        echo running >"$job"
+        echo running >"$job.new" && mv "$job.new" "$job"  # whole, whenever it is looked at
         echo "accepted"
         echo "job-$name" ;;
     find)
         if [ -f "$job" ]; then echo "$(cat "$job") job-$name"; else echo absent; fi ;;
     stop)
-        if [ "$(cat "$job" 2>/dev/null)" = running ]; then echo finished >"$job"; fi
+        if [ "$(cat "$job" 2>/dev/null)" = running ]; then echo finished >"$job.new" && mv "$job.new" "$job"; fi
         echo "stopped $name" ;;
     version) echo 4.3.0 ;;
     log) echo "all is well, password=hunter22" ;;

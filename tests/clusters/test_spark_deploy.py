@@ -51,6 +51,12 @@ class Place:
     def request(self, tag: str | None = TAG) -> StopRequest:
         return StopRequest("orders", self.location, tag, 5.0, {"graceful_seconds": 0.2})
 
+    def said(self, cluster: Cluster, words: str) -> None:
+        """Wait until a job has said this."""
+        until = time.monotonic() + 60
+        while words not in cluster.log(TAG) and time.monotonic() < until:
+            time.sleep(0.02)
+
     def started_with(self) -> str:
         starts, until = self.path / "starts", time.monotonic() + 60
         while not (starts.exists() and starts.read_text()) and time.monotonic() < until:
@@ -102,7 +108,7 @@ def test_a_pid_file_names_the_process_so_that_its_end_is_known(place: Place) -> 
 
 
 def test_a_process_of_spark_that_names_the_job_may_be_it(place: Place) -> None:
-    words = ["python3", "-c", "import time; time.sleep(60)", "org.apache.spark.deploy.SparkSubmit"]
+    words = ["python3", "-c", "import time; time.sleep(600)", "org.apache.spark.deploy.SparkSubmit"]
     for more in (["--name", "orders"], ["--conf", "x=y", f"--checkpoint={place.location}/"]):
         process = subprocess.Popen([*words, *more])
         try:
@@ -123,7 +129,7 @@ def test_a_source_that_was_stopped_is_known_to_be_when_the_stop_is_repeated(plac
         "STATESHIFT_CHECKPOINT": place.location,
         "PATH": "/usr/bin:/bin",
     }
-    process = subprocess.Popen(["sleep", "60"], env=environment)
+    process = subprocess.Popen(["sleep", "600"], env=environment)
     try:
         until = time.monotonic() + 60
         while (
@@ -200,8 +206,8 @@ def test_a_launcher_that_was_killed_leaves_behind_a_job_that_may_run(
     place: Place, said: str
 ) -> None:
     cluster = place.cluster(deploy_mode="cluster")
-    id = cluster.submit(place.submission(f"echo '{said}'; sleep 60"))
-    place.started_with()
+    id = cluster.submit(place.submission(f"echo '{said}'; sleep 600"))
+    place.said(cluster, said)
     os.killpg(int(id), signal.SIGKILL)
     until = time.monotonic() + 60
     while cluster.find(TAG).state is JobState.RUNNING and time.monotonic() < until:
@@ -211,8 +217,8 @@ def test_a_launcher_that_was_killed_leaves_behind_a_job_that_may_run(
 
 def test_a_driver_in_the_cluster_is_not_killed_by_killing_its_launcher(place: Place) -> None:
     cluster = place.cluster(deploy_mode="cluster")
-    cluster.submit(place.submission(f"echo '{ACCEPTED}'; sleep 60"))
-    place.started_with()
+    cluster.submit(place.submission(f"echo '{ACCEPTED}'; sleep 600"))
+    place.said(cluster, APPLICATION)
     with pytest.raises(ClusterError, match="cannot be killed from here") as raised:
         cluster.stop(place.request())
     assert f"yarn application -kill {APPLICATION}" in str(raised.value.hint)

@@ -184,7 +184,7 @@ def test_a_marker_left_by_somebody_does_not_stop_the_next_job(place: Place) -> N
     marker = Path(place.location) / STOP
     marker.parent.mkdir(parents=True)
     marker.write_text("{}")
-    place.cluster().submit(place.submission("sleep 60"))
+    place.cluster().submit(place.submission("sleep 600"))
     assert not marker.exists()
     assert not (Path(place.location) / STOPPING).exists()
 
@@ -192,13 +192,13 @@ def test_a_marker_left_by_somebody_does_not_stop_the_next_job(place: Place) -> N
 def test_a_driver_that_was_killed_with_its_wrapper_has_failed_and_is_not_started_again(
     place: Place,
 ) -> None:
-    id = place.cluster().submit(place.submission("sleep 60"))
+    id = place.cluster().submit(place.submission("sleep 600"))
     assert _until(lambda: (place.path / "starts").exists())
     os.killpg(int(id), 9)
     assert _until(lambda: _ended(place))
     status = place.cluster().find("run.orders")
     assert (status.state, status.detail) == (JobState.FAILED, "was killed")
-    assert place.cluster().submit(place.submission("sleep 60")) == id
+    assert place.cluster().submit(place.submission("sleep 600")) == id
     assert place.starts().count("run.orders ") == 1
 
 
@@ -210,7 +210,7 @@ def test_a_job_started_by_hand_is_found_by_its_environment_and_stopped(
         "STATESHIFT_JOB": "orders",
         "STATESHIFT_CHECKPOINT": spelled.format(place.location),
     }
-    by_hand = subprocess.Popen(["sleep", "60"], env={**os.environ, **environment})
+    by_hand = subprocess.Popen(["sleep", "600"], env={**os.environ, **environment})
     try:
         assert _until(
             lambda: place.cluster().find_source(place.request(None)).state is JobState.RUNNING
@@ -246,7 +246,7 @@ def test_we_are_not_taken_for_the_job_because_the_shell_has_its_variables(place:
 
 
 def test_a_job_is_found_by_its_pid_file_unless_the_number_is_an_old_one(place: Place) -> None:
-    by_hand = subprocess.Popen(["sleep", "60"])
+    by_hand = subprocess.Popen(["sleep", "600"])
     try:
         pid_file = place.path / "job.pid"
         pid_file.write_text(f"{by_hand.pid}\n")
@@ -264,7 +264,7 @@ def test_a_job_is_found_by_its_pid_file_unless_the_number_is_an_old_one(place: P
 
 def test_the_options_of_a_submission_may_come_along_when_it_is_taken_back(place: Place) -> None:
     """A rollback stops the target with what it was submitted with."""
-    place.cluster().submit(place.submission("sleep 60"))
+    place.cluster().submit(place.submission("sleep 600"))
     request = place.request(application="x.py", conf={"spark.x": 1})
     assert not place.cluster().stop(request).state.alive
 
@@ -292,7 +292,7 @@ def test_a_spark_submit_that_is_not_there_is_named(place: Place) -> None:
 
 
 def test_the_job_can_be_found_by_a_process_that_did_not_start_it(place: Place) -> None:
-    id = place.cluster().submit(place.submission("sleep 60"))
+    id = place.cluster().submit(place.submission("sleep 600"))
     script = (
         "import json, sys; from stateshift.clusters.opening import open_cluster;"
         "from stateshift.specification.model import ClusterSpec;"
@@ -310,9 +310,9 @@ def test_the_job_can_be_found_by_a_process_that_did_not_start_it(place: Place) -
 
 def test_why_a_query_or_a_job_has_ended_is_told_by_the_log_of_its_tag(place: Place) -> None:
     script = "cat <<'EOF'\n" + began() + ended(STATE) + "EOF\n"
-    place.cluster().submit(place.submission(f"{script} sleep 60"))
+    place.cluster().submit(place.submission(f"{script} sleep 600"))
     place.cluster().submit(place.submission(f"{script} exit 1", "run.other"))
-    place.cluster().submit(place.submission("sleep 60", "run.third"))
+    place.cluster().submit(place.submission("sleep 600", "run.third"))
     assert _until(lambda: _ended(place, "run.other"))
     assert _until(lambda: place.cluster().failure("run.orders", alive=True) is not None)
     for tag, alive in (("run.orders", True), ("run.other", False)):

@@ -89,7 +89,8 @@ def _manual(tmp_path: Path) -> Iterator[Member]:
                 if not asked.with_suffix(".submitted").exists():
                     tag = json.loads(asked.read_text())["tag"]
                     started[tag] += 1
-                    asked.with_suffix(".submitted").write_text(f"id-of-{tag}\n")
+                    asked.with_suffix(".new").write_text(f"id-of-{tag}\n")
+                    asked.with_suffix(".new").rename(asked.with_suffix(".submitted"))
             for asked in (tmp_path / "markers").glob("*.stop"):
                 asked.with_suffix(".stopped").touch()
 
@@ -127,7 +128,7 @@ def _spark_submit(tmp_path: Path) -> Iterator[Member]:
     options = {"spark_submit": str(CLUSTERS / "fake_spark_submit.sh"), "seconds_max": 60}
     environment = {"STARTS": str(tmp_path / "starts")}
     spec = ClusterSpec("local", "spark_submit", {**options, "environment": environment})
-    (tmp_path / "job.sh").write_text("echo password=hunter22; sleep 60\n")
+    (tmp_path / "job.sh").write_text("echo password=hunter22; sleep 600\n")
     submission = _submission(tmp_path, application=str(tmp_path / "job.sh"))
     member = Member(
         lambda: open_cluster(spec, str(tmp_path)), submission, lambda: _lines(tmp_path / "starts")
