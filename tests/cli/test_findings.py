@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
 from stateshift.cli.views.findings_text import findings
 from stateshift.cli.views.text import plain_text
 from stateshift.survey import Finding
-from tests.cli.support import SOURCE, Outside
+from tests.cli.support import SOURCE, Outside, said
+from tests.flink.golden import ROOT as GOLDEN
 from tests.support.checkpoints import Checkpoint, put
 
 
@@ -68,3 +75,31 @@ def test_a_workflow_of_sixty_queries_says_once_what_holds_for_all() -> None:
     assert brief.count("is no file of Spark's") == 1, brief
     assert "and 59 more like this" in brief
     assert outside.run("verify", SOURCE, "-v").out.count("is no file of Spark's") == 60
+
+
+def test_a_run_that_a_hint_names_is_there_or_is_said_to_lie_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fence tells the run; where its workdir lies, only who made it knows."""
+    monkeypatch.chdir(tmp_path)
+    source = tmp_path / "source"
+    shutil.copytree(GOLDEN / "spark-4.3.0/window-hdfs/checkpoint", source)
+    made = said(
+        "move",
+        str(source),
+        "--to",
+        str(tmp_path / "target"),
+        "--yes",
+        "--waive",
+        "job-stopped",
+        "--waive",
+        "paths-stay",
+    )
+    assert made.code == 0, made.err
+    judged = said("verify", str(source))
+    (named,) = re.findall(r"stateshift rollback (\S+)", judged.out + judged.err)
+    assert (tmp_path / named).is_dir()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    judged = said("verify", str(source))
+    assert "or wherever its workdir is: stateshift runs DIR" in judged.out + judged.err

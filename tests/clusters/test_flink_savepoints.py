@@ -307,10 +307,19 @@ def test_a_job_that_is_being_initialized_is_asked_once_it_runs(
     assert len(server.asked) == 1
 
 
-def test_a_job_that_flink_does_not_know_is_told(server: FakeFlink, tmp_path: Path) -> None:
+def test_a_job_that_flink_does_not_know_is_told_with_the_jobs_that_run(
+    server: FakeFlink, tmp_path: Path
+) -> None:
+    flink = cluster(server, tmp_path)
     with pytest.raises(ClusterError, match=f"knows no job {ID}") as raised:
-        cluster(server, tmp_path).savepoint(STOP)
+        flink.savepoint(STOP)
     assert raised.value.where["job"] == ID
+    assert "no job runs there" in str(raised.value.hint)
+    server.begin("b" * 32, name="payments")
+    for ask in (lambda: flink.savepoint(STOP), lambda: flink.rescale(ID, {"count": 2}, 0.2)):
+        with pytest.raises(ClusterError, match=f"knows no job {ID}") as raised:
+            ask()
+        assert f"jobs that run there: {'b' * 32} (payments)" in str(raised.value.hint)
 
 
 def test_one_that_takes_too_long_is_told_with_what_makes_it_slow_and_goes_on(

@@ -59,6 +59,7 @@ from urllib.parse import quote
 
 from stateshift.clusters.flink.asking import Asking
 from stateshift.clusters.flink.values import (
+    STATES,
     Checkpoints,
     Job,
     Triggered,
@@ -71,8 +72,11 @@ from stateshift.clusters.flink.values import (
 from stateshift.clusters.http.multipart import FileForm
 from stateshift.clusters.http.rest import Json, Query, Refused, Unanswered
 from stateshift.clusters.options import Options
+from stateshift.clusters.protocol import JobState, RunningJob
+from stateshift.errors import ClusterError
 
 OUTAGE_SECONDS: Final = 30.0
+LISTED_MAX: Final = 8  # jobs that a hint names
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,26 @@ class FlinkCalls:
         with self._read("/jobs/overview"):
             jobs = self._call("GET", "/jobs/overview")["jobs"]
             return tuple((str(job["jid"]), str(job["name"]), str(job["state"])) for job in jobs)
+
+    def alive(self) -> tuple[RunningJob, ...]:
+        """Return every job that runs there, by its id and its name."""
+        jobs = [
+            RunningJob(id, name, STATES.get(state, JobState.UNKNOWN))
+            for id, name, state in self.jobs()
+        ]
+        return tuple(job for job in jobs if job.state.alive)
+
+    def unknown(self, id: str) -> ClusterError:
+        """Return the refusal of an id that no job has; it names the jobs that run."""
+        running = ", ".join(f"{job.id} ({job.name})" for job in self.alive()[:LISTED_MAX])
+        return ClusterError(
+            f"Flink at {self.url} knows no job {id}",
+            cluster=self.cluster,
+            job=id,
+            hint=f"{f'jobs that run there: {running}' if running else 'no job runs there'}; one "
+            "that ended is forgotten after a while: name what it left, its savepoint or last "
+            'checkpoint, in "existing_savepoint_paths"',
+        )
 
     def job(self, id: str) -> Job | None:
         answer = self._call_or_none(f"/jobs/{id}")

@@ -273,12 +273,7 @@ class _Ending:
     def _job(self) -> Job:
         job = self.calls.job(self.request.job_id)
         if job is None:
-            fact = f"Flink at {self.calls.url} knows no job {self.request.job_id}"
-            raise self._error(
-                fact,
-                "a job that ended is forgotten after a while: name its last checkpoint in "
-                '"existing_savepoint_paths"',
-            )
+            raise self.calls.unknown(self.request.job_id)
         return job
 
     def _error(self, fact: str, hint: str | None) -> ClusterError:

@@ -53,7 +53,7 @@ from stateshift.clusters.flink.jobs import (
 from stateshift.clusters.flink.rescale import rescale
 from stateshift.clusters.flink.savepoints import failed_savepoint, is_under_way, take_savepoint
 from stateshift.clusters.flink.submit import SUBMIT_OPTIONS, one_application, read_submit, ready
-from stateshift.clusters.flink.values import STATES, Job, is_job_id
+from stateshift.clusters.flink.values import Job, is_job_id
 from stateshift.clusters.http.credentials import AUTHENTICATION
 from stateshift.clusters.http.hosts import host_of
 from stateshift.clusters.http.rest import Refused, Unanswered, through_outages
@@ -260,11 +260,7 @@ class FlinkRest:
 
     def alive(self) -> tuple[RunningJob, ...]:
         """Return every job that runs there, by its id and its name."""
-        jobs = [
-            RunningJob(id, name, STATES.get(state, JobState.UNKNOWN))
-            for id, name, state in self._calls(None).jobs()
-        ]
-        return tuple(job for job in jobs if job.state.alive)
+        return self._calls(None).alive()
 
     def no_canonical(self, job_id: str) -> str | None:
         """Return why a canonical savepoint of this job would fail, as far as Flink says."""

@@ -94,12 +94,7 @@ def _is_so(job: Job, parallelism: Mapping[str, int]) -> bool:
 def _job(calls: FlinkCalls, id: str) -> Job:
     job = calls.job(id)
     if job is None:
-        raise _error(
-            calls,
-            id,
-            f"Flink at {calls.url} knows no job {id}",
-            "list what runs with GET /jobs/overview",
-        )
+        raise calls.unknown(id)
     return job
 
 

@@ -349,12 +349,7 @@ class _Taking:
     def _job(self) -> Job:
         job = self.calls.job(self.request.job_id)
         if job is None:
-            fact = f"Flink at {self.calls.url} knows no job {self.request.job_id}"
-            raise self._error(
-                fact,
-                "a job that ended is forgotten after a while: take the savepoint it left, or list "
-                "what runs with GET /jobs/overview",
-            )
+            raise self.calls.unknown(self.request.job_id)
         return job
 
     def _late(self) -> ClusterError:

@@ -1,0 +1,49 @@
+"""What a person cannot guess is in the message of what they tried first."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from stateshift.clusters.flink.cluster import STOP_OPTIONS
+from stateshift.clusters.protocol import StopRequest
+from stateshift.clusters.stopping import stop_options
+from stateshift.engines.flink.findings.changes import of_changes
+from stateshift.errors import SpecError
+from tests.engines.flink.test_moving import spec_of
+
+WAIVED = ("--waive", "job-stopped", "--waive", "paths-stay")
+SOURCE = "file:///here/savepoint-1"
+
+
+def complaints(**keys: Any) -> str:
+    with pytest.raises(SpecError) as refused:
+        spec_of(SOURCE, **keys)
+    return "\n".join(str(complaint) for complaint in refused.value.complaints)
+
+
+@pytest.mark.parametrize("kind", ["rescal", "parallelism", "scale"])
+def test_the_kind_rescale_is_named_where_a_kind_is_not_known(kind: str) -> None:
+    assert "rescale" in complaints(transform=[{"kind": kind, "parallelism": 2}])
+
+
+def test_rescale_is_offered_as_it_is_written_where_a_repartition_is_asked_for() -> None:
+    change = {"kind": "repartition", "partitions": 4}
+    (found,) = of_changes(spec_of(SOURCE, transform=[change]).jobs[0])
+    offered = str(found.hint).partition(" is what")[0]
+    assert json.loads(offered)["kind"] == "rescale"
+    assert list(of_changes(spec_of(SOURCE, transform=[json.loads(offered)]).jobs[0])) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "named"), [({"format": "binary"}, "native"), ({"formt": "native"}, "format")]
+)
+def test_how_a_savepoint_is_asked_for_is_named_where_it_is_asked_for_wrongly(
+    options: dict[str, Any], named: str
+) -> None:
+    request = StopRequest("orders", SOURCE, options=options)
+    with pytest.raises(SpecError) as refused:
+        stop_options(request, {}, STOP_OPTIONS, {})
+    assert any(named in str(complaint) for complaint in refused.value.complaints)
