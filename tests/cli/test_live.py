@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pyarrow
 import pytest
 
+from stateshift.cli.views.live_text import progress
 from stateshift.live import acts, proposing
 from stateshift.live.acts import Edit, Manner
+from stateshift.live.carrying import Carried
 from stateshift.live.protocol.chains import Change
 from tests.cli.live_group import FUNCTIONS, Played
 from tests.cli.support import Said, said
@@ -105,6 +108,28 @@ def test_a_change_that_fails_at_once_says_that_it_was_taken_back(played: Played)
     status = live("status", played, "--json").document
     (chain,) = status["chains"]
     assert chain["version"] == 0
+
+
+def test_a_change_that_was_taken_back_before_anybody_looked_is_not_said_to_run(
+    played: Played,
+) -> None:
+    def raises(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+        if batch.num_rows:
+            raise ValueError("no model")
+        return batch
+
+    edit = Edit("score", "replace", raises)
+    checked = acts.check(played.location, [edit], Manner(on_error="revert"))
+    seen: list[str] = []
+
+    def hear(carried: Carried) -> None:
+        seen.append(progress(carried))
+        for _ in range(3):  # it is acknowledged, decided and taken back between two looks
+            played.run_batch()
+
+    acts.carry(checked, 30.0, hear)
+    assert seen[-1] == "change 1: taken back by an error"
+    assert not any("running 2 of 2" in line for line in seen)
 
 
 def test_what_took_itself_back_is_not_what_is_taken_back(played: Played) -> None:

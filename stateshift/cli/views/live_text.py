@@ -83,6 +83,8 @@ def progress(carried: Carried) -> str:
         return f"change {number}: acknowledged {carried.acknowledged} of {workers}"
     if carried.decided.outcome == "aborted":
         return f"change {number}: aborted"
+    if carried.reverted is not None:
+        return f"change {number}: taken back by an error"
     return f"change {number}: applied, running {carried.running} of {workers}"
 
 
