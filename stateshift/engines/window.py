@@ -24,9 +24,9 @@ class Window:
 
     def read(self, offset: int, count: int) -> bytes:
         """Return `count` bytes from an offset on, or fewer where the file ends."""
-        self._require_whole(offset, count)
         end = offset + count
         if not self._holds(offset, end):
+            self._require_whole(offset, count)
             self._fill(offset, end)
         return self._held[offset - self._start : end - self._start]
 

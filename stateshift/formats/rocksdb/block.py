@@ -24,7 +24,7 @@ import xxhash
 
 from stateshift.errors import FormatError
 from stateshift.formats import bounds, snappy
-from stateshift.formats.crc32c import crc32c, masked_crc32c
+from stateshift.formats.crc32c import masked_crc32c
 
 Read = Callable[[int, int], bytes]  # offset, count -> so many bytes, or fewer where the file ends
 
@@ -81,7 +81,7 @@ def checked(file: File, handle: Handle) -> tuple[bytes, int]:
     checksum = CHECKSUMS[file.check]
     if checksum is None:
         return content, compression
-    if checksum(content, compression) != _U32.unpack_from(raw, size + 1)[0]:
+    if checksum(raw[: size + 1]) != _U32.unpack_from(raw, size + 1)[0]:
         raise FormatError(f"{WHAT}: a block's checksum does not fit its content", None, offset)
     return content, compression
 
@@ -205,17 +205,18 @@ def encode_varint(number: int) -> bytes:
     return bytes(out)
 
 
-def _xxh3(data: bytes, last: int) -> int:
+def _xxh3(stored: bytes) -> int:
     """Return RocksDB's XXH3, which leaves the last byte out and mixes it in afterwards (format.cc,
     ModifyChecksumForLastByte).
     """
-    return (xxhash.xxh3_64_intdigest(data) ^ last * 0x6B9083D9) & 0xFFFFFFFF
+    return (xxhash.xxh3_64_intdigest(stored[:-1]) ^ stored[-1] * 0x6B9083D9) & 0xFFFFFFFF
 
 
-CHECKSUMS: dict[int, Callable[[bytes, int], int] | None] = {
+# Of a block as it is stored, with its compression byte.
+CHECKSUMS: dict[int, Callable[[bytes], int] | None] = {
     0: None,
-    1: lambda data, last: masked_crc32c(bytes((last,)), crc32c(data)),
-    2: lambda data, last: xxhash.xxh32_intdigest(data + bytes((last,))),
-    3: lambda data, last: xxhash.xxh64_intdigest(data + bytes((last,))) & 0xFFFFFFFF,
+    1: masked_crc32c,
+    2: xxhash.xxh32_intdigest,
+    3: lambda stored: xxhash.xxh64_intdigest(stored) & 0xFFFFFFFF,
     4: _xxh3,
 }
