@@ -23,6 +23,7 @@ from stateshift.journal import (
 )
 from stateshift.migration.adapters import Adapters, world_of
 from stateshift.migration.context import open_run, reopen_run
+from stateshift.migration.fleet_session import refuse_inside
 from stateshift.migration.foreign import foreign_files
 from stateshift.migration.gathering import check_submits
 from stateshift.migration.notifications import tell_finished, with_end_told
@@ -59,6 +60,7 @@ def apply(
     """
     refuse(proposal.plans)
     jobs = proposal.jobs()
+    refuse_inside(workdir, proposal.spec)
     workdir.create()
     with workdir.hold(), _logged("apply", workdir, adapters):
         journal = Journal(workdir.lines)

@@ -6,13 +6,14 @@ and end with the run.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from shlex import quote
 
 from stateshift import machine
-from stateshift.errors import Interrupted, StateshiftError
+from stateshift.errors import Complaint, Interrupted, SpecError, StateshiftError
 from stateshift.migration.adapters import Adapters
 from stateshift.migration.gathering import merged_locations
 from stateshift.migration.processes import Processes
@@ -36,6 +37,7 @@ def enlisted(
         return
     from stateshift.fleet.opening import Application, open_crew
 
+    refuse_inside(workdir, spec)
     workdir.create()
     with ExitStack() as fleet:
         with _with_way_out(workdir):
@@ -96,3 +98,20 @@ def places_of(spec: Spec) -> list[str]:
             if data.copy:
                 places += (data.source, data.target)
     return list(dict.fromkeys(places))
+
+
+def refuse_inside(workdir: Workdir, spec: Spec) -> None:
+    """Refuse a workdir inside a place of the run: its files would be taken for the job's. So is
+    that of who stands in a checkpoint, and moves `.`.
+    """
+    path = os.path.realpath(workdir.path)
+    for place in filter(None, places_of(spec)):
+        local = locations.local_path(place)
+        if local is None:
+            continue
+        above = os.path.realpath(local)
+        if os.path.commonpath((path, above)) == above:
+            raise SpecError(
+                (Complaint("--workdir", f"{workdir.path} lies inside {place}, which is moved"),),
+                hint="name a --workdir outside of it, or give the command in another directory",
+            )

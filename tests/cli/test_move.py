@@ -137,3 +137,14 @@ def test_a_start_that_fails_is_told_with_the_way_back(ground: Path) -> None:
     assert "submit" in ran.document["hint"]
     assert said("rollback", "run", "--yes").code == 0
     assert not (ground / "new" / "metadata").exists()
+
+
+@pytest.mark.parametrize("workdir", [[], ["--workdir", "../new/run"]])
+def test_no_workdir_is_made_inside_a_checkpoint(
+    ground: Path, monkeypatch: pytest.MonkeyPatch, workdir: list[str]
+) -> None:
+    monkeypatch.chdir(ground / "orders")
+    before = sorted(Path().iterdir())
+    refused = said("move", ".", "--to", "../new", *workdir, "--yes")
+    assert refused.code == 2 and "which is moved" in refused.err
+    assert sorted(Path().iterdir()) == before and not (ground / "new").exists()
