@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any, TypeAlias
 
 from stateshift.clusters.detached import file_name, taken
@@ -43,12 +44,16 @@ class Notes:
 
     directory: Path
 
+    def place(self, tag: str) -> Path:
+        """Return the file of a tag."""
+        return self.directory / f"{file_name(tag)}.json"
+
     def read(self, tag: str) -> Record | None:
-        return _record(self._path(tag))
+        return _record(self.place(tag))
 
     def add(self, tag: str, **more: object) -> None:
         record = {**(self.read(tag) or {}), **more}
-        write_whole(self._path(tag), json.dumps(record, sort_keys=True).encode())
+        write_whole(self.place(tag), json.dumps(record, sort_keys=True).encode())
 
     def every(self) -> Iterator[Record]:
         """Yield what is remembered of all submissions from here."""
@@ -75,9 +80,6 @@ class Notes:
                     f"{tag} is being submitted by another process, which does not come to an end"
                 )
             yield
-
-    def _path(self, tag: str) -> Path:
-        return self.directory / f"{file_name(tag)}.json"
 
 
 def _record(path: Path) -> Record | None:
@@ -157,7 +159,7 @@ class Stopping:
         may forget at once what it ends.
         """
         status = self.cluster.find_source(request)
-        refuse_unknown(status, request, self.cluster.name)
+        refuse_unknown(status, request, self.cluster.name, self.notes)
         if request.tag is not None and self.notes.read(request.tag) is not None:
             self.notes.add(request.tag, stopped=True)
         if status.state.alive and status.id is not None:
@@ -187,12 +189,21 @@ class Stopping:
         return not self.cluster.find_source(request).state.alive
 
 
-def refuse_unknown(status: JobStatus, request: StopRequest, cluster: str) -> None:
-    """Refuse a job of which nobody can tell whether it runs: it is not taken for a stopped one."""
+def refuse_unknown(status: JobStatus, request: StopRequest, cluster: str, notes: Notes) -> None:
+    """Refuse a job of which nobody can tell whether it runs: it is not taken for a stopped one. One
+    that we started was forgotten, and is none once a person forgets it too.
+    """
     if status.state == "unknown":
+        hint = "see that it does not run, and use a cluster of kind manual for the source"
+        if request.tag is not None and notes.read(request.tag) is not None:
+            note = quote(str(notes.place(request.tag)))
+            hint = (
+                f"look whether it runs; if it does not: rm {note}, and the same command again "
+                "takes it for one that was never started"
+            )
         raise ClusterError(
             f"cannot tell whether {request.job} runs: {status.detail}",
             cluster=cluster,
             job=request.job,
-            hint="see that it does not run, and use a cluster of kind manual for the source",
+            hint=hint,
         )

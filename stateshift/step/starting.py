@@ -200,7 +200,9 @@ class AwaitProgress(NoFiles):
                 self._refuse_ended_query(watch, status, tag, world)
             if seconds > seconds_max:
                 none = self._terms.none_in
-                fact = f"{self.job} is {status.state} and has {none} in {seconds_max:.0f} s"
+                unknown = status.state is JobState.UNKNOWN
+                state = _in_words(status) if unknown else status.state
+                fact = f"{self.job} is {state} and has {none} in {seconds_max:.0f} s"
                 raise self._failed(fact, "{} waits again", tag, world)
             world.clock.sleep(min(2.0, 0.1 + seconds / 20, seconds_max / 10))
 

@@ -464,6 +464,13 @@ def test_waiting_is_bounded_and_may_be_repeated(stage: Stage) -> None:
     assert AWAIT.run(stage.world).committed
 
 
+def test_why_nothing_is_known_of_a_job_that_is_waited_for_is_told(stage: Stage) -> None:
+    SUBMIT.run(stage.world)
+    stage.cluster.set_state(tag(stage), JobState.UNKNOWN, "it was forgotten")
+    with pytest.raises(ClusterError, match=r"is unknown \(it was forgotten\) and has committed"):
+        AWAIT.run(stage.world)
+
+
 def test_waiting_can_be_interrupted(stage: Stage) -> None:
     stage.clock = StepClock(stage.stop.set)
     SUBMIT.run(stage.world)

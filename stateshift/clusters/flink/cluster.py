@@ -226,7 +226,7 @@ class FlinkRest:
         from there. A job whose state is wanted is stopped with a savepoint.
         """
         status = self._to_stop(request)
-        refuse_unknown(status, request, self.name)
+        refuse_unknown(status, request, self.name, self._notes)
         if request.tag is not None and self._notes.read(request.tag) is not None:
             self._notes.add(request.tag, stopped=True)
         calls = self._calls(self._notes.read(request.tag) if request.tag is not None else None)
