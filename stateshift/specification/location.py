@@ -30,7 +30,7 @@ _NO_HOST = re.compile(
 _ODD = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[/:]")  # s3:/bucket, simplecache::s3://bucket
 
 # Names of one and the same file system.
-_SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
+_SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "s3p": "s3", "gcs": "gs", "abfss": "abfs"}
 
 
 class NoLocation(ValueError):

@@ -40,6 +40,7 @@ SHOWN_LINES = 20
 STARTS_MAX = 64
 
 OVER = (JobState.FINISHED, JobState.FAILED, JobState.ABSENT)
+_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://([^/]*))?(.*)", re.DOTALL)
 _FRAME = re.compile(r"\s+(at [\w.$/<>]+\(|\.\.\. \d+ more)")
 
 
@@ -423,13 +424,19 @@ def _latest(cluster: Cluster, tag: str) -> tuple[str, JobStatus]:
 
 def _is_at(image: str, location: str) -> bool:
     """Whether an image, as an engine names it, is the one at the location. Each spells schemes in
-    its own way.
+    its own way, and an engine fills in the host that a location leaves out (hdfs:///p).
     """
-    return _path_of(image).removesuffix("/_metadata") == _path_of(location)
+    host, path = _place_of(image)
+    its_host, its_path = _place_of(location)
+    is_one_host = not host or not its_host or host == its_host
+    return is_one_host and path.removesuffix("/_metadata") == its_path
 
 
-def _path_of(url: str) -> str:
-    return url.partition(":")[2].strip("/")
+def _place_of(url: str) -> tuple[str, str]:
+    """Return the host, or bucket, and the path of a location: file:/p and file:///p are one."""
+    parts = _URL.fullmatch(url)
+    assert parts is not None, "it matches any text"
+    return parts[1] or "", parts[2].strip("/")
 
 
 def _is_idle(storage: Storage, path: str, tag: str) -> bool:

@@ -5,7 +5,7 @@ a disk.
     /a/b, /a//b/, file:/a/b             file:///a/b            file               /a/b
     b          (in /a)                  file:///a/b            file               /a/b
     hdfs://nn:8020/p/                   hdfs://nn:8020/p       hdfs    nn:8020    /p
-    s3a://bucket/k, s3n://bucket/k      s3://bucket/k          s3      bucket     /k
+    s3a://bucket/k, s3n:.., s3p:..      s3://bucket/k          s3      bucket     /k
 
 Locations are taken literally and never decoded: blanks, `%`, `#`, `?`, `:` and any unicode stand
 for themselves, also behind `file:`. Hadoop writes `file:///a%20b` for a directory `a b`
@@ -26,7 +26,7 @@ from stateshift.specification.location import normal as spelled
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)", re.DOTALL)
 _NO_NAMES: Final = frozenset(("", ".", ".."))
-_ALIASES: Final = {"s3a": "s3", "s3n": "s3"}
+_ALIASES: Final = {"s3a": "s3", "s3n": "s3", "s3p": "s3"}
 
 _USERINFO: Final = re.compile(r"(://[^/@\s:]*):[^/@\s]*@")
 _SECRETS: Final = re.compile(

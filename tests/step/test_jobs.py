@@ -5,7 +5,7 @@ knows the first.
 from __future__ import annotations
 
 import random
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 import pytest
@@ -15,7 +15,8 @@ from stateshift.errors import AlreadyThere, ClusterError, Interrupted, StalePlan
 from stateshift.formats.marks import encode_idle, fence_text
 from stateshift.step import AwaitProgress, FenceSource, ReadyFence, StopJob, SubmitJob
 from stateshift.step.marks import tag_of
-from stateshift.testing.memory_cluster import MemoryCluster
+from stateshift.testing.memory_cluster import MemoryCluster, MemoryJob
+from stateshift.testing.memory_flink import MemoryFlink
 from stateshift.testing.memory_storage import MemoryStorage
 from stateshift.world import World
 from tests.support.steps import SOURCE, TARGET, Stage, StepClock
@@ -462,6 +463,30 @@ def test_waiting_is_bounded_and_may_be_repeated(stage: Stage) -> None:
         AWAIT.run(stage.world)
     stage.give(TARGET, a_commits_2=b"v1", b_commits_5=b"v1")
     assert AWAIT.run(stage.world).committed
+
+
+@pytest.mark.parametrize(
+    ("told", "given", "is_one"),
+    [
+        ("hdfs://nn:8020/sp/a", "hdfs:///sp/a", True),
+        ("s3a://shop/sp/a/_metadata", "s3://shop/sp/a", True),
+        ("file:/sp/a", "file:///sp/a", True),
+        ("hdfs://nn:8020/sp/a", "hdfs://other:8020/sp/a", False),
+        ("s3://other/sp/a", "s3://shop/sp/a", False),
+        ("hdfs://nn:8020/sp/a", "hdfs:///a", False),
+    ],
+)
+def test_an_image_is_known_as_an_engine_spells_its_place(
+    told: str, given: str, is_one: bool
+) -> None:
+    """Flink fills in the host that its default file system has."""
+    flink = MemoryFlink(take=lambda location: None)
+    stage = Stage(cluster=flink)
+    status = JobStatus(JobState.RUNNING, "id")
+    flink.jobs.append(MemoryJob("orders", told, tag(stage), status))
+    wait = replace(AWAIT, location=given, commits=(), idle=())
+    with nullcontext() if is_one else pytest.raises(ClusterError, match="was restored from"):
+        wait.run(stage.world)
 
 
 def test_why_nothing_is_known_of_a_job_that_is_waited_for_is_told(stage: Stage) -> None:

@@ -37,6 +37,7 @@ from stateshift.storage import locations
         ("s3://bucket/k", "s3://bucket/k"),
         ("s3a://bucket/k/", "s3://bucket/k"),
         ("s3n://bucket", "s3://bucket"),
+        ("s3p://bucket/k", "s3://bucket/k"),
         ("s3://bucket/a//b", "s3://bucket/a//b"),
         ("memory://x/y", "memory://x/y"),
         ("webhdfs://user@nn:9870/p", "webhdfs://user@nn:9870/p"),

@@ -14,7 +14,7 @@ below the root. As JSON, places are `plain()`, and `places(plain)`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NotRequired, TypedDict
 
 from stateshift.engines.flink.layout import CHECKPOINT, JOB_FOLDERS, folder_of, under
@@ -67,7 +67,7 @@ class Places:
         return under(self.image, path) if is_name(path) else None
 
     def _below(self, path: str) -> str | None:
-        location = located(path)
+        location = located(path, self.root)
         if location is None:
             return None
         location = self._now(location)
@@ -99,12 +99,19 @@ def places(plain: PlainPlaces) -> Places:
     return Places(plain["root"], plain["image"], (moved[0], moved[1]) if moved else None, aside)
 
 
-def located(path: str) -> str | None:
-    """Return the location that an absolute handle names; None for one that is none."""
+def located(path: str, beside: str | None = None) -> str | None:
+    """Return the location that an absolute handle names; None for one that is none. A handle
+    without a host (hdfs:/p) is of its cluster's default file system, as what lies `beside` it is.
+    """
     try:
-        return locations.normal(path)
+        location = locations.parse(path)
     except StorageError:
         return None
+    if beside is not None and not location.authority:
+        other = locations.parse(beside)
+        if other.scheme == location.scheme:
+            location = replace(location, authority=other.authority)
+    return str(location)
 
 
 def absolute_places(metadata: Metadata) -> dict[str, int]:
@@ -124,7 +131,7 @@ def root_of(location: str, folders: Iterable[str]) -> str:
     """
     root = location
     for folder in folders:
-        place = located(folder)
+        place = located(folder, location)
         if place is None or not locations.same_file_system(place, location):
             continue
         common = _common(root, place)
@@ -146,15 +153,15 @@ def moved_folders(location: str, folders: Iterable[str]) -> tuple[str, str] | No
     if here is None:
         return None
     for folder in folders:
-        was = _job_folder_above(folder)
+        was = _job_folder_above(folder, location)
         if was is not None and was != here:
             return was, here
     return None
 
 
-def _job_folder_above(folder: str) -> str | None:
+def _job_folder_above(folder: str, beside: str) -> str | None:
     """Return what may have been the job's folder, by a place inside of it."""
-    place = located(folder)
+    place = located(folder, beside)
     while place is not None and locations.parse(place).path.strip("/"):
         name, above = locations.name(place), locations.parent(place)
         if name in JOB_FOLDERS or CHECKPOINT.fullmatch(name):

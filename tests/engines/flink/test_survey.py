@@ -11,9 +11,11 @@ from typing import Any, cast
 import pytest
 
 from stateshift.engines.flink.image import metadata_of, places_of
+from stateshift.engines.flink.places import Places, moved_folders, root_of
 from stateshift.engines.registry import engine
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.metadata import SubtaskState, decode_metadata, encode_metadata
+from stateshift.formats.flink.stream_handles import AbsoluteFile
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Survey
 from stateshift.testing.memory_storage import MemoryDisk
@@ -112,6 +114,19 @@ def test_a_job_s_folder_that_was_moved_as_a_whole_is_still_found_and_that_is_sai
     assert [f.level for f in survey.images[0].findings] == ["warn"]
     assert "gather" in (survey.images[0].findings[0].hint or "")
     assert golden.damages(storage, survey) == []
+
+
+def test_a_handle_without_a_host_is_of_the_file_system_that_the_image_lies_on() -> None:
+    """As a cluster writes it whose checkpoints go to hdfs:///flink, and which tells where they are
+    with the host.
+    """
+    place = "hdfs://nn:8020/flink/job/chk-7"
+    beside, before = "hdfs:/flink/job/shared", "hdfs:/flink/earlier/shared"
+    assert root_of(place, (beside, before)) == "hdfs://nn:8020/flink"
+    assert moved_folders(place, (beside,)) is None
+    places = Places("hdfs://nn:8020/flink", "job/chk-7")
+    assert places.path_of(AbsoluteFile(f"{before}/x", 1)) == "earlier/shared/x"
+    assert places.path_of(AbsoluteFile("hdfs://other/flink/x", 1)) is None
 
 
 def test_the_newest_checkpoint_of_a_job_s_folder_is_looked_at() -> None:

@@ -29,7 +29,7 @@ CONNECTORS = {
     "oss": "hadoop-aliyun",
     "cosn": "hadoop-cos",
 }
-UNKNOWN_TO_SPARK = ("s3", "s3n", "az", "adl", "gcs", "memory")
+UNKNOWN_TO_SPARK = ("s3", "s3n", "s3p", "az", "adl", "gcs", "memory")
 
 
 def of_reach(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[Finding]:
@@ -80,7 +80,7 @@ def _is_unknown(spec: Spec, job: JobSpec, scheme: str) -> bool:
 
 def _without_file_system(cluster: ClusterFacts, place: str, scheme: str) -> Finding:
     way = "write the scheme that Hadoop knows it by"
-    if scheme in ("s3", "s3n"):
+    if scheme in ("s3", "s3n", "s3p"):
         way = "write s3a:// in its place"
     return _refused(
         f"the job would be handed {place}, and Spark has no file system for {scheme}://",
