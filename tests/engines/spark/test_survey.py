@@ -246,6 +246,15 @@ def test_a_fence_is_neither_planned_nor_committed(planned: bool) -> None:
     assert not told(image)
 
 
+def test_the_fence_behind_several_planned_batches_is_no_commit_either() -> None:
+    files = Checkpoint(batches=6).files()
+    for batch in (4, 5):
+        files[f"commits/{batch}"] = fence_text("run-7").encode()
+    image = image_of(files)
+    assert (image.fence, image.epoch, image.planned) == ("run-7", 3, 5)
+    assert "damaged" not in str(told(image))
+
+
 # ---- real checkpoints
 
 

@@ -9,8 +9,8 @@
                same happens
     renumbered the batches since get numbers that nobody has had. No sink knows them
 
-A fork is another query. Delta and Iceberg tell its batches apart by the query's id, a file sink
-does not.
+A fork is another query. Delta and Iceberg tell its batches apart by the query's id. A file sink
+does not, and neither does a foreachBatch that goes by numbers: the fork runs the same function.
 """
 
 from __future__ import annotations
@@ -34,12 +34,16 @@ from stateshift.survey import Facts, Finding, Image, Level, SinkFacts
 REPEATED = "repeated-batches"
 
 SKIPPING = "Delta, a file sink, or a foreachBatch with txnVersion"
+# Sinks that know batches by their numbers, whichever query wrote them.
+BY_NUMBER = {"file": "A file sink", "foreach-batch": "A foreachBatch that drops what it has"}
 # CompactibleFileStreamLog.compact reads every entry since the last compaction; where one is
 # missing, the job fails at batch 9, 19, ... (seen with 4.3.0).
 WITH_ITS_LOG = "a file sink needs its log there, too: name both folders in `data`"
+OTHER_FUNCTION = "let the fork write to a table of its own, or under another application id"
 _COMMIT_FIRST = (
     "start the job once where it is, until it has committed batch {batch}, then plan again"
 )
+_NEW_NUMBERS = '`--renumber`; "renumber": true'
 _WAIVE = (
     f'where the sink takes a batch number again, say so: "waive": ["{REPEATED}"], or name '
     "the sink (`sink`)"
@@ -131,7 +135,7 @@ def may_know(job: JobSpec, facts: Facts, image: Image, batch: int) -> bool:
         return job.moves
     if sink.knows_batches is False or sink.has_batch(image.identity, batch) is False:
         return False
-    return job.moves or sink.kind == "file"
+    return job.moves or sink.kind in BY_NUMBER
 
 
 def _may_skip(job: JobSpec, facts: Facts, image: Image, batch: int) -> bool:
@@ -322,8 +326,8 @@ def _has_none_since(facts: Facts, image: Image) -> bool:
 
 
 def _losing(job: JobSpec, sink: SinkFacts | None) -> str:
-    if not job.moves:
-        who = "A file sink knows batches by number, whichever query wrote them, and"
+    if sink is not None and not job.moves:
+        who = f"{BY_NUMBER[sink.kind]} knows batches by number, whichever query wrote them, and"
     elif sink is None:
         who = f"A sink that knows batches by number ({SKIPPING}; Iceberg)"
     else:
@@ -353,14 +357,17 @@ def _clearing(facts: Facts, image: Image) -> str:
 
 
 def _way_out(job: JobSpec, facts: Facts, image: Image) -> str:
+    if facts.sink is not None and facts.sink.kind == "foreach-batch":
+        way = f"rewind under new numbers ({_NEW_NUMBERS}), and {_restoring(facts, image)}"
+        return way if job.moves else f"{OTHER_FUNCTION}; or {way}"
     if not job.moves:
         return (
             f"let the fork write to a folder of its own; {WITH_ITS_LOG}; then "
             f"{_restoring(facts, image)}"
         )
     return (
-        'rewind in a fork (`--fork`; "mode": "fork"), or under new numbers (`--renumber`; '
-        f'"renumber": true), and {_restoring(facts, image)}'
+        f'rewind in a fork (`--fork`; "mode": "fork"), or under new numbers ({_NEW_NUMBERS}), and '
+        f"{_restoring(facts, image)}"
     )
 
 

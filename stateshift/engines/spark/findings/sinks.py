@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stateshift.engines.spark.findings.batches import WITH_ITS_LOG
+from stateshift.engines.spark.findings.batches import BY_NUMBER, OTHER_FUNCTION, WITH_ITS_LOG
 from stateshift.engines.spark.image import name_of, spark_image
 from stateshift.engines.spark.layout import number_of_log
 from stateshift.engines.spark.places import is_sink_log
@@ -54,7 +54,7 @@ def _of_sink(
         )
         return
     if not sink.read:
-        yield _of_unread(sink)
+        yield _of_unread(job, sink)
         return
     for image in images:
         if image.epoch is None or image.identity is None:
@@ -77,7 +77,7 @@ def _is_rewound(job: JobSpec, image: Image) -> bool:
     return wishes_of(job.transform).renumber or spark_image(image).newest is not None
 
 
-def _of_unread(sink: SinkFacts) -> Finding:
+def _of_unread(job: JobSpec, sink: SinkFacts) -> Finding:
     if sink.knows_batches is None:
         return Finding(
             "note",
@@ -87,6 +87,13 @@ def _of_unread(sink: SinkFacts) -> Finding:
                 'say it: "idempotent_by_batch": true or false; or name the Delta table and its '
                 '"transaction_id"'
             ),
+        )
+    if sink.knows_batches and job.mode == "fork" and sink.kind in BY_NUMBER:
+        return Finding(
+            "warn",
+            f"{_named(sink)} drops a batch that it is given twice: a fork that it serves, too, is "
+            "not given the output of batches whose numbers the job has had",
+            hint=OTHER_FUNCTION,
         )
     if sink.knows_batches:
         return Finding("note", f"{_named(sink)} drops a batch that it is given twice")
@@ -107,7 +114,9 @@ def _of_fork(sink: SinkFacts, image: Image) -> Finding:
         "warn",
         f"{have}, and goes by their numbers alone: a fork that writes there, too, is not given the "
         "output of batches with these numbers",
-        hint=f"let the fork write to a place of its own; {WITH_ITS_LOG}",
+        hint=f"let the fork write to a place of its own; {WITH_ITS_LOG}"
+        if sink.kind == "file"
+        else OTHER_FUNCTION,
     )
 
 

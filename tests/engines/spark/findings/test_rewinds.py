@@ -251,6 +251,26 @@ def test_where_a_file_sink_writes_to_another_folder_its_log_goes_along() -> None
     assert "leave of each of the entries 3 to 5" in (going_back(forked).hint or "")
 
 
+@pytest.mark.row("W-1")
+def test_a_fork_beside_a_function_that_goes_by_numbers_is_refused_without_new_ones() -> None:
+    """The fork runs the same function, under the same application id."""
+    function = named_sink(SinkSpec("foreach-batch", None, True))
+    for mode in ("fork", "move"):
+        finding = going_back(planned(spec_of(transform=rewind(2), mode=mode), sink=function))
+        assert (finding.level, finding.waive) == ("refuse", "repeated-batches")
+        assert "rewind in a fork" not in (finding.hint or "")
+        assert "rewind under new numbers" in (finding.hint or "")
+    assert not planned(renumbered(mode="fork"), sink=function).refusals
+    at_least_once = named_sink(SinkSpec("foreach-batch", None, False))
+    assert not planned(spec_of(transform=rewind(2), mode="fork"), sink=at_least_once).refusals
+
+
+def test_a_planned_batch_that_such_a_function_may_have_is_not_dropped_in_a_fork() -> None:
+    function = named_sink(SinkSpec("foreach-batch", None, True))
+    plan = planned(spec_of(mode="fork", planned_batch="drop"), KILLED, function)
+    assert "then loses the input of that batch" in refusals(plan)
+
+
 # ---- back to the newest batch, with another one planned
 
 KILLED = replace(SIX, planned=True, written=True)

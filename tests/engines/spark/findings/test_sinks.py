@@ -104,6 +104,11 @@ def test_a_fork_is_given_every_batch_where_the_sink_goes_by_the_query_and_not_wh
     by_number = about_the_sink(planned(sink_with("file", 7, of=""), mode="fork"))
     assert by_number.level == "warn"
     assert "goes by their numbers alone" in by_number.message
+    function = about_the_sink(
+        planned(named_sink(SinkSpec("foreach-batch", None, True)), mode="fork")
+    )
+    assert function.level == "warn"
+    assert "is not given the output of batches whose numbers the job has had" in function.message
 
 
 def test_of_a_job_that_runs_it_is_said_how_far_the_sink_is() -> None:

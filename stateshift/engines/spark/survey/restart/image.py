@@ -231,17 +231,17 @@ def _schemas(
 
 
 def _without_fence(reading: Reading, listed: ListedFiles) -> str | None:
-    """Take our fence out of the logs, for it is neither a planned nor a committed batch. Returns
-    whose it is.
+    """Take our fence out of the logs, for it is neither a planned nor a committed batch: of several
+    planned batches, the first and the last have one. Returns whose it is.
     """
     owner = None
     logs = ((listed.offsets, layout.offset_path), (listed.commits, layout.commit_path))
     for numbers, path_of in logs:
-        if not numbers:
-            continue
-        newest = max(numbers)
-        held = _fence_owner_in(reading, path_of(newest))
-        if held is not None:
+        while numbers:
+            newest = max(numbers)
+            held = _fence_owner_in(reading, path_of(newest))
+            if held is None:
+                break
             numbers.discard(newest)
             owner = held
     return owner
