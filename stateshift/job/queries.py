@@ -16,6 +16,7 @@ Spark repeats it.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -26,6 +27,8 @@ from stateshift.job import files
 from stateshift.job.files import Java
 from stateshift.job.places import handed_over, location
 from stateshift.job.progress import ProgressFile, keeps_progress
+
+_log = logging.getLogger(__name__)
 
 # pyspark's StreamingQuery. pyspark is imported late, and mypy does not read its types.
 Query: TypeAlias = Any
@@ -56,17 +59,49 @@ def watch(*queries: Query, seconds: float = 0.2) -> None:
     restoring = list(queries) if tag else []
     kept = queries if keeps_progress() else ()
     progress = [ProgressFile(_execution(query)) for query in kept]
+    files_beside = _Beside()
     while _running(queries):
-        if any(map(_answer_marker, places)):
+        if any(files_beside.answer_marker(place) for place in places):
             return _stop(queries)
         for query in list(filter(_is_idle, restoring)):
-            restoring.remove(query)
-            _mark_idle(query, tag or "")
+            if files_beside.mark_idle(query, tag or ""):
+                restoring.remove(query)
         for file in progress:
             if file.keep():
                 break  # one a look: the marker does not wait until all are written
         time.sleep(seconds)
     return None
+
+
+class _Beside:
+    """Does what is done beside the queries while they run. The job comes first: where a storage
+    fails, that is logged once, and tried again at the next look.
+    """
+
+    def __init__(self) -> None:
+        self._has_failed = False
+
+    def answer_marker(self, place: str) -> bool:
+        """Whether the stop marker is here, means us and is answered."""
+        try:
+            return _answer_marker(place)
+        except Exception as error:
+            self._failed(place, error)
+            return False
+
+    def mark_idle(self, query: Query, tag: str) -> bool:
+        """Note that a query is restored and has nothing to read; return whether that is noted."""
+        try:
+            _mark_idle(query, tag)
+        except Exception as error:
+            self._failed(marks.IDLE, error)
+            return False
+        return True
+
+    def _failed(self, what: str, error: Exception) -> None:
+        if not self._has_failed:
+            _log.warning("stateshift's files beside the image: %s: %s", what, error)
+        self._has_failed = True
 
 
 def _mark_idle(query: Query, tag: str) -> None:
