@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 from stateshift.clusters.detached import file_name, taken
 from stateshift.clusters.options import Expected, Options
-from stateshift.clusters.protocol import Cluster, JobStatus, StopRequest, Submission
+from stateshift.clusters.protocol import Cluster, JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.stopping import (
     GRACEFUL_SECONDS,
     OpenStorage,
@@ -166,7 +166,9 @@ class Stopping:
             if not self._gracefully(request):
                 kill(status.id)
             self._until_ended(request, look)
-        return self.cluster.find_source(request)
+        after = self.cluster.find_source(request)
+        refuse_unknown(after, request, self.cluster.name, self.notes)
+        return after
 
     def _gracefully(self, request: StopRequest) -> bool:
         marker = StopMarker(request, request.seconds_max, self.open_storage)
@@ -186,7 +188,8 @@ class Stopping:
         )
 
     def _ended(self, request: StopRequest) -> bool:
-        return not self.cluster.find_source(request).state.alive
+        state = self.cluster.find_source(request).state
+        return not state.alive and state is not JobState.UNKNOWN
 
 
 def refuse_unknown(status: JobStatus, request: StopRequest, cluster: str, notes: Notes) -> None:

@@ -19,6 +19,7 @@ from stateshift import migration
 from stateshift.clusters.opening import check_submit, open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
 from stateshift.errors import ClusterError, PlanError, SpecError
+from stateshift.formats.marks import STOP
 from stateshift.specification.model import ClusterSpec
 from tests.support.ground import SOURCE, Ground, spec_of
 
@@ -213,6 +214,18 @@ def test_a_launcher_that_was_killed_leaves_behind_a_job_that_may_run(
     while cluster.find(TAG).state is JobState.RUNNING and time.monotonic() < until:
         time.sleep(0.02)
     assert cluster.find(TAG).state is JobState.UNKNOWN
+
+
+def test_a_driver_whose_launcher_is_lost_while_it_is_asked_to_stop_is_not_taken_for_ended(
+    place: Place,
+) -> None:
+    cluster = place.cluster(deploy_mode="cluster")
+    marker = f"{place.location}/{STOP}"
+    lost = f"while [ ! -e '{marker}' ]; do sleep 0.05; done; kill -9 0"
+    cluster.submit(place.submission(f"echo '{ACCEPTED}'; {lost}"))
+    patient = StopRequest("orders", place.location, TAG, 120.0, {"graceful_seconds": 60})
+    with pytest.raises(ClusterError, match="cannot tell whether orders runs: spark-submit was"):
+        cluster.stop(patient)
 
 
 def test_a_driver_in_the_cluster_is_not_killed_by_killing_its_launcher(place: Place) -> None:

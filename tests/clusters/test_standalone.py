@@ -196,6 +196,35 @@ def test_an_application_whose_driver_runs_elsewhere_is_not_taken_for_absent(
     assert standalone.find_source(request(app_name="returns")).state is JobState.ABSENT
 
 
+def test_a_job_may_be_a_driver_that_runs_and_whose_worker_does_not_tell(
+    server: FakeStandalone, tmp_path: Path
+) -> None:
+    for name in ("payments", "orders"):
+        body = {"sparkProperties": {"spark.app.name": name}}
+        server.answer("POST", "/v1/submissions/create", {}, body)
+    server.drivers["driver-1"]["worker"] = "worker-that-nobody-reaches"
+    standalone = cluster(server, tmp_path)
+    status = standalone.find_source(request())
+    assert (status.state, status.id) == (JobState.UNKNOWN, "driver-1")
+    with pytest.raises(ClusterError, match="cannot tell whether orders runs: driver-1 may be it"):
+        standalone.stop(request())
+    assert standalone.stop(request(driver="driver-1", graceful_seconds=0.1)).state.alive is False
+    assert server.drivers["driver-1"]["state"] == "KILLED"
+    assert standalone.find_source(request()).state is JobState.ABSENT
+
+
+def test_a_job_is_stopped_whatever_another_driver_is(
+    server: FakeStandalone, tmp_path: Path
+) -> None:
+    for name in ("payments", "orders"):
+        body = {"sparkProperties": {"spark.app.name": name}}
+        server.answer("POST", "/v1/submissions/create", {}, body)
+    server.drivers["driver-0"]["worker"] = "worker-that-nobody-reaches"
+    stopped = cluster(server, tmp_path).stop(request(graceful_seconds=0.1))
+    assert (stopped.state, stopped.id) == (JobState.FAILED, "driver-1")
+    assert server.drivers["driver-0"]["state"] == "RUNNING"
+
+
 def test_the_application_of_a_job_that_was_moved_on_is_not_its_sources(
     server: FakeStandalone, tmp_path: Path
 ) -> None:

@@ -264,6 +264,16 @@ class SparkSubmit:
 
     @logs_stop
     def stop(self, request: StopRequest) -> JobStatus:
+        status = self._known(request)
+        self._notes.stopping(request, self._processes(request))
+        if status.state.alive and not self._stop_gracefully(request):
+            self._kill(request)
+        return self._known(request)
+
+    def _known(self, request: StopRequest) -> JobStatus:
+        """Return the status of a job of which it can be told whether it runs. The launcher of a
+        driver in the cluster may have ended without it.
+        """
         status = self.find_source(request)
         if status.state is JobState.UNKNOWN:
             raise ClusterError(
@@ -272,10 +282,7 @@ class SparkSubmit:
                 job=request.job,
                 hint=self._way_to_tell(request.tag),
             )
-        self._notes.stopping(request, self._processes(request))
-        if status.state.alive and not self._stop_gracefully(request):
-            self._kill(request)
-        return self.find_source(request)
+        return status
 
     def _way_to_tell(self, tag: str | None) -> str:
         driver = self._notes.deployed(tag)

@@ -30,7 +30,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stateshift.clusters.http.hosts import host_of
@@ -186,9 +186,12 @@ class Standalone:
         name = options.get("app_name")
         is_source = _has(_named(str(name))) if name else _is_source(request)
         drivers = calls.drivers(active=True)
-        source, _ = _first(calls, drivers, is_source)
+        source, unseen = _first(calls, drivers, is_source)
         if source is not None:
             return _status(source)
+        silent = [each for each in drivers if each.state is JobState.RUNNING and each.id in unseen]
+        if silent:
+            return _silent(silent[0])
         return _unseen(calls, drivers, str(name or request.job))
 
     @logs_submission
@@ -226,7 +229,15 @@ class Standalone:
     def stop(self, request: StopRequest) -> JobStatus:
         calls = self._calls(self._notes.read(request.tag) if request.tag is not None else None)
         look = f"curl {redact(calls.url)}/v1/submissions/status/{{id}}"
-        return self._stopping.stop(request, calls.kill, look)
+        # What ends is this driver, whatever the others are; only one that is the source as well
+        # is not to be overlooked.
+        source = self.find_source(request)
+        own = request
+        if source.state.alive:
+            own = replace(request, options={**request.options, "driver": source.id})
+        stopped = self._stopping.stop(own, calls.kill, look)
+        another = self.find_source(request)
+        return another if another.state.alive else stopped
 
     def log(self, tag: str, lines_max: int = 50) -> str:
         """Return what Java said, and behind it what Python did: PythonRunner sends both of its
@@ -375,6 +386,17 @@ def _not_found(unseen: list[str]) -> JobStatus:
         which += " …"
     why = f"{which} may be it: no worker shows yet how that was launched"
     return JobStatus(JobState.UNKNOWN, None, why)
+
+
+def _silent(driver: Driver) -> JobStatus:
+    """Return the status of a job that no driver is whose worker tells, where one runs whose worker
+    does not: it may be that one.
+    """
+    why = (
+        f"{driver.id} may be it: its worker does not show how that was launched; "
+        f'"stop": {{"driver": "{driver.id}"}} says that it is'
+    )
+    return JobStatus(JobState.UNKNOWN, driver.id, why)
 
 
 def _unseen(calls: StandaloneCalls, drivers: list[Driver], name: str) -> JobStatus:
