@@ -253,7 +253,9 @@ def _read_channels(data: Input, version: int, side: Side) -> tuple[ChannelHandle
 
 
 def _read_properties(data: Input, version: int) -> bytes:
-    """Read up to the end of the file, which nothing may stand behind: so the file is whole."""
+    """Read up to the end of the file, which nothing may stand behind. Flink reads no further and
+    does not look (Checkpoints.loadCheckpointMetadata), but there is what a damaged count left out.
+    """
     start = data.at
     if version >= PROPERTIES_FROM:
         read_object(data)

@@ -21,10 +21,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from stateshift.errors import FormatError
+from stateshift.formats import bounds
 
 IDENTIFIER: Final = b"\xff\x06\x00\x00sNaPpY"
 _HEAD, _CHECKSUM = 4, 4
 _IDENTIFIER, _COMPRESSED, _PLAIN, _SKIPPED_FROM = 0xFF, 0x00, 0x01, 0x80
+_VARINT_MAX: Final = 5
+_PIECE_MAX: Final = 1 << 16
 _BODY_MAX: Final = 1 << 17  # 64 KiB that do not compress, with what snappy adds and the checksum
 
 
@@ -34,12 +37,28 @@ def decompressed(content: bytes, what: str) -> bytes:
 
     if not content.startswith(IDENTIFIER):
         raise FormatError(f"{what}: no snappy stream begins here", None, 0)
-    for _ in _chunks(content, what):
-        pass
+    size = 0
+    for at, type_ in _chunks(content, what):
+        size += _size(type_, content[at + _HEAD : at + _HEAD + _CHECKSUM + _VARINT_MAX])
+    bounds.require_whole(size, f"{what}, decompressed,")
     try:
         return bytes(cramjam.snappy.decompress(content))
     except cramjam.DecompressionError as error:
         raise FormatError(f"{what}: the snappy stream is damaged ({error})", None, 0) from error
+
+
+def _size(type_: int, begins: bytes) -> int:
+    """Return how much a chunk says it holds: a compressed one does so behind its checksum. One that
+    says more than 64 KiB is refused unread by the decompressor.
+    """
+    if type_ != _COMPRESSED:
+        return 0  # no more than stands there
+    size = 0
+    for place, byte in enumerate(begins[_CHECKSUM:]):
+        size |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            break
+    return min(size, _PIECE_MAX)
 
 
 def chunks(content: bytes, what: str) -> bytes:

@@ -7,9 +7,11 @@ from __future__ import annotations
 import struct
 import time
 
+import cramjam
 import pytest
 
-from stateshift.errors import FormatError
+from stateshift.errors import FormatError, TooLarge
+from stateshift.formats import bounds
 from stateshift.formats.flink import snappy_frames
 from stateshift.formats.flink.java_data import Input, encode_utf
 from stateshift.formats.flink.keyed_state import (
@@ -138,3 +140,14 @@ BEGUN = snappy_frames.IDENTIFIER
 def test_what_is_no_snappy_stream_is_refused(content: bytes) -> None:
     with pytest.raises(FormatError):
         snappy_frames.decompressed(content, "state")
+
+
+def test_a_snappy_stream_that_expands_beyond_the_bound_is_refused_before_it_does() -> None:
+    """64 KiB of zeros take 3 KiB: what is small on disk may be many GiB."""
+    chunk = bytes(cramjam.snappy.compress(bytes(1 << 16))).removeprefix(BEGUN)
+    assert len(chunk) < 4096
+    assert snappy_frames.decompressed(BEGUN + chunk * 3, "state") == bytes(3 << 16)
+    count = bounds.whole() // (1 << 16)
+    with pytest.raises(TooLarge, match="state, decompressed, of") as refused:
+        snappy_frames.decompressed(BEGUN + chunk * (count + 1), "state")
+    assert "STATESHIFT_MEMORY" in str(refused.value.hint)
