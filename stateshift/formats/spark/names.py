@@ -50,6 +50,7 @@ Kind = Literal[
 ]
 
 DEFAULT_STORE = "default"
+LONG_MAX = 2**63 - 1
 DELTA_SCHEMA_LOG = "_schema_log_"
 
 _STATE_FILES: dict[str, Kind] = {
@@ -268,4 +269,7 @@ def _canonical(text: str) -> int | None:
 
 
 def _number(text: str) -> int | None:
-    return int(text) if text.isdecimal() and text.isascii() and len(text) <= 19 else None
+    """Return a number that Java reads as a long: Spark passes over a log with any other name."""
+    is_short = text.isdecimal() and text.isascii() and len(text) <= 19
+    number = int(text) if is_short else LONG_MAX + 1
+    return number if number <= LONG_MAX else None

@@ -101,6 +101,16 @@ def test_batches_between_the_last_commit_and_the_newest_plan_need_the_state_that
     assert image.epochs == (0, 1, 2)
 
 
+@pytest.mark.parametrize("log", ["offsets", "commits"])
+def test_a_number_that_is_no_long_is_no_batch(log: str) -> None:
+    """HDFSMetadataLog.isBatchFile: what `toLong` refuses is passed over."""
+    files = Checkpoint(batches=3).files()
+    found = judged({**files, f"{log}/{2**63}": b"x"})
+    assert (found.restartable, found.epoch) == (True, 2)
+    found = judged({**files, f"{log}/{2**63 - 1}": b"x"})
+    assert not found.restartable
+
+
 def test_a_damaged_newest_plan_is_refused_though_the_last_commit_lies_before_it() -> None:
     files = without(Checkpoint(batches=5).files(), "commits/3", "commits/4")
     assert "offsets/4 is damaged" in refused(image_of({**files, "offsets/4": b"v1\n{"}))
