@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from stateshift.errors import StorageError
+from stateshift.formats.marks import fence_text
 from stateshift.storage.local.storage import LocalStorage
 
 
@@ -80,7 +81,7 @@ def test_a_file_reached_through_a_link_is_read(tmp_path: Path) -> None:
     assert b"".join(storage.chunks("link")) == b"content"
 
 
-@pytest.mark.parametrize("writing", ["write", "move"])
+@pytest.mark.parametrize("writing", ["write", "move", "create"])
 @pytest.mark.parametrize("where", ["state", "state/0/1"])
 def test_nothing_is_written_through_a_linked_directory(
     tmp_path: Path, writing: str, where: str
@@ -95,10 +96,19 @@ def test_nothing_is_written_through_a_linked_directory(
     with pytest.raises(StorageError, match="is a symbolic link") as caught:
         if writing == "write":
             storage.write(f"{where}/1.delta", lambda: iter([b"content"]))
+        elif writing == "create":
+            storage.create(f"{where}/1.delta", b"content")
         else:
             storage.move("here", f"{where}/1.delta")
     assert str(link) in str(caught.value)
     assert list(elsewhere.iterdir()) == []
+
+
+def test_a_fence_lies_where_the_engine_looks_for_it(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "commits").symlink_to("elsewhere")
+    LocalStorage(str(tmp_path)).create("commits/7", fence_text("r1").encode())
+    assert (tmp_path / "elsewhere/7").exists()
 
 
 def test_the_target_itself_may_be_reached_through_a_link(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import BinaryIO
 
+from stateshift.formats.marks import fence_owner
 from stateshift.storage import failures, locations
 from stateshift.storage.local import calls, free_space
 from stateshift.storage.local import owners as local_owners
@@ -163,6 +164,8 @@ class LocalStorage:
 
     def create(self, path: str, content: bytes) -> None:
         full = self._full(path)
+        if fence_owner(content) is None:
+            self._refuse_links_to(os.path.dirname(full), path)
         with self._translated(path):
             self._make_directories(os.path.dirname(full))
             if not calls.create_nameless(full, content):
@@ -292,8 +295,8 @@ class LocalStorage:
             return os.open(temp, flags, 0o666)
 
     def _refuse_links_to(self, directory: str, path: str) -> None:
-        """Refuse to write below a linked directory: its files would be somebody else's. `create`
-        does not ask, as a fence lies where the source's engine looks for it.
+        """Refuse to write below a linked directory: its files would be somebody else's. But a fence
+        lies where the source's engine looks for it.
         """
         linked = calls.linked_directory(directory, self._root)
         if linked is not None:
