@@ -555,6 +555,10 @@ def test_a_rolled_back_move_leaves_nothing(ground: Ground) -> None:
         ),
         ({"transform": [{"kind": "compact"}]}, "cannot be changed by 'compact'"),
         ({"transform": [{"kind": "convert", "flink": "new"}]}, "'new' is no version of Flink"),
+        (
+            {"transform": [{"kind": "rescale", "max_parallelism": 32769}]},
+            "a max parallelism of 32769 is more than Flink takes",
+        ),
         ({"transform": [{"kind": "convert", "flink": "1.18"}]}, None),
     ],
 )

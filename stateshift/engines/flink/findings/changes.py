@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stateshift.engines.flink.changes import Rescale, changed
 from stateshift.formats.flink.java_data import fits_utf
+from stateshift.formats.flink.key_groups import PARALLELISM_MAX
 from stateshift.specification import JobSpec
 from stateshift.survey import Finding
 
@@ -38,6 +40,13 @@ def of_changes(job: JobSpec) -> Iterator[Finding]:
             "refuse",
             "a Flink image is converted for a Flink",
             hint='{"kind": "convert", "flink": "1.20"}',
+        )
+    most = Rescale.of(changed(job, "rescale")).max_parallelism or 0
+    if most > PARALLELISM_MAX:
+        yield Finding(
+            "refuse",
+            f"a max parallelism of {most} is more than Flink takes",
+            hint=f'"max_parallelism" up to {PARALLELISM_MAX}',
         )
     if _only(job, "rename", "operators", "of"):
         yield Finding(
