@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NotRequired, TypedDict
 
-from stateshift.engines.flink.layout import CHECKPOINT, JOB_FOLDERS, folder_of, under
+from stateshift.engines.flink.layout import CHECKPOINT, JOB_FOLDERS, METADATA, folder_of, under
 from stateshift.errors import StorageError
 from stateshift.formats.flink.metadata import Metadata
 from stateshift.formats.flink.references import files_named
@@ -27,6 +27,7 @@ from stateshift.formats.flink.stream_handles import (
     Segment,
     StreamHandle,
 )
+from stateshift.formats.marks import FOLDER
 from stateshift.storage import locations
 
 
@@ -86,10 +87,14 @@ class Places:
 
 
 def is_name(path: str) -> bool:
-    """Whether a relative handle names a file that is beside the metadata, and no other."""
+    """Whether a relative handle names a file that is beside the metadata, and no other. Files keep
+    these names in a target, where two are ours to write: Flink gives no state either of them.
+    """
     if not path or not path.isprintable():
         return False
-    return not any(part in ("", ".", "..") for part in path.split("/"))
+    parts = path.split("/")
+    is_ours = path == METADATA or parts[0] == FOLDER
+    return not is_ours and not any(part in ("", ".", "..") for part in parts)
 
 
 def places(plain: PlainPlaces) -> Places:

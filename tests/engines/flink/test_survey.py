@@ -15,7 +15,7 @@ from stateshift.engines.flink.places import Places, moved_folders, root_of
 from stateshift.engines.registry import engine
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.metadata import SubtaskState, decode_metadata, encode_metadata
-from stateshift.formats.flink.stream_handles import AbsoluteFile
+from stateshift.formats.flink.stream_handles import AbsoluteFile, RelativeFile
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Survey
 from stateshift.testing.memory_storage import MemoryDisk
@@ -127,6 +127,12 @@ def test_a_handle_without_a_host_is_of_the_file_system_that_the_image_lies_on() 
     places = Places("hdfs://nn:8020/flink", "job/chk-7")
     assert places.path_of(AbsoluteFile(f"{before}/x", 1)) == "earlier/shared/x"
     assert places.path_of(AbsoluteFile("hdfs://other/flink/x", 1)) is None
+
+
+@pytest.mark.parametrize("name", ["_metadata", "_stateshift/_metadata", "../x", "/x", "a//b"])
+def test_a_relative_handle_is_refused_that_names_no_file_of_state(name: str) -> None:
+    """Copied under its name, `_metadata` would be visible before the rest of a target is there."""
+    assert Places("file:///there", "chk-7").path_of(RelativeFile(name, 1)) is None
 
 
 def test_the_newest_checkpoint_of_a_job_s_folder_is_looked_at() -> None:
