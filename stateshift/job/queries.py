@@ -74,8 +74,8 @@ def watch(*queries: Query, seconds: float = 0.2) -> None:
 
 
 class _Beside:
-    """Does what is done beside the queries while they run. The job comes first: where a storage
-    fails, that is logged once, and tried again at the next look.
+    """Does what is done beside the queries while they run, or wait. The job comes first: where a
+    storage fails, that is logged once, and tried again at the next look.
     """
 
     def __init__(self) -> None:
@@ -85,6 +85,14 @@ class _Beside:
         """Whether the stop marker is here, means us and is answered."""
         try:
             return _answer_marker(place)
+        except Exception as error:
+            self._failed(place, error)
+            return False
+
+    def is_released(self, place: str, tag: str) -> bool:
+        """Whether the image of a job that was started early is there."""
+        try:
+            return marks.is_meant(files.read(place, marks.RELEASED), tag)
         except Exception as error:
             self._failed(place, error)
             return False
@@ -124,8 +132,9 @@ def wait(
         first()
     place, tag = location(job), handed_over("TAG") or ""
     files.write(place, marks.WAITING, marks.encode_tag(tag))
-    while not marks.is_meant(files.read(place, marks.RELEASED), tag):
-        if _answer_marker(place):
+    files_beside = _Beside()
+    while not files_beside.is_released(place, tag):
+        if files_beside.answer_marker(place):
             raise SystemExit(0)
         time.sleep(seconds)
 
