@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from stateshift.live.bins.watch import Watch
 from stateshift.live.folder import Folder
 from stateshift.storage.opening import open_storage
 from tests.live.bins.workers import Ground, count_and_ask
 
 ROWS_A_BATCH = 30
+AHEAD = 3  # batches that are read while nothing is asked for
 
 
 class PlayedBins:
@@ -27,15 +29,30 @@ class PlayedBins:
         for worker in self.ground.workers.values():
             worker.read(ROWS_A_BATCH)
             worker.read(2 * ROWS_A_BATCH)
+        begun = self.ground.files.begun()
+        assert begun is not None
+        self.watch = Watch(self.ground.files, begun)
+        self.batches = self.decided = 0
 
     def work(self) -> None:
-        """Let each worker do what its thread and its next batch would."""
+        """Let each worker do what its thread and its next batch would. They do not run away from
+        a controller that is too slow to propose anything: they wait for it.
+        """
+        number = self.watch.look().moves.decided
+        self.batches = self.batches + 1 if number == self.decided else 0
+        self.decided = number
+        reads_on = self.batches < AHEAD or self.is_waited_for()
         for worker in self.ground.workers.values():
             worker.running.answer()
             worker.between()
             number = worker.running.moves.decided
-            if self.ground.files.proposal(number) is None:
+            if reads_on and self.ground.files.proposal(number) is None:
                 worker.read(worker.read_to + ROWS_A_BATCH)
+
+    def is_waited_for(self) -> bool:
+        """Whether the workers have not done yet what was decided."""
+        bins = self.watch.look()
+        return bins.passed <= bins.moves.configuration.last or bool(bins.not_dealt)
 
     @contextmanager
     def running(self, once: Callable[[], bool] = lambda: True) -> Iterator[None]:
