@@ -36,6 +36,7 @@ REPEATED = "repeated-batches"
 SKIPPING = "Delta, a file sink, or a foreachBatch with txnVersion"
 # Sinks that know batches by their numbers, whichever query wrote them.
 BY_NUMBER = {"file": "A file sink", "foreach-batch": "A foreachBatch that drops what it has"}
+_FOR_ALL = " (for all of its writers: what others have written since is taken back, too)"
 # CompactibleFileStreamLog.compact reads every entry since the last compaction; where one is
 # missing, the job fails at batch 9, 19, ... (seen with 4.3.0).
 WITH_ITS_LOG = "a file sink needs its log there, too: name both folders in `data`"
@@ -396,11 +397,11 @@ def _restoring_of(sink: SinkFacts, query: str | None, epoch: int) -> str | None:
     if sink.kind == "iceberg":
         return (
             f"roll the table {quote(sink.location or '')} back to snapshot {version}, which "
-            f"ends with batch {epoch}"
+            f"ends with batch {epoch}{_FOR_ALL}"
         )
     return (
         f"RESTORE TABLE delta.`{sink.location}` TO VERSION AS OF {version}, which ends with "
-        f"batch {epoch}"
+        f"batch {epoch}{_FOR_ALL}"
     )
 
 

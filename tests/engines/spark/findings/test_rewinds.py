@@ -95,6 +95,7 @@ def test_the_snapshot_that_ends_with_the_batch_is_named_from_real_iceberg_metada
     finding = at_golden("iceberg", 1, renumber=True)
     snapshot = EXPECTED["iceberg"]["versions"]["1"]
     assert f"back to snapshot {snapshot}, which ends with batch 1" in (finding.hint or "")
+    assert "what others have written since is taken back, too" in (finding.hint or "")
 
 
 def test_a_file_sinks_log_is_emptied_entry_by_entry() -> None:
