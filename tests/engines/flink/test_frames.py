@@ -12,9 +12,12 @@ import pytest
 
 from stateshift.engines.flink.entries.frames import checked_frames
 from stateshift.engines.flink.image import metadata_of
+from stateshift.errors import TooLarge
+from stateshift.formats import bounds
 from stateshift.formats.flink.keyed_handles import Changelog, FileDelta, MemoryDelta
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import expanded
+from stateshift.formats.flink.snappy_frames import IDENTIFIER
 from stateshift.formats.flink.stream_handles import AbsoluteFile, Inline, StreamHandle
 from stateshift.survey import Finding
 from tests.engines.flink import golden
@@ -105,6 +108,23 @@ def test_a_compressed_changelog_is_read_as_an_uncompressed_one() -> None:
                     checked_frames(replace(operator, subtasks=(changed,)), place.streams)
                 )
                 assert bool(refusals) == damaged
+
+
+def test_a_compressed_changelog_that_expands_beyond_the_bound_is_refused_before_it_does() -> None:
+    place = Place("flink-2.3.0/count-changelog-hashmap")
+    zeros = bytes(cramjam.snappy.compress(bytes(1 << 16))).removeprefix(IDENTIFIER)
+    bomb = Inline("x", b"\1" + IDENTIFIER + zeros * (bounds.whole() // (1 << 16) + 1))
+    operator, subtask = next(
+        pair for pair in subtasks(place) if isinstance(pair[1].managed_keyed, Changelog)
+    )
+    handle = subtask.managed_keyed
+    assert isinstance(handle, Changelog)
+    (delta, *_) = handle.deltas
+    assert isinstance(delta, FileDelta)
+    swollen = replace(handle, deltas=(replace(delta, parts=((0, bomb),)),))
+    changed = replace(operator, subtasks=(replace(subtask, managed_keyed=swollen),))
+    with pytest.raises(TooLarge, match="a compressed changelog, decompressed, of"):
+        list(checked_frames(changed, place.streams))
 
 
 def compressed(

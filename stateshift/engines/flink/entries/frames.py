@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import cramjam
-
 from stateshift.engines.flink.entries.databases import check_stored, natives_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, TooLarge
+from stateshift.formats.flink import snappy_frames
 from stateshift.formats.flink.changelog import check_change, read_change_set
 from stateshift.formats.flink.channels import buffers_of, check_apart, check_version
 from stateshift.formats.flink.keyed_handles import Changelog, FileDelta, KeyedHandle, MemoryDelta
@@ -108,10 +107,7 @@ def _changes(stream: StreamHandle, offset: int, streams: Streams) -> Stream:
         raise FormatError(
             f"a compressed changelog of more than {COMPRESSED_MAX} bytes is not read", None, 0
         )
-    try:
-        plain = bytes(cramjam.snappy.decompress(content[1:]))
-    except cramjam.DecompressionError as error:
-        raise FormatError("a compressed changelog is damaged", None, 1) from error
+    plain = snappy_frames.decompressed(content[1:], "a compressed changelog")
     return Stream((plain[offset:],), "a changelog")
 
 
