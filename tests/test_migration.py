@@ -409,6 +409,19 @@ def test_a_rollback_also_asks_where_a_person_started_the_job(ground: Ground) -> 
     assert "commits/2" in ground.held(TARGET)
 
 
+def test_a_run_whose_journal_was_emptied_is_not_taken_for_one_that_has_done_nothing(
+    ground: Ground,
+) -> None:
+    ground.write()
+    ground.apply(spec_of())
+    (ground.workdir().path / "journal").write_bytes(b"")
+    before = ground.disk.snapshot()
+    for ask in (ground.rollback, ground.resume):
+        with pytest.raises(JournalError, match="is empty, and its run had adopted plans"):
+            ask()
+    assert ground.disk.snapshot() == before
+
+
 def test_the_evidence_of_a_finished_run_holds_until_somebody_changes_a_file(ground: Ground) -> None:
     ground.write()
     ground.apply(spec_of())

@@ -93,7 +93,7 @@ def resume(
     """
     workdir.require()
     with workdir.hold(), _logged("resume", workdir, adapters):
-        journal = Journal(workdir.lines)
+        journal = _journal_of(workdir)
         if corrected is not None and journal.progress.state not in STARTS_NO_JOB:
             spec = proposal_of(workdir).spec
             for job in corrected.jobs:
@@ -130,7 +130,7 @@ def rollback(
     """Take a run back: everything it wrote, and nothing else."""
     workdir.require()
     with workdir.hold(), _logged("rollback", workdir, adapters):
-        journal = Journal(workdir.lines)
+        journal = _journal_of(workdir)
         if journal.progress.state == "new":
             return summarize(journal.progress)
         context = reopen_run(journal, workdir, adapters)
@@ -146,6 +146,19 @@ def rollback(
         journal.append(RollbackStarted(adapters.clock.now(), discard_progress))
         begun()
         return with_end_told(context, roll_back_run)
+
+
+def _journal_of(workdir: Workdir) -> Journal:
+    """Return the journal of a run that was begun. An empty one, where plans were adopted, was lost:
+    what the run has done is not known.
+    """
+    journal = Journal(workdir.lines)
+    if journal.progress.state == "new" and any((workdir.path / "plans").glob("*.json")):
+        raise JournalError(
+            f"{workdir.path / 'journal'} is empty, and its run had adopted plans",
+            hint="nothing was changed; restore the journal from a copy",
+        )
+    return journal
 
 
 @contextmanager
