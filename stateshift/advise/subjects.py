@@ -41,8 +41,8 @@ FLINK_REST: Final = "flink_rest"
 @dataclass(frozen=True)
 class Outside:
     """How the outside is reached, and what the caller knows: restart times that our own runs have
-    measured, by job; of a Spark job its `cores`, and where the page of its driver is; `notes` on
-    where jobs run.
+    measured, by job; of a Spark job its `cores`, where the page of its driver is, and whose
+    authority the certificate of that is of; `notes` on where jobs run.
     """
 
     open_storage: Callable[[str], Storage]
@@ -52,6 +52,7 @@ class Outside:
     restarts: Mapping[str, float] = field(default_factory=dict)
     cores: int | None = None
     driver_ui: str | None = None
+    driver_ca_file: str | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -111,7 +112,8 @@ def _asked_for(
 
 def of_checkpoint(location: str, outside: Outside) -> list[Subject]:
     """Return the queries of a checkpoint of Spark."""
-    return _queries(location, location, _Around(outside, driver_ui=outside.driver_ui))
+    driver = _driver(outside.driver_ui, outside.driver_ca_file)
+    return _queries(location, location, _Around(outside, driver=driver))
 
 
 # ---- Flink
@@ -183,13 +185,18 @@ class _Around:
 
     outside: Outside
     kafka: KafkaSpec | None = None
-    driver_ui: str | None = None
+    driver: Driver | None = None
     cores_asked_for: int | None = None
 
 
 def _of_spark_job(job: JobSpec, outside: Outside) -> _Around:
-    driver_ui = outside.driver_ui or job.driver_ui
-    return _Around(outside, _kafka(job), driver_ui, _cores_asked_for(job))
+    url = outside.driver_ui or job.driver_ui
+    driver = _driver(url, outside.driver_ca_file or job.driver_ca_file)
+    return _Around(outside, _kafka(job), driver, _cores_asked_for(job))
+
+
+def _driver(url: str | None, ca_file: str | None) -> Driver | None:
+    return None if url is None else Driver(url, ca_file)
 
 
 def _queries(name: str, location: str, around: _Around) -> list[Subject]:
@@ -206,12 +213,11 @@ def _queries(name: str, location: str, around: _Around) -> list[Subject]:
 
 def _query(name: str, checkpoint: Checkpoint, around: _Around) -> Subject:
     outside, prefix = around.outside, checkpoint.prefix
-    driver = None if around.driver_ui is None else Driver(around.driver_ui)
 
     def find() -> SparkQuery:
         brokers = None if around.kafka is None else Brokers(around.kafka, outside.ask_topics)
         window = outside.settings.metrics_window
-        return SparkQuery(checkpoint, outside.clock, window, brokers, driver)
+        return SparkQuery(checkpoint, outside.clock, window, brokers, around.driver)
 
     def ask() -> Known:
         seconds = outside.restarts.get(name)

@@ -48,8 +48,9 @@ _REPLAY_HINT = "name a file that `stateshift advise --json` has written"
 class AdviceRequest:
     """What somebody asks for. `given` is a spec, the URL of a Flink, or the location of a
     checkpoint of Spark; `workdirs` is where runs of ours have told how long jobs were down;
-    `driver_ui` is the page of the driver of the only job of Spark that is asked for, `rebalance`
-    the folder in which runs of `rebalance` keep what they know.
+    `driver_ui` is the page of the driver of the only job of Spark that is asked for,
+    `driver_ca_file` the authority that signed its certificate, `rebalance` the folder in which runs
+    of `rebalance` keep what they know.
     """
 
     given: SpecLike
@@ -61,6 +62,7 @@ class AdviceRequest:
     workdirs: str | None = None
     driver_ui: str | None = None
     rebalance: str | None = None
+    driver_ca_file: str | None = None
 
 
 def advise(
@@ -73,6 +75,7 @@ def advise(
     cores: int | None = None,
     workdirs: PathLike = WORKDIRS,
     driver_ui: str | None = None,
+    driver_ca_file: PathLike | None = None,
     rebalance: PathLike | None = None,
     adapters: Adapters | None = None,
 ) -> tuple[JobAdvice, ...]:
@@ -87,6 +90,7 @@ def advise(
         cores: what a job of Spark runs on, whatever its driver or the spec says.
         workdirs: where runs of ours have kept how long jobs were down.
         driver_ui: the page of the driver of a job of Spark, such as http://driver:4040.
+        driver_ca_file: the certificate authority that signed the driver's key, if that is https.
         rebalance: where `rebalance` keeps what it knows of the spec's jobs, such as where it has
             moved them; without it WORKDIRS/rebalance-<spec>, as for `rebalance` itself.
         adapters: how storages, brokers and the clock are reached, where a test has its own.
@@ -111,6 +115,7 @@ def advise(
         os.fspath(workdirs),
         driver_ui,
         None if rebalance is None else os.fspath(rebalance),
+        None if driver_ca_file is None else os.fspath(driver_ca_file),
     )
     adviser = adviser_of(request, adapters or migration.real_adapters())
     return tuple(map(JobAdvice, adviser.round()))
@@ -141,6 +146,7 @@ def adviser_of(request: AdviceRequest, adapters: Adapters) -> Adviser:
         _restarts(request),
         request.cores,
         request.driver_ui,
+        request.driver_ca_file,
     )
     return Adviser(
         _subjects(request, outside, adapters),

@@ -16,6 +16,7 @@
         operators            names (= UIDs), with the directory where somebody else chose one
         data                 places the job reads or writes that move with it
         driver_ui            where the page of its driver is, which `advise` asks
+        driver_ca_file       the authority that signed that page's certificate
         sink                 what the job writes to: its own log tells which batches it has
         also                 what lies in the checkpoint, is not the engine's, and moves along
         flink                what only Flink's dialect has; the source is then the first of its
@@ -284,6 +285,7 @@ class JobSpec:
     data: tuple[DataSpec, ...] = ()
     kafka: KafkaSpec | None = None
     driver_ui: str | None = None
+    driver_ca_file: str | None = None
     sink: SinkSpec | None = None
     also: tuple[str, ...] = ()
     mode: Mode = "move"

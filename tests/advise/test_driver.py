@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import math
+import ssl
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from stateshift.advise.evaluate.driver_report import DriverReport
 from stateshift.advise.metrics.driver import Driver
@@ -181,6 +183,31 @@ def test_a_spec_says_where_the_driver_is(page: Page, ground: Ground) -> None:
     page.has(3)
     spec = ground.spec(driver_ui=page.url)
     assert advised(ground, spec)["parallelism"] == 3
+
+
+@pytest.mark.parametrize("named_by", ["option", "spec", "nobody", "another"])
+def test_only_a_driver_whose_authority_is_named_is_trusted(
+    tmp_path: Path, ground: Ground, named_by: str
+) -> None:
+    authority, file = trustme.CA(), tmp_path / "ca.pem"
+    named = trustme.CA() if named_by == "another" else authority
+    named.cert_pem.write_to_path(str(file))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    page = Page()
+    page.has(3)
+    with serving(page, context):
+        if named_by == "spec":
+            told = advised(ground, ground.spec(driver_ui=page.url, driver_ca_file=str(file)))
+        else:
+            argv = [] if named_by == "nobody" else ["--driver-ca-file", str(file)]
+            told = advised(ground, SOURCE, "--driver-ui", page.url, *argv)
+    if named_by in ("option", "spec"):
+        assert told["parallelism"] == 3
+    else:
+        assert told["parallelism"] is None
+        (note,) = [reason for reason in told["reasons"] if "driver" in reason]
+        assert "shows a certificate that is not trusted" in note
 
 
 @pytest.mark.parametrize("url", ["me:hidden@driver:4040", "hidden", "file:///hidden", ""])

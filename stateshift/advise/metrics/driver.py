@@ -41,9 +41,10 @@ _PREFIX: Final = ".driver.spark.streaming."
 
 @dataclass(frozen=True)
 class Driver:
-    """The page of a driver."""
+    """The page of a driver. `ca_file` is whose authority its certificate is of, if it is https."""
 
     url: str
+    ca_file: str | None = None
 
     def report(self, query: str, committed: int) -> DriverReport:
         """Return what the driver says of the query of this id, and of its application. `committed`
@@ -110,7 +111,9 @@ class Driver:
 
     @property
     def _service(self) -> Service:
-        options = {"request_seconds": REQUEST_SECONDS}
+        options: dict[str, object] = {"request_seconds": REQUEST_SECONDS}
+        if self.ca_file is not None:
+            options["ca_file"] = self.ca_file
         return Service(self.url, _WORDS, _EXAMPLE, "message", {}, options, {}, option="driver_ui")
 
     def _odd(self, fact: str) -> ClusterError:

@@ -73,6 +73,14 @@ def command(
             help="Also ask the driver of the job of Spark, such as http://driver:4040.",
         ),
     ] = None,
+    driver_ca_file: Annotated[
+        str | None,
+        typer.Option(
+            "--driver-ca-file",
+            metavar="FILE",
+            help="The authority that signed the driver's certificate, if its page is https.",
+        ),
+    ] = None,
     replay: Annotated[
         str | None,
         typer.Option(
@@ -117,6 +125,7 @@ def command(
         workdirs,
         driver_ui,
         rebalance,
+        driver_ca_file,
     )
     adviser = adviser_of(request, terminal.adapters())
     if watch:

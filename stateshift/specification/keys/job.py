@@ -146,6 +146,14 @@ JOB = Keys(
         engine="spark",
     ),
     _job(
+        "driver_ca_file",
+        "text",
+        "driver_ca_file",
+        "The certificate authority that signed the driver's key, where its page is https.",
+        engine="spark",
+        for_all=True,
+    ),
+    _job(
         "sink",
         "sink",
         "sink",
