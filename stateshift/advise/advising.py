@@ -1,8 +1,9 @@
 """Look at jobs, wait where one look is not enough, and judge.
 
-    adviser = Adviser(subjects, settings, clock, sample_seconds, history)
+    adviser = Adviser(find, settings, clock, sample_seconds, history)
     adviser.round() -> [Advice(inputs, verdict), ...]      one a job, in their order
 
+The jobs are found anew in each round: one may have been moved, or started under another id.
 Nothing that is wrong with a job ends a round: it is a verdict, "unknown", with the reason.
 """
 
@@ -86,27 +87,48 @@ class _Watched:
 
 
 class Adviser:
-    """Judges the same jobs in one round or in many."""
+    """Judges jobs in one round or in many. `find` says which there are, and where each runs now."""
 
     def __init__(
         self,
-        subjects: Sequence[Subject],
+        find: Callable[[], Sequence[Subject]],
         settings: Settings,
         clock: Clock,
         sample_seconds: float,
         folder: Path | None = None,
     ) -> None:
-        self._settings, self._clock, self._folder = settings, clock, folder
-        self._sample_seconds = sample_seconds
-        self._watched = [_Watched(subject, self._earlier(subject)) for subject in subjects]
+        self._find, self._settings, self._clock = find, settings, clock
+        self._sample_seconds, self._folder = sample_seconds, folder
+        self._watched: list[_Watched] = []
 
-    def _earlier(self, subject: Subject) -> list[Look]:
+    def _present(self) -> list[_Watched]:
+        """Return the jobs that there are now, each with the earlier looks at it. Two may have one
+        name.
+        """
+        before: dict[str, list[_Watched]] = {}
+        for watched in self._watched:
+            before.setdefault(watched.subject.job, []).append(watched)
+        present = []
+        for subject in self._find():
+            same = before.get(subject.job)
+            looks = same.pop(0).looks if same else self._kept(subject)
+            present.append(_Watched(subject, looks))
+        return present
+
+    def _kept(self, subject: Subject) -> list[Look]:
         if self._folder is None:
             return []
         return history.looks_at(self._folder, subject.job)
 
     def round(self) -> list[Advice]:
-        """Look at each job, a second time where it takes two looks, and judge them all."""
+        """Look at each job, a second time where it takes two looks, and judge them all.
+
+        Raises:
+            SpecError: there is no such job.
+            JournalError: what tells where jobs are cannot be read.
+            StorageError: the history cannot be read or written.
+        """
+        self._watched = self._present()
         for watched in self._watched:
             self._look(watched)
         again = [watched for watched in self._watched if self._needs_another(watched)]

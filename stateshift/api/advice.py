@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -132,11 +133,11 @@ def _check_numbers(sample_seconds: float, cores: int | None) -> None:
 
 
 def adviser_of(request: AdviceRequest, adapters: Adapters) -> Adviser:
-    """Return who judges these jobs, in one round or in many.
+    """Return who judges these jobs, in one round or in many: each round finds them anew, where
+    `rebalance` has moved them.
 
     Raises:
-        SpecError: the spec is not valid, or has no such job.
-        StorageError: the history cannot be read.
+        SpecError: the spec is not valid.
     """
     outside = Outside(
         adapters.open_storage,
@@ -149,7 +150,7 @@ def adviser_of(request: AdviceRequest, adapters: Adapters) -> Adviser:
         request.driver_ca_file,
     )
     return Adviser(
-        _subjects(request, outside, adapters),
+        _finding(request, outside, adapters),
         request.settings,
         adapters.clock,
         request.sample_seconds,
@@ -157,7 +158,10 @@ def adviser_of(request: AdviceRequest, adapters: Adapters) -> Adviser:
     )
 
 
-def _subjects(request: AdviceRequest, outside: Outside, adapters: Adapters) -> list[Subject]:
+def _finding(
+    request: AdviceRequest, outside: Outside, adapters: Adapters
+) -> Callable[[], list[Subject]]:
+    """Return what finds the jobs. A spec is read once."""
     given, only = request.given, request.jobs
     if request.driver_ui is not None and not request.driver_ui.startswith(WEB):
         which = f"it begins with neither {' nor '.join(WEB)}"
@@ -165,22 +169,22 @@ def _subjects(request: AdviceRequest, outside: Outside, adapters: Adapters) -> l
     if isinstance(given, os.PathLike):
         given = os.fspath(given)
     if not isinstance(given, str):
-        return _of_spec(given, request, outside, adapters)
+        return partial(_of_spec, spec_of(given), request, outside, adapters)
     if given.startswith(WEB):
         _refuse_driver_ui(request, f"{given} is a Flink, and only Spark has such a driver")
-        return subjects.of_flink(given, only, outside)
+        return partial(subjects.of_flink, given, only, outside)
     if os.path.isdir(given) or "://" in given:
         if only:
             message = "a checkpoint has no jobs by name"
             raise SpecError((Complaint("--job", message),), hint="leave --job out")
-        return subjects.of_checkpoint(given, outside)
-    return _of_spec(given, request, outside, adapters)
+        return partial(subjects.of_checkpoint, given, outside)
+    return partial(_of_spec, spec_of(given), request, outside, adapters)
 
 
 def _of_spec(
-    given: SpecLike, request: AdviceRequest, outside: Outside, adapters: Adapters
+    given: Spec, request: AdviceRequest, outside: Outside, adapters: Adapters
 ) -> list[Subject]:
-    spec, notes = _as_it_is_now(spec_of(given), request, adapters)
+    spec, notes = _as_it_is_now(given, request, adapters)
     if spec.engine == "flink":
         _refuse_driver_ui(request, "these are jobs of Flink, and only Spark has such a driver")
     names = request.jobs or [job.name for job in spec.jobs]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import resource
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from stateshift.cli.views.metrics_facts import LABELS
 from stateshift.specification import JobSpec
 from stateshift.testing.memory_flink import MemoryFlink
 from stateshift.workdir import Workdir
-from tests.advise.measured_flink import BEGAN
+from tests.advise.measured_flink import BEGAN, Clock
 from tests.advise.rebalance.living import LOADS, Living, moved
 from tests.cli.support import Said, said
 from tests.support.checkpoints import put
@@ -295,6 +295,38 @@ def test_advise_follows_jobs_that_were_moved(living: Living) -> None:
     assert told["orders"]["inputs"]["around"]["location"] == "file:///east/orders/1"
     assert told["orders"]["restart_from"] == "runs"
     assert told["orders"]["restart_seconds"] == move["was_down_seconds"]
+
+
+class Watching(Clock):
+    """Each sleep is also the turn of the next of `turns`; behind the last, the watch is stopped."""
+
+    turns: tuple[Callable[[], object], ...] = ()
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        turns, self.turns = self.turns, ()
+        if not turns:
+            return
+        turns[0]()
+        self.turns = turns[1:]
+        if not self.turns:
+            raise KeyboardInterrupt
+
+
+def test_advise_follows_jobs_that_are_moved_while_it_watches(tmp_path: Path) -> None:
+    clock = Watching()
+    living = Living(tmp_path, clock, section={"runs": 1})
+
+    def later() -> None:
+        clock.seconds += 3600
+
+    with living.serving():
+        clock.turns = (later, later, lambda: living.run("--yes"), later, later, later)
+        done = advised(living, "--job", "orders", "--watch")
+    told = [json.loads(line)[0] for line in done.out.splitlines() if line.startswith("[")]
+    places = [each["inputs"]["around"]["location"] for each in told]
+    assert (places[0], places[-1]) == ("file:///taken/orders", "file:///east/orders/1")
+    assert told[-1]["verdict"] != "unknown"
 
 
 def test_advise_looks_where_rebalance_keeps_what_it_knows(living: Living) -> None:

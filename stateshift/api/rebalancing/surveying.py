@@ -156,7 +156,9 @@ class _Measuring:
             parts[name] = list(range(len(watched), len(watched) + len(found)))
             watched += found
         samples = self.folder.samples if request.history is None else Path(request.history)
-        adviser = Adviser(watched, settings, adapters.clock, request.sample_seconds, samples)
+        adviser = Adviser(
+            lambda: watched, settings, adapters.clock, request.sample_seconds, samples
+        )
         verdicts = [advice.verdict for advice in adviser.round()]
         needs: dict[str, Needs] = {}
         for name, numbers in parts.items():
