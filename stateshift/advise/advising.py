@@ -55,7 +55,7 @@ class Subject:
     """A job to look at. `open` finds it, each time anew: a job that was restarted has another id.
     `ask` tells the rest, of a job that was found. `trouble` is why it is not even looked for.
     `cores` is what the caller says, `cores_asked_for` what the job was to be started with.
-    `note` is what else is known of where it runs.
+    `note` is what else is known of where it runs, `since` when it was moved there.
     """
 
     job: str
@@ -67,6 +67,7 @@ class Subject:
     cores_asked_for: int | None = None
     trouble: str | None = None
     note: str = ""
+    since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,7 @@ class Adviser:
             trouble=watched.trouble,
             location=subject.location,
             note=subject.note,
+            since=subject.since,
         )
         if subject.engine == "spark":
             samples = tuple(_spark_samples(watched.looks))

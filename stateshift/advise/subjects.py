@@ -42,7 +42,8 @@ FLINK_REST: Final = "flink_rest"
 class Outside:
     """How the outside is reached, and what the caller knows: restart times that our own runs have
     measured, by job; of a Spark job its `cores`, where the page of its driver is, and whose
-    authority the certificate of that is of; `notes` on where jobs run.
+    authority the certificate of that is of; `notes` on where jobs run, `since` when they were moved
+    there.
     """
 
     open_storage: Callable[[str], Storage]
@@ -54,6 +55,7 @@ class Outside:
     driver_ui: str | None = None
     driver_ca_file: str | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
+    since: Mapping[str, float | None] = field(default_factory=dict)
 
 
 def of_spec(spec: Spec, only: Collection[str], outside: Outside) -> list[Subject]:
@@ -76,8 +78,8 @@ def of_spec(spec: Spec, only: Collection[str], outside: Outside) -> list[Subject
             found = [_flink_job(spec, job, outside)]
         else:
             found = _queries(job.name, job.source, _of_spark_job(job, outside))
-        note = outside.notes.get(job.name, "")
-        subjects += [replace(subject, note=note) for subject in found]
+        note, since = outside.notes.get(job.name, ""), outside.since.get(job.name)
+        subjects += [replace(subject, note=note, since=since) for subject in found]
     return subjects
 
 

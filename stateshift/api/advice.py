@@ -23,9 +23,11 @@ from stateshift.api.rebalancing.folder import Folder, usual_folder
 from stateshift.api.rebalancing.past import past_of
 from stateshift.api.rebalancing.request import clusters_of
 from stateshift.api.rebalancing.whereabouts import (
+    Whereabouts,
     jobs_meant,
     jobs_now,
     listed,
+    moved_at,
     refuse_lost_clusters,
 )
 from stateshift.api.requests import SpecLike, spec_of
@@ -184,14 +186,16 @@ def _finding(
 def _of_spec(
     given: Spec, request: AdviceRequest, outside: Outside, adapters: Adapters
 ) -> list[Subject]:
-    spec, notes = _as_it_is_now(given, request, adapters)
+    spec, where = _as_it_is_now(given, request, adapters)
     if spec.engine == "flink":
         _refuse_driver_ui(request, "these are jobs of Flink, and only Spark has such a driver")
     names = request.jobs or [job.name for job in spec.jobs]
     if len(names) > 1:
         which = f"a driver has one job, and this would be that of {', '.join(names)}"
         _refuse_driver_ui(request, which, f"--job {quote(names[0])}, or `driver_ui` in the spec")
-    return subjects.of_spec(spec, request.jobs, replace(outside, notes=notes))
+    notes = {name: each.unknown or each.note for name, each in where.items()}
+    outside = replace(outside, notes=notes, since=moved_at(where))
+    return subjects.of_spec(spec, request.jobs, outside)
 
 
 def _refuse_driver_ui(request: AdviceRequest, why: str, hint: str = "leave it out") -> None:
@@ -211,18 +215,18 @@ def _folder_of(request: AdviceRequest) -> Folder | None:
 
 def _as_it_is_now(
     spec: Spec, request: AdviceRequest, adapters: Adapters
-) -> tuple[Spec, dict[str, str]]:
+) -> tuple[Spec, dict[str, Whereabouts]]:
     """Return the spec with the jobs that run now: those that its patterns mean, and each where
-    `rebalance` has moved it. Also return what is odd about where some of them run, by their names.
+    `rebalance` has moved it. Also return where they run, by their names, if it may have moved some.
     """
-    notes: dict[str, str] = {}
+    where: dict[str, Whereabouts] = {}
     patterns = [job for job in spec.jobs if is_pattern(job.name)]
     if spec.rebalance is not None:
         names = [cluster.name for cluster in clusters_of(spec)]
     elif patterns:
         names = sorted({job.source_cluster for job in patterns if job.source_cluster is not None})
     else:
-        return spec, notes
+        return spec, where
     folder = _folder_of(request)
     place = Workdir(os.path.join(WORKDIRS, "plan")) if folder is None else folder.place
     clusters = listed({name: adapters.open_cluster(spec.cluster(name), place) for name in names})
@@ -235,9 +239,8 @@ def _as_it_is_now(
             asked = {job: place for job, place in places.items() if job in request.jobs}
         refuse_lost_clusters(spec.jobs, asked, names)
         present, where = jobs_now(spec.jobs, clusters, places)
-        notes = {name: each.unknown or each.note for name, each in where.items()}
         meant = tuple(present.values())
-    return replace(spec, jobs=(*meant, *_without_a_job(patterns, meant))), notes
+    return replace(spec, jobs=(*meant, *_without_a_job(patterns, meant))), where
 
 
 def _without_a_job(patterns: Sequence[JobSpec], meant: Sequence[JobSpec]) -> list[JobSpec]:

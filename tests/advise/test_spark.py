@@ -127,6 +127,28 @@ def test_batches_that_do_not_tell_make_no_verdict(made: Sequence[Batch], why: st
     assert why in said_of(verdict)
 
 
+@pytest.mark.parametrize("ahead", [0.0, 1.0, 90.0])
+def test_batches_of_before_a_clock_was_set_do_not_count(ahead: float) -> None:
+    """The query went on with a driver whose clock is so far behind that of the one before it."""
+    made = batches(20, 10, 9, 10_000)
+    behind = [replace(batch, started=made[12].started + ahead) for batch in made[11:12]]
+    behind = [replace(each, committed=each.started + 9) for each in behind]
+    verdict = judged(look((*made[:11], *behind, *made[12:])))
+    assert verdict.word != "unknown"
+    assert verdict.headroom == judged(look(made[12:])).headroom
+
+
+def test_what_a_query_did_before_it_was_moved_does_not_count() -> None:
+    """A batch that was planned before the move is committed behind it: that took no work."""
+    made = batches(20, 10, 4, 10_000)
+    kept = replace(made[5], started=made[5].started - 600)
+    earlier = [replace(b, started=b.started - 600, committed=b.started - 595) for b in made[:5]]
+    sample = look((*earlier, kept, *made[6:]))
+    moved = judged(sample, since=made[5].started - 300)
+    assert moved.headroom == judged(look(made[6:])).headroom != judged(sample).headroom
+    assert "of 1 here" in said_of(judged(sample, since=made[19].started))
+
+
 def test_a_query_that_has_stopped_makes_no_verdict() -> None:
     verdict = judged(look(batches(20, 10, 6, 10_000), at=NOW + 3 * 3600))
     assert verdict.word == "unknown"

@@ -329,6 +329,22 @@ def test_advise_follows_jobs_that_are_moved_while_it_watches(tmp_path: Path) -> 
     assert told[-1]["verdict"] != "unknown"
 
 
+def test_a_move_does_not_make_the_next_run_blind(living: Living) -> None:
+    """Its samples count from five minutes on."""
+    living.section = {"runs": 1}
+    (move,) = json.loads(living.run("--yes", "--json", minutes=1).out)["moves"]
+    done = living.run("--json", minutes=1)
+    document = done.document
+    assert "cannot tell" not in document["reason"]
+    jobs = {each["name"]: each for each in document["inputs"]["situation"]["jobs"]}
+    assert (move["job"], jobs["orders"]["load"], jobs["orders"]["width"]) == ("orders", 1.8, 2)
+    assert "orders: its load is taken to be what it was before its move: 1.80" in document["notes"]
+    clusters = {each["name"]: each for each in document["inputs"]["situation"]["clusters"]}
+    assert clusters["east"]["other_load"] == 0
+    living.clock.seconds += 3600
+    assert not living.document()["notes"]
+
+
 def test_advise_looks_where_rebalance_keeps_what_it_knows(living: Living) -> None:
     living.section = {"runs": 1}
     words = ("--workdirs", str(living.folder))

@@ -46,7 +46,7 @@ class Wish:
 @dataclass(frozen=True, slots=True)
 class Circumstances:
     """What is known of a job beside its load. `trouble` is why it could not be measured, `note`
-    what else is known of where it runs.
+    what else is known of where it runs, `since` when it was moved there, None for never.
     """
 
     job: str
@@ -58,6 +58,7 @@ class Circumstances:
     trouble: str | None = None
     location: str | None = None
     note: str = ""
+    since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,9 @@
 A job without a trigger interval starts a batch as soon as the last has ended. It is busy all the
 time, however little there is to do: only what waits in Kafka tells then whether it keeps up.
 
+Only batches in step count: from the last on at which a clock was set, or the query went on with
+another driver.
+
 A query that tells of its own batches (`stateshift.job`) makes even that telling: the part of a
 batch in which its records are worked on is the most that it needs to be busy, if it has read all
 that waited, and what waited when each batch was planned says whether that grows.
@@ -18,8 +21,9 @@ that waited, and what waited when each batch was planned says whether that grows
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import linear_regression
 from typing import Final
@@ -98,17 +102,25 @@ class QueryLoad:
 
 
 def query_load(
-    samples: Sequence[SparkSample], now: float, settings: Settings, cores: int | None
+    samples: Sequence[SparkSample],
+    now: float,
+    settings: Settings,
+    cores: int | None,
+    since: float | None = None,
 ) -> QueryLoad | Unusable:
-    """Return the load of a query over the last window of its batches; or why nobody can tell."""
-    if not samples:
-        return Unusable("nothing was measured")
+    """Return the load of a query over the last window of its batches; or why nobody can tell. What
+    was before `since` is void: the query was started elsewhere then.
+    """
+    begun = -math.inf if since is None else since
     in_order = sorted(samples, key=lambda sample: sample.time)
+    in_order = [_begun_since(sample, begun) for sample in in_order if sample.time >= begun]
+    if not in_order:
+        return Unusable("nothing was measured")
     last = in_order[-1]
     if now - last.time > settings.sample_age_max:
         return Unusable(f"the last sample is {now - last.time:.0f} s old (sample.age-max)")
-    batches = recent(last.batches, settings)
-    problem = _problem(batches, last, now, settings)
+    batches, step = _in_step(recent(last.batches, settings))
+    problem = _problem(batches, step, now, settings)
     if problem is not None:
         return Unusable(problem)
     lag_rate = _growth(batches)
@@ -117,9 +129,15 @@ def query_load(
     return _measured(batches, last, lag_rate, cores)
 
 
+def _begun_since(sample: SparkSample, begun: float) -> SparkSample:
+    batches = tuple(batch for batch in sample.batches if batch.started >= begun)
+    return replace(sample, batches=batches)
+
+
 def shows_growth(sample: SparkSample, settings: Settings) -> bool:
     """Whether this look alone shows whether what waits grows."""
-    return len(_with_waiting(recent(sample.batches, settings))) >= TOLD_MIN
+    batches, _ = _in_step(recent(sample.batches, settings))
+    return len(_with_waiting(batches)) >= TOLD_MIN
 
 
 def recent(batches: Sequence[Batch], settings: Settings) -> list[Batch]:
@@ -137,28 +155,40 @@ def recent(batches: Sequence[Batch], settings: Settings) -> list[Batch]:
     return following
 
 
-def _problem(
-    batches: Sequence[Batch], last: SparkSample, now: float, settings: Settings
-) -> str | None:
+def _in_step(batches: Sequence[Batch]) -> tuple[list[Batch], str]:
+    """Return the newest batches that are in step by their times, and what parts them from those
+    before; "" if nothing does. A clock may be set, and a query that goes on elsewhere has another.
+    """
+    for number in range(len(batches) - 1, 0, -1):
+        step = _step_between(batches[number - 1], batches[number])
+        if step:
+            return list(batches[number:]), step
+    return list(batches), ""
+
+
+def _step_between(earlier: Batch, later: Batch) -> str:
+    """Return what cannot be true of two batches by one clock; "" if all can."""
+    if later.started <= earlier.started:
+        return f"batch {later.id} is planned before batch {earlier.id}: the driver's clock was set"
+    late = (earlier.committed or 0.0) - later.started
+    if late <= CLOCKS_APART_SECONDS:
+        return ""
+    return (
+        f"batch {earlier.id} is committed {late:.1f} s after batch {later.id} was planned: "
+        "the storage's clock is not the driver's"
+    )
+
+
+def _problem(batches: Sequence[Batch], step: str, now: float, settings: Settings) -> str | None:
     if len(batches) < 2:
-        return f"it takes two committed batches that follow each other, of {len(batches)} here"
+        few = f"it takes two committed batches that follow each other, of {len(batches)} here"
+        return step or few
     silent = now - (batches[-1].committed or 0.0)
     if silent > settings.sample_age_max:
         return (
             f"no batch was committed for {silent:.0f} s (sample.age-max): the job may be stopped, "
             "or has nothing to read"
         )
-    for earlier, later in pairwise(batches):
-        if later.started <= earlier.started:
-            return (
-                f"batch {later.id} is planned before batch {earlier.id}: the driver's clock was set"
-            )
-        late = (earlier.committed or 0.0) - later.started
-        if late > CLOCKS_APART_SECONDS:
-            return (
-                f"batch {earlier.id} is committed {late:.1f} s after batch {later.id} was planned: "
-                "the storage's clock is not the driver's"
-            )
     return next((fault for fault in map(_fault, batches) if fault is not None), None)
 
 

@@ -265,14 +265,14 @@ def _on_spark(inputs: SparkInputs) -> Verdict:
 
 def _by_batches(inputs: SparkInputs) -> Verdict:
     around = inputs.around
-    measured = query_load(inputs.samples, around.now, around.settings, inputs.cores)
+    settings, cores = around.settings, inputs.cores
+    measured = query_load(inputs.samples, around.now, settings, cores, around.since)
     if isinstance(measured, Unusable):
         return _unknown(inputs, measured.why)
     load = measured.load
     if measured.back_to_back and not measured.lag_known:
         return _unknown(inputs, reasons.of_back_to_back(measured), (load,))
-    settings = around.settings
-    if inputs.cores is None:
+    if cores is None:
         settings = replace(settings, vertex_max_parallelism=HUNDREDTHS * 1000)
     around = replace(around, settings=settings)
     decisions = decide((load,), settings, restart_seconds(around))

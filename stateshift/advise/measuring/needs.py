@@ -23,7 +23,7 @@ NO_CORES = (
 class Needs:
     """What a job needs. `load` is None where that cannot be told, and `unknown` says why; `width`
     is how many slots or cores it has taken; `is_measured` is whether something has measured how
-    long a restart takes.
+    long a restart takes. `estimated_because` says why it was not measured, but known from before.
     """
 
     load: float | None = None
@@ -34,6 +34,7 @@ class Needs:
     is_measured: bool = False
     keeps_up: bool = True
     unknown: str = ""
+    estimated_because: str = ""
 
 
 def needs_of(verdicts: Sequence[Verdict]) -> Needs:

@@ -92,8 +92,8 @@ class _Run:
     flows: Flows
     moves: list[Move] = field(default_factory=list)
     stays: list[Stay] = field(default_factory=list)
-    unworthy: dict[tuple[str, str], str] = field(default_factory=dict)  # why, by unit and target
-    is_worthless: bool = False  # moves of a better spread were not worth what they cost
+    # Why not, by unit and target: moves of this spread or of a better one that are not worth it.
+    unworthy: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @cached_property
     def clusters(self) -> Mapping[str, Cluster]:
@@ -142,18 +142,24 @@ def _begun(situation: Situation, policy: Policy, loads: Mapping[str, float]) -> 
 def _worthwhile(
     run: _Run, units: tuple[Movable, ...], placement: Placement, triggers: tuple[Trigger, ...]
 ) -> tuple[_Run, Placement]:
-    """Make the moves of the best spread. If none of them is worth what it costs, spread again
-    without those: a job that could hardly catch up must not keep the others where they are.
+    """Make the moves of the best spread whose moves are all worth what they cost, also those that
+    are left to later runs. Else a run would make a part of a spread that no run completes, and a
+    later one would make good for it by moving the same job again. Of many jobs some are always not
+    worth it: the others are moved.
     """
     loads, best = dict(run.flows.loads), placement
+    are_few = sum(bool(one.targets) for one in units) <= run.policy.exact_units
+    all_at_once = replace(run.policy, moves_max=len(units))
     for _ in range(SPREADS_MAX):
-        _move(run, units, placement, triggers)
-        if run.moves or not run.unworthy:
+        whole = _begun(run.situation, all_at_once, loads)
+        _move(whole, units, placement, triggers)
+        if not whole.unworthy or (whole.moves and not are_few):
             break
-        units = tuple(_without(one, run.unworthy) for one in units)
+        run.unworthy |= whole.unworthy
+        units = tuple(_without(one, whole.unworthy) for one in units)
         placement = place(run.situation.clusters, units, loads, run.policy)
         placement = replace(placement, bound=best.bound, is_best=False)
-        run = replace(_begun(run.situation, run.policy, loads), is_worthless=True)
+    _move(run, units, placement, triggers)
     return run, placement
 
 
@@ -161,8 +167,7 @@ def _without(one: Movable, unworthy: Mapping[tuple[str, str], str]) -> Movable:
     """Return a unit without the targets that are not worth a move."""
     name = one.unit.name
     targets = tuple(target for target in one.targets if (name, target) not in unworthy)
-    reasons = [unworthy[name, target] for target in one.targets if (name, target) in unworthy]
-    return replace(one, targets=targets, reasons=(*one.reasons, *reasons))
+    return replace(one, targets=targets)
 
 
 def _unknown(situation: Situation) -> str:
@@ -256,6 +261,9 @@ def _move(
 
 
 def _why_it_stays(run: _Run, one: Movable) -> tuple[StayKind, str]:
+    unworthy = [why for (name, _), why in run.unworthy.items() if name == one.unit.name]
+    if unworthy:
+        return "worth", unworthy[0]
     if not one.targets:
         return _kept_by(one.unit), "; ".join(one.reasons)
     clusters, loads = run.clusters, run.flows.loads
@@ -322,7 +330,7 @@ def _in_a_line(run: _Run, triggers: tuple[Trigger, ...]) -> str:
     what = f"{due.cluster}: {due.reason}"
     if run.moves:
         return what
-    if run.unworthy or run.is_worthless:
+    if run.unworthy:
         return f"{what}; no move is worth what it costs"
     return f"{what}; nothing can be moved"
 

@@ -4,6 +4,9 @@ then the fewest bytes moved, then the least downtime.
 A cluster within the band that is aimed for is even enough: nothing is moved to even it out further.
 A few jobs are spread in the best way there is. Of many, one after the other leaves the fullest
 cluster; the bound says how much better any spread could be at most.
+
+What was measured differs a little from run to run. So figures are compared as coarsely as they are
+measured, and of spreads that are alike by those the first in the order of the jobs is the best.
 """
 
 from __future__ import annotations
@@ -27,9 +30,10 @@ class Cost(NamedTuple):
     left_behind: int  # units on clusters that are to be emptied
     # each cluster's load, the fullest first, in whole percents; no less than the band's edge
     levels: tuple[float, ...]
-    bytes: int
-    downtime_seconds: int  # what differs by less is measured no better than that
+    mebibytes: int
+    downtime_seconds: int
     moves: int
+    moved: tuple[int, ...]  # which units, by their places in the list: of two alike, the first
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +124,21 @@ def _is_at_bound(ground: Ground, found: Placement, bound: float) -> bool:
 
 def _judged(ground: Ground, places: Sequence[str]) -> Cost:
     held = dict(ground.fixed)
-    bytes_moved, downtime, moves, left_behind = 0, 0.0, 0, 0
-    for one, place_ in zip(ground.units, places, strict=True):
+    mebibytes, downtime, left_behind = 0, 0.0, 0
+    moved = []
+    for number, (one, place_) in enumerate(zip(ground.units, places, strict=True)):
         held[place_] += one.unit.load
         left_behind += ground.clusters[place_].is_draining
         if place_ != one.unit.cluster:
-            bytes_moved += one.unit.bytes
+            mebibytes += _mebibytes(one)
             downtime += one.unit.downtime_seconds
-            moves += 1
-    return Cost(left_behind, _levels(ground, held), bytes_moved, round(downtime), moves)
+            moved.append(number)
+    levels = _levels(ground, held)
+    return Cost(left_behind, levels, mebibytes, round(downtime), len(moved), tuple(moved))
+
+
+def _mebibytes(one: Movable) -> int:
+    return round(one.unit.bytes / (1 << 20))
 
 
 def _levels(ground: Ground, held: Mapping[str, float]) -> tuple[float, ...]:
@@ -283,7 +293,7 @@ class _Search:
         for name in self._ways(number, held):
             held[name] += unit.load
             here[number] = name
-            more = 0 if name == unit.cluster else unit.bytes
+            more = 0 if name == unit.cluster else _mebibytes(self.ground.units[number])
             self._look(depth + 1, here, held, moved + more)
             held[name] -= unit.load
         here[number] = unit.cluster
@@ -309,7 +319,7 @@ class _Search:
         levels = _levels(self.ground, held)
         if levels != self.cost.levels:
             return levels > self.cost.levels
-        return moved > self.cost.bytes
+        return moved > self.cost.mebibytes
 
     def _have_room(
         self, here: Sequence[str], held: Mapping[str, float], placed: Sequence[int]

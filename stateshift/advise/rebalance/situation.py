@@ -30,7 +30,8 @@ class Job:
     Args:
         name: its name in the spec.
         cluster: where it runs.
-        load: what it needs to keep up; None where that cannot be told.
+        load: what it needs to keep up; None where that cannot be told. Behind a move that is what
+            it was before, until it can be measured again.
         rate: records a second that come in.
         capacity_rate: records a second that it could take; None where that is not known.
         bytes: its state.
@@ -41,6 +42,7 @@ class Job:
         moved_at: when it was last moved; None for never.
         forbidden: clusters that cannot have it, and why.
         unknown: why its load cannot be told.
+        width: how many slots or cores it has taken.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Job:
     moved_at: float | None = None
     forbidden: Mapping[str, str] = field(default_factory=dict)
     unknown: str = ""
+    width: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

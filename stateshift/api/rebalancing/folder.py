@@ -224,6 +224,15 @@ class Folder:
             hint = "the next run of `stateshift rebalance` writes another decision"
             raise error.with_hint(hint) from error
 
+    def decision(self, number: int) -> DecisionRecord | None:
+        """Return a decision with its inputs; None of one that is not kept, or cannot be read."""
+        name = f"decisions/{number:04}.json"
+        if not (self.path / name).exists():
+            return None
+        with suppress(JournalError):
+            return self._read(name, DecisionRecord)
+        return None
+
     def keep_decision(self, number: int, document: Mapping[str, object]) -> str:
         """Write a decision with its inputs, and let go of old ones; return its file."""
         name = f"decisions/{number:04}.json"

@@ -29,6 +29,7 @@ from stateshift.api.rebalancing.whereabouts import (
     Whereabouts,
     jobs_now,
     listed,
+    moved_at,
     refuse_lost_clusters,
 )
 from stateshift.api.restarts import restarts_below
@@ -69,7 +70,10 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
     clusters = _listed(request, folder, adapters)
     present, where = jobs_now(request.spec.jobs, clusters, past.places)
     restarts = restarts_below(folder.runs)
-    needs = _Measuring(request, folder, adapters, restarts).needs(present)
+    needs = _Measuring(request, folder, adapters, restarts).needs(present, moved_at(where))
+    now = adapters.clock.now()
+    before = _before_their_moves(request, folder, past, now)
+    needs = {name: _estimated(each, before.get(name)) for name, each in needs.items()}
     capacities = {each.name: _capacity(request, each) for each in request.clusters}
     taken = _taken(where, needs)
     memory = {
@@ -77,7 +81,6 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
         for name, job in present.items()
     }
     capacities = _with_our_memory(capacities, where, memory)
-    now = adapters.clock.now()
     situation = Situation(
         at=now,
         clusters=tuple(
@@ -99,7 +102,7 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
         capacities=capacities,
         memory=memory,
         restarts=tuple(restarts.values()),
-        notes=(*_moved_by_hand(where), *_notes(request, memory)),
+        notes=(*_moved_by_hand(where), *_estimates(needs), *_notes(request, memory)),
     )
 
 
@@ -141,12 +144,19 @@ class _Measuring:
     adapters: Adapters
     restarts: Mapping[str, float]
 
-    def needs(self, jobs: Mapping[str, JobSpec]) -> dict[str, Needs]:
-        """Return what each job needs. All of them are measured at once."""
+    def needs(
+        self, jobs: Mapping[str, JobSpec], since: Mapping[str, float | None]
+    ) -> dict[str, Needs]:
+        """Return what each job needs, since it was moved. All of them are measured at once."""
         request, adapters, restarts = self.request, self.adapters, self.restarts
         settings = replace(request.settings, sample_age_max=request.section.age_max)
         outside = Outside(
-            adapters.open_storage, adapters.ask_topics, adapters.clock, settings, restarts
+            adapters.open_storage,
+            adapters.ask_topics,
+            adapters.clock,
+            settings,
+            restarts,
+            since=since,
         )
         watched: list[Subject] = []
         parts: dict[str, list[int]] = {}
@@ -178,6 +188,43 @@ def _with_restart(needs: Needs, name: str, restarts: Mapping[str, float]) -> Nee
     return needs
 
 
+def _before_their_moves(
+    request: RebalanceRequest, folder: Folder, past: Past, now: float
+) -> dict[str, Job]:
+    """Return the jobs that we have moved within their cool-down, as they were then."""
+    before: dict[str, Job] = {}
+    for move in past.finished:
+        record = folder.decision(move.decision)
+        if record is None or now - move.at >= request.section.cool_down:
+            continue
+        moved = [job for job in record.situation.jobs if job.name in move.jobs]
+        before.update({job.name: job for job in moved})
+    return before
+
+
+def _estimated(needs: Needs, before: Job | None) -> Needs:
+    """Return the needs; of a job that cannot be measured yet behind its move, what they were before
+    it. Else one move would keep all jobs where they are until the next look or two.
+    """
+    if not needs.unknown or before is None or before.load is None:
+        return needs
+    return replace(
+        needs,
+        load=before.load,
+        width=before.width,
+        rate=before.rate,
+        capacity_rate=before.capacity_rate,
+        unknown="",
+        estimated_because=needs.unknown,
+    )
+
+
+def _estimates(needs: Mapping[str, Needs]) -> Iterator[str]:
+    for name, each in needs.items():
+        if each.estimated_because:
+            yield f"{name}: its load is taken to be what it was before its move: {each.load:.2f}"
+
+
 @dataclass(frozen=True)
 class _Measured:
     """What jobs are made from."""
@@ -203,6 +250,7 @@ class _Measured:
             paused=_named(job.name, section.paused),
             moved_at=where.place.at,
             unknown=where.unknown or needs.unknown,
+            width=needs.width,
         )
 
     def _bytes(self, job: JobSpec, where: Whereabouts) -> int:

@@ -129,6 +129,11 @@ def jobs_now(
     return present, where
 
 
+def moved_at(where: Mapping[str, Whereabouts]) -> dict[str, float | None]:
+    """Return when each job was moved to where it is; None of one that never was."""
+    return {name: each.place.at for name, each in where.items()}
+
+
 # What the spec's `stop` says of the job as somebody else has started it, and of no later one; so
 # does its `driver_ui`.
 _OF_THE_FIRST = ("app_name", "driver", "pid_file", "batch", "batch_name", "job_id", "job_ids")

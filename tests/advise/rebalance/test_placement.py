@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 
 from stateshift.advise.rebalance.limits import Movable, has_room, movable
@@ -32,6 +33,7 @@ def every_spread(of: Situation, units: tuple[Movable, ...]) -> list[tuple[tuple[
         held = dict.fromkeys(clusters, 0.0)
         for one, name in zip(units, places, strict=True):
             held[name] += one.unit.load
+        movable = [one for one in units if one.targets]
         moved = [one for one, name in zip(units, places, strict=True) if name != one.unit.cluster]
         into = {name for one, name in zip(units, places, strict=True) if name != one.unit.cluster}
         if not all(has_room(clusters[name], held[name], POLICY) for name in into):
@@ -40,9 +42,10 @@ def every_spread(of: Situation, units: tuple[Movable, ...]) -> list[tuple[tuple[
         cost = Cost(
             0,
             tuple(sorted((round(ratio, 2) for ratio in ratios), reverse=True)),
-            sum(one.unit.bytes for one in moved),
+            sum(one.unit.bytes >> 20 for one in moved),
             sum(one.unit.downtime_seconds for one in moved),
             len(moved),
+            tuple(map(movable.index, moved)),
         )
         found.append((places, cost))
     return found
@@ -84,14 +87,25 @@ def test_of_two_ways_that_are_as_even_the_one_with_fewer_bytes_is_taken() -> Non
     assert found.places == ("a", "b", "a", "b")
 
 
-def test_which_of_two_alike_jobs_is_moved_does_not_depend_on_noise_of_their_downtimes() -> None:
+@pytest.mark.parametrize(
+    ("figure", "noise"),
+    [
+        ("downtime_seconds", (10.0, 10.01)),
+        ("bytes", (GB, GB + 4000)),
+        ("load", (2.0, 2.001)),
+        ("load", (2.0, 2.0 + 1e-12)),
+    ],
+)
+def test_which_of_two_alike_jobs_is_moved_does_not_depend_on_noise(
+    figure: str, noise: tuple[float, float]
+) -> None:
     spreads = set()
-    for downtimes in ((10.0, 10.01), (10.01, 10.0)):
-        names = zip(("one", "two"), downtimes, strict=True)
-        alike = [job(name, "a", 2.0, downtime_seconds=seconds) for name, seconds in names]
+    for values in (noise, noise[::-1]):
+        jobs = [job(name, "a", 2.0) for name in ("one", "two")]
+        alike = [replace(one, **{figure: it}) for one, it in zip(jobs, values, strict=True)]
         _, found = placed(situation({"a": 10, "b": 10}, alike))
         spreads.add(found.places)
-    assert len(spreads) == 1
+    assert spreads == {("b", "a")}
 
 
 def test_what_is_even_enough_is_left_as_it_is() -> None:
