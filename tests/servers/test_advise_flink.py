@@ -19,7 +19,7 @@ from stateshift.advise.metrics.flink import FlinkJob
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.storage.opening import SystemClock
 from tests.cli.support import said
-from tests.support.flink import Cluster, cluster_of, until
+from tests.support.flink import Cluster, cluster_of, jar, until
 from tests.support.servers import group
 
 pytestmark = [
@@ -34,6 +34,8 @@ LOADS = {"idle": 20, "fits": 300, "edge": 420, "drowning": 0}  # 0: as many as i
 SAMPLE = 40.0
 # A busy machine takes longer over each record, so that the first advice may not suffice.
 RESTARTS_MAX = 2
+# What came while it was down may take it a while.
+LOOKS_MAX = 5
 
 
 @pytest.fixture(scope="module", params=["flink-a", "flink-1.20"])
@@ -138,6 +140,54 @@ def held_back_ms(flink: Cluster, job: str) -> float:
     """For how long the job's source has been held back so far."""
     source = flink.ask(f"/jobs/{job}")["vertices"][0]
     return float(source["metrics"]["accumulated-backpressured-time"])
+
+
+def test_what_waits_gets_less_once_a_job_runs_as_advised(flink: Cluster, tmp_path: Path) -> None:
+    """Its source tells what waits. It is restarted by stateshift."""
+    for running in flink.running():
+        flink.cancelled(running["jid"])
+    since = str(round(time.time() * 1000))
+    words = ("--keys", "400", "--per-second", "250", "--slow-us", "5000", "--since-ms", since)
+    words = (*words, "--checkpoint-ms", "1000")
+    job = flink.run("jobs.Count", *words, parallelism=1)
+    until(lambda: held_back_ms(flink, job) > 2000)
+    before = advised(flink, job)
+    assert (before["verdict"], before["parallelism"]) == ("scale", 1)
+    assert before["drain_seconds"] is None
+    submit = {
+        "jar": str(jar(flink.lib)),
+        "entry_class": "jobs.Count",
+        "parallelism": before["wanted"],
+        "arguments": list(words),
+    }
+    plain = {
+        "version": 1,
+        "engine": "flink",
+        "clusters": {"here": {"kind": "flink_rest", "url": flink.url, "settle_seconds": 5}},
+        "source_cluster": "here",
+        "target_cluster": "here",
+        "jobs": [
+            {
+                "name": "orders",
+                "job_ids": [job],
+                "target_directory": str(tmp_path / "taken"),
+                "new_savepoint_path": str(tmp_path / "moved"),
+                "submit": submit,
+            }
+        ],
+    }
+    spec = tmp_path / "spec.json"
+    spec.write_text(json.dumps(plain))
+    applied = said("apply", str(spec), "--yes", "--workdir", str(tmp_path / "run"))
+    assert applied.code == 0, applied.err
+    (running,) = flink.running()
+    told = [before]
+    while told[-1]["lag"] >= before["lag"] and len(told) <= LOOKS_MAX:
+        told.append(advised(flink, running["jid"]))
+        assert told[-1]["parallelism"] == before["wanted"]
+    assert told[-1]["lag"] < before["lag"]
+    rates = [each["vertices"][-1]["true_rate"] for each in (before, told[1])]
+    assert rates[1] > 1.4 * rates[0]
 
 
 def test_a_job_that_drowns_fits_once_it_runs_as_advised(flink: Cluster, tmp_path: Path) -> None:

@@ -57,11 +57,15 @@ final class Arguments {
         return env;
     }
 
-    /** The source called `name`: `--first`, `--last`, `--per-second` (0: as fast as it goes), `--hold`, `--finishing`. */
+    /**
+     * The source called `name`: `--first`, `--last`, `--per-second` (0: as fast as it goes), `--hold`, `--finishing`,
+     * `--since-ms`.
+     */
     Numbers numbers(String name) {
         long first = number("first", 0);
         long last = number("last", Long.MAX_VALUE - 1);
         boolean ends = text("finishing", "").equals(name);
-        return new Numbers(first, last, number("per-second", 100), ends ? Long.MAX_VALUE : number("hold", last + 1), ends);
+        long hold = ends ? Long.MAX_VALUE : number("hold", last + 1);
+        return new Numbers(first, last, number("per-second", 100), hold, ends, number("since-ms", 0));
     }
 }
