@@ -30,6 +30,10 @@ from typing import Protocol
 from stateshift.errors import ClusterError
 
 
+class Silent(ClusterError):
+    """A cluster gives no answer: it may be restarting."""
+
+
 class JobState(StrEnum):
     """What a cluster says of a job, in one word."""
 

@@ -17,6 +17,7 @@ from stateshift.clusters.protocol import (
     JobState,
     JobStatus,
     SavepointCluster,
+    Silent,
     StopRequest,
     Submission,
 )
@@ -38,6 +39,9 @@ SHOWN_LINES = 20
 # More often nobody starts a job again: a cluster that has an answer to every tag knows none of
 # them.
 STARTS_MAX = 64
+
+# How long a cluster may give no answer while a job is waited for: it may be restarting.
+SILENT_SECONDS_MAX = 60.0
 
 OVER = (JobState.FINISHED, JobState.FAILED, JobState.ABSENT)
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://([^/]*))?(.*)", re.DOTALL)
@@ -179,33 +183,55 @@ class AwaitProgress(NoFiles):
         return terms_of("spark" if self.commits else "flink")
 
     def run(self, world: World) -> Evidence:
-        cluster = world.cluster(self.cluster)
-        first = first_tag(world, self.job, self.attempt)
-        began = world.clock.now()
+        began = heard = world.clock.now()
         seconds_max = self._seconds_max(world)
         watch = self._watch(world, seconds_max)
         while True:
             world.check_interrupted()
-            # Before the files: a job that ends in between has written them by then.
-            tag, status = _latest(cluster, first)
-            committed, is_enough = self._progress(cluster, tag, world)
             seconds = world.clock.now() - began
-            # What was committed may be an earlier start's: one that failed since has shown nothing.
-            failed_again = status.state is JobState.FAILED and tag != first
-            has_ended_well = bool(committed) and status.state is JobState.FINISHED
-            if has_ended_well or (is_enough and not failed_again):
-                return self._evidence(committed, seconds, world)
-            if status.state in OVER:
-                raise self._died(status, is_enough, tag, world)
-            if watch is not None:
-                self._refuse_ended_query(watch, status, tag, world)
-            if seconds > seconds_max:
-                none = self._terms.none_in
-                unknown = status.state is JobState.UNKNOWN
-                state = _in_words(status) if unknown else status.state
-                fact = f"{self.job} is {state} and has {none} in {seconds_max:.0f} s"
-                raise self._failed(fact, "{} waits again", tag, world)
+            try:
+                evidence = self._look(watch, seconds, world)
+                heard = world.clock.now()
+            except Silent:
+                if seconds > seconds_max or world.clock.now() - heard > SILENT_SECONDS_MAX:
+                    raise
+                evidence = None
+            if evidence is not None:
+                return evidence
             world.clock.sleep(min(2.0, 0.1 + seconds / 20, seconds_max / 10))
+
+    def _look(self, watch: QueryWatch | None, seconds: float, world: World) -> Evidence | None:
+        """Return what shows that the job has gone on, if anything does after so many seconds.
+
+        Raises:
+            Silent: its cluster gives no answer.
+            ClusterError: it will not go on, or has not in time.
+        """
+        cluster = world.cluster(self.cluster)
+        first = first_tag(world, self.job, self.attempt)
+        # Before the files: a job that ends in between has written them by then.
+        tag, status = _latest(cluster, first)
+        committed, is_enough = self._progress(cluster, tag, world)
+        # What was committed may be an earlier start's: one that failed since has shown nothing.
+        failed_again = status.state is JobState.FAILED and tag != first
+        has_ended_well = bool(committed) and status.state is JobState.FINISHED
+        if has_ended_well or (is_enough and not failed_again):
+            return self._evidence(committed, seconds, world)
+        if status.state in OVER:
+            raise self._died(status, is_enough, tag, world)
+        if watch is not None:
+            self._refuse_ended_query(watch, status, tag, world)
+        self._refuse_late(status, seconds, tag, world)
+        return None
+
+    def _refuse_late(self, status: JobStatus, seconds: float, tag: str, world: World) -> None:
+        seconds_max = self._seconds_max(world)
+        if seconds <= seconds_max:
+            return
+        none = self._terms.none_in
+        state = _in_words(status) if status.state is JobState.UNKNOWN else status.state
+        fact = f"{self.job} is {state} and has {none} in {seconds_max:.0f} s"
+        raise self._failed(fact, "{} waits again", tag, world)
 
     def _seconds_max(self, world: World) -> float:
         correction = world.corrections.get(self.job)

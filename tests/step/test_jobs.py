@@ -5,12 +5,13 @@ knows the first.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 import pytest
 
-from stateshift.clusters.protocol import JobState, JobStatus, StopRequest
+from stateshift.clusters.protocol import JobState, JobStatus, Silent, StopRequest
 from stateshift.errors import AlreadyThere, ClusterError, Interrupted, StalePlan, StorageError
 from stateshift.formats.marks import encode_idle, fence_text
 from stateshift.step import AwaitProgress, FenceSource, ReadyFence, StopJob, SubmitJob
@@ -377,6 +378,40 @@ def test_a_batch_of_every_query_is_waited_for(stage: Stage) -> None:
     assert (evidence.committed, evidence.idle) == (("a/commits/2", "b/commits/5"), ())
     assert 0 < evidence.seconds < 2
     assert AWAIT.holds(stage.world, evidence) == AWAIT.undo(stage.world, evidence) == []
+
+
+class Restarting(MemoryCluster):
+    """A cluster that answers nothing until it is `back`."""
+
+    back: Callable[[], bool] = staticmethod(lambda: True)
+
+    def find(self, tag: str) -> JobStatus:
+        if not self.back():
+            raise Silent("no answer", cluster=self.name)
+        return super().find(tag)
+
+
+def test_a_cluster_that_restarts_meanwhile_is_waited_for(stage: Stage) -> None:
+    cluster = stage.cluster = Restarting()
+    SUBMIT.run(stage.world)
+    cluster.back = lambda: stage.clock.time > 1040
+    stage.give(TARGET, a_commits_2=b"v1", b_commits_5=b"v1")
+    patient = replace(AWAIT, seconds_max=600.0)
+    assert patient.run(stage.world).committed == COMMITS
+    assert stage.clock.time > 1040
+
+
+@pytest.mark.parametrize(("seconds_max", "given_up"), [(600.0, 1060), (10.0, 1010)])
+def test_a_cluster_that_stays_silent_is_named_once_that_is_too_long(
+    stage: Stage, seconds_max: float, given_up: int
+) -> None:
+    cluster = stage.cluster = Restarting()
+    SUBMIT.run(stage.world)
+    cluster.back = lambda: False
+    began = stage.clock.time
+    with pytest.raises(Silent, match="no answer"):
+        replace(AWAIT, seconds_max=seconds_max).run(stage.world)
+    assert given_up - 1000 < stage.clock.time - began < given_up - 1000 + 5
 
 
 def test_a_query_that_has_nothing_to_read_counts_and_is_told(stage: Stage) -> None:

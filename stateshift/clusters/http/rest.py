@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, TypeVar, Unpack
 
 from stateshift.clusters.options import Options
+from stateshift.clusters.protocol import Silent
 from stateshift.clusters.redaction import redact
 from stateshift.errors import ClusterError
 
@@ -59,7 +60,7 @@ SECONDS_TO_CONNECT: Final = 10.0
 REQUEST_SECONDS: Final = 60.0
 
 
-class Unanswered(ClusterError):
+class Unanswered(Silent):
     """No answer, or one that does not show whether the request had an effect. `status` is
     HTTP's where there was one, `answer` what it said.
     """
