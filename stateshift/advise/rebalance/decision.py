@@ -149,7 +149,7 @@ def _worthwhile(
     """
     loads, best = dict(run.flows.loads), placement
     are_few = sum(bool(one.targets) for one in units) <= run.policy.exact_units
-    all_at_once = replace(run.policy, moves_max=len(units))
+    all_at_once = replace(run.policy, moves_max=len(units) + len(run.situation.resumed))
     for _ in range(SPREADS_MAX):
         whole = _begun(run.situation, all_at_once, loads)
         _move(whole, units, placement, triggers)
@@ -292,8 +292,8 @@ def _try(run: _Run, unit: Unit, target: str, reasons: Mapping[str, str]) -> bool
     source = clusters[unit.cluster]
     if not has_room(clusters[target], run.flows.loads[target] + unit.load, run.policy):
         return False
-    pair = [move for move in run.moves if (move.source, move.target) == (source.name, target)]
-    if len(pair) >= run.policy.moves_max and not source.is_draining:
+    made = [(move.source, move.target) for move in run.moves] + list(run.situation.resumed)
+    if made.count((source.name, target)) >= run.policy.moves_max and not source.is_draining:
         some = "one move" if run.policy.moves_max == 1 else f"{run.policy.moves_max} moves"
         run.stay(unit, "later", f"{some} a run from {source.name} to {target}: in a later run")
         return True

@@ -65,6 +65,7 @@ class Job:
 class Situation:
     """All clusters and jobs at one time. Jobs of one of `together` are on one cluster, or are moved
     together: they hand records on to each other. `excluded` says why nothing moves at this time.
+    `resumed` is from where to where this run has made moves already, which an earlier one began.
     """
 
     at: float
@@ -72,6 +73,7 @@ class Situation:
     jobs: tuple[Job, ...]
     together: tuple[tuple[str, ...], ...] = ()
     excluded: str = ""
+    resumed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,8 @@ class _Once:
     def _decide(self, past: Past, resumed: tuple[Carried, ...]) -> Run:
         memory = memory_of(self.folder, past)
         surveyed = survey(self.request, self.folder, past, self.adapters)
+        made = tuple((move.source, move.target) for move in resumed)
+        surveyed = replace(surveyed, situation=replace(surveyed.situation, resumed=made))
         chosen = Choosing(self.request, self.folder, self.adapters, surveyed).chosen(memory)
         number = self.folder.next_decision()
         inputs = inputs_of(self.request, chosen, memory)
