@@ -48,6 +48,11 @@ def test_a_spec_error_says_everything_that_is_wrong() -> None:
     ]
 
 
+def test_what_was_found_is_said_once() -> None:
+    odd = Complaint("/jobs", "an object is not a list of objects", "an object", "a list of objects")
+    assert plain_text(described(SpecError((odd,)))).count("an object") == 1
+
+
 def test_a_long_value_is_not_shown_whole() -> None:
     error = SpecError((Complaint("/jobs", "not a list", "x" * 500, "a list"),))
     assert len(plain_text(described(error))) < 150

@@ -159,8 +159,10 @@ def _complaint(complaint: Complaint, in_file: bool = False) -> str:
 
 def _details(complaint: Complaint) -> Iterator[str]:
     """Yield what the message does not say already."""
-    if complaint.found is not None and f"{complaint.found!r}" not in complaint.message:
-        yield f"found {_short(complaint.found)}"
+    found, message = complaint.found, complaint.message
+    is_said = repr(found) in message or message.startswith(f"{found} is not ")
+    if found is not None and not is_said:
+        yield f"found {_short(found)}"
     if complaint.expected and not _pointed_out(complaint):
         yield f"expected {complaint.expected}"
 
