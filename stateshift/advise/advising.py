@@ -3,7 +3,7 @@
     adviser = Adviser(find, settings, clock, sample_seconds, history)
     adviser.round() -> [Advice(inputs, verdict), ...]      one a job, in their order
 
-The jobs are found anew in each round: one may have been moved, or started under another id.
+The jobs are looked up again in each round: one may have been moved, or started under another id.
 Nothing that is wrong with a job ends a round: it is a verdict, "unknown", with the reason.
 """
 

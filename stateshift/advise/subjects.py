@@ -75,11 +75,11 @@ def of_spec(spec: Spec, only: Collection[str], outside: Outside) -> list[Subject
         if job.name not in asked:
             continue
         if spec.engine == "flink":
-            found = [_flink_job(spec, job, outside)]
+            of_job = [_flink_job(spec, job, outside)]
         else:
-            found = _queries(job.name, job.source, _of_spark_job(job, outside))
+            of_job = _queries(job.name, job.source, _of_spark_job(job, outside))
         note, since = outside.notes.get(job.name, ""), outside.since.get(job.name)
-        subjects += [replace(subject, note=note, since=since) for subject in found]
+        subjects += [replace(subject, note=note, since=since) for subject in of_job]
     return subjects
 
 

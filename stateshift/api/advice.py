@@ -135,7 +135,7 @@ def _check_numbers(sample_seconds: float, cores: int | None) -> None:
 
 
 def adviser_of(request: AdviceRequest, adapters: Adapters) -> Adviser:
-    """Return who judges these jobs, in one round or in many: each round finds them anew, where
+    """Return who judges these jobs, in one round or in many: each round finds them again, where
     `rebalance` has moved them.
 
     Raises:

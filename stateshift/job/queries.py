@@ -59,12 +59,12 @@ def watch(*queries: Query, seconds: float = 0.2) -> None:
     restoring = list(queries) if tag else []
     kept = queries if keeps_progress() else ()
     progress = [ProgressFile(_execution(query)) for query in kept]
-    files_beside = _Beside()
+    beside = _Beside()
     while _running(queries):
-        if any(files_beside.answer_marker(place) for place in places):
+        if any(beside.is_answered(place) for place in places):
             return _stop(queries)
         for query in list(filter(_is_idle, restoring)):
-            if files_beside.mark_idle(query, tag or ""):
+            if beside.is_marked_idle(query, tag or ""):
                 restoring.remove(query)
         for file in progress:
             if file.keep():
@@ -81,40 +81,33 @@ class _Beside:
     def __init__(self) -> None:
         self._has_failed = False
 
-    def answer_marker(self, place: str) -> bool:
+    def is_answered(self, place: str) -> bool:
         """Whether the stop marker is here, means us and is answered."""
-        try:
-            return _answer_marker(place)
-        except Exception as error:
-            self._failed(place, error)
-            return False
+        return self._tried(place, lambda: _answer_marker(place))
 
     def is_released(self, place: str, tag: str) -> bool:
         """Whether the image of a job that was started early is there."""
+        return self._tried(place, lambda: marks.is_meant(files.read(place, marks.RELEASED), tag))
+
+    def is_marked_idle(self, query: Query, tag: str) -> bool:
+        """Whether it is noted by now that a query is restored and has nothing to read."""
+        return self._tried(marks.IDLE, lambda: _mark_idle(query, tag))
+
+    def _tried(self, what: str, act: Callable[[], bool]) -> bool:
         try:
-            return marks.is_meant(files.read(place, marks.RELEASED), tag)
-        except Exception as error:
-            self._failed(place, error)
+            return act()
+        except Exception as error:  # whatever a storage raises: the user's job goes on
+            if not self._has_failed:
+                _log.warning("stateshift's files beside the image: %s: %s", what, error)
+            self._has_failed = True
             return False
 
-    def mark_idle(self, query: Query, tag: str) -> bool:
-        """Note that a query is restored and has nothing to read; return whether that is noted."""
-        try:
-            _mark_idle(query, tag)
-        except Exception as error:
-            self._failed(marks.IDLE, error)
-            return False
-        return True
 
-    def _failed(self, what: str, error: Exception) -> None:
-        if not self._has_failed:
-            _log.warning("stateshift's files beside the image: %s: %s", what, error)
-        self._has_failed = True
-
-
-def _mark_idle(query: Query, tag: str) -> None:
+def _mark_idle(query: Query, tag: str) -> bool:
+    """Note that a query has nothing to read; it is noted, or an error is raised."""
     mark = marks.encode_idle(tag, _committed(query))
     files.write(_checkpoint_of(query), marks.IDLE, mark)
+    return True
 
 
 def wait(
@@ -132,9 +125,9 @@ def wait(
         first()
     place, tag = location(job), handed_over("TAG") or ""
     files.write(place, marks.WAITING, marks.encode_tag(tag))
-    files_beside = _Beside()
-    while not files_beside.is_released(place, tag):
-        if files_beside.answer_marker(place):
+    beside = _Beside()
+    while not beside.is_released(place, tag):
+        if beside.is_answered(place):
             raise SystemExit(0)
         time.sleep(seconds)
 

@@ -30,7 +30,7 @@ class Job:
     Args:
         name: its name in the spec.
         cluster: where it runs.
-        load: what it needs to keep up; None where that cannot be told. Behind a move that is what
+        load: what it needs to keep up; None where that is not known. Behind a move that is what
             it was before, until it can be measured again.
         rate: records a second that come in.
         capacity_rate: records a second that it could take; None where that is not known.

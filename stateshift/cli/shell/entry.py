@@ -254,7 +254,7 @@ def _logging(verbosity: int) -> AbstractContextManager[None]:
 
 def _defaults(arguments: list[str], terminal: Terminal) -> Mapping[str, object]:
     """Return the settings files as every command's defaults. Asking for help reads none of them.
-    What asks for JSON counts from here on: an argument that does not fit is told in it, too.
+    What asks for JSON counts from here on: an argument that does not fit is reported in it, too.
     """
     asks_for_help = not {*HELP, "--version"}.isdisjoint(arguments)
     lists_commands = not arguments or (len(arguments) == 1 and arguments[0] in GROUPS)

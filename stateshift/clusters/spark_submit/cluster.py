@@ -271,7 +271,7 @@ class SparkSubmit:
         return self._known(request)
 
     def _known(self, request: StopRequest) -> JobStatus:
-        """Return the status of a job of which it can be told whether it runs. The launcher of a
+        """Return the status of a job, if it is known whether that runs. The launcher of a
         driver in the cluster may have ended without it.
         """
         status = self.find_source(request)

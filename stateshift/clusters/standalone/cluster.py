@@ -189,7 +189,7 @@ class Standalone:
         source, unseen = _first(calls, drivers, is_source)
         if source is not None:
             return _status(source)
-        silent = [each for each in drivers if each.state is JobState.RUNNING and each.id in unseen]
+        silent = [each for each in drivers if _runs_unseen(each, unseen)]
         if silent:
             return _silent(silent[0])
         return _unseen(calls, drivers, str(name or request.job))
@@ -386,6 +386,11 @@ def _not_found(unseen: list[str]) -> JobStatus:
         which += " …"
     why = f"{which} may be it: no worker shows yet how that was launched"
     return JobStatus(JobState.UNKNOWN, None, why)
+
+
+def _runs_unseen(driver: Driver, unseen: list[str]) -> bool:
+    """Whether a driver runs of which its worker does not tell how it was launched."""
+    return driver.state is JobState.RUNNING and driver.id in unseen
 
 
 def _silent(driver: Driver) -> JobStatus:
