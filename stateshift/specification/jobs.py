@@ -79,7 +79,7 @@ def read_jobs(reader: Reader, place: Place, dialect: Dialect) -> list[ReadJob]:
 
 
 def _job(reader: Reader, place: Place, given: str | None, dialect: Dialect) -> ReadJob | None:
-    own = reader.known(place, JOB, {"at the top, beside 'jobs'": SPEC})
+    own = reader.known(place, JOB)
     if not isinstance(place.value, dict):
         return None
     values = {**dialect.defaults, **_own_values(reader, own, dialect.engine)}

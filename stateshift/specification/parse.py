@@ -125,7 +125,7 @@ def _read(
 
 def _places(reader: Reader, root: Place) -> dict[str, Place]:
     """Return the places of the keys at the top; without jobs there is nothing to do."""
-    places = reader.known(root, SPEC, {"inside a job": JOB})
+    places = reader.known(root, SPEC)
     if isinstance(root.value, dict):
         reader.need(root, places, "jobs")
     return places

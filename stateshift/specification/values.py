@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from stateshift.specification import strategy, warm
+from stateshift.specification.keys.homes import home_of, part_of
 from stateshift.specification.keys.key import Key, Keys, fold
 from stateshift.specification.location import NoLocation, normal
 from stateshift.specification.place import Complaints, Place, quoted, readable
@@ -52,13 +53,11 @@ class Reader:
     base: str | None = None
     names_added: NamesAdded = nothing_added
 
-    def known(
-        self, place: Place, keys: Keys, elsewhere: Mapping[str, Keys] | None = None
-    ) -> dict[str, Place]:
+    def known(self, place: Place, keys: Keys) -> dict[str, Place]:
         """Return the places of an object whose every key has to be in `keys`."""
         known, rest = self.split(place, keys)
         for unknown in rest:
-            self._unknown(place, unknown, keys, elsewhere or {})
+            self._unknown(place, unknown, keys)
         return known
 
     def split(self, place: Place, keys: Keys) -> tuple[dict[str, Place], list[str]]:
@@ -117,15 +116,22 @@ class Reader:
         """Complain that the place holds something else; what is read there is then None."""
         self.complaints.add(place, f"{quoted(place.value)} is not {expected}", expected)
 
-    def _unknown(
-        self, place: Place, spelling: str, keys: Keys, elsewhere: Mapping[str, Keys]
-    ) -> None:
-        homes = [where for where, others in elsewhere.items() if others.find(spelling)]
-        hint = f", which belongs {homes[0]}" if homes else keys.did_you_mean(spelling)
+    def _unknown(self, place: Place, spelling: str, keys: Keys) -> None:
+        hint = _meant(spelling, keys)
         names = ", ".join(key.name for key in keys.all)
         # The value is not repeated: nobody knows what it is.
         below = Place(readable(spelling), (place / spelling).pointer)
         self.complaints.add(below, f"unknown key {spelling!r}{hint}", f"one of {names}")
+
+
+def _meant(spelling: str, keys: Keys) -> str:
+    """Return where a spelling belongs, or which of the keys here is close to it."""
+    near = keys.did_you_mean(spelling)
+    is_part_of_near = fold(spelling) in fold(near)  # `location` of remote_location
+    home = home_of(spelling, keys)
+    if home is None and not is_part_of_near:
+        home = part_of(spelling, keys)
+    return near if home is None else f", which belongs {home}"
 
 
 def _is_off(key: Key, value: object) -> bool:

@@ -6,4 +6,5 @@ made from these tables.
     parts         the keys of the objects inside of both
     rebalancing   the keys of `rebalance`
     changes       the keys of `transform`, kind by kind
+    homes         where a key or a value belongs that stands at the wrong place
 """
