@@ -61,6 +61,7 @@ class Work:
     rows: Rows | None
     frontier: Moment | None = None  # before the batch; rows before it are late
     is_rewritten: bool = False  # written as a whole, whether it has changed or not
+    comes_again: Moment | None = None  # held rows from here on are left out: they are read again
 
 
 @dataclass(slots=True)
@@ -227,7 +228,7 @@ def run(work: Work, memory: Memory, writing: Writing, put_out: list[Output]) -> 
         done.late = len(late)
         work = replace(work, rows=rows)
     if not work.stages and not work.is_rewritten:
-        _hold_on(work, writing, done)
+        _hold_on(work, memory, writing, done)
         return done
     return _Run(work, memory, writing, put_out, done).through()
 
@@ -257,12 +258,28 @@ def run_works(
     return came
 
 
-def _hold_on(work: Work, writing: Writing, done: Done) -> None:
+def _hold_on(work: Work, memory: Memory, writing: Writing, done: Done) -> None:
     """Hold what has come, behind what is held already."""
     done.held = work.held
+    if work.comes_again is not None:
+        done.held = ()
+        rows = _held(work, memory)
+        if rows is not None and len(rows):
+            done.held = (writing.add(rows_as_bytes(rows)),)
     if work.rows is not None and len(work.rows):
-        done.held = (*work.held, writing.add(rows_as_bytes(work.rows)))
+        done.held = (*done.held, writing.add(rows_as_bytes(work.rows)))
         done.rows_held = len(work.rows)
+
+
+def _held(work: Work, memory: Memory) -> Rows | None:
+    """Return the rows that are held, without those that come again."""
+    rows: Rows | None = None
+    for piece in work.held:
+        held = rows_from_bytes(memory.content(piece))
+        rows = held if rows is None else rows.merged(held)
+    if rows is not None and work.comes_again is not None:
+        rows, _ = rows.cut(work.comes_again)
+    return rows
 
 
 @dataclass
@@ -296,10 +313,7 @@ class _Run:
         return done
 
     def _rows(self) -> Rows | None:
-        rows: Rows | None = None
-        for piece in self.work.held:
-            held = rows_from_bytes(self.memory.content(piece))
-            rows = held if rows is None else rows.merged(held)
+        rows = _held(self.work, self.memory)
         if rows is None or self.work.rows is None:
             return self.work.rows if rows is None else rows
         return rows.merged(self.work.rows)

@@ -239,6 +239,8 @@ class Running:
             seen = dict(self.operator.promise.seen(seen, batch.seen))
         frontier = self._plan(seen)
         works = [self._work(bin, batch, frontier) for bin in self._touched(batch, frontier)]
+        if before is not None and query != before.query:
+            works = self._without_what_comes_again(works)
         came = self.home.run(self.ledger.number + 1, works)
         commit = Commit(
             number=self.ledger.number + 1,
@@ -314,6 +316,13 @@ class Running:
         kept, rows = self.ledger.here.get(bin), batch.rows.get(bin)
         is_rewritten = bin in self._rewritten and kept is not None
         return Work(bin, found, after, kept, taken, held, rows, self.frontier, is_rewritten)
+
+    def _without_what_comes_again(self, works: list[Work]) -> list[Work]:
+        """Return what bins go through where another query begins: it reads from the frontier or
+        from before, so that rows which are held from the frontier on come a second time.
+        """
+        frontier = BEGIN if self.frontier is None else self.frontier
+        return [replace(work, comes_again=frontier) for work in works]
 
     # ---------------------------------------------------------------- its commit
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from stateshift import live
 from stateshift.errors import PlanError
 from stateshift.live.bins.controlling import Controller
 from stateshift.live.bins.evicting import evict, evict_everywhere
 from stateshift.live.bins.files import KEPT_COMMITS, WHOLE_EVERY, Files, Runs
 from stateshift.live.bins.move_request import refuse_without_rows
+from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.state_acts import evict_worker
 from stateshift.live.bins.watch import Watch
 from stateshift.live.folder import Folder
+from stateshift.live.protocol.chains import Decided
+from stateshift.live.protocol.configuration import Update
+from stateshift.live.protocol.folded import Folded
 from stateshift.storage.opening import open_patiently
-from tests.live.bins.workers import Ground, Reader, alone, count_and_ask
+from tests.live.bins.workers import BINS, OUT, TIES, Ground, Reader, alone, count_and_ask
 
 
 def test_whoever_goes_on_under_the_name_has_nothing_twice_and_misses_nothing():
@@ -31,6 +36,70 @@ def test_whoever_goes_on_under_the_name_has_nothing_twice_and_misses_nothing():
     west.read(200)
     ground.workers["east"].read(200)
     assert ground.put_out() == alone(count_and_ask, 200, ground.keys)
+
+
+def count(key, state, values):
+    rows = sorted(values)
+    first = (state or 0) + 1
+    outputs = [(number, key, first + place) for place, number in enumerate(rows)]
+    return Folded(first + len(rows) - 1, tuple(outputs))
+
+
+def counting(name: str, promise: live.InOrder | live.Watermark) -> Operator:
+    """An operator whose frontier lies before the last rows that it has read: those are held."""
+    declared = live.operator(
+        bins=BINS, key="key", time="at", out=OUT, values="number", name=name, promise=promise
+    )
+    return declared(count)
+
+
+HOLDING = (
+    counting("ties", live.InOrder(ties=True)),
+    counting("late", live.Watermark(3)),
+)
+
+
+@pytest.mark.parametrize("operator", HOLDING, ids=lambda operator: operator.name)
+@pytest.mark.parametrize("home", ["driver", "executors"])
+@pytest.mark.parametrize("until", [131, 200])
+def test_rows_that_were_held_are_not_there_twice_once_another_query_reads_them_again(
+    operator, home, until
+):
+    ground = Ground(operator, ["west"], homes=(home,))
+    west = ground.workers["west"]
+    for number in (50, 90, 130):
+        west.read(number)
+    evicted = evict(ground.files, operator.name, "west")
+    assert evicted.frontier is not None and west.running.ledger.held
+    west.start()
+    west.query = "of a new checkpoint"
+    west.read_to = TIES * evicted.frontier[0] - 25
+    west.read(until)  # the first time no more than what was held
+    west.read(220)
+    rows = [row[0] for row in ground.put_out()]
+    assert rows == sorted(set(rows))
+    assert set(range(TIES * (west.running.frontier[0] - 1))) <= set(rows)
+
+
+def test_rows_that_wait_for_their_bin_stay_where_another_query_does_not_read_them_again():
+    ground = Ground(count_and_ask, ["west", "east"])
+    west, east = ground.workers.values()
+    for worker in (west, east):
+        worker.read(50)
+    ground.propose([Update(20, bin, 1) for bin in range(BINS)])
+    for worker in (west, east):
+        worker.running.answer()
+    ground.files.decide(0, Decided("applied", 0.0, "test"))
+    east.read(130)  # past the time: it awaits the bins, and holds their rows
+    assert east.running.ledger.held
+    east.start()
+    east.query = "of a new checkpoint"
+    east.read_to = 125
+    east.read(160)
+    west.read(220)
+    east.between()
+    east.read(220)
+    assert ground.put_out() == alone(count_and_ask, 220, ground.keys)
 
 
 @pytest.mark.parametrize("paused_after", [0, 1])

@@ -113,6 +113,7 @@ class Reader:
         self.ground, self.name = ground, name
         self.storage = ground.storage
         self.offsets = list(offsets)  # where each batch began
+        self.query = ""  # Spark's id of it, another one for each checkpoint
         self.start()
 
     def start(self) -> None:
@@ -134,7 +135,7 @@ class Reader:
         self.running.look()
         self.running.deal_anew()
         with self.home.reading(table, self.running.bins) as batch:
-            self.running.step(batch, self.batch)
+            self.running.step(batch, self.batch, self.query)
         self.batch += 1
         self.read_to = max(until, self.read_to)
         self.deliver()
