@@ -15,7 +15,7 @@ from stateshift.advise.rebalance.limits import Movable, has_room, movable
 from stateshift.advise.rebalance.memory import Memory, Moved, judged
 from stateshift.advise.rebalance.placement import Placement, place
 from stateshift.advise.rebalance.policy import Policy
-from stateshift.advise.rebalance.situation import Cluster, Situation, Unit, loads_of, units_of
+from stateshift.advise.rebalance.situation import Cluster, Job, Situation, Unit, loads_of, units_of
 from stateshift.advise.rebalance.triggers import Trigger, triggers_of
 from stateshift.advise.rebalance.worth import Flows, Worth, cost_of, gain_of, rates_of
 
@@ -104,7 +104,9 @@ class _Run:
 
 
 def decide(situation: Situation, policy: Policy, memory: Memory) -> Decision:
-    """Return what to move now. Nothing is, while a cluster's capacity cannot be told."""
+    """Return what to move now. Nothing is, while a cluster's capacity or too many loads are not
+    known.
+    """
     unknown = _unknown(situation)
     if unknown:
         return _undecided(situation, memory, unknown)
@@ -114,10 +116,9 @@ def decide(situation: Situation, policy: Policy, memory: Memory) -> Decision:
     units = movable(situation, units_of(situation), policy, memory)
     placement = place(situation.clusters, units, loads, policy)
     run = _begun(situation, policy, loads)
-    untold = _too_few_loads(situation)
-    idle = untold or _why_not(situation, triggers, policy)
+    idle = _why_not(situation, triggers, policy)
     if idle:
-        _stay_all(run, units, "unknown" if untold else "idle", idle)
+        _stay_all(run, units, idle)
     else:
         run, placement = _worthwhile(run, units, placement, triggers)
     return Decision(
@@ -171,9 +172,11 @@ def _without(one: Movable, unworthy: Mapping[tuple[str, str], str]) -> Movable:
 
 
 def _unknown(situation: Situation) -> str:
-    """Return which clusters cannot be judged; "" if all can."""
+    """Return which clusters cannot be judged, or of how many jobs the load is not known; "" if
+    enough is known.
+    """
     clusters = [f"{one.name}: {one.unknown}" for one in situation.clusters if one.unknown]
-    return "; ".join(clusters)
+    return "; ".join(clusters) or _too_few_loads(situation)
 
 
 def _undecided(situation: Situation, memory: Memory, unknown: str) -> Decision:
@@ -188,11 +191,20 @@ def _undecided(situation: Situation, memory: Memory, unknown: str) -> Decision:
         clusters=_loaded(situation, loads, loads),
         triggers=(),
         moves=(),
-        stays=tuple(Stay(job.name, job.cluster, reason, "unknown") for job in situation.jobs),
+        stays=tuple(_left_alone(job, reason) for job in situation.jobs),
         bound=0.0,
         is_best=False,
         memory=memory,
     )
+
+
+def _left_alone(job: Job, reason: str) -> Stay:
+    """Return that a job stays where too little is known: for what is not known of itself, or else
+    of the others.
+    """
+    if job.load is None:
+        reason = job.why_unknown
+    return Stay(job.name, job.cluster, reason, "unknown")
 
 
 def _too_few_loads(situation: Situation) -> str:
@@ -200,7 +212,7 @@ def _too_few_loads(situation: Situation) -> str:
     unknown = [job.name for job in situation.jobs if job.load is None]
     draining = any(cluster.is_draining for cluster in situation.clusters)
     if len(unknown) > (1 - KNOWN_MIN) * len(situation.jobs) and not draining:
-        return f"cannot tell: of {len(unknown)} of {len(situation.jobs)} jobs the load is not known"
+        return f"of {len(unknown)} of {len(situation.jobs)} jobs the load is not known"
     return ""
 
 
@@ -219,10 +231,10 @@ def _why_not(situation: Situation, triggers: tuple[Trigger, ...], policy: Policy
     return ""
 
 
-def _stay_all(run: _Run, units: tuple[Movable, ...], kind: StayKind, reason: str) -> None:
+def _stay_all(run: _Run, units: tuple[Movable, ...], reason: str) -> None:
     for one in units:
         if one.targets:
-            run.stay(one.unit, kind, reason)
+            run.stay(one.unit, "idle", reason)
         else:
             run.stay(one.unit, _kept_by(one.unit), "; ".join(one.reasons))
 

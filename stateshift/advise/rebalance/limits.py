@@ -59,7 +59,7 @@ def _kept(unit: Unit, situation: Situation, policy: Policy) -> Iterator[str]:
         if job.paused:
             yield f"{named}it is paused"
         if job.load is None:
-            yield f"{named}its load cannot be told: {job.unknown or 'there are no samples'}"
+            yield f"{named}{job.why_unknown}"
         if job.moved_at is None or job.cluster in draining:
             continue
         seconds = policy.cool_down_seconds - (at - job.moved_at)

@@ -60,6 +60,11 @@ class Job:
     unknown: str = ""
     width: float = 0.0
 
+    @property
+    def why_unknown(self) -> str:
+        """Why its load is not known, as a sentence."""
+        return f"its load cannot be told: {self.unknown or 'there are no samples'}"
+
 
 @dataclass(frozen=True, slots=True)
 class Situation:

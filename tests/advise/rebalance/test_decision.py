@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift.advise.rebalance.decision import Decision, decide
-from stateshift.advise.rebalance.memory import Memory
+from stateshift.advise.rebalance.memory import Memory, Moved
 from stateshift.advise.rebalance.policy import Policy
 from stateshift.advise.rebalance.situation import Cluster, Situation
 from tests.advise.rebalance.grounds import GB, carried_out, job, ratios, situation, situations
@@ -150,6 +150,22 @@ def test_nothing_moves_while_the_load_of_some_is_not_known() -> None:
     assert not decision.moves
     assert decision.reason == "cannot tell: of 1 of 5 jobs the load is not known"
     assert why(decision, "dark") == "its load cannot be told: the cluster does not answer"
+
+
+def test_a_run_that_knows_too_few_loads_is_not_one_of_those_that_a_trigger_takes() -> None:
+    of = situation({"a": 8, "b": 8}, [*FOUR, job("dark", "b", None, unknown="it has just begun")])
+    _, (_, blind) = runs(of, 2)
+    assert not blind.triggers and not blind.memory.counts
+    seen = replace(of, jobs=tuple(FOUR))
+    first = decide(seen, POLICY, blind.memory)
+    assert not first.moves and "in 1 of the 2 runs" in first.reason
+    assert decide(seen, POLICY, first.memory).moves
+
+
+def test_what_a_move_brought_is_not_judged_while_too_few_loads_are_known() -> None:
+    remembered = Memory({}, (Moved(("j0",), "a", "b", 0.0, 1.9, 1.0),), ())
+    of = situation({"a": 8, "b": 8}, [*FOUR, job("dark", "b", None, unknown="it has just begun")])
+    assert decide(of, POLICY, remembered).memory == remembered
 
 
 def test_a_target_that_cannot_have_a_job_is_named_with_its_reason() -> None:
