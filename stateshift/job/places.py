@@ -113,7 +113,7 @@ def _current(spec: Spec | str | None) -> Spec | None:
 
     try:
         text = Path(path).read_text("utf-8")
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         complaint = Complaint("", f"cannot read the spec: {error}", path)
         raise SpecError((complaint,), hint="correct STATESHIFT_SPEC") from error
     folder = str(Path(path).absolute().parent)

@@ -83,6 +83,8 @@ def test_a_move_that_is_aborted_exits_with_7(played: PlayedBins) -> None:
         (("--to", "south", "--bins", "0"), 4, "there is no worker 'south'"),
         (("--to", "east", "--bins", "9"), 2, "there is no bin 9 among 8"),
         (("--to", "east", "--bins", "0-x"), 2, "is no bin and no range"),
+        (("--to", "east", "--bins", "0,5-3"), 2, "'5-3' runs backwards"),
+        (("--to", "east", "--bins", "0-999999999"), 2, "no group has a bin 999999999"),
         (("--to", "east"), 2, "is missing"),
         ((), 2, "nothing says what moves"),
         (("--rebalance", "25%", "--plan", "/dev/null"), 2, "more than one of them"),

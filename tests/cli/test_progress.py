@@ -1,9 +1,18 @@
 """A log is told of each phase, and now and then; nothing that is watched can fail because of it."""
 
+import errno
+import sys
 import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
 
+import pytest
+
+from stateshift.cli.shell import bin_moves, change
 from stateshift.cli.shell.progress import Bar, Lines, Tally, drawn
 from stateshift.cli.shell.terminal import Terminal
+from stateshift.cli.views import live_text
 
 
 class Watched:
@@ -79,6 +88,42 @@ def test_a_bar_survives_any_name_and_any_count() -> None:
     bar.step("confirm/progress", "wait until [/] has committed")
     bar.say("[/nothing] opened")
     bar.close()
+
+
+class Gone:
+    """A terminal that was closed: nothing can be written to it."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    def flush(self) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+Drawing = AbstractContextManager[Callable[[Any], None]]
+
+
+@pytest.mark.parametrize(
+    "drawing", [lambda terminal: bin_moves.told_progress(terminal, str), change._progress]
+)
+def test_a_terminal_that_has_gone_away_ends_no_run_in_its_middle(
+    drawing: Callable[[Terminal], Drawing], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_text, "progress", str)
+    monkeypatch.setattr(sys, "stderr", Gone())
+    terminal = Terminal(environment={"TERM": "xterm"})
+    assert drawn(terminal)
+    with drawing(terminal) as progress:
+        for step in range(3):
+            progress(step)
 
 
 def test_no_bar_is_drawn_into_a_pipe() -> None:

@@ -75,12 +75,16 @@ def test_a_name_that_does_not_decide_is_refused(name: str | None, message: str) 
 
 
 def test_no_spec_and_nothing_handed_over_is_an_error_with_a_way_out(
-    alone: pytest.MonkeyPatch,
+    alone: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with pytest.raises(SpecError, match="neither STATESHIFT_CHECKPOINT nor a spec") as raised:
         job.location()
     assert raised.value.hint is not None and "export STATESHIFT_SPEC=" in raised.value.hint
     alone.setenv("STATESHIFT_SPEC", "/no/such/spec.json")
+    with pytest.raises(SpecError, match="cannot read the spec"):
+        job.location()
+    (tmp_path / "spec.json").write_bytes(b"\xff\xfe{")
+    alone.setenv("STATESHIFT_SPEC", str(tmp_path / "spec.json"))
     with pytest.raises(SpecError, match="cannot read the spec"):
         job.location()
 

@@ -44,6 +44,7 @@ def manner_of(options: MoveOptions) -> Manner:
 def bins_of(text: str) -> tuple[int, ...]:
     """Return the numbers in `0-127,200`."""
     from stateshift.errors import Complaint, SpecError
+    from stateshift.live.protocol.bins import BINS_MAX
 
     numbers: list[int] = []
     for part in text.split(","):
@@ -52,7 +53,14 @@ def bins_of(text: str) -> tuple[int, ...]:
         if not all(end.strip().isdecimal() and len(end) <= 9 for end in ends):
             complaint = Complaint("--bins", f"{part!r} is no bin and no range", text, "0-127,200")
             raise SpecError((complaint,), hint=HINT_BINS)
-        numbers += range(int(ends[0]), int(ends[-1]) + 1)
+        lowest, highest = int(ends[0]), int(ends[-1])
+        if lowest > highest:
+            complaint = Complaint("--bins", f"{part!r} runs backwards", text, f"{highest}-{lowest}")
+            raise SpecError((complaint,), hint=HINT_BINS)
+        if highest >= BINS_MAX:
+            complaint = Complaint("--bins", f"no group has a bin {highest}", text, "0-127,200")
+            raise SpecError((complaint,), hint=f"a group has at most {BINS_MAX:,} bins")
+        numbers += range(lowest, highest + 1)
     return tuple(numbers)
 
 
@@ -132,16 +140,13 @@ def told_progress(
     """Show how far it is, as `progress` says it: at a terminal over the last line; elsewhere now
     and then.
     """
-    from stateshift.cli.shell.progress import drawn
+    from stateshift.cli.shell.progress import drawn, status_line
 
     if not drawn(terminal):
         yield _Lines(terminal.say, progress)
         return
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False, markup=False, emoji=False)
-    with console.status("") as status:
-        yield lambda moved: status.update(progress(moved))
+    with status_line() as show:
+        yield lambda moved: show(progress(moved))
 
 
 class _Lines:

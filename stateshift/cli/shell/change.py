@@ -151,17 +151,14 @@ def _carried(terminal: Terminal, checked: Checked, wait_seconds: float) -> Carri
 @contextmanager
 def _progress(terminal: Terminal) -> Iterator[Callable[[Carried], None]]:
     """Show how far a change is: at a terminal over the last line; elsewhere now and then."""
-    from stateshift.cli.shell.progress import drawn
+    from stateshift.cli.shell.progress import drawn, status_line
     from stateshift.cli.views.live_text import progress
 
     if not drawn(terminal):
         yield _Lines(terminal.say, progress)
         return
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False, markup=False, emoji=False)
-    with console.status("") as status:
-        yield lambda carried: status.update(progress(carried))
+    with status_line() as show:
+        yield lambda carried: show(progress(carried))
 
 
 class _Lines:

@@ -24,6 +24,7 @@ from stateshift.cli.views.units import many, number, size, span
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import TaskID
 
     from stateshift.cli.shell.terminal import Terminal
@@ -169,17 +170,15 @@ class Bar:
     """A bar for a terminal: the phase, how far, how fast, and what is being done."""
 
     def __init__(self, verbose: bool = False) -> None:
-        from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
         self._verbose = verbose
-        stream = cast("IO[str]", Unfailing(sys.stderr))
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.fields[job]}", style="bold"),
             BarColumn(bar_width=24, complete_style="green", pulse_style="green"),
             TextColumn("{task.description}"),
-            console=Console(file=stream, highlight=False, markup=False),
+            console=console(),
             transient=True,
             refresh_per_second=4,
             get_time=time.monotonic,
@@ -237,6 +236,21 @@ def _escaped(text: str) -> str:
     from rich.markup import escape
 
     return escape(text)
+
+
+def console() -> Console:
+    """Return what is drawn on: stderr, and nothing once that cannot be written any more."""
+    from rich.console import Console
+
+    stream = cast("IO[str]", Unfailing(sys.stderr))
+    return Console(file=stream, highlight=False, markup=False, emoji=False)
+
+
+@contextmanager
+def status_line() -> Iterator[Callable[[str], None]]:
+    """Yield what shows a text over the last line of the terminal."""
+    with console().status("") as status:
+        yield status.update
 
 
 def drawn(terminal: Terminal) -> bool:

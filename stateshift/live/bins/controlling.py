@@ -10,11 +10,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from stateshift.errors import PlanError, StalePlan
+from stateshift.errors import Complaint, PlanError, SpecError, StalePlan
 from stateshift.live.bins.bin_count import CountCarrier, check_count
 from stateshift.live.bins.files import Keyed, Proposal
 from stateshift.live.bins.migration import ASKED_TO_STOP, Carrier, Moved
@@ -138,6 +139,14 @@ class Controller:
 
     def throttle(self, bins: int | None = None, gap_seconds: float | None = None) -> None:
         """Say how many bins a step has at most, and the pause between two; None is as asked for."""
+        wrong = []
+        if bins is not None and bins < 1:
+            wrong.append(Complaint("bins", "a step has one bin at least", bins))
+        if gap_seconds is not None and not 0 <= gap_seconds < math.inf:
+            wrong.append(Complaint("gap_seconds", "a pause has a length from 0 on", gap_seconds))
+        if wrong:
+            hint = "controller.throttle(bins=4, gap_seconds=1.0)"
+            raise SpecError(tuple(wrong), hint=hint)
         self.steering.throttle(Throttle(bins, gap_seconds))
 
     @property

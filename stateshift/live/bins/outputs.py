@@ -10,12 +10,11 @@ that keeps the number beside the rows takes each of them once. `delivery.worker`
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stateshift.errors import AlreadyThere
+from stateshift.errors import AlreadyThere, PlanError
 from stateshift.storage.opening import open_patiently
 
 if TYPE_CHECKING:
@@ -44,8 +43,38 @@ def files(location: str) -> Output:
 
         sink = pyarrow.BufferOutputStream()
         pyarrow.parquet.write_table(delivery.table, sink)
+        content = sink.getvalue().to_pybytes()
         name = f"{delivery.operator}-{delivery.worker}-{delivery.number:09d}.parquet"
-        with contextlib.suppress(AlreadyThere):
-            open_patiently(location).create(name, sink.getvalue().to_pybytes())
+        storage = open_patiently(location)
+        try:
+            storage.create(name, content)
+        except AlreadyThere:
+            if not _has_same_rows(storage.read(name), content):
+                raise _other_rows(f"{storage.location}/{name}") from None
 
     return write
+
+
+def _has_same_rows(one: bytes, other: bytes) -> bool:
+    """Whether two files of Parquet have the same rows: a delivery that comes again."""
+    import pyarrow
+    import pyarrow.parquet
+
+    if one == other:
+        return True
+    try:
+        here, there = (
+            pyarrow.parquet.read_table(pyarrow.BufferReader(content)) for content in (one, other)
+        )
+    except pyarrow.ArrowException:
+        return False
+    if here.equals(there):
+        return True
+    return repr(here.to_pylist()) == repr(there.to_pylist())  # for Arrow no NaN is like another
+
+
+def _other_rows(path: str) -> PlanError:
+    return PlanError(
+        f"{path} is there already, with other rows",
+        hint="give each group, and each of its operators, a location of its own: live.files(…)",
+    )

@@ -280,9 +280,12 @@ class Running:
         return frontier
 
     def _await(self, proposal: Proposal) -> None:
-        """Wait until a move is decided; abort it once its time is over."""
+        """Wait until a move is decided; abort it once its time is over, or once it was waited for
+        as long: the clock of whoever has proposed it may be ahead of this one.
+        """
+        until = time.monotonic() + proposal.timeout_seconds
         while self.files.decided(proposal.number) is None:
-            if time.time() >= proposal.expires:
+            if time.time() >= proposal.expires or time.monotonic() >= until:
                 reason = f"nobody has decided within {proposal.timeout_seconds:g} s"
                 self._abort(proposal, reason)
                 return

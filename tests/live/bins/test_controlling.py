@@ -16,6 +16,7 @@ import pytest
 from stateshift.errors import Incompatible, PlanError, SpecError, StateshiftError, StorageError
 from stateshift.live.bins.commits import Commit, Ledger
 from stateshift.live.bins.compacting_moves import EVERY
+from stateshift.live.bins.controlling import Controller
 from stateshift.live.bins.files import Files, Joined, MovesBase, Proposal, Runs
 from stateshift.live.bins.migration import Carrier, Moved
 from stateshift.live.bins.move_request import (
@@ -29,8 +30,10 @@ from stateshift.live.bins.move_request import (
 )
 from stateshift.live.bins.steering import CarriedBy, Steering, Throttle
 from stateshift.live.bins.watch import Bins, Part, Watch
+from stateshift.live.folder import Folder
 from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import BEGIN, Update
+from stateshift.storage.opening import open_patiently
 from tests.kill.moments import Doomed, Moment, Moments
 from tests.live.bins.workers import BINS, Ground, Reader, alone, count_and_ask
 
@@ -378,6 +381,20 @@ def test_a_pause_holds_the_next_step_back():
 
     moved = scene.move("east", [0], wait=work)
     assert waited[:5] == ["paused"] * 5 and moved.state == "finished"
+
+
+@pytest.mark.parametrize(
+    ("bins", "gap_seconds"),
+    [(0, None), (-1, None), (None, -1.0), (None, float("nan")), (None, float("inf"))],
+)
+def test_a_throttle_under_which_nothing_would_move_is_refused(tmp_path, bins, gap_seconds):
+    storage = open_patiently(f"file://{tmp_path}")
+    Folder(storage).ensure()
+    Ground(count_and_ask, ["west"], storage=storage)
+    controller = Controller(str(tmp_path))
+    with pytest.raises(SpecError, match=r"one bin at least|a length from 0 on"):
+        controller.throttle(bins, gap_seconds)
+    assert controller.steering.throttled == Throttle()
 
 
 def test_a_throttle_makes_smaller_steps():

@@ -1,0 +1,28 @@
+"""Machines of a group whose clocks differ: no batch waits for as long as they do."""
+
+from __future__ import annotations
+
+import time
+
+from stateshift.live.bins.files import Proposal
+from stateshift.live.protocol.configuration import Update
+from tests.live.bins.workers import TIES, Ground, alone, count_and_ask
+
+DAY = 86_400.0
+
+
+def test_a_batch_does_not_wait_for_the_clock_of_a_controller_that_is_dead():
+    ground = Ground(count_and_ask, ["west", "east"])
+    for worker in ground.workers.values():
+        worker.read(9)
+    time_ahead = 60 // TIES
+    proposal = Proposal(0, (Update(time_ahead, 2, 1),), time.time() + DAY, timeout_seconds=0.2)
+    ground.files.propose(proposal)
+    for worker in ground.workers.values():
+        worker.running.answer()
+    for worker in ground.workers.values():
+        worker.read(120)  # passes the time of what nobody will decide
+    decided = ground.files.decided(0)
+    assert decided is not None and decided.outcome == "aborted"
+    assert decided.reason == "nobody has decided within 0.2 s"
+    assert ground.put_out() == alone(count_and_ask, 120)
