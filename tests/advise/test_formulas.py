@@ -106,6 +106,16 @@ def test_an_edge_of_a_join_is_what_the_other_input_leaves() -> None:
     assert decisions[-1].target_rate == pytest.approx(100 * 100 / 100 + 50 * 40 / 50)
 
 
+def test_two_edges_from_one_vertex_bring_its_records_once() -> None:
+    source = load(1, 100, 0.1, id="s", output_rate=200)
+    other = load(1, 50, 0.1, id="o", output_rate=50)
+    twice = (Input("s", "HASH"), Input("s", "HASH"))
+    itself = load(1, 200, 0.5, id="j", inputs=twice)
+    assert decide([source, itself], DEFAULT, 300.0)[-1].target_rate == pytest.approx(200)
+    both = load(1, 250, 0.5, id="j", inputs=(*twice, Input("o", "HASH")))
+    assert decide([source, other, both], DEFAULT, 300.0)[-1].target_rate == pytest.approx(250)
+
+
 def test_a_source_never_gets_more_subtasks_than_partitions() -> None:
     (decision,) = decide([load(4, 1000, 1.0, lag=900_000, partitions=6)], DEFAULT, 300.0)
     assert (decision.unclamped, decision.wanted) == (9, 6)

@@ -60,7 +60,7 @@ def _arrives(load: VertexLoad, decision: VertexDecision, settings: Settings) -> 
             f"{_n(decision.catchup_rate)}"
         )
         return
-    upstream = ", ".join(edge.vertex[:8] for edge in load.inputs)
+    upstream = ", ".join(dict.fromkeys(edge.vertex[:8] for edge in load.inputs))
     yield f"lambda   = of {upstream} by their output ratios = {_n(decision.target_rate)}"
     yield f"catchup  = likewise = {_n(decision.catchup_rate)}"
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Final
 
 from stateshift.advise.evaluate.loads import VertexLoad
@@ -127,11 +126,18 @@ def _target(
         duration = settings.catch_up_duration
         return Target(arrives, waits / duration if duration > 0 else 0.0)
     rate, catchup = 0.0, 0.0
-    for edge in load.inputs:
-        ratio = output_ratio(by_id[edge.vertex], load, by_id)
-        rate += targets[edge.vertex].rate * ratio
-        catchup += targets[edge.vertex].catchup * ratio
+    for upstream in _upstream(load):
+        ratio = output_ratio(by_id[upstream], load, by_id)
+        rate += targets[upstream].rate * ratio
+        catchup += targets[upstream].catchup * ratio
     return Target(rate, catchup)
+
+
+def _upstream(load: VertexLoad) -> list[str]:
+    """Return the vertices that a vertex reads from, each once: a join of a stream with itself has
+    two edges from one vertex, and its records come over both.
+    """
+    return list(dict.fromkeys(edge.vertex for edge in load.inputs))
 
 
 def output_ratio(
@@ -147,7 +153,7 @@ def _edge_rate(
     upstream: VertexLoad, downstream: VertexLoad, by_id: Mapping[str, VertexLoad]
 ) -> float:
     """Return the records a second on an edge, by the most reliable way there is."""
-    others = [by_id[edge.vertex] for edge in downstream.inputs if edge.vertex != upstream.id]
+    others = [by_id[id] for id in _upstream(downstream) if id != upstream.id]
     if not others:
         return downstream.input_rate
     if all(_outputs(other, by_id) == 1 for other in others):
@@ -156,8 +162,7 @@ def _edge_rate(
 
 
 def _outputs(vertex: VertexLoad, by_id: Mapping[str, VertexLoad]) -> int:
-    edges = chain.from_iterable(load.inputs for load in by_id.values())
-    return sum(edge.vertex == vertex.id for edge in edges)
+    return sum(vertex.id in _upstream(load) for load in by_id.values())
 
 
 def true_processing_rate(load: VertexLoad, settings: Settings) -> tuple[float, bool]:
