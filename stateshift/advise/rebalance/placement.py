@@ -21,7 +21,6 @@ from stateshift.advise.rebalance.situation import Cluster, mean_of
 
 # Spreads that are looked at before the best one so far has to do.
 LOOKED_AT_MAX = 100_000
-_CLOSE = 1e-9
 
 
 class Cost(NamedTuple):
@@ -119,7 +118,7 @@ def _bound(ground: Ground, loads: Mapping[str, float]) -> float:
 def _is_at_bound(ground: Ground, found: Placement, bound: float) -> bool:
     """Whether nothing can be better by its level, and nothing was moved for it."""
     cost = found.cost
-    return cost.moves == 0 and max(cost.levels, default=0.0) <= round(max(bound, ground.aim), 2)
+    return cost.moves == 0 and max(cost.levels, default=0.0) <= _level(max(bound, ground.aim))
 
 
 def _judged(ground: Ground, places: Sequence[str]) -> Cost:
@@ -143,7 +142,12 @@ def _mebibytes(one: Movable) -> int:
 
 def _levels(ground: Ground, held: Mapping[str, float]) -> tuple[float, ...]:
     ratios = [held[one.name] / one.capacity for one in ground.open_clusters]
-    return tuple(sorted((round(max(ratio, ground.aim), 2) for ratio in ratios), reverse=True))
+    return tuple(sorted((_level(max(ratio, ground.aim)) for ratio in ratios), reverse=True))
+
+
+def _level(ratio: float) -> float:
+    """Return a load in whole percents."""
+    return round(ratio, 2)
 
 
 def _as_it_is(ground: Ground) -> Placement:
@@ -182,10 +186,10 @@ def _empty_out(ground: Ground, places: list[str], held: dict[str, float]) -> Non
         for number, one in enumerate(ground.units)
         if ground.clusters[one.unit.cluster].is_draining
     ]
-    for number in sorted(leaving, key=lambda number: -ground.units[number].unit.load):
+    for number in sorted(leaving, key=lambda number: -_share(ground, number)):
         one = ground.units[number]
         ways = [
-            (_ratio(ground, name, held, one.unit.load), name)
+            (_level(_ratio(ground, name, held, one.unit.load)), name)
             for name in one.targets
             if has_room(ground.clusters[name], held[name] + one.unit.load, ground.policy)
         ]
@@ -195,9 +199,9 @@ def _empty_out(ground: Ground, places: list[str], held: dict[str, float]) -> Non
 
 def _fullest(ground: Ground, held: Mapping[str, float], stuck: set[str]) -> Cluster | None:
     """Return the fullest cluster above what is aimed for, of those that can still give."""
-    fill = {one: held[one.name] / one.capacity for one in ground.open_clusters}
+    fill = {one: _level(held[one.name] / one.capacity) for one in ground.open_clusters}
     giving = [one for one in fill if one.name not in stuck]
-    over = [one for one in giving if fill[one] > ground.aim + _CLOSE]
+    over = [one for one in giving if fill[one] > _level(ground.aim)]
     return max(over, key=lambda one: fill[one], default=None)
 
 
@@ -210,16 +214,15 @@ def _step_from(
     No target becomes as full as the cluster is.
     """
     now = held[cluster.name] / cluster.capacity
-    excess = held[cluster.name] - ground.aim * cluster.capacity
+    excess = _level(now - ground.aim)
     best: tuple[float, float, int, str] | None = None
     for number in staying:
         one = ground.units[number]
-        load = one.unit.load
         target = _emptiest(ground, one, held, now)
         if target is None:
             continue
-        relief = min(load, excess) / (one.unit.bytes + 1)
-        after = _ratio(ground, target, held, load)
+        relief = min(_share(ground, number), excess) / (_mebibytes(one) + 1)
+        after = _level(_ratio(ground, target, held, one.unit.load))
         candidate = (-relief, after, number, target)
         if best is None or candidate < best:
             best = candidate
@@ -233,9 +236,15 @@ def _emptiest(ground: Ground, one: Movable, held: Mapping[str, float], below: fl
     for name in one.targets:
         after = _ratio(ground, name, held, load)
         room = has_room(ground.clusters[name], held[name] + load, ground.policy)
-        if room and after < below - _CLOSE:
-            ways.append((after, name))
+        if room and _level(after) < _level(below):
+            ways.append((_level(after), name))
     return min(ways)[1] if ways else None
+
+
+def _share(ground: Ground, number: int) -> float:
+    """Return how much of its cluster a unit takes, in whole percents."""
+    unit = ground.units[number].unit
+    return _level(unit.load / ground.clusters[unit.cluster].capacity)
 
 
 def _ratio(ground: Ground, name: str, held: Mapping[str, float], more: float) -> float:

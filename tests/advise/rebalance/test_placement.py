@@ -87,6 +87,7 @@ def test_of_two_ways_that_are_as_even_the_one_with_fewer_bytes_is_taken() -> Non
     assert found.places == ("a", "b", "a", "b")
 
 
+@pytest.mark.parametrize("exact_units", [20, 0])
 @pytest.mark.parametrize(
     ("figure", "noise"),
     [
@@ -97,15 +98,27 @@ def test_of_two_ways_that_are_as_even_the_one_with_fewer_bytes_is_taken() -> Non
     ],
 )
 def test_which_of_two_alike_jobs_is_moved_does_not_depend_on_noise(
-    figure: str, noise: tuple[float, float]
+    figure: str, noise: tuple[float, float], exact_units: int
 ) -> None:
+    policy = replace(POLICY, exact_units=exact_units)
     spreads = set()
     for values in (noise, noise[::-1]):
         jobs = [job(name, "a", 2.0) for name in ("one", "two")]
         alike = [replace(one, **{figure: it}) for one, it in zip(jobs, values, strict=True)]
-        _, found = placed(situation({"a": 10, "b": 10}, alike))
+        _, found = placed(situation({"a": 10, "b": 10}, alike), policy)
         spreads.add(found.places)
     assert spreads == {("b", "a")}
+
+
+@pytest.mark.parametrize("noise", [(4.0, 4.0 + 1e-9), (4.0 + 1e-9, 4.0), (4.0, 4.01), (4.01, 4.0)])
+def test_where_one_of_many_jobs_goes_does_not_depend_on_noise(noise: tuple[float, float]) -> None:
+    jobs = [job(f"job-{number}", "a", 1.0) for number in range(9)]
+    of = situation({"a": 10, "b": 10, "c": 10}, jobs)
+    clusters = [of.clusters[0]]
+    for cluster, others in zip(of.clusters[1:], noise, strict=True):
+        clusters.append(replace(cluster, other_load=others))
+    _, found = placed(replace(of, clusters=tuple(clusters)), replace(POLICY, exact_units=0))
+    assert found.places == ("b", "c", "b", *("a",) * 6)
 
 
 def test_what_is_even_enough_is_left_as_it_is() -> None:
