@@ -24,6 +24,7 @@ from stateshift.advise.evaluate.verdicts import (
     restart_seconds,
     settled_changes,
     verdict_on,
+    wished_less,
 )
 from stateshift.plain import from_plain, to_plain
 from tests.advise.making import HOUR, keyed, load, sample, vertex
@@ -191,3 +192,13 @@ def test_walks_of_the_load_are_answered_as_by_the_model(seed: int) -> None:
         wishes.append(Wish(now, {"v": decision.wanted}))
         if expected != parallelism:  # the job is restarted with it, and earlier wishes are void
             keeper, wishes, parallelism = Keeper(settings.scale_down_interval), [], expected
+
+
+def test_what_was_wanted_before_nobody_looked_for_long_does_not_count() -> None:
+    default = Settings()
+    (decision,) = decide([load(10, 1000, 0.1, lag=0)], default, 300.0)
+    seldom = [Wish(NOW - 5000, {"v": 4}), Wish(NOW - 12_000, {"v": 4})]
+    assert wished_less(decision, seldom, NOW, default) == 4
+    before = [Wish(NOW - 10_000, {"v": 4})]
+    assert wished_less(decision, before, NOW, default) is None
+    assert wished_less(decision, [Wish(NOW - 60, {"v": 4}), *before], NOW, default) is None

@@ -175,7 +175,11 @@ def wished_less(
     if settings.scale_down_interval <= 0:
         return decision.wanted
     streak: list[Wish] = []
+    later = now
     for wish in sorted(wishes, key=lambda wish: -wish.time):
+        if later - wish.time > settings.sample_age_max:
+            break  # nobody has looked in between
+        later = wish.time
         if wish.parallelism.get(decision.id, decision.parallelism) >= decision.parallelism:
             break
         streak.append(wish)
