@@ -144,12 +144,14 @@ class Adviser:
         if subject.open is None:
             return
         try:
-            watched.looks.append(Look(subject.open().look()))
+            look = Look(subject.open().look())
         except Interrupted:
             raise
         except StateshiftError as error:
             _log.debug("%s cannot be looked at: %s", subject.job, error)
             watched.trouble = str(error)
+        else:
+            watched.looks = history.followed_by(watched.looks, look)
 
     def _needs_another(self, watched: _Watched) -> bool:
         """Whether a second look, soon, would tell what this one did not."""

@@ -74,6 +74,15 @@ def keep(folder: Path, job: str, looks: Iterable[Look], settings: Settings) -> N
         raise _unreachable(file, error) from error
 
 
+def followed_by(looks: Iterable[Look], newest: Look) -> list[Look]:
+    """Return the looks with a new one behind them. Those of a later time are void: a clock was set
+    back, or the job has gone to a cluster whose clock is behind. Else they would count as the last
+    ones until the clock has caught up.
+    """
+    before = [look for look in looks if look.sample.time <= newest.sample.time]
+    return [*before, newest]
+
+
 def needed(looks: Iterable[Look], settings: Settings) -> list[Look]:
     """Return the looks that a later decision may need, oldest first."""
     in_order = sorted(looks, key=lambda look: look.sample.time)

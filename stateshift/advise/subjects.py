@@ -27,6 +27,7 @@ from stateshift.advise.metrics.spark import (
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.cluster import FlinkRest
 from stateshift.clusters.flink.jobs import named
+from stateshift.clusters.http.rest import Unanswered
 from stateshift.clusters.opening import check_cluster
 from stateshift.clusters.protocol import JobState
 from stateshift.errors import ClusterError, Complaint, SpecError, StateshiftError
@@ -170,7 +171,10 @@ def _restart(
     """Return what a restart costs: as our own runs have measured it, else as Flink remembers it."""
     if name in outside.restarts:
         return RestartCost(outside.restarts[name], "runs")
-    return restart_of(calls, find().id) or RestartCost()
+    try:
+        return restart_of(calls, find().id) or RestartCost()
+    except Unanswered:
+        return RestartCost()
 
 
 def _slots(calls: FlinkCalls) -> FreeSlots | None:

@@ -278,7 +278,9 @@ def test_a_cluster_that_does_not_answer_makes_no_verdict(ground: Ground) -> None
     assert told["verdict"] == "unknown"
 
 
-@pytest.mark.parametrize("answer", [[], {"subtasks": 7}, {"subtasks": [{}]}, "<html>"])
+@pytest.mark.parametrize(
+    "answer", [[], {"subtasks": 7}, {"subtasks": [{}]}, {"now": 1e999, "subtasks": []}, "<html>"]
+)
 def test_an_odd_answer_makes_no_verdict(ground: Ground, answer: Any) -> None:
     job = ground.flink.jobs[0]
     ground.flink.odd[f"/jobs/{job.id}/vertices/count"] = (200, answer)
@@ -340,6 +342,27 @@ def test_flinks_own_rescales_say_what_a_restart_takes(ground: Ground) -> None:
     ]
     told = ground.only("--job", "orders")
     assert (told["restart_seconds"], told["restart_from"]) == (8.0, "flink")
+
+
+def test_looks_from_before_a_clock_was_set_back_are_void(ground: Ground) -> None:
+    history = str(ground.folder / "history")
+    assert ground.only("--job", "orders", "--history", history)["verdict"] == "scale"
+    ground.flink.clock.seconds -= 86400
+    read, count = ORDERS.parts
+    calm = [replace(read, busy=0.6, lag=0, lag_rate=0), replace(count, busy=0.6)]
+    ground.flink.jobs = [Measured("orders", calm, runs_for=2 * 86400.0, id="f" * 32)]
+    for _ in range(3):
+        assert ground.only("--job", "orders", "--history", history)["verdict"] == "fits"
+        ground.flink.clock.seconds += 600
+
+
+@pytest.mark.parametrize("began", ["soon", {}, -1e999, 9000])
+def test_rescales_that_tell_no_time_say_nothing_of_a_restart(ground: Ground, began: Any) -> None:
+    rescale = {"endTimestampInMillis": 1000, "terminalState": "COMPLETED"}
+    ground.flink.rescales = [{"startTimestampInMillis": began, **rescale}]
+    told = ground.only("--job", "orders")
+    assert (told["verdict"], told["restart_from"]) == ("scale", "default")
+    assert told["inputs"]["around"]["slots"] is not None
 
 
 def test_a_full_cluster_makes_a_job_move(ground: Ground) -> None:

@@ -223,7 +223,9 @@ def running_jobs(calls: FlinkCalls) -> tuple[tuple[str, str], ...]:
 
 def restart_of(calls: FlinkCalls, id: str) -> RestartCost | None:
     """Return how long the slowest of the job's rescales took that Flink remembers."""
-    took = [_took_seconds(rescale) for rescale in calls.rescales(id)]
+    rescales = calls.rescales(id)
+    with calls.reading(f"/jobs/{id}/rescales/history"):
+        took = [_took_seconds(rescale) for rescale in rescales]
     known = [seconds for seconds in took if seconds is not None]
     return RestartCost(max(known), "flink") if known else None
 
@@ -232,4 +234,5 @@ def _took_seconds(rescale: Json) -> float | None:
     began, ended = rescale.get("startTimestampInMillis"), rescale.get("endTimestampInMillis")
     if rescale.get("terminalState") != "COMPLETED" or began is None or ended is None:
         return None
-    return (float(ended) - float(began)) / 1000
+    took_ms = float(ended) - float(began)
+    return took_ms / 1000 if 0 <= took_ms < math.inf else None

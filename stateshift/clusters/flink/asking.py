@@ -21,6 +21,7 @@ from stateshift.errors import ClusterError
 
 T = TypeVar("T")
 
+_OTHER_FIELDS: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 _PASSWORD: Final = "STATESHIFT_FLINK_PASSWORD"
 _CREDENTIALS: Final = (
     'give the cluster "auth" and "user", with the password in STATESHIFT_FLINK_PASSWORD '
@@ -94,7 +95,7 @@ class Asking:
         """Report whoever answers with other fields than Flink does: an answer is read in here."""
         try:
             yield
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        except (*_OTHER_FIELDS, OverflowError) as error:  # JSON may hold an infinite number
             raise Unanswered(
                 f"{redact(self.place(path))} does not answer as {self.words} does there: "
                 f"{type(error).__name__} {error}",
