@@ -12,19 +12,19 @@ that may differ from one worker to the other while they run.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from stateshift.errors import Complaint, PlanError, SpecError
 from stateshift.live.bins.bin_run import Writing
-from stateshift.live.bins.commits import Commit, Kept
+from stateshift.live.bins.commits import Commit, Kept, Ledger
 from stateshift.live.bins.files import Begun, Files, Joined, Keyed
 from stateshift.live.bins.hashing import encoders, hash_of, key_kinds
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.stores import Objects, Store, Table, read_store
-from stateshift.live.bins.times import Moment, asked_for
+from stateshift.live.bins.times import Moment, asked_for, cut
 from stateshift.live.protocol.bins import bin_of
 from stateshift.live.protocol.folded import Folded, Key, State
 from stateshift.plain import JsonObject
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
     from stateshift.live.bins.operators import Function
 
+LOOKS_MAX = 20  # at where the bins are, until two in turn are alike
+
+BinOfMany = tuple[int, int]  # a bin, and how many there are
 Value = JsonObject  # a row's value by column, as `stateshift export` has it
 
 
@@ -221,24 +224,75 @@ def _first_commit(
 
 
 def take_out(files: Files, operator: Operator) -> Iterator[Entry]:
-    """Yield every key of an operator with its state, bin by bin.
+    """Yield every key of an operator with its state, bin by bin; of a bin that is on its way, as it
+    was given.
 
     Raises:
-        PlanError: the group has no such operator.
+        PlanError: the group has no such operator; or its bins move all the time.
     """
-    workers = files.joined()
-    ledgers = {one.name: files.ledger(operator.name, one.name) for one in workers}
-    if all(ledger.last is None for ledger in ledgers.values()):
-        raise PlanError(
-            f"no worker of {operator.name} has committed anything",
-            hint=f"stateshift live status {files.location}",
-        )
+    ledgers = _ledgers_at_rest(files, operator)
     for name, ledger in ledgers.items():
         frontier = None if ledger.last is None else ledger.last.frontier
         for bin, kept in sorted(ledger.here.items()):
-            store = read_store(operator, map(files.read, kept.pieces))
-            for key, state in store.entries():
-                yield Entry(key, state, bin, name, frontier)
+            yield from _entries(files, operator, Place(bin, name, frontier), kept)
+        for given in sorted(ledger.unclaimed):
+            yield from _entries(
+                files, operator, Place(given.bin, name, cut(given.time)), given.kept
+            )
+
+
+class Place(NamedTuple):
+    """A bin, the worker that has committed it, and how far that had come."""
+
+    bin: int
+    worker: str
+    frontier: Moment | None
+
+
+def _entries(files: Files, operator: Operator, place: Place, kept: Kept) -> Iterator[Entry]:
+    store = read_store(operator, map(files.read, kept.pieces))
+    for key, state in store.entries():
+        yield Entry(key, state, place.bin, place.worker, place.frontier)
+
+
+def _ledgers_at_rest(files: Files, operator: Operator) -> dict[str, Ledger]:
+    """Return what each worker has committed, of one moment as far as bins move: they are read one
+    after the other, and a bin that moves meanwhile would be in two of them, or in none.
+    """
+    begun = files.begun()
+    before: Counter[BinOfMany] | None = None
+    for _ in range(LOOKS_MAX):
+        ledgers = _ledgers(files, operator)
+        if begun is None or all(ledger.last is None for ledger in ledgers.values()):
+            raise PlanError(
+                f"no worker of {operator.name} has committed anything",
+                hint=f"stateshift live status {files.location}",
+            )
+        bins = Counter(_bins_in(ledgers.values(), begun.bins))
+        if bins == before and max(bins.values(), default=1) == 1:
+            return ledgers
+        before = bins
+    raise PlanError(
+        f"the bins of {operator.name} move all the time: no moment is known at which each is once",
+        hint=f"export them again later; or first: stateshift live pause {files.location}",
+    )
+
+
+def _ledgers(files: Files, operator: Operator) -> dict[str, Ledger]:
+    """Return what each worker has committed, without the bins that others have taken from it."""
+    joined = files.joined()
+    ledgers = {one.number: files.ledger(operator.name, one.name) for one in joined}
+    return {one.name: ledgers[one.number].claimed(ledgers) for one in joined}
+
+
+def _bins_in(ledgers: Iterable[Ledger], begun: int) -> Iterator[BinOfMany]:
+    """Yield the bins that are somewhere, or on their way, each as one of so many."""
+    for ledger in ledgers:
+        count = ledger.bins(begun)
+        for bin in ledger.here:
+            yield bin, count
+        for given in ledger.unclaimed:
+            yield given.bin, count
 
 
 def as_table(

@@ -12,9 +12,11 @@ from stateshift.errors import PlanError, SpecError
 from stateshift.live.bins import adopting
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.hashing import encoders, hash_of
+from stateshift.live.protocol.chains import Decided
+from stateshift.live.protocol.configuration import Update
 from stateshift.live.protocol.folded import Folded
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
-from tests.live.bins.workers import Ground, count_and_ask
+from tests.live.bins.workers import BINS, Ground, Reader, count_and_ask
 
 
 def exported(keys: int) -> pa.Table:
@@ -122,3 +124,50 @@ def test_a_timestamp_is_hashed_by_its_microseconds():
     moment = datetime.datetime(2026, 1, 2, 3, 4, 5, 6)
     micros = 1767323045000006
     assert hash_of([moment], encoders(naive, ["at"])) == hash_of([micros], encoders(whole, ["at"]))
+
+
+def keys_in(files: Files) -> list[object]:
+    """The keys that an export has, each as often as it has it."""
+    return sorted(entry.key for entry in adopting.take_out(files, count_and_ask))
+
+
+def about_to_move() -> Ground:
+    """A group in which all bins go to another worker with the next batch."""
+    ground = Ground(count_and_ask, ["west", "east"])
+    for worker in ground.workers.values():
+        worker.read(90)
+    ground.propose([Update(40, bin, 1) for bin in range(BINS)])
+    for worker in ground.workers.values():
+        worker.running.answer()
+    ground.files.decide(0, Decided("applied", 0.0, "test"))
+    return ground
+
+
+def test_a_bin_that_is_on_its_way_is_exported_as_it_was_given():
+    ground = about_to_move()
+    ground.workers["west"].read(150)
+    assert keys_in(ground.files) == list(range(ground.keys))
+    entries = list(adopting.take_out(ground.files, count_and_ask))
+    assert {(entry.worker, entry.frontier) for entry in entries} == {("west", (40,))}
+
+
+class Moving(Files):
+    """Files of a group whose bins move while somebody reads the ledgers."""
+
+    workers: tuple[Reader, ...] = ()
+
+    def ledger(self, operator, worker):
+        if worker == "east":
+            for reader in self.workers:
+                reader.read(150)
+            self.workers = ()
+        return super().ledger(operator, worker)
+
+
+def test_a_bin_that_moves_while_an_export_looks_is_exported_once():
+    ground = about_to_move()
+    files = Moving(ground.storage)
+    files.workers = tuple(ground.workers.values())
+    entries = list(adopting.take_out(files, count_and_ask))
+    assert sorted(entry.key for entry in entries) == list(range(ground.keys))
+    assert {entry.worker for entry in entries} == {"east"}
