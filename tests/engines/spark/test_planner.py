@@ -30,7 +30,15 @@ from stateshift.step import (
     TransformShard,
     WriteFile,
 )
-from stateshift.survey import ClusterFacts, Facts, FileInfo, Finding, Survey
+from stateshift.survey import (
+    ClusterFacts,
+    Facts,
+    FileInfo,
+    Finding,
+    SinkFacts,
+    SinkLog,
+    Survey,
+)
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.support.checkpoints import QUERY, Checkpoint, put
 from tests.support.ground import (
@@ -665,6 +673,21 @@ def test_other_facts_give_another_fingerprint() -> None:
     checkpoints = (Checkpoint(), Checkpoint(batches=4), Checkpoint(keys=4))
     plans = [plan_of(spec_of(), facts_of(surveyed(checkpoint))) for checkpoint in checkpoints]
     assert all(a.fingerprint != b.fingerprint for a, b in pairwise(plans))
+
+
+def test_a_sink_that_has_moved_on_makes_a_plan_stale() -> None:
+    source = surveyed(Checkpoint())
+    sinks = [
+        SinkFacts("delta", "/table", True, True, read=True, logs={QUERY: SinkLog(last)})
+        for last in (3, 4, None)
+    ]
+    unread = SinkFacts("delta", "/table", True, True, wrong="no answer")
+    stale = {plan_of(spec_of(), replace(facts_of(source), sink=sink)).facts for sink in sinks}
+    assert len(stale) == 3
+    other = replace(sinks[0], logs={QUERY: SinkLog(3), "other": SinkLog(9)})
+    assert plan_of(spec_of(), replace(facts_of(source), sink=other)).facts in stale
+    without = plan_of(spec_of(), facts_of(source))
+    assert plan_of(spec_of(), replace(facts_of(source), sink=unread)).facts == without.facts
 
 
 def test_estimates_findings_and_the_time_of_day_are_outside_the_fingerprint() -> None:

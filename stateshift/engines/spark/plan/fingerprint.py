@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from stateshift import plain
 from stateshift.formats.marks import FOLDER
-from stateshift.survey import ClusterFacts, Facts, Image, Survey
+from stateshift.survey import ClusterFacts, Facts, Image, SinkFacts, Survey
 
 
 def identity_of(facts: Facts) -> str:
@@ -29,17 +29,24 @@ def identity_of(facts: Facts) -> str:
 
 
 def fingerprint_of(facts: Facts) -> str:
-    """Return the fingerprint of a stopped job: every file of it, and its epochs. Places that move
-    along are named only: new input may arrive in them at any time.
+    """Return the fingerprint of a stopped job: every file of it, its epochs, and the last batches
+    in the log of its sink. Places that move along are named only: new input may arrive in them at
+    any time.
     """
     surveys = (facts.source, *facts.merges, *facts.others)
-    return plain.fingerprint(
-        [
-            identity_of(facts),
-            [_contents(survey) for survey in surveys],
-            [[here.location, there.location] for here, there in facts.data],
-        ]
-    )
+    parts: list[plain.Value] = [
+        identity_of(facts),
+        [_contents(survey) for survey in surveys],
+        [[here.location, there.location] for here, there in facts.data],
+    ]
+    if facts.sink is not None and facts.sink.read:
+        parts.append(_last_batches(facts.sink, facts.source))
+    return plain.fingerprint(parts)
+
+
+def _last_batches(sink: SinkFacts, source: Survey) -> list[plain.Value]:
+    """Return what a rewind under new numbers goes by: the last batch of each query."""
+    return [[image.path, sink.last_batch(image.identity)] for image in source.images]
 
 
 def _identity(survey: Survey) -> list[object]:
