@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from stateshift.clusters.http.rest import Unanswered
+from stateshift.clusters.livy.calls import LivyCalls, batch_of
 from stateshift.clusters.livy.cluster import Livy
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import JobState, Remedy, StopRequest, Submission
@@ -230,3 +233,10 @@ def test_why_a_query_has_ended_is_told_by_the_log_of_its_batch(
     ]
     failure = livy.failure(ORDERS.tag, alive=True)
     assert failure is not None and failure.remedy is Remedy.ROLLBACK
+
+
+@pytest.mark.parametrize("id", ["first", None, math.inf, math.nan])
+def test_a_batch_without_a_number_is_no_answer_of_livys(id: object) -> None:
+    calls = LivyCalls("livy", "http://127.0.0.1:1", {})
+    with pytest.raises(Unanswered, match="in a way that Livy does not"):
+        batch_of({"id": id, "state": "running"}, calls)

@@ -133,7 +133,7 @@ def batch_of(answer: Json, calls: LivyCalls) -> Batch:
         word, name, application = str(answer["state"]), answer.get("name"), answer.get("appId")
         state = _STATES.get(word, JobState.UNKNOWN)
         return Batch(int(answer["id"]), name, state, word, application)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise Unanswered(
             f"{redact(calls.url)} describes a batch in a way that Livy does not: "
             f"{str(answer)[:200]}",

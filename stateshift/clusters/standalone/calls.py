@@ -137,7 +137,7 @@ class StandaloneCalls:
                 memory=sum(int(worker["memory"]) for worker in alive) << 20,
                 memory_used=sum(int(worker["memoryused"]) for worker in alive) << 20,
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise self._pages.odd(
                 self.ui_url, "describes a worker in a way that Spark does not"
             ) from error
