@@ -322,6 +322,16 @@ def test_of_several_files_the_newest_verdict_on_a_job_counts(tmp_path: Path) -> 
     assert value(metrics, "advice_headroom_ratio", job="orders") == pytest.approx(0.5)
 
 
+def test_the_runs_have_metrics_before_advise_has_run_for_the_first_time(tmp_path: Path) -> None:
+    missing, out = tmp_path / "advice.json", tmp_path / "stateshift.prom"
+    (tmp_path / "runs").mkdir()
+    words = ("--advice", str(missing), "--to", str(out))
+    answer = said("metrics", str(tmp_path / "runs"), *words)
+    assert answer.code == 0
+    assert answer.err == f"no advice yet: {missing} is not there\n"
+    assert "stateshift_runs" in out.read_text()
+
+
 def test_a_file_that_holds_no_advice_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "half.json").write_text('[{"job": "orders", "inp')
     out = tmp_path / "stateshift.prom"

@@ -62,7 +62,8 @@ def command(
         typer.Option(
             "--advice",
             metavar="FILE",
-            help="What `advise --json` has written: adds verdicts and headroom. Repeatable.",
+            help="What `advise --json` has written, where it has run already: adds verdicts and "
+            "headroom. Repeatable.",
         ),
     ] = None,
     rebalance: Annotated[
@@ -91,7 +92,8 @@ def command(
     runs = [observed(path) for path in _paths(dirs or [workdirs])]
     folders = _by_name(rebalance or [])
     rebalanced = [_rebalanced(name, folder) for name, folder in folders.items()]
-    found = families(runs, time.time(), _judged(advice or []), rebalanced)
+    judged = _judged(_there(terminal, advice or []))
+    found = families(runs, time.time(), judged, rebalanced)
     text = metrics_text.exposition(found)
     if output is not None:
         write_whole(output, text)  # the collector reads `*.prom` alone, at any time
@@ -121,6 +123,16 @@ def _refuse_missing(folder: str) -> None:
         (Complaint("DIR", f"there is no directory {folder}"),),
         hint="stateshift runs DIR lists the workdirs in a directory",
     )
+
+
+def _there(terminal: Terminal, files: list[str]) -> list[str]:
+    """Return the files that are there: the first run of `advise` may be still to come, and the
+    runs have metrics without it.
+    """
+    for file in files:
+        if not os.path.lexists(file):
+            terminal.say(f"no advice yet: {file} is not there")
+    return [file for file in files if os.path.lexists(file)]
 
 
 def _judged(files: list[str]) -> list[Judged]:
