@@ -21,6 +21,9 @@ def count(key, state, values):
 
 def from_row(key, value):
     return value["n"]
+
+def other_row(key, value):
+    return value["n"] + 1
 """
 
 
@@ -49,8 +52,11 @@ def test_state_goes_in_and_comes_out_as_it_was(place):
     rows = [json.loads(line) for line in (place / "out.jsonl").read_text().splitlines()]
     assert sorted((row["key"], row["state"]) for row in rows) == [(n, str(n)) for n in range(20)]
     again = run(place, "import", *into)
-    assert again.returncode == 4
-    assert "has a state already" in again.stderr
+    assert again.returncode == 0, again.stderr
+    into[into.index("jobs:from_row")] = "jobs:other_row"
+    other = run(place, "import", *into)
+    assert other.returncode == 4
+    assert "has a state already" in other.stderr
 
 
 @pytest.mark.parametrize(

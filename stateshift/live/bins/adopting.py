@@ -4,9 +4,10 @@ them, is no loss.
     bring_in   rows of `stateshift export` become the first commits of a group
     take_out   every key of a group with its state, as it was last committed
 
-Both are for whoever runs the jobs: bringing in needs a group in which no worker has committed yet,
-and taking out reads what is committed, bin by bin. Each row says how far its worker had come, since
-that may differ from one worker to the other while they run.
+Both are for whoever runs the jobs: bringing in needs a group in which no worker has committed yet.
+If it dies between two workers, the same import goes on where it has ended. Taking out reads what is
+committed, bin by bin. Each row says how far its worker had come, since that may differ from one
+worker to the other while they run.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from stateshift.errors import Complaint, PlanError, SpecError
+from stateshift.errors import Complaint, FormatError, MissingFile, PlanError, SpecError
 from stateshift.live.bins.bin_run import Writing
 from stateshift.live.bins.commits import Commit, Kept, Ledger
 from stateshift.live.bins.files import Begun, Files, Joined, Keyed
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 LOOKS_MAX = 20  # at where the bins are, until two in turn are alike
 
 BinOfMany = tuple[int, int]  # a bin, and how many there are
+Share = Mapping[int, bytes]  # a worker's bins, as bytes
 Value = JsonObject  # a row's value by column, as `stateshift export` has it
 
 
@@ -73,7 +75,8 @@ def bring_in(
     """Make rows of key and value the first state of an operator's workers.
 
     Args:
-        files: the group's; no worker of the operator has committed yet.
+        files: the group's; no worker of the operator has committed yet, other than what an import
+            of the same rows has written.
         operator: whose state it becomes.
         table: the columns `key` and `value`, as `stateshift export` writes them.
         workers: which the bins begin at, in turn.
@@ -82,17 +85,20 @@ def bring_in(
     """
     _check_way(operator, make_state)
     begun = files.begin(Begun(operator.bins, tuple(workers)))
-    _refuse_begun(files, operator, begun)
+    files.check_declared(begun, operator.name, operator.bins)
     keys = _keys(operator, table)
     bins = _bins(operator, keys, table, begun.bins, make_state)
-    size = 0
+    shares: dict[str, Share] = {}
     for number, name in enumerate(begun.workers):
+        mine = range(number, begun.bins, len(begun.workers))
+        shares[name] = {bin: _content(bins.get(bin)) for bin in mine}
+    for name in _left(files, operator, shares):
         files.join(Joined(-1, name, time.time()))
         kinds = key_kinds(keys.schema, operator.key)
         files.say_keyed(Keyed(operator.name, name, kinds, time.time()))
-        mine = range(number, begun.bins, len(begun.workers))
-        size += _first_commit(files, operator, name, {bin: bins.get(bin) for bin in mine})
+        _first_commit(files, operator, name, shares[name], bins)
     keys = sum(store.keys for store in bins.values())
+    size = sum(len(content) for share in shares.values() for content in share.values())
     return BroughtIn(keys, len(bins), begun.workers, size)
 
 
@@ -108,15 +114,50 @@ def _check_way(operator: Operator, make_state: Function | None) -> None:
     raise SpecError((Complaint("state", fact),), hint=hint)
 
 
-def _refuse_begun(files: Files, operator: Operator, begun: Begun) -> None:
-    """Refuse a group in which this state would be on top of another."""
-    files.check_declared(begun, operator.name, operator.bins)
-    for name in begun.workers:
-        if files.committed(operator.name, name, 0) is not None:
-            raise PlanError(
-                f"worker {name} of {operator.name} has a state already",
-                hint="bring state into a group in which the operator has not run yet",
-            )
+def _content(store: Store | None) -> bytes:
+    """Return a bin's state as bytes; no bytes where no row is in it."""
+    return b"" if store is None else store.whole()
+
+
+def _left(files: Files, operator: Operator, shares: Mapping[str, Share]) -> list[str]:
+    """Return the workers whose first commit is still to be written. Those that have it from an
+    import of the same rows, which has died, are done. Any other state is refused.
+    """
+    left: list[str] = []
+    has_gone_on: list[str] = []
+    for name, share in shares.items():
+        last = files.last_commit(operator.name, name)
+        if last < 0:
+            left.append(name)
+            continue
+        if not _is_first_commit(files, files.committed(operator.name, name, 0), share):
+            raise _has_a_state(operator, name)
+        if last > 0:
+            has_gone_on.append(name)
+    if not left and has_gone_on:
+        raise _has_a_state(operator, has_gone_on[0])
+    return left
+
+
+def _is_first_commit(files: Files, commit: Commit | None, share: Share) -> bool:
+    """Whether a worker's first commit has just what an import would write into it."""
+    if commit is None or commit.here is None or commit.batch is not None:
+        return False
+    if {str(bin) for bin in share} != set(commit.here):
+        return False
+    try:
+        there = {bin: b"".join(map(files.read, commit.here[str(bin)].pieces)) for bin in share}
+    except (FormatError, MissingFile):  # the worker has gone on, and removed what it had first
+        return False
+    return there == share
+
+
+def _has_a_state(operator: Operator, name: str) -> PlanError:
+    return PlanError(
+        f"worker {name} of {operator.name} has a state already",
+        hint="bring state into a group in which the operator has not run yet; an import that has "
+        "died goes on with the same file, function and workers",
+    )
 
 
 def _keys(operator: Operator, table: pyarrow.Table) -> pyarrow.Table:
@@ -202,22 +243,21 @@ def _objects(
 
 
 def _first_commit(
-    files: Files, operator: Operator, worker: str, bins: Mapping[int, Store | None]
-) -> int:
-    """Write a worker's first commit; return how many bytes its state has."""
+    files: Files, operator: Operator, worker: str, share: Share, bins: Mapping[int, Store]
+) -> None:
+    """Write a worker's first commit."""
     writing = Writing(operator.name, worker, 0)
     here = {}
-    for bin, store in bins.items():
+    for bin, content in share.items():
         kept = Kept()
-        if store is not None:
-            kept = Kept((writing.add(store.whole()),), store.keys, store.due)
+        if bin in bins:
+            kept = Kept((writing.add(content),), bins[bin].keys, bins[bin].due)
         here[str(bin)] = kept
     if writing.content:
         files.write_data(writing.path, writing.content)
     now = time.time()
     commit = Commit(0, None, "", now, now, None, {}, 0, here=here)
     files.commit(operator.name, worker, commit)
-    return len(writing.content)
 
 
 # ------------------------------------------------------------------------------------ out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 
 import pyarrow as pa
@@ -16,7 +17,10 @@ from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import Update
 from stateshift.live.protocol.folded import Folded
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
+from tests.kill.moments import Doomed, Moments
+from tests.live.bins.test_killing import die
 from tests.live.bins.workers import BINS, Ground, Reader, count_and_ask
+from tests.live.jobs import Killed
 
 
 def exported(keys: int) -> pa.Table:
@@ -75,7 +79,37 @@ def test_a_second_state_on_top_of_one_is_refused():
     files = folder()
     adopting.bring_in(files, count_and_ask, exported(5), ("west",), lambda key, value: 1)
     with pytest.raises(PlanError, match="has a state already"):
-        adopting.bring_in(files, count_and_ask, exported(5), ("west",), lambda key, value: 1)
+        adopting.bring_in(files, count_and_ask, exported(6), ("west",), lambda key, value: 1)
+    with pytest.raises(PlanError, match="has a state already"):
+        adopting.bring_in(files, count_and_ask, exported(5), ("west",), lambda key, value: 2)
+
+
+def test_a_state_that_its_worker_has_gone_on_from_is_not_brought_in_again():
+    ground = Ground(count_and_ask, ["west"])
+    again = (count_and_ask, exported(5), ("west",), lambda key, value: 1)
+    fresh = MemoryStorage(MemoryDisk(), "memory://fresh")
+    adopting.bring_in(Files(fresh), *again)
+    west = ground.workers["west"]
+    west.storage = fresh
+    west.start()
+    west.read(9)
+    with pytest.raises(PlanError, match="has a state already"):
+        adopting.bring_in(Files(fresh), *again)
+
+
+@pytest.mark.parametrize("effect", range(1, 40))
+def test_an_import_that_has_died_goes_on_where_it_has_ended(effect: int):
+    again = (count_and_ask, exported(30), ("west", "east", "north"), lambda key, value: value["n"])
+    storage = MemoryStorage(MemoryDisk(), "memory://group")
+    with contextlib.suppress(Killed):
+        adopting.bring_in(Files(Doomed(storage, Moments(effect, die))), *again)
+    came = adopting.bring_in(Files(storage), *again)
+    assert came.keys == 30
+    entries = list(adopting.take_out(Files(storage), count_and_ask))
+    assert sorted((entry.key, entry.state) for entry in entries) == [(n, n) for n in range(30)]
+    assert {entry.worker for entry in entries} == {"west", "east", "north"}
+    for name in came.workers:
+        assert Files(storage).commit_numbers("count_and_ask", name) == [0]
 
 
 def test_rows_without_the_key_are_refused():
