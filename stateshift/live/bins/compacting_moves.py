@@ -1,7 +1,7 @@
 """The moves of a group, kept bounded: what the first ones come to is one file, and their own files
 are removed.
 
-    compact(files, begun, bins)   now and then, by whoever has carried moves
+    compact(files, begun, look)   now and then, by whoever has carried moves
 
 Nobody may read a file that is removed. Whoever starts reads what the first moves come to, and then
 those after it one by one; whoever runs reads on from the last one that it knows. So a move is
@@ -14,11 +14,25 @@ of the slowest one, and before what it awaits; of an evicted one, too, since som
 A part that starts later needs the moves of what was given to it: they are left out once it has
 taken that. And all parts of an operator begin with the same, so while one of them has committed
 nothing, no more is left out than before.
+
+A part may begin while somebody compacts. So compactions are numbered, and each is a file that is
+created if absent: whoever compacts reads the newest number, looks, creates the next one, and only
+then writes. A part without commits says that it runs, and then creates the next number itself: of a
+compaction that has not seen it, the number is not the next one any more.
 """
 
 from __future__ import annotations
 
-from stateshift.live.bins.files import Begun, Files, MovesBase, MovesKept, applied
+from collections.abc import Callable
+
+from stateshift.live.bins.files import (
+    Begun,
+    Compaction,
+    Files,
+    MovesBase,
+    MovesKept,
+    applied,
+)
 from stateshift.live.bins.watch import Bins
 from stateshift.live.protocol.configuration import (
     BEGIN,
@@ -32,15 +46,20 @@ EVERY = 32  # moves
 KEPT = 64  # moves
 
 
-def compact(files: Files, begun: Begun, bins: Bins) -> None:
+def compact(files: Files, begun: Begun, look: Callable[[], Bins]) -> None:
     """Write what the moves so far come to, and remove those that nobody needs, if they are many."""
-    base, moves = files.moves_base(), bins.moves
+    number, newest = files.newest_compaction()
+    base, bins = files.moves_base(), look()
+    moves = bins.moves
     before = 0 if base is None else base.decided
     if moves.decided < before + EVERY:
         return
     begin = BEGIN if base is None else base.configuration.since
-    configuration = retired(moves.configuration, max(begin, _needed(bins) - 1))
-    files.keep_moves(MovesBase(moves.decided, configuration, moves.ahead))
+    since = max(begin, newest.since, _needed(bins) - 1)
+    if not files.compacted(number + 1, Compaction(since)):
+        return  # somebody has begun, or compacts: the next one tries again
+    files.keep_moves(MovesBase(moves.decided, retired(moves.configuration, since), moves.ahead))
+    files.forget_compactions(number + 1)
     known = [part.moves_known for part in bins.running]
     first = min(before, moves.decided - KEPT, *known)
     kept = files.moves_kept(begun, len(bins.workers))

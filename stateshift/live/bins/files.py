@@ -9,6 +9,7 @@
     bins/moves/N/words/OPERATOR.NAME.json  what a worker says of it
     bins/moves/N/decided.json              what became of it
     bins/moves.json                        what the first moves come to: nobody reads them again
+    bins/compactions/N.json                from which time on whoever begins then knows the moves
     bins/past.json                         which of them are kept, for `live history`
     bins/prepared/OPERATOR.NAME.json       which bins a worker has read ahead
     bins/steer/…                           how moves are steered (`steering`)
@@ -57,6 +58,8 @@ KEYS = "bins/keys"
 WHOLE_EVERY = 20  # commits
 MOVES_BASE = "bins/moves.json"
 MOVES_KEPT = "bins/past.json"
+COMPACTIONS = "bins/compactions"
+COMPACTIONS_KEPT = 32
 KEPT_COMMITS = 40  # of those before the last whole one; others may still read them
 
 
@@ -172,6 +175,15 @@ class MovesBase:
 
 
 @dataclass(frozen=True, slots=True)
+class Compaction:
+    """The first time that anybody can ask for who begins after this: a compaction of the moves has
+    moved it on, or a part that began has kept it.
+    """
+
+    since: Time
+
+
+@dataclass(frozen=True, slots=True)
 class MovesKept:
     """The first move whose files are kept, and where the bins are before it."""
 
@@ -269,6 +281,41 @@ class Files(ValueFiles):
     def keep_moves(self, base: MovesBase) -> None:
         """Write what the moves so far come to."""
         self._write(MOVES_BASE, encode_densely(base))
+
+    def newest_compaction(self) -> tuple[int, Compaction]:
+        """Return the newest compaction with its number; -1 where there is none yet."""
+        listed = (file.path.rsplit("/", 1)[1] for file in self.storage.list(COMPACTIONS))
+        numbers = (number_in(name.removesuffix(".json")) for name in listed)
+        number = max((number for number in numbers if number is not None), default=-1)
+        newest = self._read(Compaction, _compaction(number)) or Compaction(BEGIN)
+        while (later := self._read(Compaction, _compaction(number + 1))) is not None:
+            number, newest = number + 1, later
+        return number, newest
+
+    def compacted(self, number: int, compaction: Compaction) -> bool:
+        """Make a compaction the newest; return whether it is: others may have been first."""
+        try:
+            self.storage.create(_compaction(number), encode(compaction))
+        except AlreadyThere:
+            return False
+        # A number that was removed long ago can be created once more.
+        return self.newest_compaction()[0] == number
+
+    def forget_compactions(self, number: int) -> None:
+        """Remove the compactions long before one."""
+        for file in list(self.storage.list(COMPACTIONS)):
+            earlier = number_in(file.path.rsplit("/", 1)[1].removesuffix(".json"))
+            if earlier is not None and earlier < number - COMPACTIONS_KEPT:
+                self.storage.remove(file.path)
+
+    def begin_part(self) -> Time:
+        """Say that a part begins which is in `runs` already; return the first time that it can ask
+        for. A compaction that has looked before does not hold after this.
+        """
+        while True:
+            number, newest = self.newest_compaction()
+            if self.compacted(number + 1, newest):
+                return newest.since
 
     def moves_kept(self, begun: Begun, workers: int) -> MovesKept:
         """Return the first move whose files are there, and where the bins are before it."""
@@ -537,6 +584,10 @@ def _of_worker(operator: str, worker: str) -> str:
 
 def _commit(operator: str, worker: str, number: int) -> str:
     return f"{_of_worker(operator, worker)}/commits/{number:09d}"
+
+
+def _compaction(number: int) -> str:
+    return f"{COMPACTIONS}/{number:06d}.json"
 
 
 def _move(number: int) -> str:

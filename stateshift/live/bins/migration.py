@@ -138,10 +138,14 @@ class Carrier:
         tries again.
         """
         try:
-            self.watch.meet()  # nothing is removed that whoever has just started needs
-            compact(self.files, self.watch.begun, self.watch.look())
+            compact(self.files, self.watch.begun, self._met)
         except StateshiftError as error:
             logger.warning("the files of earlier moves stay: %s", error)
+
+    def _met(self) -> Bins:
+        """Return the group as it is, with whoever has just started."""
+        self.watch.meet()
+        return self.watch.look()
 
     def _refuse_another(self) -> None:
         carried = self.steering.carried

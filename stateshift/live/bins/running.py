@@ -50,10 +50,13 @@ from stateshift.live.bins.dealing import Deal, Numbers, Source
 from stateshift.live.bins.files import (
     WHOLE_EVERY,
     Answer,
+    Begun,
     Files,
     Keyed,
+    KnownMoves,
     Proposal,
     commit_of,
+    look,
     look_until_due,
     own_data,
 )
@@ -110,8 +113,10 @@ class Running:
         joined = files.joined()
         names = {one.number: one.name for one in joined}
         self.me = next(one.number for one in joined if one.name == name)
-        self.moves = files.known_moves(begun, len(joined))
         self.ledger = files.ledger(operator.name, name)
+        self.moves = files.known_moves(begun, len(joined))
+        if self.ledger.last is None:
+            self.moves = _moves_at_first(files, begun, len(joined))
         self.others = OtherWorkers(files, operator.name, self.me, names)
         # what is proposed is answered by the frontier that is planned; a batch is planned by one
         # thread, and answers are given by another
@@ -484,3 +489,12 @@ class Running:
     def _is_past(self, file: str) -> bool:
         """Whether no commit can name a file any more that does not yet."""
         return commit_of(file) <= self.ledger.number
+
+
+def _moves_at_first(files: Files, begun: Begun, workers: int) -> KnownMoves:
+    """Return the moves as a part without commits begins with them: all parts of an operator begin
+    with the same, so that a bin which has moved is empty at both ends or at none.
+    """
+    since = files.begin_part()
+    moves = look(files, files.known_moves(begun, workers))
+    return replace(moves, configuration=retired(moves.configuration, since))

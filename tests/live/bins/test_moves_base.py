@@ -4,13 +4,22 @@ every start, and a group does not grow with its moves.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 import pytest
 
 from stateshift.live.bins.compacting_moves import EVERY, KEPT, compact
-from stateshift.live.bins.files import Begun, Files, look
+from stateshift.live.bins.files import (
+    COMPACTIONS_KEPT,
+    Begun,
+    Compaction,
+    Files,
+    MovesBase,
+    look,
+)
 from stateshift.live.bins.past import PastMove, past_moves
 from stateshift.live.bins.watch import Watch
 from stateshift.live.protocol.chains import Decided
@@ -63,7 +72,7 @@ class Group:
     def compact(self, files: Files | None = None) -> None:
         """Compact as whoever has carried moves does."""
         files = files or Files(self.ground.storage)
-        compact(files, BEGUN, Watch(files, BEGUN).look())
+        compact(files, BEGUN, lambda: Watch(files, BEGUN).look())
 
     def past(self) -> tuple[PastMove, ...]:
         return past_moves(self.ground.files, BEGUN)
@@ -156,14 +165,85 @@ def test_bins_that_were_given_to_a_part_that_starts_later_are_taken_by_it():
 def test_parts_begin_with_the_same_moves_however_late_they_start():
     group = Group().move(MOVES)
     watch = Watch(group.ground.files, BEGUN)
-    compact(watch.files, BEGUN, watch.look())
+    compact(watch.files, BEGUN, watch.look)
     again = Ground(replace(count_and_ask, name="again"), ["west"], storage=group.ground.storage)
     first = again.workers["west"].running.moves.configuration
     group.move(EVERY)
     watch.meet()
-    compact(watch.files, BEGUN, watch.look())
+    compact(watch.files, BEGUN, watch.look)
     assert group.ground.files.known_moves(BEGUN, 2).decided == group.count
     assert again.add("east").running.moves.configuration.since == first.since > BEGIN
+
+
+class Beside(Files):
+    """Files of whoever compacts: at a moment of it the first part of a new operator begins."""
+
+    moment: str
+    again: Ground | None = None
+
+    def newest_compaction(self) -> tuple[int, Compaction]:
+        newest = super().newest_compaction()
+        self._begin_at("its number is read")
+        return newest
+
+    def compacted(self, number: int, compaction: Compaction) -> bool:
+        self._begin_at("it has looked")
+        return super().compacted(number, compaction)
+
+    def keep_moves(self, base: MovesBase) -> None:
+        self._begin_at("its number is there")
+        if self.moment == "it has died":
+            raise Killed(self.moment)
+        super().keep_moves(base)
+
+    def _begin_at(self, moment: str) -> None:
+        if self.moment == moment and self.again is None:
+            operator = replace(count_and_ask, name="again")
+            self.again = Ground(operator, ["west"], storage=self.storage)
+
+
+MOMENTS = ("its number is read", "it has looked", "its number is there", "it has died")
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_parts_that_begin_beside_a_compaction_have_each_bin_once(moment: str):
+    group = Group().move(MOVES)
+    files = Beside(group.ground.storage)
+    files.moment = moment
+    with contextlib.suppress(Killed):
+        group.compact(files)
+    operator = replace(count_and_ask, name="again")
+    again = files.again or Ground(operator, ["west"], storage=files.storage)
+    group.move(EVERY)
+    group.compact()
+    first, later = again.workers["west"].running, again.add("east").running
+    assert first.moves.configuration.since == later.moves.configuration.since
+    here = sorted([*first.ledger.here, *later.ledger.here])
+    assert here == list(range(BINS))
+
+
+def test_what_an_older_version_has_compacted_is_read():
+    group = Group().move(MOVES)
+    group.compact()
+    for file in list(group.ground.storage.list("bins/compactions")):
+        group.ground.storage.remove(file.path)
+    since = group.ground.files.known_moves(BEGUN, 2).configuration.since
+    again = Ground(replace(count_and_ask, name="again"), ["west"], storage=group.ground.storage)
+    group.move(EVERY)
+    group.compact()
+    parts = [again.workers["west"].running, again.add("east").running]
+    assert [part.moves.configuration.since for part in parts] == [since, since] != [BEGIN, BEGIN]
+
+
+def test_few_numbers_of_compactions_are_kept_and_an_old_one_does_not_hold():
+    files = Group().ground.files
+    for _ in range(2 * COMPACTIONS_KEPT):
+        files.begin_part()
+    newest, _ = files.newest_compaction()
+    files.forget_compactions(newest)
+    assert len(list(files.storage.list("bins/compactions"))) == COMPACTIONS_KEPT + 1
+    assert not files.compacted(0, Compaction(99))
+    assert files.newest_compaction() == (newest, Compaction(BEGIN))
 
 
 def test_moves_are_told_that_were_decided_in_another_order_than_made():
@@ -190,7 +270,7 @@ def test_moves_that_somebody_who_runs_has_not_committed_to_know_are_not_removed(
         if count > known:  # as if east had slept since
             slept = [replace(part, ledger=ledger) for part in now.parts if part.number == 1]
             now = replace(now, parts=(*slept, *(part for part in now.parts if part.number == 0)))
-        compact(files, BEGUN, now)
+        compact(files, BEGUN, partial(lambda seen: seen, now))
     assert group.numbers()[0] == known
 
 
