@@ -42,8 +42,7 @@ def evict_everywhere(files: Files, worker: str) -> tuple[Evicted, ...]:
     for runs in files.runs():
         if runs.worker == worker:
             evicted.append(evict(files, runs.operator, worker))
-            if runs in files.runs():  # nobody has started under its name since
-                files.run(replace(runs, is_evicted=True))
+            files.evict_start(runs)
     return tuple(evicted)
 
 

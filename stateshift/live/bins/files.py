@@ -3,6 +3,7 @@
     bins/bins.json                         how many bins, and the workers that they begin at
     bins/workers/NUMBER.json               a worker's name
     bins/runs/OPERATOR.NAME.json           what a worker says of an operator that it runs
+    bins/evicted/HASH.json                 a start whose name was taken from it, as it is in `runs`
     bins/keys/OPERATOR.NAME.json           how it hashes keys, once it has read some
     bins/moves/N/proposed.json             move N: which bins go where, and when; or how many there
                                            shall be
@@ -25,6 +26,7 @@ finds that ends.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
@@ -54,6 +56,7 @@ T = TypeVar("T")
 COMMIT_MAX = 1 << 28
 PREPARED = "bins/prepared"
 RUNS = "bins/runs"
+EVICTED = "bins/evicted"
 KEYS = "bins/keys"
 WHOLE_EVERY = 20  # commits
 MOVES_BASE = "bins/moves.json"
@@ -95,7 +98,8 @@ class Runs:
     at: float
     home: str = ""
     host: str = ""
-    is_evicted: bool = False  # until somebody starts under its name again
+    # Until somebody starts under its name again. Older versions write it here.
+    is_evicted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,12 +247,22 @@ class Files(ValueFiles):
 
     def runs(self) -> tuple[Runs, ...]:
         """Return what the workers say of the operators that they run."""
-        return self._all(Runs, RUNS)
+        evicted = {file.path for file in self.storage.list(EVICTED)}
+        found: list[Runs] = []
+        for runs in self._all(Runs, RUNS):
+            is_evicted = runs.is_evicted or _evicted(runs) in evicted
+            found.append(replace(runs, is_evicted=is_evicted))
+        return tuple(found)
 
     def run(self, runs: Runs) -> None:
         """Write what a worker says of the operator that it runs."""
         path = f"{RUNS}/{file_name(runs.operator)}.{file_name(runs.worker)}.json"
         self._write(path, encode(runs))
+
+    def evict_start(self, runs: Runs) -> None:
+        """Say that a start was evicted. Whoever starts under its name meanwhile is another one."""
+        with contextlib.suppress(AlreadyThere):
+            self.storage.create(_evicted(runs), encode(replace(runs, is_evicted=True)))
 
     def keyed(self, operator: str, worker: str) -> Keyed | None:
         """Return how a worker hashes keys; None if it has not said so."""
@@ -568,6 +582,11 @@ def data_file(operator: str, worker: str, number: int, once: str) -> str:
 def commit_of(file: str) -> int:
     """Return the number of the commit that a file of data was written for."""
     return int(file.rsplit("/", 1)[1].split("-")[0])
+
+
+def _evicted(runs: Runs) -> str:
+    start = encode(replace(runs, is_evicted=False))
+    return f"{EVICTED}/{hashlib.sha256(start).hexdigest()}.json"
 
 
 def _keyed(operator: str, worker: str) -> str:

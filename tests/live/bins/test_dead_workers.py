@@ -90,7 +90,7 @@ class Group:
         """Start an application under the name of one that has died."""
         for runs in self.ground.files.runs():
             if runs.worker == name:
-                self.ground.files.run(replace(runs, is_evicted=False))
+                self.ground.files.run(replace(runs, is_evicted=False, at=runs.at + 1))
         offsets = self.ground.workers[name].offsets
         self.ground.workers[name] = Reader(self.ground, name, offsets)
         self.dead.discard(name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from stateshift import live
@@ -138,6 +140,36 @@ def test_whoever_starts_while_its_name_is_being_taken_is_not_said_to_be_evicted(
     ground.workers["west"].read(9)
     evict_everywhere(StartedAtOnce(ground.storage), "west")
     assert ground.files.runs() == (StartedAtOnce.heir,)
+
+
+class StartedLater(Files):
+    """Files of a group in which somebody starts under a name just before it is said to be free."""
+
+    def evict_start(self, runs):
+        super().run(StartedAtOnce.heir)
+        super().evict_start(runs)
+
+    def run(self, runs):
+        super().run(StartedAtOnce.heir)
+        super().run(runs)
+
+
+@pytest.mark.parametrize("until", [0, 9])
+def test_whoever_starts_while_an_eviction_is_written_down_is_not_said_to_be_evicted(until):
+    ground = Ground(count_and_ask, ["west"])
+    if until:
+        ground.workers["west"].read(until)
+    evict_everywhere(StartedLater(ground.storage), "west")
+    assert ground.files.runs() == (StartedAtOnce.heir,)
+
+
+def test_what_an_older_version_has_evicted_is_evicted():
+    ground = Ground(count_and_ask, ["west"])
+    (runs,) = ground.files.runs()
+    ground.files.run(replace(runs, is_evicted=True))
+    assert all(each.is_evicted for each in ground.files.runs())
+    ground.files.run(StartedAtOnce.heir)
+    assert not any(each.is_evicted for each in ground.files.runs())
 
 
 def test_who_has_gone_for_good_and_has_no_bins_need_not_answer(tmp_path):
