@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from stateshift import migration
-from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.protocol import JobState, JobStatus, Silent, StopRequest, Submission
 from stateshift.errors import ClusterError, Interrupted, PlanError, StalePlan, StorageError
 from stateshift.formats.marks import (
     INDEX,
@@ -25,9 +25,10 @@ from stateshift.formats.marks import (
     is_meant,
 )
 from stateshift.migration import round_compaction, warm_rounds
+from stateshift.migration.context import RunContext
 from stateshift.migration.stages import stop
 from stateshift.report import Report
-from stateshift.specification import Spec
+from stateshift.specification import JobSpec, Spec
 from stateshift.steering import Steering, Throttle
 from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_storage import ProcessGone
@@ -924,6 +925,65 @@ def test_told_to_wait_it_is_stopped_when_somebody_says_so_and_not_before(tmp_pat
     assert halt.start >= 90.0
     assert [one.what for one in report.steered] == ["cutover"]
     assert 2 <= len(report.jobs[0].rounds) < 10, "a batch is not worth a round of its own"
+
+
+class Restarting:
+    """A cluster gives no answer from one time to another. `asked` counts the questions then."""
+
+    def __init__(self, stage: Timed, silent: tuple[float, float]) -> None:
+        self.stage, self.silent = stage, silent
+        cluster = stage.ground.cluster
+        self.asked, self.find_source = 0, cluster.find_source
+        cluster.find_source = self.find  # type: ignore[method-assign]
+
+    def find(self, request: StopRequest) -> JobStatus:
+        begin, end = self.silent
+        if begin <= self.stage.ground.clock.time - self.stage.began < end:
+            self.asked += 1
+            raise Silent("no answer", cluster="ours")
+        return self.find_source(request)
+
+
+def test_a_cluster_that_restarts_while_a_job_is_followed_is_asked_again(tmp_path: Path) -> None:
+    """Somebody asks for the cutover while it is silent: it is heard first."""
+    stage = Timed(tmp_path, (12.0, lambda steering: steering.ask_cutover(True)))
+    cluster = Restarting(stage, (10.0, 40.0))
+    report = stage.apply(cutover="manual")
+    assert report.state == "finished" and stage.there is not None
+    assert cluster.asked > 1
+    (halt,) = [phase for phase in report.jobs[0].phases if phase.name == "halt"]
+    assert halt.start >= 40.0
+    assert len([line for line in stage.ground.said if "no answer" in line]) == 1
+
+
+def test_a_cluster_that_stays_silent_ends_following_and_leaves_the_job_alone(
+    tmp_path: Path,
+) -> None:
+    stage = Timed(tmp_path, (3000.0, lambda steering: steering.ask_cutover(True)))
+    cluster = Restarting(stage, (10.0, 2000.0))
+    with pytest.raises(Silent, match="no answer"):
+        stage.apply(cutover="manual")
+    assert stage.job.running and stage.ground.clock.time - stage.began > 70.0
+    cluster.silent = (0.0, 0.0)
+    stage.acts = [(0.0, lambda steering: steering.ask_cutover(True))]
+    assert stage.ground.resume().state == "finished"
+
+
+def test_a_cluster_that_is_silent_just_when_the_halt_is_prepared_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Timed(tmp_path)
+    cluster = Restarting(stage, (0.0, 0.0))
+    prepare = warm_rounds.prepare
+
+    def prepare_in_silence(context: RunContext, jobs: Sequence[JobSpec]) -> bool:
+        now = stage.ground.clock.time - stage.began
+        cluster.silent = (now, now + 30.0)
+        return prepare(context, jobs)
+
+    monkeypatch.setattr(warm_rounds, "prepare", prepare_in_silence)
+    assert stage.apply().state == "finished"
+    assert cluster.asked > 1
 
 
 def test_a_cutover_that_was_told_is_not_asked_for_again(

@@ -22,7 +22,7 @@ Further promises:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -32,6 +32,30 @@ from stateshift.errors import ClusterError
 
 class Silent(ClusterError):
     """A cluster gives no answer: it may be restarting."""
+
+
+# How long a cluster may give no answer before whoever waits for one gives up.
+SILENT_SECONDS_MAX = 60.0
+
+
+class Silence:
+    """The time for which a cluster has given no answer. It begins with the first answer that did
+    not come, however long that one was waited for.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._since: float | None = None
+
+    def end(self) -> None:
+        """Note that the cluster has answered."""
+        self._since = None
+
+    def is_too_long(self) -> bool:
+        """Note that the cluster has not answered. Return whether it has not for too long."""
+        if self._since is None:
+            self._since = self._now()
+        return self._now() - self._since > SILENT_SECONDS_MAX
 
 
 class JobState(StrEnum):

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from stateshift import executor
 from stateshift.migration.context import RunContext
 from stateshift.migration.history import attempt_number, was_prepared_and_undone
-from stateshift.migration.observation import facts_as_proposed, halt_of_restarted_job
+from stateshift.migration.observation import (
+    facts_as_proposed,
+    halt_of_restarted_job,
+    once_heard,
+)
 from stateshift.migration.plan_book import NumberedPlan
 from stateshift.plan import Phase, Plan
 from stateshift.specification import JobSpec
@@ -29,7 +34,7 @@ def halt_of(context: RunContext, job: JobSpec) -> NumberedPlan | None:
     proposed = context.plans.proposed(job, "halt")
     if proposed is None or context.plans.adopted(job, "move", "start") is not None:
         return None
-    facts_as_proposed(context, job, proposed)
+    once_heard(context, partial(facts_as_proposed, context, job, proposed))
     attempt = attempt_number(context.progress, job.name)
     return context.plans.adopt(_for_attempt(proposed, attempt))
 

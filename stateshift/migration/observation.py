@@ -4,10 +4,12 @@ it has now.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 from stateshift import executor
+from stateshift.clusters.protocol import SILENT_SECONDS_MAX, Silence, Silent
 from stateshift.errors import StalePlan
 from stateshift.journal import PlanProgress
 from stateshift.migration.arrivals import Arrivals, arrivals, with_arrivals
@@ -23,6 +25,33 @@ from stateshift.survey import Facts, Survey
 
 # The steps that end a job.
 ENDS = (StopJob, TakeCheckpoint, TakeSavepoint)
+
+SECONDS_BETWEEN_QUESTIONS = 2.0  # to a cluster that gives no answer
+
+T = TypeVar("T")
+
+
+def once_heard(context: RunContext, look: Callable[[], T]) -> T:
+    """Return what `look` returns, looking again while a cluster gives it no answer. A look changes
+    nothing.
+
+    Raises:
+        Silent: the cluster has given no answer for too long.
+    """
+    silence = Silence(context.now)
+    was_silent = False
+    while True:
+        context.world.check_interrupted()
+        try:
+            return look()
+        except Silent as error:
+            if silence.is_too_long():
+                raise
+            if not was_silent:
+                seconds = f"{SILENT_SECONDS_MAX:.0f} s"
+                context.say(f"{error.fact}; it is asked again, for {seconds} at most")
+            was_silent = True
+        context.adapters.clock.sleep(SECONDS_BETWEEN_QUESTIONS)
 
 
 def facts_of(context: RunContext, job: JobSpec, before: Facts | None = None) -> Facts:

@@ -28,7 +28,12 @@ from stateshift.migration.context import RunContext
 from stateshift.migration.halts import prepare
 from stateshift.migration.history import round_count, rounds_of
 from stateshift.migration.notifications import tell_ready
-from stateshift.migration.observation import facts_as_proposed, facts_behind_round, facts_of
+from stateshift.migration.observation import (
+    facts_as_proposed,
+    facts_behind_round,
+    facts_of,
+    once_heard,
+)
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
 from stateshift.specification.warm import MANUAL, NEVER, READY, seconds_of, window_of
@@ -121,8 +126,10 @@ class WarmRounds:
     # -- look
 
     def _look(self) -> list[Seen]:
-        self.context.world.check_interrupted()
-        return [self._look_at(job) for job in self.jobs]
+        """Look at all jobs, again where a cluster gives no answer: what is decided is decided of
+        all as they are now.
+        """
+        return once_heard(self.context, lambda: [self._look_at(job) for job in self.jobs])
 
     def _look_at(self, job: JobSpec) -> Seen:
         began = time.perf_counter()

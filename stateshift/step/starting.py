@@ -17,6 +17,7 @@ from stateshift.clusters.protocol import (
     JobState,
     JobStatus,
     SavepointCluster,
+    Silence,
     Silent,
     StopRequest,
     Submission,
@@ -39,9 +40,6 @@ SHOWN_LINES = 20
 # More often nobody starts a job again: a cluster that has an answer to every tag knows none of
 # them.
 STARTS_MAX = 64
-
-# How long a cluster may give no answer while a job is waited for: it may be restarting.
-SILENT_SECONDS_MAX = 60.0
 
 OVER = (JobState.FINISHED, JobState.FAILED, JobState.ABSENT)
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://([^/]*))?(.*)", re.DOTALL)
@@ -183,7 +181,8 @@ class AwaitProgress(NoFiles):
         return terms_of("spark" if self.commits else "flink")
 
     def run(self, world: World) -> Evidence:
-        began = heard = world.clock.now()
+        began = world.clock.now()
+        silence = Silence(world.clock.now)
         seconds_max = self._seconds_max(world)
         watch = self._watch(world, seconds_max)
         while True:
@@ -191,9 +190,9 @@ class AwaitProgress(NoFiles):
             seconds = world.clock.now() - began
             try:
                 evidence = self._look(watch, seconds, world)
-                heard = world.clock.now()
+                silence.end()
             except Silent:
-                if seconds > seconds_max or world.clock.now() - heard > SILENT_SECONDS_MAX:
+                if silence.is_too_long() or seconds > seconds_max:
                     raise
                 evidence = None
             if evidence is not None:
