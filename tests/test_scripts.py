@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,3 +57,40 @@ def test_what_a_script_imports_of_the_package_is_there(script: Path) -> None:
     for module, name in taken(script):
         if not hasattr(importlib.import_module(module), name):
             importlib.import_module(f"{module}.{name}")
+
+
+def executables() -> list[Path]:
+    files = [path for path in sorted((ROOT / "scripts").rglob("*")) if path.is_file()]
+    return [path for path in files if os.access(path, os.X_OK)]
+
+
+def head_of(script: Path) -> str:
+    """The first line of its head comment, or of its docstring."""
+    second = script.read_text("utf-8").splitlines()[1]
+    return second.removeprefix("# ").removeprefix('"""')
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+@pytest.mark.parametrize("script", executables(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_script_that_is_asked_for_help_gives_it_and_does_nothing(script: Path, flag: str) -> None:
+    """No environment can be made here: whatever sets itself up first fails."""
+    nowhere = {"STATESHIFT_VENV": "/dev/null/venv", "STATESHIFT_NO_INSTALL": "1"}
+    done = subprocess.run(
+        [str(script), flag],
+        cwd=ROOT,
+        env={**os.environ, **nowhere},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    words = " ".join(done.stdout.split())
+    assert " ".join(head_of(script).split()) in words
+    assert "# rows:" not in words and "pipefail" not in words
+
+
+def test_a_script_of_bash_shows_its_whole_head_comment() -> None:
+    done = subprocess.run(
+        [str(ROOT / "scripts" / "servers"), "--help"], capture_output=True, text=True, check=True
+    )
+    assert "./scripts/servers down" in done.stdout and done.stdout.endswith("Linux only.\n")
