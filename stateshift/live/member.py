@@ -101,6 +101,8 @@ class Member:
     _awaited: str | None = None
     _measured: float = 0.0
     _registered: float = 0.0
+    # when each proposal was met that was not decided, by this process's own clock
+    _first_seen: dict[Version, float] = field(default_factory=dict)
     _answered: set[tuple[Version, str]] = field(default_factory=set)
     _loaded: dict[str, code.Function] = field(default_factory=dict)
     _mine: dict[str, _Mine] = field(default_factory=dict)
@@ -226,7 +228,12 @@ class Member:
         return replace(known, decided=decided_here("aborted", error.fact))
 
     def _aborted_if_late(self, known: Known) -> Known:
-        if time.time() < known.change.expires:
+        """Return a change, aborted if nobody has decided on it for its whole time since this
+        process saw it first: clocks differ from one machine to another.
+        """
+        now = time.monotonic()
+        first_seen = self._first_seen.setdefault(known.number, now)
+        if now < first_seen + known.change.timeout_seconds:
             return known
         logger.warning("change %d is aborted: %s", known.number, known.change.overdue)
         held = self.folder.decide(known.number, decided_here("aborted", known.change.overdue))

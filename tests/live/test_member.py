@@ -16,7 +16,7 @@ from stateshift.live import code
 from stateshift.live.code import Package
 from stateshift.live.folder import Seal
 from stateshift.live.member import Trust
-from stateshift.live.protocol.chains import Decided, Link, NewChain, Reverted
+from stateshift.live.protocol.chains import Change, Decided, Link, NewChain, Reverted
 from stateshift.live.standing import Asked
 from tests.live.ground import GROUP, Ground, asked, giving, numbers, propose, raising, run, running
 from tests.live.ground import rows as some_rows
@@ -138,15 +138,36 @@ def test_a_worker_refuses_code_that_is_gone(ground: Ground) -> None:
 
 def test_a_change_that_nobody_decides_is_aborted_by_a_worker(ground: Ground) -> None:
     chain, member = ground.chain(), ground.member()
-    change = propose(ground.folder, asked({"score": giving(1)}, timeout_seconds=0.05))
+    propose(ground.folder, asked({"score": giving(1)}, timeout_seconds=0.05))
     run(chain, member, 0)
-    assert ground.folder.decided(1) is None or time.time() >= change.expires
     time.sleep(0.06)
     assert numbers(run(chain, member, 1)) == [0, 0]
     decided = ground.folder.decided(1)
     assert decided is not None and decided.outcome == "aborted"
     assert "nobody decided on it within 0.05 s" in decided.reason
     propose(ground.folder, asked({"score": giving(2)}))
+
+
+def test_a_worker_whose_clock_is_ahead_aborts_nothing_before_its_time(ground: Ground) -> None:
+    chain = ground.chain()
+    yesterday = time.time() - 86_400.0
+    what = asked({"score": giving(1)}, timeout_seconds=3600.0)
+    for package in what.packages:
+        ground.folder.write_code(package.digest, package.content)
+    ground.folder.propose(
+        Change(
+            group=ground.folder.check(),
+            number=1,
+            act=what.act,
+            chains=what.chains,
+            at=yesterday,
+            timeout_seconds=what.timeout_seconds,
+        ),
+        None,
+    )
+    assert numbers(run(chain, ground.member(), 0)) == [0, 0]
+    assert ground.folder.decided(1) is None
+    assert words(ground) == [("acknowledged", "")]
 
 
 def test_a_decision_that_was_taken_in_time_is_not_aborted_afterwards(ground: Ground) -> None:

@@ -7,7 +7,8 @@
 
 A worker never waits for another one. What it has not got yet holds the rows of its bins alone. It
 waits for one thing: where its next frontier would pass the time of a move that is acknowledged and
-not decided, it waits for the decision, at most until the move expires, and then aborts it.
+not decided, it waits for the decision, at most for the move's time since it saw it, and then aborts
+it.
 
 Where another number of bins is decided, it deals its own anew before its next batch, by a commit of
 its own (`deal_anew`): until then it knows, and answers, nothing that is decided later.
@@ -123,6 +124,8 @@ class Running:
         self._answering = threading.Lock()
         self.planned: Moment | None = self.frontier
         self._answered: set[int] = set()
+        # when each proposal was met that was not decided, by this process's own clock
+        self._first_seen: dict[int, float] = {}
         self._unneeded: set[str] = set()
         self._rewritten: frozenset[int] = frozenset()  # bins that the next batch writes whole
         self._ahead = ReadingAhead(files, operator.name, name, home.read_ahead)
@@ -174,6 +177,7 @@ class Running:
         with self._answering:
             self.moves = look_until_due(self.files, self.moves)
             if self.moves.open is not None:
+                self._first_seen.setdefault(self.moves.open.number, time.monotonic())
                 self._answer(self.moves.open)
 
     def _answer(self, proposal: Proposal) -> None:
@@ -285,12 +289,12 @@ class Running:
         return frontier
 
     def _await(self, proposal: Proposal) -> None:
-        """Wait until a move is decided; abort it once its time is over, or once it was waited for
-        as long: the clock of whoever has proposed it may be ahead of this one.
+        """Wait until a move is decided; abort it once its time is over since this worker saw it
+        first: the clock of whoever has proposed it may be ahead of this one, or behind it.
         """
-        until = time.monotonic() + proposal.timeout_seconds
+        until = self._first_seen[proposal.number] + proposal.timeout_seconds
         while self.files.decided(proposal.number) is None:
-            if time.time() >= proposal.expires or time.monotonic() >= until:
+            if time.monotonic() >= until:
                 reason = f"nobody has decided within {proposal.timeout_seconds:g} s"
                 self._abort(proposal, reason)
                 return

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from stateshift.live.bins.files import Proposal
+from stateshift.live.bins.files import Files, Proposal
+from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import Update
 from tests.live.bins.workers import TIES, Ground, alone, count_and_ask
 
@@ -26,3 +27,27 @@ def test_a_batch_does_not_wait_for_the_clock_of_a_controller_that_is_dead():
     assert decided is not None and decided.outcome == "aborted"
     assert decided.reason == "nobody has decided within 0.2 s"
     assert ground.put_out() == alone(count_and_ask, 120)
+
+
+class DecidedLater(Files):
+    """Files of a group whose controller decides while a worker waits for it."""
+
+    looks = 0
+
+    def decided(self, number):
+        self.looks += 1
+        if self.looks == 4:  # twice before its batch, then while the batch waits
+            self.decide(number, Decided("applied", time.time(), "controller"))
+        return super().decided(number)
+
+
+def test_a_worker_whose_clock_is_ahead_waits_for_the_decision_all_the_same():
+    ground = Ground(count_and_ask, ["west"])
+    west = ground.workers["west"]
+    west.read(9)
+    proposal = Proposal(0, (Update(60 // TIES, 2, 0),), time.time() - DAY, timeout_seconds=3600.0)
+    ground.files.propose(proposal)
+    west.running.files = DecidedLater(ground.storage)
+    west.read(120)
+    decided = ground.files.decided(0)
+    assert decided is not None and decided.outcome == "applied"
