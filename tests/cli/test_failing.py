@@ -16,7 +16,9 @@ from stateshift.cli.shell.terminal import Terminal
 from stateshift.cli.views import problems_json
 from stateshift.cli.views.text import plain_text
 from stateshift.errors import Complaint, FormatError, PlanError, SpecError, StorageError
+from stateshift.storage.local.storage import LocalStorage
 from tests.cli.support import Outside, said, with_checkpoint, write_spec
+from tests.support.checkpoints import Checkpoint
 
 
 @pytest.fixture(autouse=True)
@@ -186,18 +188,82 @@ def test_a_mistyped_key_is_told_the_one_that_was_meant_and_not_all_others(tmp_pa
     assert any(line.startswith("  /qqq: unknown key 'qqq' (expected one of ") for line in lines)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_a_full_disk_under_the_document_is_a_storage_error(tmp_path: Path) -> None:
+def _onto_a_full_disk(folder: Path, *arguments: str) -> tuple[int, str]:
+    """The exit code, and what stderr says."""
     root = str(Path(__file__).resolve().parents[2])
     with open("/dev/full", "w") as full:
         ended = subprocess.run(
-            [sys.executable, "-m", "stateshift", "uid", "Join", "--json"],
+            [sys.executable, "-m", "stateshift", *arguments],
+            cwd=folder,
             stdout=full,
             stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": root},
+            text=True,
             check=False,
         )
-    assert (ended.returncode, ended.stderr) == (6, b"error: No space left on device\n")
+    return ended.returncode, ended.stderr
+
+
+UNWRITTEN = "error: the output (stdout) cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("uid", "Join", "--json"),
+        ("uid", "Join"),
+        ("schema",),
+        ("--version",),
+        ("--version", "-v"),
+        ("--help",),
+        ("apply", "--help"),
+        ("live", "--help"),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_no_storage(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    code, said_on_stderr = _onto_a_full_disk(tmp_path, *arguments)
+    assert (code, said_on_stderr) == (
+        6,
+        f"{UNWRITTEN}hint: send stdout to a terminal, a pipe, or a file on a disk that has room\n",
+    )
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_a_run_whose_report_cannot_be_written_is_in_its_workdir(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    Checkpoint().write(LocalStorage(f"file://{tmp_path}/source"))
+    spec = {
+        "version": 1,
+        "jobs": [{"name": "orders", "checkpoint_location": "source", "remote_location": "target"}],
+    }
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    apply = ("apply", "spec.json", "--yes", "--workdir", "run", *flags)
+    code, said_on_stderr = _onto_a_full_disk(tmp_path, *apply)
+    assert code == 6 and UNWRITTEN in said_on_stderr
+    assert "the run is finished, and `stateshift status run` shows its report" in said_on_stderr
+    code, said_on_stderr = _onto_a_full_disk(tmp_path, "rollback", "run", "--yes", *flags)
+    assert code == 6 and "the run is rolled-back, and `stateshift status run`" in said_on_stderr
+
+
+def test_why_a_run_failed_is_said_where_its_report_cannot_be_written(tmp_path: Path) -> None:
+    Checkpoint().write(LocalStorage(f"file://{tmp_path}/source"))
+    cluster = {"kind": "command", "find": "echo absent", "submit": "exit 3", "stop": "true"}
+    job: dict[str, object] = {
+        "name": "orders",
+        "checkpoint_location": "source",
+        "remote_location": "target",
+    }
+    job |= {"target_cluster": "ours", "submit": {"command": "go"}}
+    spec = {"version": 1, "clusters": {"ours": cluster}, "jobs": [job]}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    code, said_on_stderr = _onto_a_full_disk(
+        tmp_path, "apply", "spec.json", "--yes", "--workdir", "run"
+    )
+    assert code == 7
+    assert "`stateshift status run` shows the report" in said_on_stderr
 
 
 def test_a_spec_that_cannot_be_read_is_the_authors_to_correct(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from stateshift import __version__, leave_logging_to_the_program
 from stateshift.cli.commands import GROUPS, NAMES, members_of, module_of
 from stateshift.cli.shell import settings
 from stateshift.cli.shell.signature import Parsed, with_shared_options
-from stateshift.cli.shell.terminal import Terminal, drop, open_streams
+from stateshift.cli.shell.terminal import Terminal, drop, open_streams, output_errors
 
 if TYPE_CHECKING:
     from stateshift.migration import Adapters
@@ -88,7 +88,7 @@ def enter(argv: Sequence[str] | None, adapters: Adapters | None) -> int | None:
     asks = "--json" in arguments or os.environ.get(JSON, "").strip().lower() in YES
     terminal = Terminal(adapters, json=asks, arguments=tuple(arguments))
     try:
-        with _sigterm_is_ctrl_c():
+        with _sigterm_is_ctrl_c(), output_errors():
             answer = _app(arguments or HELP)(
                 args=arguments,
                 prog_name="stateshift",
@@ -96,6 +96,7 @@ def enter(argv: Sequence[str] | None, adapters: Adapters | None) -> int | None:
                 obj=terminal,
                 default_map=_defaults(arguments, terminal),
             )
+            sys.stdout.flush()
     except Usage as error:
         return _refused(cast("UsageError", error), terminal)
     except BrokenPipeError:

@@ -4,6 +4,7 @@ their class.
     StateshiftError  its own exit code; a SpecError lists every complaint
     MemoryError      3, as TooLarge: what is read is larger than this machine, or its limits, can
                      hold
+    OutputError      6: stdout cannot be written; no storage is at fault
     OSError          6, as a StorageError: a disk that is full, a file that may not be written
     Ctrl-C           130
     anything else    1, a bug of ours: the traceback is kept in a file
@@ -17,7 +18,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from stateshift.cli.shell.terminal import Terminal, drop
+from stateshift.cli.shell.terminal import OutputError, Terminal, drop
 from stateshift.cli.views import problems_json
 from stateshift.cli.views.text import Block, Line
 from stateshift.errors import (
@@ -101,9 +102,21 @@ def ours(caught: BaseException) -> StateshiftError | None:
             return TooLarge("memory ran out", hint=_MEMORY)
         case KeyboardInterrupt():
             return Interrupted("interrupted; nothing was changed")
+        case OutputError():
+            return unwritten(caught)
         case OSError():
             return _storage_error(caught)
     return None
+
+
+def unwritten(caught: OutputError, way_out: str = "") -> StorageError:
+    """Return the error of an output that cannot be written; `way_out` says where else its content
+    is.
+    """
+    hint = "send stdout to a terminal, a pipe, or a file on a disk that has room"
+    if way_out:
+        hint = f"{way_out}; or {hint}"
+    return StorageError(f"the output (stdout) cannot be written: {caught.strerror}", hint=hint)
 
 
 def _storage_error(caught: OSError) -> StorageError | None:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 if TYPE_CHECKING:
     import threading
@@ -75,6 +76,48 @@ class Unfailing:
             self._stream.flush()
         except OSError:
             drop(self._stream)
+
+
+class OutputError(OSError):
+    """The output, which is stdout, cannot be written."""
+
+
+class Output:
+    """The output stream: what cannot be written to it is an OutputError, so that it is not taken
+    for a storage's failure. A pipe that nobody reads stays a BrokenPipeError.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._stream, name)
+        return Output(value) if name == "buffer" else value
+
+    def write(self, content: str | bytes) -> int:
+        with _as_output_error():
+            return int(self._stream.write(content))
+
+    def flush(self) -> None:
+        with _as_output_error():
+            self._stream.flush()
+
+
+@contextmanager
+def _as_output_error() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(error.errno, error.strerror or str(error)) from error
+
+
+@contextmanager
+def output_errors() -> Iterator[None]:
+    """Tell apart, while this lasts, what fails because stdout cannot be written."""
+    with redirect_stdout(cast("TextIO", Output(sys.stdout))):
+        yield
 
 
 @dataclass

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from stateshift import migration
 from stateshift.api.runs import name_the_run
-from stateshift.cli.shell.failing import tell
+from stateshift.cli.shell.failing import tell, unwritten
 from stateshift.cli.shell.progress import watching
-from stateshift.cli.shell.terminal import Terminal
+from stateshift.cli.shell.terminal import OutputError, Terminal
 from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_json
 from stateshift.cli.views import run_text as render_run
@@ -78,7 +78,14 @@ def carry_out(
             terminal.talk(render_run.resume_commands(path))
         raise
     facts = RunFacts(report, path, page=_left_page(terminal, workdir, report))
-    terminal.answer("report", lambda: run_json.ended_run(facts), lambda: render_run.report(facts))
+    try:
+        terminal.answer(
+            "report", lambda: run_json.ended_run(facts), lambda: render_run.report(facts)
+        )
+    except OutputError as error:
+        status = render_run.command("status", path)
+        way_out = f"the run is {report.state}, and `{status}` shows its report"
+        return tell(unwritten(error, way_out), terminal)
     return 0
 
 
@@ -101,11 +108,20 @@ def _failed(terminal: Terminal, workdir: Workdir, error: StateshiftError) -> int
     page = None if held else _left_page(terminal, workdir, report)
     facts = RunFacts(report, path, held, page=page)
     if not terminal.json:
-        terminal.show(render_run.report(facts))
+        _show_report(terminal, facts)
     code = tell(error, terminal, run_json.failed_run(facts, error))
     if not held and report.state in ("failed", "interrupted", "running"):
         terminal.talk(_way_out(error, path))
     return code
+
+
+def _show_report(terminal: Terminal, facts: RunFacts) -> None:
+    """Show how far a failed run came; where stdout cannot be written, why it failed comes first."""
+    try:
+        terminal.show(render_run.report(facts))
+    except OutputError as error:
+        status = render_run.command("status", facts.workdir)
+        terminal.say(f"{unwritten(error).fact}; `{status}` shows the report")
 
 
 def _way_out(error: StateshiftError, path: str) -> Iterator[Line]:
