@@ -127,12 +127,12 @@ class StepTable:
         """Take what the commits say of a step that is decided."""
         parts = {(part.runs.operator, part.runs.worker): part for part in bins.parts}
         for crossing in self.crossings:
-            giver, taker = parts.get(crossing.source), parts[crossing.target]
+            giver, taker = parts.get(crossing.source), parts.get(crossing.target)
             if giver is None or crossing.bins <= giver.given:  # a giver with nothing left may go
                 self._take(Shipped(crossing.task, self.last), now)
-            if crossing.bins <= taker.taken:
+            if taker is None or crossing.bins <= taker.taken:  # one that has given all on, too
                 self._take(Deployed(crossing.task), now)
-                if bins.passed_by(taker) > self.last:
+                if taker is None or bins.passed_by(taker) > self.last:
                     self._take(Running(crossing.task), now)
         for key, task in self.parts.items():
             part = parts.get(key)

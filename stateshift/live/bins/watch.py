@@ -20,7 +20,7 @@ from stateshift.live.bins.files import Begun, Files, Joined, KnownMoves, Runs, l
 from stateshift.live.bins.times import Moment
 from stateshift.live.folder import Folder
 from stateshift.live.protocol.bins import related
-from stateshift.live.protocol.configuration import Time
+from stateshift.live.protocol.configuration import BEGIN, Time, retired
 from stateshift.storage.opening import open_patiently
 
 RECENT = 10  # commits by which it is said how fast a worker is
@@ -308,9 +308,12 @@ class Watch:
         return Bins(self.files.location, now, self.workers, self.moves, parts, self.begun.bins)
 
     def _there(self) -> Iterator[Part]:
-        """Yield the parts without those that are gone for good: evicted, and without any bins."""
-        configuration = self.moves.configuration
-        with_bins = set(configuration.at(configuration.last))
+        """Yield the parts without those that are gone for good: evicted, and without any bins now
+        or on any bin's way that somebody has still to go.
+        """
+        running = [part.passed for part in self.parts.values() if not part.is_evicted]
+        ahead = retired(self.moves.configuration, min(running, default=BEGIN) - 1)
+        with_bins = {since.worker for history in ahead.history for since in history}
         for part in self.parts.values():
             if not part.is_evicted or not part.is_empty or part.number in with_bins:
                 yield part

@@ -5,6 +5,7 @@ the others move on, and its own wait for whoever goes on under its name.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -14,10 +15,12 @@ import pytest
 from stateshift.errors import PlanError
 from stateshift.live.bins.bin_count import CountCarrier, check_count
 from stateshift.live.bins.evicting import evict_everywhere
-from stateshift.live.bins.files import Files, Keyed
+from stateshift.live.bins.files import Files, Keyed, Proposal
 from stateshift.live.bins.migration import Carrier, Moved
 from stateshift.live.bins.move_request import Manner, check, moves_even, moves_to, steps_of
+from stateshift.live.bins.step_table import StepTable
 from stateshift.live.bins.watch import Bins, Watch
+from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import Update
 from tests.kill.moments import Doomed, Moments
 from tests.live.bins.test_killing import die
@@ -287,3 +290,38 @@ def test_nothing_is_evened_out_while_nobody_runs():
     with pytest.raises(PlanError, match="nobody runs whom bins could go to") as refused:
         moves_even(group.bins(), 1.0)
     assert refused.value.hint == "start a worker first"
+
+
+def test_an_evicted_worker_through_which_bins_have_still_to_go_is_not_forgotten():
+    ground = Ground(count_and_ask, ["west", "east", "south"])
+    for worker in ground.workers.values():
+        worker.read(9)
+    begun = ground.files.begun()
+    assert begun is not None
+    watch = Watch(ground.files, begun)
+    proposal = Proposal(0, (Update(20, 2, 1), Update(40, 2, 2)), time.time(), 30.0)
+    table = StepTable(watch.look(), proposal)
+    ground.files.propose(proposal)
+    for worker in ground.workers.values():
+        worker.running.answer()
+    ground.files.decide(0, Decided("applied", 0.0, "test"))
+    table.hear(ground.files.answers(0), time.time())
+    evict_everywhere(ground.files, "east")
+    watch.meet()
+    bins = watch.look()
+    assert {part.runs.worker for part in bins.parts} == {"west", "east", "south"}
+    table.watch(bins, time.time())
+    assert not table.is_complete
+    for name in ("west", "south"):
+        ground.workers[name].read(200)
+    assert {part.runs.worker for part in watch.look().parts} == {"west", "east", "south"}
+    runs = next(runs for runs in ground.files.runs() if runs.worker == "east")
+    ground.files.run(replace(runs, is_evicted=False, at=1.0))
+    heir = Reader(ground, "east", ground.workers["east"].offsets)
+    ground.workers["east"] = heir
+    watch.meet()
+    heir.read(200)
+    ground.workers["south"].between()
+    ground.workers["south"].read(210)
+    table.watch(watch.look(), time.time())
+    assert table.is_complete
