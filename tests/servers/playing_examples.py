@@ -104,6 +104,7 @@ class OnASpark(Example):
         given = {**self.submit, "application": str(self.folder / "opt" / "jobs" / "orders.py")}
         if self.by == "submit":
             given.pop("driver_memory")
+            given["py_files"] = [str(self.folder / "opt" / "jobs" / "stateshift.zip")]
         cluster.submit(Submission(f"by-hand.{self.named}", self.named, self.here, options=given))
 
 

@@ -292,7 +292,8 @@ class Running:
         """Wait until a move is decided; abort it once its time is over since this worker saw it
         first: the clock of whoever has proposed it may be ahead of this one, or behind it.
         """
-        until = self._first_seen[proposal.number] + proposal.timeout_seconds
+        first_seen = self._first_seen.setdefault(proposal.number, time.monotonic())
+        until = first_seen + proposal.timeout_seconds
         while self.files.decided(proposal.number) is None:
             if time.monotonic() >= until:
                 reason = f"nobody has decided within {proposal.timeout_seconds:g} s"
