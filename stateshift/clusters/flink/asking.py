@@ -14,14 +14,13 @@ from typing import Final, TypeVar, Unpack
 
 from stateshift.clusters.flink.causes import Cause, cause_of
 from stateshift.clusters.http.credentials import authentication, secret_headers
-from stateshift.clusters.http.rest import Json, Query, Refused, Service, Unanswered
+from stateshift.clusters.http.rest import OTHER_FIELDS, Json, Query, Refused, Service, Unanswered
 from stateshift.clusters.options import Options
 from stateshift.clusters.redaction import redact
 from stateshift.errors import ClusterError
 
 T = TypeVar("T")
 
-_OTHER_FIELDS: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 _PASSWORD: Final = "STATESHIFT_FLINK_PASSWORD"
 _CREDENTIALS: Final = (
     'give the cluster "auth" and "user", with the password in STATESHIFT_FLINK_PASSWORD '
@@ -95,7 +94,7 @@ class Asking:
         """Report whoever answers with other fields than Flink does: an answer is read in here."""
         try:
             yield
-        except (*_OTHER_FIELDS, OverflowError) as error:  # JSON may hold an infinite number
+        except OTHER_FIELDS as error:
             raise Unanswered(
                 f"{redact(self.place(path))} does not answer as {self.words} does there: "
                 f"{type(error).__name__} {error}",

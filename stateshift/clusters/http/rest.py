@@ -30,8 +30,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # An object that a service answered, or is sent. Nothing is known of its fields before they are
-# read: whoever reads them expects KeyError and TypeError, and reports the service then.
+# read: whoever reads them expects OTHER_FIELDS, and reports the service then.
 Json: TypeAlias = dict[str, Any]
+OTHER_FIELDS: Final = (
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    IndexError,
+    OverflowError,  # JSON may hold an infinite number
+)
 
 # What `requests` takes as `auth`.
 Authentication: TypeAlias = "tuple[str, str] | AuthBase | None"

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final, Unpack
 
 from stateshift.clusters.http.credentials import authentication
-from stateshift.clusters.http.rest import Json, Query, Refused, Service, Unanswered
+from stateshift.clusters.http.rest import OTHER_FIELDS, Json, Query, Refused, Service, Unanswered
 from stateshift.clusters.options import Options
 from stateshift.clusters.protocol import JobState
 from stateshift.clusters.redaction import redact
@@ -133,7 +133,7 @@ def batch_of(answer: Json, calls: LivyCalls) -> Batch:
         word, name, application = str(answer["state"]), answer.get("name"), answer.get("appId")
         state = _STATES.get(word, JobState.UNKNOWN)
         return Batch(int(answer["id"]), name, state, word, application)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except OTHER_FIELDS as error:
         raise Unanswered(
             f"{redact(calls.url)} describes a batch in a way that Livy does not: "
             f"{str(answer)[:200]}",

@@ -30,7 +30,15 @@ from dataclasses import dataclass
 from typing import Final, Unpack
 from urllib.parse import urlsplit
 
-from stateshift.clusters.http.rest import Json, Query, Refused, Service, Unanswered, read_secret
+from stateshift.clusters.http.rest import (
+    OTHER_FIELDS,
+    Json,
+    Query,
+    Refused,
+    Service,
+    Unanswered,
+    read_secret,
+)
 from stateshift.clusters.options import Options
 from stateshift.clusters.protocol import JobState
 from stateshift.clusters.redaction import redact
@@ -137,7 +145,7 @@ class StandaloneCalls:
                 memory=sum(int(worker["memory"]) for worker in alive) << 20,
                 memory_used=sum(int(worker["memoryused"]) for worker in alive) << 20,
             )
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+        except OTHER_FIELDS as error:
             raise self._pages.odd(
                 self.ui_url, "describes a worker in a way that Spark does not"
             ) from error
@@ -225,7 +233,7 @@ def _listed(answer: Json, pages: Mapping[str, str | None], calls: StandaloneCall
         state = _STATES.get(word, JobState.UNKNOWN)
         submitted = float(answer.get("starttime") or 0) / 1000
         return Driver(str(answer["id"]), state, word, submitted, page)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except OTHER_FIELDS as error:
         raise calls._pages.odd(
             calls.ui_url, "describes a driver in a way that Spark does not"
         ) from error
