@@ -5,7 +5,9 @@ from __future__ import annotations
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from urllib.parse import urlsplit
@@ -15,6 +17,9 @@ from stateshift.errors import Complaint, PlanError, SpecError
 CONNECTIONS_MAX = 256  # further ones wait until one of these ends
 IDLE_SECONDS = 60.0  # after which a connection of HTTP that says nothing is closed
 WAIT_SECONDS = 0.2  # how often a listener that is full looks whether it has to end
+LINGER_SECONDS = 30.0  # how long a connection that was answered is read on, until its peer ends it
+LINGER_IDLE_SECONDS = 5.0  # within which the peer sends something, or it is closed
+LINGER_BYTES = 1 << 16  # read at once, and dropped
 
 # A connection, as socketserver hands it over.
 Request = socket.socket | tuple[bytes, socket.socket]
@@ -99,6 +104,18 @@ class Server(socketserver.ThreadingTCPServer):
         finally:
             self._free.release()
 
+    def shutdown_request(self, request: Request) -> None:
+        """Say that nothing more is answered, and close once the peer has ended or time is up.
+
+        A connection that is closed with unread bytes is reset, and a reset takes the answer away
+        that the peer has not read yet: a producer whose body is refused would see a broken pipe.
+        """
+        if isinstance(request, socket.socket):
+            with suppress(OSError):
+                request.shutdown(socket.SHUT_WR)
+                _read_on(request)
+        self.close_request(request)
+
     def handle_error(self, request: Request, client_address: object) -> None:
         """Pass over connections that break: their producers and readers see it themselves."""
 
@@ -112,6 +129,15 @@ class Server(socketserver.ThreadingTCPServer):
         thread = threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True)
         thread.start()
         return thread
+
+
+def _read_on(connection: socket.socket) -> None:
+    """Read and drop what a peer still sends, until it ends or for as long as is waited."""
+    ends = time.monotonic() + LINGER_SECONDS
+    while (left := ends - time.monotonic()) > 0:
+        connection.settimeout(min(left, LINGER_IDLE_SECONDS))
+        if not connection.recv(LINGER_BYTES):
+            return
 
 
 class Speaking(BaseHTTPRequestHandler):

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from stateshift.errors import PlanError, SpecError, StorageError
+from stateshift.live.buffer import sockets
 from stateshift.live.buffer.client import Client
 from stateshift.live.buffer.running import running
 from stateshift.live.buffer.sockets import Address, parse_address
 from tests.live.buffer.ground import (
     LIMITS,
+    SECONDS_MAX,
     HeldDisk,
     connected,
     posted,
@@ -50,6 +52,39 @@ def test_what_cannot_be_kept_is_refused_and_nothing_of_it_is_there(tmp_path: Pat
         assert status == 503 and "No space left" in json.loads(body)["error"]
         assert len(values_at(at_work.running.serves)) == 1
         assert Client(at_work.running.serves).status().refused == 1
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [(b"Transfer-Encoding: chunked", b"411"), (b"Content-Length: 999999999999", b"413")],
+    ids=["without a length", "too large"],
+)
+def test_a_producer_that_goes_on_after_its_refusal_reads_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: bytes, status: bytes
+) -> None:
+    monkeypatch.setattr(sockets, "LINGER_IDLE_SECONDS", SECONDS_MAX)
+    with serving(tmp_path, "http") as at_work:
+        (hook,) = at_work.running.listens
+        with connected(hook) as producer:
+            producer.sendall(b"POST / HTTP/1.1\r\nHost: here\r\n" + header + b"\r\n\r\n")
+            producer.settimeout(SECONDS_MAX)
+            assert producer.recv(1, socket.MSG_PEEK) == b"H"
+            for _ in range(100):
+                producer.sendall(b"x" * 10_000)
+            answer = told(producer)
+        assert answer.startswith(b"HTTP/1.1 " + status)
+        assert b'"error"' in answer
+
+
+def test_a_producer_that_sends_on_after_a_line_that_is_too_long_is_not_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "LINGER_IDLE_SECONDS", SECONDS_MAX)
+    with serving(tmp_path, "tcp?ack") as at_work, connected(at_work.running.listens[0]) as producer:
+        producer.sendall(b"x" * (at_work.buffer.request_bytes_max + 1))
+        assert b"error: a line is longer than" in told(producer)
+        for _ in range(1000):
+            producer.sendall(b"y" * 10_000)
 
 
 def test_lines_of_a_socket_are_records_in_their_order(tmp_path: Path) -> None:
