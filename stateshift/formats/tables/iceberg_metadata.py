@@ -59,14 +59,16 @@ def metadata_number(name: str) -> int | None:
     return int(match[1] or match[2]) if match else None
 
 
-def newest_metadata(names: Iterable[str]) -> str | None:
-    """Return the metadata file of the highest number."""
-    newest: tuple[int, str] | None = None
+def newest_metadata(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the metadata file of the highest number. They are several where a writer lost a race
+    and left its file: the catalog alone knows the one that counts.
+    """
+    by_number: dict[int, list[str]] = {}
     for name in names:
         number = metadata_number(name)
-        if number is not None and (newest is None or (number, name) > newest):
-            newest = number, name
-    return newest[1] if newest else None
+        if number is not None:
+            by_number.setdefault(number, []).append(name)
+    return tuple(sorted(by_number[max(by_number)])) if by_number else ()
 
 
 def decode_table(content: bytes) -> IcebergTable:

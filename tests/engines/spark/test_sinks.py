@@ -150,6 +150,31 @@ def test_iceberg_goes_on_from_the_version_hint(tmp_path: Path, expected: dict[st
     assert again.last_batch(query) == 2
 
 
+def test_which_of_two_newest_metadata_files_counts_is_not_guessed(
+    tmp_path: Path, expected: dict[str, Any]
+) -> None:
+    """A writer that lost the race at a catalog leaves a file of the number that the winner has."""
+    shutil.copytree(TABLES / "iceberg" / "db" / "sink", tmp_path / "sink")
+    metadata = tmp_path / "sink" / "metadata"
+    (metadata / "version-hint.text").unlink()
+    files = sorted(metadata.glob("v*.metadata.json"))
+    for number, path in enumerate(files):
+        path.rename(metadata / f"{number:05d}-aaaa.metadata.json")
+    last = len(files) - 1
+    query = expected["iceberg"]["query"]
+    place = f"file://{tmp_path}/sink"
+    assert read_sink(SinkSpec("iceberg", place), open_storage, {query: 0}).last_batch(query) == 2
+    lost = metadata / f"{last:05d}-bbbb.metadata.json"
+    shutil.copy(metadata / f"{last - 1:05d}-aaaa.metadata.json", lost)
+    found = read_sink(SinkSpec("iceberg", place), open_storage, {query: 0})
+    assert not found.read
+    assert found.wrong is not None
+    assert f"{last:05d}-aaaa.metadata.json, {lost.name}" in found.wrong
+    assert "`location`" in (found.hint or "")
+    winner = f"{place}/metadata/{last:05d}-aaaa.metadata.json"
+    assert read_sink(SinkSpec("iceberg", winner), open_storage, {query: 0}).last_batch(query) == 2
+
+
 def test_a_file_sink_has_batches_of_whoever_wrote_there(expected: dict[str, Any]) -> None:
     found = read("file", "file/out", {"whoever": 0})
     assert found.last_batch("whoever") == expected["file"]["last"]

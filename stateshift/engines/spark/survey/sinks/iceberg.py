@@ -1,15 +1,15 @@
 """Which batches an Iceberg table has of a query: the snapshots that its metadata names.
 
 Tables of a Hadoop catalog say themselves which metadata is the newest. Of other catalogs' tables
-the file of the highest number is taken; the spec may name the very file (`location` ends with
-.metadata.json).
+the file of the highest number is taken, if it is the only one of that number; the spec may name
+the very file (`location` ends with .metadata.json).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stateshift.errors import FormatError, MissingFile
+from stateshift.errors import FormatError, MissingFile, StorageError
 from stateshift.formats.tables.iceberg_metadata import (
     FOLDER,
     METADATA_BYTES_MAX,
@@ -27,11 +27,7 @@ def read_iceberg_table(storage: Storage, queries: Mapping[str, int]) -> dict[str
     """Return what the table at the storage's location has of each query."""
     paths = [file.path for file in storage.list(FOLDER)]
     names = {path.rpartition("/")[2] for path in paths if path.count("/") == 1}
-    name = _hinted(storage, names) or newest_metadata(names)
-    if name is None:
-        raise MissingFile(
-            f"{storage.location} is no Iceberg table: it has no {FOLDER} that names one"
-        )
+    name = _hinted(storage, names) or _newest(storage, names)
     return read_iceberg_metadata(storage, f"{FOLDER}/{name}", queries)
 
 
@@ -68,6 +64,22 @@ def _hinted(storage: Storage, names: set[str]) -> str | None:
     while number + 1 in by_number:
         number += 1
     return by_number[number]
+
+
+def _newest(storage: Storage, names: set[str]) -> str:
+    """Return the metadata file of the highest number."""
+    newest = newest_metadata(names)
+    if not newest:
+        raise MissingFile(
+            f"{storage.location} is no Iceberg table: it has no {FOLDER} that names one"
+        )
+    if len(newest) > 1:
+        raise StorageError(
+            f"{storage.location} has {len(newest)} newest metadata files, and its catalog alone "
+            f"knows which one counts: {', '.join(newest)}",
+            hint="name that one: let `location` in `sink` end with its name",
+        )
+    return newest[0]
 
 
 def _hint(storage: Storage) -> int | None:
