@@ -272,7 +272,7 @@ class Command:
 
     @property
     def _records(self) -> Records:
-        return Records(self.state_dir)
+        return Records(self.state_dir, self.workdir)
 
     @property
     def _seconds_max(self) -> float:

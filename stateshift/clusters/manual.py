@@ -11,9 +11,11 @@ none (CI).
                  <tag>.submitted  the job was started. The first line is its id, where there is one
                  <tag>.finished   it ended by itself, well
                  <tag>.failed     it failed; the content says how
-                 <job>.stop       written by us: what is to be stopped, and where its image is
+                 <job>.stop       written by us: what is to be stopped, where its image is, and for
+                                  the run of which workdir
                  <job>.stopped    it is stopped (<tag>.stop and <tag>.stopped where the job is known
-                                  by a tag); counts only as the answer to a <job>.stop
+                                  by a tag); counts only as the answer to a <job>.stop of this
+                                  run: after another one the job may have been started again
 
 A name with characters that files had better not have is shortened and gets a digest: the messages
 show the real path. The files are the whole state: whoever looks from another process sees the same.
@@ -56,6 +58,7 @@ class Manual:
 
     name: str
     marker_dir: Path
+    workdir: str = ""
     engine_version: str | None = None
     seconds_max: float = _SECONDS_MAX
     ask: Ask | None = None
@@ -128,6 +131,7 @@ class Manual:
         if not self._asked_to_stop(request):
             self._remove(name, "stopped")  # somebody's answer to an earlier question
             asked = {"job": request.job, "location": request.location, "tag": request.tag}
+            asked["workdir"] = self.workdir
             self._put(name, "stop", json.dumps(asked, indent=1, ensure_ascii=False))
         self._person(
             (
@@ -186,7 +190,7 @@ class Manual:
 
     def _asked_to_stop(self, request: StopRequest) -> bool:
         asked = _plain(self._path(_stopped_as(request), "stop"))
-        return asked.get("location") == request.location
+        return (asked.get("location"), asked.get("workdir")) == (request.location, self.workdir)
 
     def _restarted(self, submission: Submission) -> None:
         """Forget that the job was stopped: it runs again where it was."""
@@ -248,6 +252,7 @@ def _open(name: str, options: Options, surroundings: Surroundings) -> Manual:
     return Manual(
         name,
         Path(options.get("marker_dir") or surroundings.state_dir),
+        str(surroundings.workdir.absolute()),
         options.get("version"),
         float(options.get("seconds_max", 3600.0)),
         surroundings.ask,

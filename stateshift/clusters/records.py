@@ -6,7 +6,8 @@ another process knows as well.
                            job's id
 <tag>.stopped              it was stopped
 jobs/<job>-<digest>.json   the last that became of a job at a location: started under a tag, or
-                           stopped
+                           stopped by the run of a workdir. The latter counts for that run alone:
+                           after it the job may have been started again by anybody
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from stateshift.clusters import detached
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.whole_files import write_whole
 
+_STOPPED_BY_ANOTHER = "stopped by another run; whether it runs again nobody looks without `find`"
 _UNSEEN = "as recorded here: without a command `find` nobody looks whether it still runs"
 
 
@@ -49,6 +51,7 @@ class Records:
     """What is recorded of submissions by command: one file for each tag, one for each job."""
 
     directory: Path
+    workdir: str
 
     def begun(self, submission: Submission) -> None:
         """Record a submission, before its command starts."""
@@ -62,7 +65,7 @@ class Records:
         if request.tag is not None:
             self.directory.mkdir(parents=True, exist_ok=True)
             detached.note_stopped(self.stem(request.tag))
-        _write(self._of_job(request.job, request.location), {"tag": None})
+        _write(self._of_job(request.job, request.location), {"tag": None, "workdir": self.workdir})
 
     def of_tag(self, tag: str, in_hand: bool = False) -> JobStatus:
         """Return what is recorded of a submission. One that is under way is absent yet; with the
@@ -86,9 +89,11 @@ class Records:
             why = "not submitted here, and there is no command `find`"
             return JobStatus(JobState.UNKNOWN, None, why)
         tag = last["tag"]
-        if tag is None:
-            return JobStatus(JobState.FINISHED, None, "stopped")
-        return self.of_tag(tag)
+        if tag is not None:
+            return self.of_tag(tag)
+        if last.get("workdir") != self.workdir:
+            return JobStatus(JobState.UNKNOWN, None, _STOPPED_BY_ANOTHER)
+        return JobStatus(JobState.FINISHED, None, "stopped")
 
     def known(self, tag: str) -> Known | None:
         plain = _read(self._json(tag))

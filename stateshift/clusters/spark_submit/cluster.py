@@ -154,6 +154,7 @@ class SparkSubmit:
 
     name: str
     state_dir: Path
+    workdir: str
     options: Options
     open_storage: OpenStorage | None = None
     interrupt: threading.Event | None = None
@@ -438,7 +439,7 @@ class SparkSubmit:
 
     @property
     def _notes(self) -> DriverNotes:
-        return DriverNotes(self.state_dir)
+        return DriverNotes(self.state_dir, self.workdir)
 
 
 def _is_known(stem: Path, process: subprocess.Popen[bytes]) -> bool:
@@ -450,6 +451,7 @@ def _open(name: str, options: Options, surroundings: Surroundings) -> SparkSubmi
     return SparkSubmit(
         name,
         surroundings.state_dir,
+        str(surroundings.workdir.absolute()),
         options,
         surroundings.open_storage,
         surroundings.interrupt,

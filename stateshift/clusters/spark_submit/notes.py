@@ -2,8 +2,10 @@
 
 <state_dir>/<tag>.deployed          of a driver in the cluster (`deploy`)
 <state_dir>/<tag>.ended             put there by a person, who has seen that the application is over
-<state_dir>/<location>.source.json  {"job", "location", "pids"}: processes of a job that we did not
-                                    submit, written before they are stopped
+<state_dir>/<location>.source.json  processes of a job that we did not submit, written before they
+                                    are stopped: {"job", "location", "workdir", "pids"}. They count
+                                    for the run of this workdir alone: after it anybody may have
+                                    started the job again
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ class DriverNotes:
     """What is remembered of drivers that were handed to a cluster."""
 
     state_dir: Path
+    workdir: str
 
     def deployed(self, tag: str | None) -> Deployed | None:
         """Return the driver that was handed to the cluster under this tag; None if it runs here."""
@@ -49,16 +52,20 @@ class DriverNotes:
         has ended.
         """
         if pids:
-            plain = {"job": request.job, "location": request.location, "pids": list(pids)}
+            plain = {**self._stopped_by(request), "pids": list(pids)}
             write_whole(self._of_source(request.location), json.dumps(plain).encode())
 
     def stopped(self, request: StopRequest) -> tuple[int, ...]:
-        """Return the processes of this job that were stopped from here."""
+        """Return the processes of this job that were stopped by this run."""
         try:
             plain = json.loads(self._of_source(request.location).read_text("utf-8"))
         except (FileNotFoundError, ValueError):
             return ()
-        return tuple(map(int, plain["pids"])) if plain.get("job") == request.job else ()
+        noted = {name: plain.get(name) for name in ("job", "location", "workdir")}
+        return tuple(map(int, plain["pids"])) if noted == self._stopped_by(request) else ()
+
+    def _stopped_by(self, request: StopRequest) -> dict[str, object]:
+        return {"job": request.job, "location": request.location, "workdir": self.workdir}
 
     def _of_tag(self, tag: str, suffix: str) -> Path:
         return self.state_dir / f"{file_name(tag)}.{suffix}"
