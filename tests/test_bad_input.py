@@ -205,6 +205,20 @@ def test_a_commit_after_the_plan_makes_it_stale_and_lets_go_of_the_target(ground
     expect_moved(ground, Checkpoint(batches=4))
 
 
+def test_a_batch_that_the_sink_got_after_the_plan_makes_it_stale_and_names_the_sink(
+    ground: Ground,
+) -> None:
+    output = "file:///out"
+    checkpoint = Checkpoint()
+    ground.write(checkpoint)
+    last = checkpoint.batches - 1
+    ground.put(f"{output}/_spark_metadata/{last}", b"v1\n")
+    proposal = ground.propose(spec_of(sink={"kind": "file", "location": output}))
+    ground.put(f"{output}/_spark_metadata/{last + 1}", b"v1\n")
+    with pytest.raises(StalePlan, match=f"or in the sink {output} is no longer"):
+        ground.apply(proposal)
+
+
 @pytest.mark.parametrize("planned", [False, True], ids=("idle", "with a planned batch"))
 def test_a_commit_between_the_look_and_the_fence_stops_the_run(
     ground: Ground, planned: bool

@@ -188,10 +188,10 @@ def _cut_short(context: RunContext, plan: PlanProgress) -> Iterator[AnyStep]:
 
 def stale(job: JobSpec, taken_back: bool) -> StalePlan:
     """Return the error for facts that are no longer those of the plan."""
-    fact = (
-        f"what is found at {job.source} and {job.destination} is no longer what the plan was "
-        "made from"
-    )
+    places = f"{job.source} and {job.destination}"
+    if job.sink is not None and job.sink.location is not None:
+        places = f"{job.source}, {job.destination} or in the sink {job.sink.location}"
+    fact = f"what is found at {places} is no longer what the plan was made from"
     if taken_back:
         fact += "; the halt was taken back"
     return StalePlan(
