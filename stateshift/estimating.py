@@ -22,6 +22,8 @@ PREPARED_SECONDS = 5.0  # of a job that is up, and has only its state to load
 STOP_SECONDS = 10.0
 # What a plan assumes of a restart: everything else of its downtime is reckoned.
 RESTART_SECONDS = STOP_SECONDS + START_SECONDS
+# The same where the job is prepared while the old one still runs.
+PREPARED_RESTART_SECONDS = STOP_SECONDS + PREPARED_SECONDS
 ASSUMED = Rates(100e6, 200.0)
 ASSUMED_BYTES_PER_SECOND = 200e6
 MOVING = ("copy", "transform", "compare", "publish")

@@ -34,6 +34,7 @@ from stateshift.api.rebalancing.whereabouts import (
 )
 from stateshift.api.restarts import restarts_below
 from stateshift.errors import Complaint, SpecError
+from stateshift.estimating import PREPARED_RESTART_SECONDS, RESTART_SECONDS
 from stateshift.migration import Adapters
 from stateshift.specification import JobSpec, RebalancedCluster
 from stateshift.specification.excluded import excluding
@@ -173,19 +174,24 @@ class _Measuring:
         needs: dict[str, Needs] = {}
         for name, numbers in parts.items():
             needed = needs_of([verdicts[number] for number in numbers])
-            needs[name] = _with_restart(needed, name, restarts)
+            needs[name] = _with_restart(needed, name, restarts, request.section.warm)
         return needs
 
 
-def _with_restart(needs: Needs, name: str, restarts: Mapping[str, float]) -> Needs:
+def _with_restart(needs: Needs, name: str, restarts: Mapping[str, float], warm: bool) -> Needs:
     """Return the needs with the downtime that our own runs have measured, if they have: of the job,
-    or else what is usual among the others.
+    or else what is usual among the others. Where nobody has measured any, it is the least that a
+    plan assumes: the plan of a move that seems worth it tells the rest, and one that is not worth
+    the least is not worth more.
     """
     if name in restarts:
         return replace(needs, downtime_seconds=restarts[name], is_measured=True)
-    if restarts and not needs.is_measured:
+    if needs.is_measured:
+        return needs
+    if restarts:
         return replace(needs, downtime_seconds=median(restarts.values()))
-    return needs
+    least = PREPARED_RESTART_SECONDS if warm else RESTART_SECONDS
+    return replace(needs, downtime_seconds=least)
 
 
 def _before_their_moves(
