@@ -522,15 +522,18 @@ def test_of_a_job_that_is_being_initialized_there_is_no_progress_and_no_error(
 
 
 @pytest.mark.parametrize("looked_before", [True, False])
+@pytest.mark.parametrize("folder", ["file:/ck/{id}/chk-9", "file:/ck/chk-9"])
 def test_a_job_that_failed_and_went_on_from_its_own_checkpoint_began_from_its_image(
-    server: FakeFlink, tmp_path: Path, looked_before: bool
+    server: FakeFlink, tmp_path: Path, looked_before: bool, folder: str
 ) -> None:
+    """Whether its checkpoints have a folder of the job's id, or `create-subdir` is false."""
     flink = cluster(server, tmp_path)
     job = server.jobs[flink.submit(ORDERS)]
     if looked_before:
         flink.progress(ORDERS.tag)
-    job.checkpointed(9, f"file:/ck/{job.id}/chk-9")
-    job.restored = {"id": 9, "external_path": f"file:/ck/{job.id}/chk-9", "is_savepoint": False}
+    place = folder.format(id=job.id)
+    job.checkpointed(9, place)
+    job.restored = {"id": 9, "external_path": place, "is_savepoint": False}
     assert flink.progress(ORDERS.tag) == JobProgress(
         SAVEPOINT, 7 if looked_before else None, 9, True
     )

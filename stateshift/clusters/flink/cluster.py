@@ -53,7 +53,7 @@ from stateshift.clusters.flink.jobs import (
 from stateshift.clusters.flink.rescale import rescale
 from stateshift.clusters.flink.savepoints import failed_savepoint, is_under_way, take_savepoint
 from stateshift.clusters.flink.submit import SUBMIT_OPTIONS, one_application, read_submit, ready
-from stateshift.clusters.flink.values import Job, is_job_id
+from stateshift.clusters.flink.values import Checkpoints, Job, is_job_id
 from stateshift.clusters.http.credentials import AUTHENTICATION
 from stateshift.clusters.http.hosts import host_of
 from stateshift.clusters.http.rest import Refused, Unanswered, through_outages
@@ -319,7 +319,7 @@ class FlinkRest:
         calls = self._calls(record)
         id = record.get("id") or job_id(tag, attempts(calls, tag, _last_attempt(record))[0])
         job, checkpoints = calls.job(id), calls.checkpoints(id)
-        restored_epoch, path = self._restored_from(tag, record, id, checkpoints.restored)
+        restored_epoch, path = self._restored_from(tag, record, id, checkpoints)
         epoch = checkpoints.latest.id if checkpoints.latest else None
         has_advanced = epoch is not None and epoch > (restored_epoch or 0)
         return JobProgress(
@@ -339,15 +339,17 @@ class FlinkRest:
         rescale(self._calls(None), job_id, parallelism, seconds_max, self.interrupt)
 
     def _restored_from(
-        self, tag: str, record: Record, id: str, last: tuple[int, str] | None
+        self, tag: str, record: Record, id: str, checkpoints: Checkpoints
     ) -> tuple[int | None, str | None]:
         """Return the epoch and the path of the image that a job began from. Flink says what it was
         restored from last: after a failure that is a checkpoint of its own. It gets there only from
-        what it was submitted with, so that is returned instead.
+        what it was submitted with, so that is returned instead. The folder of a checkpoint has the
+        job's id, unless `execution.checkpointing.create-subdir` is false.
         """
+        last = checkpoints.restored
         if last is None:
             return None, None
-        is_own_checkpoint = f"/{id}/" in last[1]
+        is_own_checkpoint = f"/{id}/" in last[1] or last[1] in checkpoints.paths
         if not is_own_checkpoint:
             if record and record.get("restored") != list(last):
                 self._notes.add(tag, restored=list(last))

@@ -99,6 +99,7 @@ class Checkpoints:
     latest: Checkpoint | None
     savepoints: tuple[Checkpoint, ...]  # newest first, as far as Flink remembers them
     latest_checkpoint: Checkpoint | None = None  # that is no savepoint
+    paths: frozenset[str] = frozenset()  # of all that Flink remembers
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,7 @@ def checkpoints_of(answer: Json) -> Checkpoints:
         latest=next(iter(newest_first), None),
         savepoints=tuple(savepoints),
         latest_checkpoint=next(iter(checkpoints), None),
+        paths=frozenset(made.path for made in newest_first),
     )
 
 
