@@ -146,10 +146,13 @@ def ground(request: pytest.FixtureRequest, clusters: Any, tmp_path: Path) -> Ite
         given = {**stream.submission.options, "driver_memory": "512m"}
         given["conf"] = {**dict(given["conf"]), **SMALL}  # type: ignore[call-overload]
         stream.submission = replace(stream.submission, options=given)
-    stream.begun()
-    yield Ground(stream, kind, tmp_path)
-    Path(stream.location, "_stateshift").mkdir(exist_ok=True)
-    Path(stream.location, "_stateshift", "stop").touch()  # whatever still runs of it
+    marks = Path(stream.location, "_stateshift")
+    try:
+        stream.begun()
+        yield Ground(stream, kind, tmp_path)
+    finally:
+        marks.mkdir(parents=True, exist_ok=True)
+        (marks / "stop").touch()  # whatever still runs of it
 
 
 def test_a_job_that_dies_at_once_is_told_with_its_log_and_the_old_one_goes_on(
