@@ -321,7 +321,7 @@ class Folder(ValueFiles):
         content = encode(change)
         if signature is not None:
             self._write(_signature(change.number, content), signature)
-        self.storage.create(_proposed(change.number), content)
+        self._create(_proposed(change.number), content)
 
     def signature(self, number: Version, content: bytes) -> bytes | None:
         """Return the signature of a proposal by its bytes; None if nobody signed it."""

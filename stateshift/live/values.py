@@ -42,6 +42,16 @@ class ValueFiles:
             return held
         return value
 
+    def _create(self, path: str, content: bytes, size_max: int = SMALL) -> None:
+        """Create a file with a content that nobody else has; AlreadyThere where it is another's. It
+        is our own where the answer to an earlier try was lost.
+        """
+        try:
+            self.storage.create(path, content)
+        except AlreadyThere:
+            if self._bytes(path, size_max) != content:
+                raise
+
     def _read(self, kind: type[T], path: str, size_max: int = SMALL) -> T | None:
         content = self._bytes(path, size_max)
         if content is None:

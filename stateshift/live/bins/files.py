@@ -350,7 +350,7 @@ class Files(ValueFiles):
 
     def propose(self, proposal: Proposal) -> None:
         """Propose a move; AlreadyThere if somebody else has proposed one of this number."""
-        self.storage.create(f"{_move(proposal.number)}/proposed.json", encode(proposal))
+        self._create(f"{_move(proposal.number)}/proposed.json", encode(proposal))
 
     def proposal(self, number: int) -> Proposal | None:
         """Return a move as it was proposed; None if there is none of this number."""
@@ -392,12 +392,12 @@ class Files(ValueFiles):
         Raises:
             PlanError: another process has committed under the same name.
         """
-        path, content = _commit(operator, worker, commit.number), encode_densely(commit)
+        path = _commit(operator, worker, commit.number)
         is_ours = True
         try:
-            self.storage.create(path, content)
-        except AlreadyThere:  # by ourselves where the answer to the first try was lost
-            is_ours = self.storage.read(path, COMMIT_MAX) == content
+            self._create(path, encode_densely(commit), COMMIT_MAX)
+        except AlreadyThere:
+            is_ours = False
         if is_ours and self._was_forgotten(operator, worker, commit.number):
             self.storage.remove(path)
             is_ours = False
@@ -415,6 +415,11 @@ class Files(ValueFiles):
         if number == 0:
             return self.last_commit(operator, worker) > 0
         return not self.has_commit(operator, worker, number - 1)
+
+    def is_made(self, operator: str, worker: str, commit: Commit) -> bool:
+        """Whether a commit is there, and no other of its number."""
+        path = _commit(operator, worker, commit.number)
+        return self._bytes(path, COMMIT_MAX) == encode_densely(commit)
 
     def has_commit(self, operator: str, worker: str, number: int) -> bool:
         """Whether a commit is there."""
@@ -473,7 +478,7 @@ class Files(ValueFiles):
 
     def write_data(self, path: str, content: bytes) -> None:
         """Write a file that commits will name pieces of."""
-        self.storage.create(path, content)
+        self._create(path, content, len(content))
 
     def data(self, operator: str, worker: str) -> dict[str, int]:
         """Return a worker's files of data, with their sizes."""

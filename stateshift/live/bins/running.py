@@ -5,6 +5,9 @@
     run       the bins through their stages, by the home that holds them
     commit    one file: what has changed, was given, was taken, is held, was put out
 
+If the answer to a commit is lost, it was made, or it will be, or it was not: who does the next
+step finds out (`settle`), and goes on from there. Until then the worker counts as having come as far.
+
 A worker never waits for another one. What it has not got yet holds the rows of its bins alone. It
 waits for one thing: where its next frontier would pass the time of a move that is acknowledged and
 not decided, it waits for the decision, at most for the move's time since it saw it, and then aborts
@@ -21,10 +24,10 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from stateshift.errors import PlanError
+from stateshift.errors import PlanError, TransientStorageError
 from stateshift.live.bins.answers import (
     ACKNOWLEDGED,
     REFUSED,
@@ -97,6 +100,15 @@ class Home(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A commit whose answer was lost, and what comes of it if it was made."""
+
+    commit: Commit
+    after: Ledger
+    works: Sequence[Work]
+
+
 class Running:
     """A worker of an operator, in one process. `step` is called by one thread at a time."""
 
@@ -128,6 +140,7 @@ class Running:
         self._first_seen: dict[int, float] = {}
         self._unneeded: set[str] = set()
         self._rewritten: frozenset[int] = frozenset()  # bins that the next batch writes whole
+        self._unanswered: Unanswered | None = None
         self._ahead = ReadingAhead(files, operator.name, name, home.read_ahead)
         self._recover()
 
@@ -238,6 +251,8 @@ class Running:
     def step(self, batch: Batch = NOTHING, number: int | None = None, query: str = "") -> Came:
         """Do a batch, or between two what has become possible; commit it."""
         began = time.time()
+        if self.settle():
+            raise self._made_before()
         self.look()
         before = self.ledger.last
         self._note_kinds(batch.key_kinds)
@@ -280,13 +295,20 @@ class Running:
         if before is not None and (frontier is None or frontier < before):
             frontier = before
         with self._answering:
-            self.planned = frontier
+            self.planned = self._furthest(frontier)
             proposal = self.moves.open
         while proposal is not None and is_passed(proposal, frontier):
             self._await(proposal)
             self.answer()
             proposal = self.moves.open
         return frontier
+
+    def _furthest(self, frontier: Moment | None) -> Moment | None:
+        """Return a frontier, or that of a commit which may still be made: the later one."""
+        pending = None if self._unanswered is None else self._unanswered.commit.frontier
+        if pending is None or (frontier is not None and frontier > pending):
+            return frontier
+        return pending
 
     def _await(self, proposal: Proposal) -> None:
         """Wait until a move is decided; abort it once its time is over since this worker saw it
@@ -339,20 +361,55 @@ class Running:
 
     # ---------------------------------------------------------------- its commit
 
-    def _commit(self, commit: Commit, works: list[Work]) -> None:
+    def _commit(self, commit: Commit, works: Sequence[Work]) -> None:
         if self.ledger.last is None:
             self._refuse_evicted()
         after = self.ledger.plus(commit)
         own = own_data(self.operator.name, self.name)
         commit = replace(commit, borrowed=borrowed(after, own))
-        self.files.commit(self.operator.name, self.name, commit)
-        self.ledger = replace(after, last=commit)
+        made = Unanswered(commit, replace(after, last=commit), works)
+        try:
+            self.files.commit(self.operator.name, self.name, commit)
+        except TransientStorageError:
+            self._unanswered = made
+            raise
+        except PlanError:
+            if not self.settle():
+                raise
+            raise self._made_before() from None
+        self._go_on_from(made)
+
+    def settle(self) -> bool:
+        """Find out what became of a commit whose answer was lost; return whether it was made."""
+        pending = self._unanswered
+        if pending is None:
+            return False
+        if not self.files.is_made(self.operator.name, self.name, pending.commit):
+            return False
+        self._go_on_from(pending)
+        return True
+
+    def _made_before(self) -> TransientStorageError:
+        """Return the error of a step that began before the last commit was known to be made."""
+        return TransientStorageError(
+            f"commit {self.ledger.number} of worker {self.name} was made by an earlier try, whose "
+            "answer was lost",
+            location=self.files.location,
+            hint="start the query again: it goes on from there",
+        )
+
+    def _go_on_from(self, made: Unanswered) -> None:
+        """Take a commit for made."""
+        before = self.ledger.bins(self._begun)
+        self.ledger, self._unanswered = made.after, None
         self._rewritten = frozenset()
-        for work in works:
+        for work in made.works:
             for since in work.taken:
                 del self.others.arrived[work.bin][since]
-        if commit.frontier is not None:
-            self._retire(commit.frontier)
+        if self.ledger.bins(self._begun) != before:
+            self.others.arrived.clear()
+        if made.commit.frontier is not None:
+            self._retire(made.commit.frontier)
 
     def _refuse_evicted(self) -> None:
         """Refuse the first commit of a worker whose name was taken from it meanwhile."""
@@ -442,7 +499,6 @@ class Running:
             bins=None if bins == self._begun else bins,
         )
         self._commit(dealt_anew(commit, before, dealt_bins), [])
-        self.others.arrived.clear()
 
     def _deals(self, bins: int) -> Iterator[Deal]:
         """Yield what is dealt anew."""

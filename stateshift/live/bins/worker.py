@@ -91,6 +91,7 @@ class Worker:
         context = frame.sparkSession.sparkContext
         query = context.getLocalProperty("sql.streaming.queryId") or ""
         with self._work():
+            self.running.settle()
             if self._is_committed(query, batch):
                 self._deliver_all()
                 return
@@ -195,6 +196,8 @@ class Worker:
 
     def between(self) -> None:
         """Do what has become possible since the last batch."""
+        if self.running.settle():
+            self._deliver_all()
         self.running.look()
         if self.running.deal_anew():
             return

@@ -153,6 +153,7 @@ class Reader:
 
     def between(self) -> None:
         """Do what has become possible between two batches."""
+        self.running.settle()
         self.running.look()
         if self.running.deal_anew():
             return
