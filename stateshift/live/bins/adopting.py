@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -265,20 +265,34 @@ def _first_commit(
 
 def take_out(files: Files, operator: Operator) -> Iterator[Entry]:
     """Yield every key of an operator with its state, bin by bin; of a bin that is on its way, as it
-    was given.
+    was given. A worker that runs on removes what it has rewritten: then the bins that are left are
+    looked for again.
 
     Raises:
-        PlanError: the group has no such operator; or its bins move all the time.
+        PlanError: the group has no such operator; its bins move all the time, are rewritten faster
+            than they can be read, or were split or merged meanwhile.
     """
-    ledgers = _ledgers_at_rest(files, operator)
-    for name, ledger in ledgers.items():
-        frontier = None if ledger.last is None else ledger.last.frontier
-        for bin, kept in sorted(ledger.here.items()):
-            yield from _entries(files, operator, Place(bin, name, frontier), kept)
-        for given in sorted(ledger.unclaimed):
-            yield from _entries(
-                files, operator, Place(given.bin, name, cut(given.time)), given.kept
-            )
+    places = _places(files, operator)
+    left = list(places)
+    looks_in_vain = 0
+    while left:
+        place = places[left[0]]
+        try:
+            entries = list(_entries(files, operator, place))
+        except MissingFile:
+            looks_in_vain += 1
+            now = _places(files, operator)
+            if now.keys() != places.keys():
+                raise _resized(files, operator) from None
+            if now[left[0]].kept == place.kept:
+                raise  # nobody has rewritten it
+            if looks_in_vain == LOOKS_MAX:
+                raise _rewritten(files, operator, place) from None
+            places = now
+            continue
+        yield from entries
+        left.pop(0)
+        looks_in_vain = 0
 
 
 class Place(NamedTuple):
@@ -287,12 +301,43 @@ class Place(NamedTuple):
     bin: int
     worker: str
     frontier: Moment | None
+    kept: Kept
 
 
-def _entries(files: Files, operator: Operator, place: Place, kept: Kept) -> Iterator[Entry]:
-    store = read_store(operator, map(files.read, kept.pieces))
+def _places(files: Files, operator: Operator) -> dict[BinOfMany, Place]:
+    """Return where each bin is."""
+    begun = files.begun()
+    places: dict[BinOfMany, Place] = {}
+    for name, ledger in _ledgers_at_rest(files, operator).items():
+        assert begun is not None, "somebody has committed"
+        count = ledger.bins(begun.bins)
+        frontier = None if ledger.last is None else ledger.last.frontier
+        for bin, kept in sorted(ledger.here.items()):
+            places[bin, count] = Place(bin, name, frontier, kept)
+        for given in sorted(ledger.unclaimed):
+            places[given.bin, count] = Place(given.bin, name, cut(given.time), given.kept)
+    return places
+
+
+def _entries(files: Files, operator: Operator, place: Place) -> Iterator[Entry]:
+    store = read_store(operator, map(files.read, place.kept.pieces))
     for key, state in store.entries():
         yield Entry(key, state, place.bin, place.worker, place.frontier)
+
+
+def _resized(files: Files, operator: Operator) -> PlanError:
+    return PlanError(
+        f"the bins of {operator.name} were split or merged while they were read",
+        hint=f"wait until all workers have so many: stateshift live status {files.location}",
+    )
+
+
+def _rewritten(files: Files, operator: Operator, place: Place) -> PlanError:
+    return PlanError(
+        f"worker {place.worker} rewrites bin {place.bin} of {operator.name} faster than it can be "
+        f"read: {LOOKS_MAX} times what it had named was removed",
+        hint="export from nearer to the group's storage, or while fewer rows come",
+    )
 
 
 def _ledgers_at_rest(files: Files, operator: Operator) -> dict[str, Ledger]:
@@ -333,24 +378,3 @@ def _bins_in(ledgers: Iterable[Ledger], begun: int) -> Iterator[BinOfMany]:
             yield bin, count
         for given in ledger.unclaimed:
             yield given.bin, count
-
-
-def as_table(
-    operator: Operator, entries: Iterable[Entry], shown: Callable[[State], object]
-) -> pyarrow.Table:
-    """Return entries as a table: a column for each of the key's, the state as `shown` has it, and
-    where it was.
-    """
-    import pyarrow
-
-    columns: dict[str, list[object]] = {name: [] for name in operator.key}
-    columns |= {name: [] for name in ("state", "bin", "worker", "frontier")}
-    for entry in entries:
-        parts = entry.key if len(operator.key) > 1 else (entry.key,)
-        for name, part in zip(operator.key, parts, strict=True):
-            columns[name].append(part)
-        columns["state"].append(shown(entry.state))
-        columns["bin"].append(entry.bin)
-        columns["worker"].append(entry.worker)
-        columns["frontier"].append(None if entry.frontier is None else list(entry.frontier))
-    return pyarrow.table(columns)

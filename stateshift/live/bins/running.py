@@ -5,8 +5,8 @@
     run       the bins through their stages, by the home that holds them
     commit    one file: what has changed, was given, was taken, is held, was put out
 
-If the answer to a commit is lost, it was made, or it will be, or it was not: who does the next
-step finds out (`settle`), and goes on from there. Until then the worker counts as having come as far.
+If the answer to a commit is lost, it was made, or will be, or was not: whoever does the next step
+finds out (`settle`), and goes on from there. Until then the worker counts as having come as far.
 
 A worker never waits for another one. What it has not got yet holds the rows of its bins alone. It
 waits for one thing: where its next frontier would pass the time of a move that is acknowledged and

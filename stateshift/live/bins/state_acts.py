@@ -6,16 +6,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from stateshift.errors import Complaint, FormatError, PlanError, SpecError
-from stateshift.live.bins.adopting import BroughtIn, as_table, bring_in, take_out
+from stateshift.live.bins.adopting import BroughtIn, Entry, bring_in, take_out
 from stateshift.live.bins.evicting import Evicted, evict_everywhere
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.operators import Operator
 from stateshift.live.code import named
 from stateshift.live.folder import Folder
+from stateshift.live.protocol.folded import State
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently
 
@@ -90,6 +91,27 @@ def _read(file: str) -> pyarrow.Table:
         return pyarrow.parquet.read_table(source)
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise FormatError(f"neither Parquet nor Arrow: {error}", place) from None
+
+
+def as_table(
+    operator: Operator, entries: Iterable[Entry], shown: Callable[[State], object]
+) -> pyarrow.Table:
+    """Return entries as a table: a column for each of the key's, the state as `shown` has it, and
+    where it was.
+    """
+    import pyarrow
+
+    columns: dict[str, list[object]] = {name: [] for name in operator.key}
+    columns |= {name: [] for name in ("state", "bin", "worker", "frontier")}
+    for entry in entries:
+        parts = entry.key if len(operator.key) > 1 else (entry.key,)
+        for name, part in zip(operator.key, parts, strict=True):
+            columns[name].append(part)
+        columns["state"].append(shown(entry.state))
+        columns["bin"].append(entry.bin)
+        columns["worker"].append(entry.worker)
+        columns["frontier"].append(None if entry.frontier is None else list(entry.frontier))
+    return pyarrow.table(columns)
 
 
 def _encoded(table: pyarrow.Table, to: str) -> bytes:

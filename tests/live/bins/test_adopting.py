@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from stateshift import live
-from stateshift.errors import PlanError, SpecError
+from stateshift.errors import MissingFile, PlanError, SpecError
 from stateshift.live.bins import adopting
+from stateshift.live.bins.bin_run import PIECES_MAX
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.hashing import encoders, hash_of
 from stateshift.live.protocol.chains import Decided
@@ -205,3 +206,77 @@ def test_a_bin_that_moves_while_an_export_looks_is_exported_once():
     entries = list(adopting.take_out(files, count_and_ask))
     assert sorted(entry.key for entry in entries) == list(range(ground.keys))
     assert {entry.worker for entry in entries} == {"east"}
+
+
+class Busy(Files):
+    """Files of a group whose workers go on before each read, so many times, until nothing that was
+    named before is there any more.
+    """
+
+    workers: tuple[Reader, ...] = ()
+    times = 0
+    batches = 0
+
+    def read(self, piece):
+        if self.times:
+            self.times -= 1
+            for _ in range(self.batches):
+                for reader in self.workers:
+                    reader.read(reader.read_to + 2 * reader.ground.keys)
+        return super().read(piece)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_an_export_goes_on_where_workers_have_removed_what_it_was_to_read(times: int):
+    ground = about_to_move()
+    files = Busy(ground.storage)
+    files.workers = tuple(ground.workers.values())
+    files.times, files.batches = times, 3 * PIECES_MAX
+    entries = list(adopting.take_out(files, count_and_ask))
+    assert sorted(entry.key for entry in entries) == list(range(ground.keys))
+    frontiers = {entry.frontier for entry in entries}
+    assert min(frontiers) > (60,), "they are read as they are now"
+
+
+class TooBusy(Busy):
+    """Files of a group in which nothing is ever there any more that was named."""
+
+    def read(self, piece):
+        super().read(piece)
+        raise MissingFile("it is not there", location=piece.file)
+
+
+def test_an_export_that_is_slower_than_its_group_says_so():
+    ground = about_to_move()
+    files = TooBusy(ground.storage)
+    files.workers = tuple(ground.workers.values())
+    files.times, files.batches = 2 * adopting.LOOKS_MAX, 1
+    with pytest.raises(PlanError, match="worker east rewrites bin 0 of count_and_ask faster"):
+        list(adopting.take_out(files, count_and_ask))
+
+
+def test_an_export_names_the_file_that_is_missing_for_good():
+    ground = about_to_move()
+    path = min(ground.files.data("count_and_ask", "west"))
+    ground.storage.remove(path)
+    with pytest.raises(MissingFile, match=path):
+        list(adopting.take_out(ground.files, count_and_ask))
+
+
+def test_an_export_beside_a_split_is_refused():
+    ground = about_to_move()
+    files = Busy(ground.storage)
+    files.workers = tuple(ground.workers.values())
+    for reader in files.workers:
+        reader.read(150)
+    entries = adopting.take_out(files, count_and_ask)
+    next(entries)
+    for reader in files.workers:
+        reader.read(210)
+    ground.propose_bins(2 * BINS)
+    for reader in files.workers:
+        reader.running.answer()
+    assert ground.decide() == "applied"
+    files.times, files.batches = 1, 3 * PIECES_MAX
+    with pytest.raises(PlanError, match="split or merged while they were read"):
+        list(entries)
