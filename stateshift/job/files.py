@@ -38,16 +38,40 @@ def read(place: str, path: str) -> bytes | None:
 
 
 def write(place: str, path: str, content: bytes) -> None:
-    """Write the whole file, in place of what was there."""
+    """Write the whole file, in place of what was there. It survives a crash of the machine: a job
+    does not start with an index that is torn.
+    """
     local = _local(place)
     if local is None:
         _write_hadoop(_file(place, path), content)
         return
     file = local / path
-    file.parent.mkdir(parents=True, exist_ok=True)
+    _make_directory(file.parent)
     temporary = file.parent / _temporary(file.name)
-    temporary.write_bytes(content)
+    with temporary.open("wb") as opened:
+        opened.write(content)
+        opened.flush()
+        os.fsync(opened.fileno())
     temporary.replace(file)
+    _sync_directory(file.parent)
+
+
+def _make_directory(directory: Path) -> None:
+    """Make a directory and those above it, whose names survive a crash of the machine."""
+    if directory.is_dir():
+        return
+    _make_directory(directory.parent)
+    directory.mkdir(exist_ok=True)
+    _sync_directory(directory.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _temporary(name: str) -> str:
