@@ -70,7 +70,7 @@ def close_overdue(folder: Folder, now: Standing) -> None:
     change = now.changes[-1].change
     if time.time() < change.expires:
         raise PlanError(
-            f"change {change.number} is under way since {time.time() - change.at:.0f} s",
+            f"change {change.number} is under way since {max(0.0, time.time() - change.at):.0f} s",
             hint=f"wait for it, or: {_command('abort', folder)}",
         )
     if folder.decide(change.number, decided_here("aborted", change.overdue)).outcome == "applied":

@@ -46,6 +46,7 @@ logger = logging.getLogger(__name__)
 TRIES_MAX = 6  # of one step; each has twice the lead of the one before
 DEAD_SECONDS = 20.0  # whoever carries moves and has said nothing for so long is dead
 TELL_SECONDS = 5.0  # between two words of whoever carries moves that it lives
+LISTENS = 20  # half-seconds in which a carrier that lives speaks, whatever its clock says
 LEAD_SECONDS_AGAIN = 0.1  # at least, once somebody was too far
 ASKED_TO_STOP = "stateshift live abort"
 
@@ -148,15 +149,26 @@ class Carrier:
         return self.watch.look()
 
     def _refuse_another(self) -> None:
+        """Refuse while somebody else carries moves. It says so every few seconds; by the clock of
+        another machine that may look long ago, so it is listened to.
+        """
         carried = self.steering.carried
         if carried is None or carried.by == process_name() or is_gone(carried.by):
             return
-        if abs(time.time() - carried.at) < DEAD_SECONDS:
+        if abs(time.time() - carried.at) < DEAD_SECONDS or self._speaks_again(carried):
             raise PlanError(
                 f"bins are moved by {carried.by}: {carried.begun} of {carried.steps} steps have "
                 "begun",
                 hint=f"wait for it, or: {command('abort', self.files.location)}",
             )
+
+    def _speaks_again(self, carried: CarriedBy) -> bool:
+        """Whether somebody who carries moves says so once more."""
+        for _ in range(LISTENS):
+            self.wait(POLL_SECONDS_MAX)
+            if self.steering.carried not in (carried, None):
+                return True
+        return False
 
     def _carry(self) -> None:
         if not self.steps:

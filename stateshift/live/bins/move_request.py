@@ -222,7 +222,7 @@ def refuse_under_way(bins: Bins) -> None:
     open_ = bins.moves.open
     if open_ is not None and time.time() < open_.expires and not is_gone(open_.by):
         raise PlanError(
-            f"move {open_.number} is under way since {time.time() - open_.at:.0f} s",
+            f"move {open_.number} is under way since {max(0.0, time.time() - open_.at):.0f} s",
             hint=f"wait for it, or: {command('abort', bins.location)}",
         )
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
+from stateshift.errors import PlanError
 from stateshift.live.bins.files import Files, Proposal
+from stateshift.live.bins.migration import TELL_SECONDS, Carrier
+from stateshift.live.bins.move_request import Manner
+from stateshift.live.bins.steering import CarriedBy, Steering
+from stateshift.live.bins.watch import Watch
 from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import Update
 from tests.live.bins.workers import TIES, Ground, alone, count_and_ask
@@ -27,6 +34,33 @@ def test_a_batch_does_not_wait_for_the_clock_of_a_controller_that_is_dead():
     assert decided is not None and decided.outcome == "aborted"
     assert decided.reason == "nobody has decided within 0.2 s"
     assert ground.put_out() == alone(count_and_ask, 120)
+
+
+@pytest.mark.parametrize("ahead", [-DAY, DAY])
+@pytest.mark.parametrize("lives", [True, False])
+def test_whoever_carries_moves_by_another_clock_is_not_taken_for_dead(ahead, lives):
+    ground = Ground(count_and_ask, ["west", "east"])
+    for worker in ground.workers.values():
+        worker.read(30)
+    begun = ground.files.begun()
+    assert begun is not None
+    steering = Steering(ground.storage)
+    steering.carry(CarriedBy("other:1", time.time() + ahead, 5, 2, "moving"))
+    waited = 0.0
+
+    def wait(seconds):
+        nonlocal waited
+        waited += seconds
+        if lives and waited > TELL_SECONDS:
+            steering.carry(CarriedBy("other:1", time.time() + ahead, 5, 3, "moving"))
+
+    carrier = Carrier(Watch(ground.files, begun), (), Manner(), wait=wait)
+    if lives:
+        with pytest.raises(PlanError, match="bins are moved by other:1: 2 of 5 steps have begun"):
+            carrier.carry()
+        assert steering.carried is not None, "it goes on"
+    else:
+        assert carrier.carry().state == "finished"
 
 
 class DecidedLater(Files):
