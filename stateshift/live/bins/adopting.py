@@ -27,6 +27,7 @@ from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.stores import Objects, Store, Table, read_store
 from stateshift.live.bins.times import Moment, asked_for, cut
 from stateshift.live.protocol.bins import bin_of
+from stateshift.live.protocol.configuration import BEGIN
 from stateshift.live.protocol.folded import Folded, Key, State
 from stateshift.plain import JsonObject
 
@@ -92,14 +93,31 @@ def bring_in(
     for number, name in enumerate(begun.workers):
         mine = range(number, begun.bins, len(begun.workers))
         shares[name] = {bin: _content(bins.get(bin)) for bin in mine}
-    for name in _left(files, operator, shares):
-        files.join(Joined(-1, name, time.time()))
-        kinds = key_kinds(keys.schema, operator.key)
-        files.say_keyed(Keyed(operator.name, name, kinds, time.time()))
+    left = _left(files, operator, shares)
+    kinds = key_kinds(keys.schema, operator.key)
+    _hold_moves(files, [Keyed(operator.name, name, kinds, time.time()) for name in left])
+    for name in left:
         _first_commit(files, operator, name, shares[name], bins)
     keys = sum(store.keys for store in bins.values())
     size = sum(len(content) for share in shares.values() for content in share.values())
     return BroughtIn(keys, len(bins), begun.workers, size)
+
+
+def _hold_moves(files: Files, parts: Sequence[Keyed]) -> None:
+    """Let no compaction leave out moves that parts need once they start; refuse where one has."""
+    is_all_known = files.first_time() == BEGIN
+    if is_all_known:
+        for keyed in parts:
+            files.join(Joined(-1, keyed.worker, time.time()))
+            files.say_keyed(keyed)
+        is_all_known = files.begin_part() == BEGIN
+        if not is_all_known:
+            files.forget_keyed(parts)
+    if not is_all_known:
+        raise PlanError(
+            f"the first moves of this group are not known any more: {files.location} had many",
+            hint="import into a group of its own, before bins move there",
+        )
 
 
 def _check_way(operator: Operator, make_state: Function | None) -> None:

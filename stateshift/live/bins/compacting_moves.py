@@ -15,6 +15,9 @@ A part that starts later needs the moves of what was given to it: they are left 
 taken that. And all parts of an operator begin with the same, so while one of them has committed
 nothing, no more is left out than before.
 
+An imported part has its bins where they were before any move. While one of them was not started,
+nothing is left out; and nobody imports once something is.
+
 A part may begin while somebody compacts. So compactions are numbered, and each is a file that is
 created if absent: whoever compacts reads the newest number, looks, creates the next one, and only
 then writes. A part without commits says that it runs, and then creates the next number itself: of a
@@ -55,7 +58,9 @@ def compact(files: Files, begun: Begun, look: Callable[[], Bins]) -> None:
     if moves.decided < before + EVERY:
         return
     begin = BEGIN if base is None else base.configuration.since
-    since = max(begin, newest.since, _needed(bins) - 1)
+    since = max(begin, newest.since)
+    if not files.imported():
+        since = max(since, _needed(bins) - 1)
     if not files.compacted(number + 1, Compaction(since)):
         return  # somebody has begun, or compacts: the next one tries again
     files.keep_moves(MovesBase(moves.decided, retired(moves.configuration, since), moves.ahead))

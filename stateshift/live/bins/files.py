@@ -272,6 +272,19 @@ class Files(ValueFiles):
         """Write how a worker hashes keys."""
         self._write(_keyed(keyed.operator, keyed.worker), encode(keyed))
 
+    def forget_keyed(self, parts: Iterable[Keyed]) -> None:
+        """Forget how workers hash keys."""
+        for keyed in parts:
+            self.storage.remove(_keyed(keyed.operator, keyed.worker))
+
+    def imported(self) -> tuple[Keyed, ...]:
+        """Return the parts whose state is imported and that nobody has started yet: a worker says
+        first that it runs, and then how it hashes keys.
+        """
+        started = {(runs.operator, runs.worker) for runs in self.runs()}
+        keyed = self._all(Keyed, KEYS)
+        return tuple(each for each in keyed if (each.operator, each.worker) not in started)
+
     # ---------------------------------------------------------------- moves
 
     def configuration(self, begun: Begun, workers: int) -> Configuration:
@@ -321,6 +334,12 @@ class Files(ValueFiles):
             earlier = number_in(file.path.rsplit("/", 1)[1].removesuffix(".json"))
             if earlier is not None and earlier < number - COMPACTIONS_KEPT:
                 self.storage.remove(file.path)
+
+    def first_time(self) -> Time:
+        """Return the first time that whoever begins now can ask for."""
+        base = self.moves_base()
+        since = BEGIN if base is None else base.configuration.since
+        return max(since, self.newest_compaction()[1].since)
 
     def begin_part(self) -> Time:
         """Say that a part begins which is in `runs` already; return the first time that it can ask

@@ -9,8 +9,11 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 
+import pyarrow as pa
 import pytest
 
+from stateshift.errors import PlanError
+from stateshift.live.bins import adopting
 from stateshift.live.bins.compacting_moves import EVERY, KEPT, compact
 from stateshift.live.bins.files import (
     COMPACTIONS_KEPT,
@@ -24,11 +27,13 @@ from stateshift.live.bins.past import PastMove, past_moves
 from stateshift.live.bins.watch import Watch
 from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import BEGIN, Update
+from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.kill.moments import Doomed, Moments
 from tests.live.bins.test_killing import die
-from tests.live.bins.workers import BINS, TIES, Ground, alone, count_and_ask
+from tests.live.bins.workers import BINS, KEYS, TIES, Ground, alone, count_and_ask
 from tests.live.jobs import Killed
 
+OTHER = replace(count_and_ask, name="other")
 BEGUN = Begun(BINS, ("west",))
 MOVES = EVERY + 3
 MANY = 3 * EVERY + KEPT
@@ -303,3 +308,106 @@ def test_who_dies_while_moves_are_removed_loses_nothing(effect: int, whole: list
     group.move(EVERY)
     group.compact()
     assert len(group.numbers()) <= KEPT + 2 * EVERY + 3
+
+
+# ------------------------------------------------------------------------------------ imports
+
+
+def exported(keys: int) -> pa.Table:
+    """Rows as `stateshift export` has them."""
+    key = pa.array([{"key": number} for number in range(keys)], pa.struct([("key", pa.int64())]))
+    value = pa.array([{"n": 1000} for _ in range(keys)], pa.struct([("n", pa.int64())]))
+    return pa.table({"key": key, "value": value})
+
+
+def bring_in(files: Files) -> None:
+    """Import a second operator of the group, whose state begins at 1,000."""
+    adopting.bring_in(files, OTHER, exported(KEYS), ("west",), lambda key, value: value["n"])
+
+
+def started(files: Files, *names: str) -> Ground:
+    """The workers of the second operator, as they start: one alone in a group of its own."""
+    storage = files.storage
+    return Ground(OTHER, names, storage=storage)
+
+
+def test_an_imported_part_that_starts_later_has_not_missed_what_compactions_left_out():
+    group = Group()
+    bring_in(group.ground.files)
+    group.move(MOVES)
+    group.compact()
+    ground = started(group.ground.files, "west", "east")
+    read_to_the_end(ground, group.end)
+    quiet = Files(MemoryStorage(MemoryDisk(), "memory://quiet"))
+    bring_in(quiet)
+    alone = started(quiet, "west")
+    read_to_the_end(alone, group.end)
+    assert ground.put_out() == alone.put_out()
+    assert {len(worker.running.ledger.here) > 0 for worker in ground.workers.values()} == {True}
+
+
+def read_to_the_end(ground: Ground, end: int) -> None:
+    workers = ground.workers.values()
+    for _ in range(3):
+        for worker in workers:
+            worker.read(end)
+        for worker in workers:
+            worker.between()
+
+
+def test_moves_are_compacted_again_once_an_imported_part_has_come_as_far():
+    group = Group()
+    bring_in(group.ground.files)
+    group.move(MOVES)
+    group.compact()
+    assert group.ground.files.newest_compaction()[1].since == BEGIN
+    ground = started(group.ground.files, "west", "east")
+    read_to_the_end(ground, group.end)
+    group.move(MOVES)
+    read_to_the_end(ground, group.end)
+    group.compact()
+    assert group.ground.files.newest_compaction()[1].since > BEGIN
+
+
+def test_an_import_behind_a_compaction_is_refused_and_changes_nothing():
+    group = Group().move(MOVES)
+    group.compact()
+    before = list(group.ground.storage.list("bins"))
+    with pytest.raises(PlanError, match="the first moves of this group are not known any more"):
+        bring_in(group.ground.files)
+    assert list(group.ground.storage.list("bins")) == before
+
+
+class CompactingMeanwhile(Files):
+    """Files of a group whose moves are compacted while somebody imports."""
+
+    group: Group | None = None
+
+    def say_keyed(self, keyed):
+        if self.group is not None:
+            self.group.compact()
+        super().say_keyed(keyed)
+
+
+def test_an_import_beside_a_compaction_is_refused():
+    group = Group().move(MOVES)
+    files = CompactingMeanwhile(group.ground.storage)
+    files.group = group
+    with pytest.raises(PlanError, match="the first moves of this group are not known any more"):
+        bring_in(files)
+    assert files.commit_numbers(OTHER.name, "west") == []
+    assert files.imported() == ()
+
+
+def test_a_compaction_beside_an_import_does_not_hold():
+    group = Group().move(MOVES)
+    files = group.ground.files
+
+    def look():
+        found = Watch(files, BEGUN).look()
+        bring_in(files)
+        return found
+
+    compact(files, BEGUN, look)
+    assert files.moves_base() is None and files.first_time() == BEGIN
+    assert len(files.imported()) == 1
