@@ -149,6 +149,7 @@ def test_a_batch_that_delta_skips_has_its_state_at_the_target(
 
 
 @pytest.mark.slow
+@pytest.mark.row("W-4", on="Iceberg")
 @pytest.mark.parametrize("provider", ["hdfs", "rocksdb", "changelog"])
 def test_a_batch_that_iceberg_has_goes_on_at_the_target_as_it_does_in_place(
     tmp_path: Path, provider: str

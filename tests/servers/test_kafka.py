@@ -81,6 +81,7 @@ def test_a_topic_is_asked_for_its_span_and_is_not_made_by_that(servers: Servers)
 
 
 @pytest.mark.row("IS-14")
+@pytest.mark.row("W-4")
 def test_a_plan_tells_whether_the_broker_still_has_the_offsets_of_the_checkpoint(
     servers: Servers, tmp_path: Path
 ) -> None:

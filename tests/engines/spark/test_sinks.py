@@ -11,11 +11,15 @@ import pytest
 
 from stateshift.engines.spark.survey.sinks.sink import named_sink, read_sink
 from stateshift.formats.tables.delta_log import commit_version, newest_checkpoint
+from stateshift.migration import propose
+from stateshift.migration.adapters import real_adapters
 from stateshift.specification import SinkSpec
 from stateshift.storage.opening import open_storage
 from stateshift.survey import SinkFacts, SinkLog
 from stateshift.testing.memory_storage import MemoryDisk
+from stateshift.workdir import Workdir
 from tests.support.checkpoints import QUERY, put
+from tests.support.ground import spec_of
 
 TABLES = Path(__file__).resolve().parents[2] / "golden" / "tables"
 
@@ -135,6 +139,27 @@ def test_an_iceberg_table_has_its_snapshots_batches(expected: dict[str, Any]) ->
     }
     named = read("iceberg", "iceberg/db/sink/metadata/v3.metadata.json", {told["query"]: 0})
     assert named.last_batch(told["query"]) == 1
+
+
+@pytest.mark.row("W-4", on="Iceberg")
+def test_a_plan_names_the_snapshots_that_a_real_job_reads_and_writes(
+    tmp_path: Path, expected: dict[str, Any]
+) -> None:
+    told = expected["iceberg"]
+    place = f"file://{TABLES}/iceberg"
+    spec = spec_of(
+        f"{place}/checkpoint",
+        f"file://{tmp_path}/moved",
+        sink={"kind": "iceberg", "location": f"{place}/db/sink"},
+        waive=["paths-stay"],
+    )
+    (plan,) = propose(spec, real_adapters(), Workdir(tmp_path / "plan")).plans
+    (source,) = [end for end in plan.endpoints if end.role == "source"]
+    assert (source.kind, source.details["snapshot_id"]) == ("iceberg", told["source"])
+    last = max(numbered(told["versions"]))
+    words = f"has the batches of the job up to {last} (snapshot {told['versions'][str(last)]})"
+    assert [one for one in plan.findings if one.level == "note" and words in one.message]
+    assert not plan.refusals
 
 
 def test_iceberg_goes_on_from_the_version_hint(tmp_path: Path, expected: dict[str, Any]) -> None:
