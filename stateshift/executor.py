@@ -20,7 +20,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 
 from stateshift.errors import StateshiftError
-from stateshift.formats.marks import FOLDER
+from stateshift.formats.marks import FOLDER, is_of_a_job
 from stateshift.journal import (
     Journal,
     PlanFinished,
@@ -39,6 +39,7 @@ from stateshift.step import (
     FenceSource,
     Fleet,
     LiftFence,
+    PrepareJob,
     Step,
     TransformShard,
 )
@@ -56,6 +57,9 @@ WAITING_BYTES_MAX = 64 * 1024 * 1024
 
 # More of them at once wait for a storage no faster: of the files of each, one is read at a time.
 WAITING_STEPS_MAX = 64
+
+# So many files that a rollback has to leave at a place are named.
+LEFT_NAMED_MAX = 3
 
 # More threads than this wait for a fleet's answers no faster.
 THREADS_MAX = 512
@@ -470,8 +474,12 @@ def _undo_step(number: int, step: AnyStep, world: World, journal: Journal) -> No
 
 
 def _written(plan: Plan, progress: PlanProgress) -> set[str]:
-    """Return the places that what was begun of the plan writes to."""
-    return places_filled(step for step in plan if step.name in progress.steps)
+    """Return the places that what was begun of the plan writes to. A job that was started early
+    writes to its own, where no step may have copied anything yet.
+    """
+    begun = [step for step in plan if step.name in progress.steps]
+    early = {step.location for step in begun if isinstance(step, PrepareJob)}
+    return places_filled(begun) | early
 
 
 def places_filled(steps: Iterable[AnyStep]) -> set[str]:
@@ -482,28 +490,44 @@ def places_filled(steps: Iterable[AnyStep]) -> set[str]:
 def _remove_leftovers(
     plan: Plan, written: Collection[str], swept: Collection[str], world: World, discard: bool
 ) -> list[str]:
-    """Remove empty directories and temporary files of ours from the places that the plan's steps
-    wrote to; files that somebody else wrote there stay, and are named. Only while the lock on them
-    is still ours. With `discard` what is left in the target goes, too: it was empty before the run,
-    so that only the job itself can have written it.
+    """Remove empty directories, temporary files of ours and what our jobs have left for us from the
+    places that the plan's steps wrote to; files that somebody else wrote there stay, and are named.
+    Only while the lock on them is still ours. With `discard` what is left in the target goes, too:
+    it was empty before the run, so that only the job itself can have written it.
     """
     left = []
     for place in sorted(set(swept) - {plan.source}):
         storage = world.storage(place)
-        if discard and place == plan.target:
-            _remove_all(storage)
+        if place == plan.target:
+            _remove_of_job(storage, all_of_it=discard)
         storage.prune()
         paths = _paths_in(storage)
         if paths:
-            left.append(f"{place}: {len(paths)} files that this run did not write ({paths[0]} …)")
+            left.append(_left_behind(place, paths))
     if plan.source in written:
         world.storage(plan.source).prune(FOLDER)
     return left
 
 
-def _remove_all(storage: Storage) -> None:
+def _left_behind(place: str, paths: Sequence[str]) -> str:
+    """Say which files stay at a place, and what to do about them."""
+    named = ", ".join(paths[:LEFT_NAMED_MAX])
+    if len(paths) > LEFT_NAMED_MAX:
+        named += ", …"
+    count = "1 file" if len(paths) == 1 else f"{len(paths)} files"
+    return (
+        f"{place}: {count} that this run did not write ({named}): left there; look at what that "
+        "is, and remove it before a job is moved there again"
+    )
+
+
+def _remove_of_job(storage: Storage, all_of_it: bool) -> None:
+    """Remove the files by which a job that ran there and we have told each other something; or
+    everything.
+    """
     for file in list(storage.list()):
-        storage.remove(file.path)
+        if all_of_it or is_of_a_job(file.path):
+            storage.remove(file.path)
 
 
 def _paths_in(storage: Storage) -> list[str]:

@@ -352,7 +352,8 @@ def test_a_rollback_sweeps_the_places_it_wrote_to_and_names_what_is_not_ours() -
     assert stage.disk.snapshot(TARGET, temporaries=True) == {"theirs": b"3"}
     assert stage.disk.snapshot(SOURCE) == {"a": b"1", "b": b"2"}
     assert summarize(journal.progress).left == (
-        f"{TARGET}: 1 files that this run did not write (theirs …)",
+        f"{TARGET}: 1 file that this run did not write (theirs): left there; look at what that "
+        "is, and remove it before a job is moved there again",
     )
 
 

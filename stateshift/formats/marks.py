@@ -44,7 +44,17 @@ WAIT = "STATESHIFT_WAIT"  # what tells a job that it was started early
 TEMPORARY = ".stateshift-"  # how our temporary files begin; they end in .tmp
 LOCK_SUFFIX = ".stateshift-lock"
 
+# What a job that runs and we tell each other.
+_OF_A_JOB = (STOP, STOPPING, IDLE, PROGRESS, WAITING, RELEASED)
+
 _FENCE = "stateshift fence v1\n"
+
+
+def is_of_a_job(path: str) -> bool:
+    """Whether a file is one by which a job that runs and we tell each other something: beside its
+    image, or beside one of its queries.
+    """
+    return any(f"/{path}".endswith(f"/{mark}") for mark in _OF_A_JOB)
 
 
 def encode_index(directories: Mapping[str, str]) -> bytes:

@@ -56,7 +56,15 @@ def undo_halts(context: RunContext, jobs: Sequence[JobSpec]) -> None:
         adopted = context.plans.adopted(job, "halt")
         if adopted is not None:
             number, plan = adopted
-            executor.roll_back(number, plan, context.world, context.journal)
+            others = _others_of(context, job, number)
+            executor.roll_back(number, plan, context.world, context.journal, others)
+
+
+def _others_of(context: RunContext, job: JobSpec, halt: int) -> list[NumberedPlan]:
+    """Return the plans of a job that stand beside its halt: what they have written stays."""
+    plans = context.progress.plans_of((job.name,))
+    standing = [plan for plan in plans if plan.plan != halt and not plan.undone]
+    return [(plan.plan, context.plans.read(plan)) for plan in standing]
 
 
 def _for_attempt(halt: Plan, attempt: int) -> Plan:

@@ -118,7 +118,7 @@ class Wandering:
             held = self.said("verify", workdir, code=None)
             assert held["holds"], held
         else:
-            assert not target.exists(), "an aborted move leaves nothing behind"
+            assert not target.exists(), self.left_behind(target, workdir)
 
     def state(self, workdir: Path) -> str:
         if not (workdir / "journal").exists():
@@ -159,8 +159,37 @@ class Wandering:
                 self.process.wait()
             self.process = None
 
+    def left_behind(self, target: Path, workdir: Path) -> str:
+        """What an aborted move has left behind, and how it came to that."""
+        report = self.said("status", workdir)
+        return "\n".join(
+            [
+                "an aborted move leaves nothing behind:",
+                *listing(target),
+                "it said of that:",
+                *report["left"],
+                *(line for job in report["jobs"] for line in job["left"]),
+                "its journal:",
+                (workdir / "journal").read_text(errors="replace"),
+                f"what happened to all runs: {self.did}; the runs said last:",
+                self.logs(),
+            ]
+        )
+
     def logs(self) -> str:
         return (self.folder / "runs.log").read_text(errors="replace")[-6000:]
+
+
+def listing(folder: Path) -> list[str]:
+    """Everything below a folder, with how each file begins."""
+    lines = [f"{folder}/"]
+    for path in sorted(folder.rglob("*")):
+        if path.is_dir():
+            lines.append(f"{path}/")
+        else:
+            with path.open("rb") as file:
+                lines.append(f"{path} ({path.stat().st_size} bytes): {file.read(80)!r}")
+    return lines
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@
 #   $CLUSTER/kill      "<where> <pid>": the process to kill when `submit` gets there
 #
 # The job it starts writes $WRITES (paths below its location), each whole, and then goes on idly. Or, where $FAILS is
-# set, it fails.
+# set, it fails. Started early ($STATESHIFT_WAIT), it first says that it waits, and is released or stopped.
 log="$CLUSTER/log"
 
 kill_here() {
@@ -15,7 +15,21 @@ kill_here() {
   if [ "$where" = "$1" ]; then rm -f "$CLUSTER/kill"; kill -9 "$pid"; fi
 }
 
+is_stopped() {
+  grep -q "^stop|$1|" "$log"
+}
+
+wait_for_the_image() {
+  marks="${STATESHIFT_LOCATION#file://}/_stateshift"
+  mkdir -p "$marks"
+  echo "{\"tag\": \"$1\"}" >"$CLUSTER/$1.part"
+  mv "$CLUSTER/$1.part" "$marks/waiting"
+  while [ ! -e "$marks/released" ] && ! is_stopped "$1"; do sleep 0.01; done
+}
+
 job() {
+  if [ -n "$STATESHIFT_WAIT" ]; then wait_for_the_image "$1"; fi
+  if is_stopped "$1"; then rm -f "$CLUSTER/alive.$1"; return; fi
   for path in $WRITES; do
     file="${STATESHIFT_LOCATION#file://}/$path"
     mkdir -p "${file%/*}"

@@ -142,11 +142,13 @@ def tree(root: Path, without: tuple[str, ...] = OURS) -> dict[str, bytes | None]
 
 @contextmanager
 def scenario(
-    kind: Literal["full", "plain", "warm", "flink", "failing"], parallel: int = 1
+    kind: Literal["full", "plain", "warm", "early", "early-warm", "flink", "failing"],
+    parallel: int = 1,
 ) -> Iterator[Scenario]:
     """`full`: with everything; `plain`: one checkpoint and no cluster; `warm`: brought over while
-    its job runs; `flink`: a job of Flink's that runs; `failing`: as `full`, with a job that fails
-    unless its spec is corrected.
+    its job runs; `early`: moved to a job that was started before the old one is stopped;
+    `early-warm`: both; `flink`: a job of Flink's that runs; `failing`: as `full`, with a job that
+    fails unless its spec is corrected.
     """
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with ExitStack() as stack:
@@ -160,7 +162,14 @@ def scenario(
             flink = Session(slow=0, lingers=0)
             stack.enter_context(faulty_server.serving(flink))
             flink.reset()
-        made = {"full": _full, "plain": _plain, "warm": _warm, "failing": _failing}
+        made = {
+            "full": _full,
+            "plain": _plain,
+            "warm": _warm,
+            "early": _early,
+            "early-warm": _early_warm,
+            "failing": _failing,
+        }
         wanted = spec_of(root, flink.url) if flink is not None else made[kind](root)
         spec = parse_spec(
             plain.canonical({"engine": "spark", **wanted, "version": 1, "parallel": parallel})
@@ -249,6 +258,22 @@ def _warm(root: Path) -> dict[str, object]:
         "rounds": 1,
     }
     job["submit"]["environment"] = {"WRITES": "aggregate/offsets/2 aggregate/commits/2"}
+    return whole
+
+
+def _early(root: Path) -> dict[str, object]:
+    """The same as `full`, to a job that is there before the old one is stopped."""
+    return _with_early_start(_full(root))
+
+
+def _early_warm(root: Path) -> dict[str, object]:
+    """The same as `warm`, to a job that is there before the old one is stopped."""
+    return _with_early_start(_warm(root))
+
+
+def _with_early_start(whole: dict[str, Any]) -> dict[str, object]:
+    (job,) = whole["jobs"]
+    job["submit"]["prepare"] = True
     return whole
 
 

@@ -615,9 +615,7 @@ class Ground:
                 f"{run.target}: litter"
             )
         if run.state == "rolled-back" and not self._is_target(run.target):
-            left = {
-                p for p in now if p not in self.right.get(run.target, {}) and not p.endswith(IDLE)
-            }
+            left = {path for path in now if path not in self.right.get(run.target, {})}
             assert not left, f"{run.target}: left behind {sorted(left)}"
             return
         if run.state == "rolling-back" or (run.state != "finished" and not self._locked(run)):
