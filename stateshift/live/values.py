@@ -52,6 +52,12 @@ class ValueFiles:
             if self._bytes(path, size_max) != content:
                 raise
 
+    def _all(self, kind: type[T], under: str) -> tuple[T, ...]:
+        """Return the values below a place, in the order of their names."""
+        paths = sorted(file.path for file in self.storage.list(under))
+        found = [self._read(kind, path) for path in paths if path.endswith(".json")]
+        return tuple(one for one in found if one is not None)
+
     def _read(self, kind: type[T], path: str, size_max: int = SMALL) -> T | None:
         content = self._bytes(path, size_max)
         if content is None:

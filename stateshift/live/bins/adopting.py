@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from stateshift.errors import Complaint, FormatError, MissingFile, PlanError, SpecError
 from stateshift.live.bins.bin_run import Writing
 from stateshift.live.bins.commits import Commit, Kept, Ledger
-from stateshift.live.bins.files import Begun, Files, Joined, Keyed
+from stateshift.live.bins.files import Begun, Files
 from stateshift.live.bins.hashing import encoders, hash_of, key_kinds
 from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.parts import Joined, Keyed
 from stateshift.live.bins.stores import Objects, Store, Table, read_store
 from stateshift.live.bins.times import Moment, asked_for, cut
 from stateshift.live.protocol.bins import bin_of

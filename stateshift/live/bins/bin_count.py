@@ -17,7 +17,7 @@ from shlex import quote
 
 from stateshift.errors import Complaint, Incompatible, PlanError, SpecError
 from stateshift.live.bins.bin_loads import HOT, Load, hot
-from stateshift.live.bins.files import Keyed, Proposal
+from stateshift.live.bins.files import Proposal
 from stateshift.live.bins.hashing import encoders_of
 from stateshift.live.bins.migration import Carrier, Stopped
 from stateshift.live.bins.move_request import (
@@ -29,6 +29,7 @@ from stateshift.live.bins.move_request import (
     refuse_under_way,
     refuse_without_rows,
 )
+from stateshift.live.bins.parts import Keyed
 from stateshift.live.bins.watch import Bins
 from stateshift.live.member import process_name
 from stateshift.live.protocol.bins import BINS_MAX, is_count, not_a_count, related

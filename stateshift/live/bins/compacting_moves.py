@@ -28,14 +28,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stateshift.live.bins.files import (
-    Begun,
-    Compaction,
-    Files,
-    MovesBase,
-    MovesKept,
-    applied,
-)
+from stateshift.live.bins.compactions import Compaction, MovesBase, MovesKept
+from stateshift.live.bins.files import Begun, Files, applied
 from stateshift.live.bins.watch import Bins
 from stateshift.live.protocol.configuration import (
     BEGIN,

@@ -26,14 +26,13 @@ finds that ends.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from typing import TypeVar
 
 from stateshift.errors import AlreadyThere, FormatError, PlanError
 from stateshift.live.bins.commits import Commit, Ledger, Piece
+from stateshift.live.bins.compactions import COMMIT_MAX, MOVES_KEPT, CompactionFiles, MovesKept
+from stateshift.live.bins.parts import PartFiles
 from stateshift.live.bins.times import Moment
 from stateshift.live.folder import file_name
 from stateshift.live.protocol.chains import Decided, encode, encode_densely
@@ -46,23 +45,11 @@ from stateshift.live.protocol.configuration import (
     updated,
 )
 from stateshift.live.protocol.resizing import resettled
-from stateshift.live.values import ValueFiles, number_in
+from stateshift.live.values import number_in
 from stateshift.plain import to_plain
 
-logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-COMMIT_MAX = 1 << 28
 PREPARED = "bins/prepared"
-RUNS = "bins/runs"
-EVICTED = "bins/evicted"
-KEYS = "bins/keys"
 WHOLE_EVERY = 20  # commits
-MOVES_BASE = "bins/moves.json"
-MOVES_KEPT = "bins/past.json"
-COMPACTIONS = "bins/compactions"
-COMPACTIONS_KEPT = 32
 KEPT_COMMITS = 40  # of those before the last whole one; others may still read them
 
 
@@ -72,44 +59,6 @@ class Begun:
 
     bins: int
     workers: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """A worker: its number, and its name."""
-
-    number: int
-    name: str
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Runs:
-    """What a worker says of the operator that it runs, when it starts."""
-
-    operator: str
-    worker: str
-    form: str
-    key: tuple[str, ...]
-    time: tuple[str, ...]
-    output: str
-    code: str
-    python: str
-    at: float
-    home: str = ""
-    host: str = ""
-    # Until somebody starts under its name again. Older versions write it here.
-    is_evicted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Keyed:
-    """How a worker hashes keys (`hashing`), by the first rows that it has read since it started."""
-
-    operator: str
-    worker: str
-    kinds: tuple[str, ...]
-    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,33 +118,7 @@ class Prepared:
     bins: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MovesBase:
-    """What the first moves come to: where bins are, from the first time on that somebody needs."""
-
-    decided: int
-    configuration: Configuration
-    ahead: tuple[tuple[int, int], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Compaction:
-    """The first time that anybody can ask for who begins after this: a compaction of the moves has
-    moved it on, or a part that began has kept it.
-    """
-
-    since: Time
-
-
-@dataclass(frozen=True, slots=True)
-class MovesKept:
-    """The first move whose files are kept, and where the bins are before it."""
-
-    first: int
-    configuration: Configuration
-
-
-class Files(ValueFiles):
+class Files(PartFiles, CompactionFiles):
     """The files of a group that are about bins, on whatever storage they are."""
 
     # ---------------------------------------------------------------- who is there
@@ -222,69 +145,6 @@ class Files(ValueFiles):
         """Return how the group began; None if no worker ever started."""
         return self._read(Begun, "bins/bins.json")
 
-    def join(self, joined: Joined) -> Joined:
-        """Give a worker the next number, unless its name has one."""
-        while True:
-            known = self.joined()
-            for other in known:
-                if other.name == joined.name:
-                    return other
-            mine = replace(joined, number=len(known))
-            with contextlib.suppress(AlreadyThere):
-                self.storage.create(f"bins/workers/{mine.number}.json", encode(mine))
-                return mine
-
-    def joined(self) -> tuple[Joined, ...]:
-        """Return all workers, by number."""
-        found: list[Joined] = []
-        while (one := self.worker(len(found))) is not None:
-            found.append(one)
-        return tuple(found)
-
-    def worker(self, number: int) -> Joined | None:
-        """Return a worker by its number; None if there is none yet."""
-        return self._read(Joined, f"bins/workers/{number}.json")
-
-    def runs(self) -> tuple[Runs, ...]:
-        """Return what the workers say of the operators that they run."""
-        evicted = {file.path for file in self.storage.list(EVICTED)}
-        found: list[Runs] = []
-        for runs in self._all(Runs, RUNS):
-            is_evicted = runs.is_evicted or _evicted(runs) in evicted
-            found.append(replace(runs, is_evicted=is_evicted))
-        return tuple(found)
-
-    def run(self, runs: Runs) -> None:
-        """Write what a worker says of the operator that it runs."""
-        path = f"{RUNS}/{file_name(runs.operator)}.{file_name(runs.worker)}.json"
-        self._write(path, encode(runs))
-
-    def evict_start(self, runs: Runs) -> None:
-        """Say that a start was evicted. Whoever starts under its name meanwhile is another one."""
-        with contextlib.suppress(AlreadyThere):
-            self.storage.create(_evicted(runs), encode(replace(runs, is_evicted=True)))
-
-    def keyed(self, operator: str, worker: str) -> Keyed | None:
-        """Return how a worker hashes keys; None if it has not said so."""
-        return self._read(Keyed, _keyed(operator, worker))
-
-    def say_keyed(self, keyed: Keyed) -> None:
-        """Write how a worker hashes keys."""
-        self._write(_keyed(keyed.operator, keyed.worker), encode(keyed))
-
-    def forget_keyed(self, parts: Iterable[Keyed]) -> None:
-        """Forget how workers hash keys."""
-        for keyed in parts:
-            self.storage.remove(_keyed(keyed.operator, keyed.worker))
-
-    def imported(self) -> tuple[Keyed, ...]:
-        """Return the parts whose state is imported and that nobody has started yet: a worker says
-        first that it runs, and then how it hashes keys.
-        """
-        started = {(runs.operator, runs.worker) for runs in self.runs()}
-        keyed = self._all(Keyed, KEYS)
-        return tuple(each for each in keyed if (each.operator, each.worker) not in started)
-
     # ---------------------------------------------------------------- moves
 
     def configuration(self, begun: Begun, workers: int) -> Configuration:
@@ -301,55 +161,6 @@ class Files(ValueFiles):
         known = replace(known, workers=max(known.workers, workers))
         return KnownMoves(known, base.decided, None, base.ahead)
 
-    def moves_base(self) -> MovesBase | None:
-        """Return what the first moves come to; None where there are few."""
-        return self._read(MovesBase, MOVES_BASE, COMMIT_MAX)
-
-    def keep_moves(self, base: MovesBase) -> None:
-        """Write what the moves so far come to."""
-        self._write(MOVES_BASE, encode_densely(base))
-
-    def newest_compaction(self) -> tuple[int, Compaction]:
-        """Return the newest compaction with its number; -1 where there is none yet."""
-        listed = (file.path.rsplit("/", 1)[1] for file in self.storage.list(COMPACTIONS))
-        numbers = (number_in(name.removesuffix(".json")) for name in listed)
-        number = max((number for number in numbers if number is not None), default=-1)
-        newest = self._read(Compaction, _compaction(number)) or Compaction(BEGIN)
-        while (later := self._read(Compaction, _compaction(number + 1))) is not None:
-            number, newest = number + 1, later
-        return number, newest
-
-    def compacted(self, number: int, compaction: Compaction) -> bool:
-        """Make a compaction the newest; return whether it is: others may have been first."""
-        try:
-            self.storage.create(_compaction(number), encode(compaction))
-        except AlreadyThere:
-            return False
-        # A number that was removed long ago can be created once more.
-        return self.newest_compaction()[0] == number
-
-    def forget_compactions(self, number: int) -> None:
-        """Remove the compactions long before one."""
-        for file in list(self.storage.list(COMPACTIONS)):
-            earlier = number_in(file.path.rsplit("/", 1)[1].removesuffix(".json"))
-            if earlier is not None and earlier < number - COMPACTIONS_KEPT:
-                self.storage.remove(file.path)
-
-    def first_time(self) -> Time:
-        """Return the first time that whoever begins now can ask for."""
-        base = self.moves_base()
-        since = BEGIN if base is None else base.configuration.since
-        return max(since, self.newest_compaction()[1].since)
-
-    def begin_part(self) -> Time:
-        """Say that a part begins which is in `runs` already; return the first time that it can ask
-        for. A compaction that has looked before does not hold after this.
-        """
-        while True:
-            number, newest = self.newest_compaction()
-            if self.compacted(number + 1, newest):
-                return newest.since
-
     def moves_kept(self, begun: Begun, workers: int) -> MovesKept:
         """Return the first move whose files are there, and where the bins are before it."""
         kept = self._read(MovesKept, MOVES_KEPT, COMMIT_MAX)
@@ -358,14 +169,6 @@ class Files(ValueFiles):
         configuration = kept.configuration
         wide = replace(configuration, workers=max(configuration.workers, workers))
         return replace(kept, configuration=wide)
-
-    def forget_moves(self, kept: MovesKept) -> None:
-        """Remove the files of moves before the first one that is kept, once that is written."""
-        self._write(MOVES_KEPT, encode_densely(kept))
-        for file in list(self.storage.list("bins/moves")):
-            number = number_in(file.path.split("/")[2])
-            if number is not None and number < kept.first:
-                self.storage.remove(file.path)
 
     def propose(self, proposal: Proposal) -> None:
         """Propose a move; AlreadyThere if somebody else has proposed one of this number."""
@@ -521,14 +324,6 @@ class Files(ValueFiles):
             f"{piece.size} bytes from {piece.at} on are not there", f"{self.location}/{piece.file}"
         )
 
-    # ---------------------------------------------------------------- files
-
-    def _all(self, kind: type[T], under: str) -> tuple[T, ...]:
-        """Return the values below a place, in the order of their names."""
-        paths = sorted(file.path for file in self.storage.list(under))
-        found = [self._read(kind, path) for path in paths if path.endswith(".json")]
-        return tuple(one for one in found if one is not None)
-
 
 @dataclass(frozen=True, slots=True)
 class KnownMoves:
@@ -608,15 +403,6 @@ def commit_of(file: str) -> int:
     return int(file.rsplit("/", 1)[1].split("-")[0])
 
 
-def _evicted(runs: Runs) -> str:
-    start = encode(replace(runs, is_evicted=False))
-    return f"{EVICTED}/{hashlib.sha256(start).hexdigest()}.json"
-
-
-def _keyed(operator: str, worker: str) -> str:
-    return f"{KEYS}/{file_name(operator)}.{file_name(worker)}.json"
-
-
 def _of_operator(operator: str) -> str:
     return f"bins/states/{file_name(operator)}"
 
@@ -627,10 +413,6 @@ def _of_worker(operator: str, worker: str) -> str:
 
 def _commit(operator: str, worker: str, number: int) -> str:
     return f"{_of_worker(operator, worker)}/commits/{number:09d}"
-
-
-def _compaction(number: int) -> str:
-    return f"{COMPACTIONS}/{number:06d}.json"
 
 
 def _move(number: int) -> str:

@@ -56,7 +56,6 @@ from stateshift.live.bins.files import (
     Answer,
     Begun,
     Files,
-    Keyed,
     KnownMoves,
     Proposal,
     commit_of,
@@ -66,6 +65,7 @@ from stateshift.live.bins.files import (
 )
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.other_workers import OtherWorkers
+from stateshift.live.bins.parts import Keyed
 from stateshift.live.bins.reading_ahead import ReadingAhead
 from stateshift.live.bins.stages import Position, Stage, Take, has_changes, stages
 from stateshift.live.bins.times import BEGIN, Moment, cut

@@ -16,7 +16,8 @@ from itertools import pairwise
 
 from stateshift.errors import PlanError
 from stateshift.live.bins.commits import Commit, Given, Ledger, Taken
-from stateshift.live.bins.files import Begun, Files, Joined, KnownMoves, Runs, look
+from stateshift.live.bins.files import Begun, Files, KnownMoves, look
+from stateshift.live.bins.parts import Joined, Runs
 from stateshift.live.bins.times import Moment
 from stateshift.live.folder import Folder
 from stateshift.live.protocol.bins import related

@@ -21,11 +21,12 @@ from stateshift.errors import Complaint, PlanError, SpecError, TransientStorageE
 from stateshift.live.bins.batches import HASH
 from stateshift.live.bins.bin_run import Came
 from stateshift.live.bins.commits import Undelivered
-from stateshift.live.bins.files import Begun, Files, Joined, Runs
+from stateshift.live.bins.files import Begun, Files
 from stateshift.live.bins.in_driver import InDriver
 from stateshift.live.bins.in_executors import InExecutors, SparkTasks
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.outputs import Delivery, Output
+from stateshift.live.bins.parts import Joined, Runs
 from stateshift.live.bins.running import Home, Running
 from stateshift.live.bins.stores import from_bytes
 from stateshift.live.chains import Group, group

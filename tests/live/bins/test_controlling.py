@@ -16,8 +16,9 @@ import pytest
 from stateshift.errors import Incompatible, PlanError, SpecError, StateshiftError, StorageError
 from stateshift.live.bins.commits import Commit, Ledger
 from stateshift.live.bins.compacting_moves import EVERY
+from stateshift.live.bins.compactions import MovesBase
 from stateshift.live.bins.controlling import Controller
-from stateshift.live.bins.files import Files, Joined, MovesBase, Proposal, Runs
+from stateshift.live.bins.files import Files, Proposal
 from stateshift.live.bins.migration import Carrier, Moved
 from stateshift.live.bins.move_request import (
     Manner,
@@ -28,6 +29,7 @@ from stateshift.live.bins.move_request import (
     steps_of,
     steps_planned,
 )
+from stateshift.live.bins.parts import Joined, Runs
 from stateshift.live.bins.steering import CarriedBy, Steering, Throttle
 from stateshift.live.bins.watch import Bins, Part, Watch
 from stateshift.live.folder import Folder

@@ -15,14 +15,8 @@ import pytest
 from stateshift.errors import PlanError
 from stateshift.live.bins import adopting
 from stateshift.live.bins.compacting_moves import EVERY, KEPT, compact
-from stateshift.live.bins.files import (
-    COMPACTIONS_KEPT,
-    Begun,
-    Compaction,
-    Files,
-    MovesBase,
-    look,
-)
+from stateshift.live.bins.compactions import COMPACTIONS_KEPT, Compaction, MovesBase
+from stateshift.live.bins.files import Begun, Files, look
 from stateshift.live.bins.past import PastMove, past_moves
 from stateshift.live.bins.watch import Watch
 from stateshift.live.protocol.chains import Decided

@@ -18,10 +18,11 @@ from stateshift import live
 from stateshift.live.bins.batches import HASH
 from stateshift.live.bins.commits import Commit, Given
 from stateshift.live.bins.evicting import evict
-from stateshift.live.bins.files import Begun, Files, Joined, Proposal, Runs, look
+from stateshift.live.bins.files import Begun, Files, Proposal, look
 from stateshift.live.bins.in_driver import InDriver
 from stateshift.live.bins.in_executors import InExecutors
 from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.parts import Joined, Runs
 from stateshift.live.bins.running import ACKNOWLEDGED, Home, Running
 from stateshift.live.bins.stores import from_bytes
 from stateshift.live.protocol.chains import Decided, decode

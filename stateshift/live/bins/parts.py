@@ -1,0 +1,137 @@
+"""Who is there: the workers of a group, and what each says of an operator that it runs.
+
+bins/workers/NUMBER.json        a worker's name
+bins/runs/OPERATOR.NAME.json    what a worker says of an operator that it runs
+bins/evicted/HASH.json          a start whose name was taken from it, as it is in `runs`
+bins/keys/OPERATOR.NAME.json    how it hashes keys, once it has read some
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from stateshift.errors import AlreadyThere
+from stateshift.live.folder import file_name
+from stateshift.live.protocol.chains import encode
+from stateshift.live.values import ValueFiles
+
+RUNS = "bins/runs"
+EVICTED = "bins/evicted"
+KEYS = "bins/keys"
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A worker: its number, and its name."""
+
+    number: int
+    name: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What a worker says of the operator that it runs, when it starts."""
+
+    operator: str
+    worker: str
+    form: str
+    key: tuple[str, ...]
+    time: tuple[str, ...]
+    output: str
+    code: str
+    python: str
+    at: float
+    home: str = ""
+    host: str = ""
+    # Until somebody starts under its name again. Older versions write it here.
+    is_evicted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """How a worker hashes keys (`hashing`), by the first rows that it has read since it started."""
+
+    operator: str
+    worker: str
+    kinds: tuple[str, ...]
+    at: float
+
+
+class PartFiles(ValueFiles):
+    """The files that say who is there."""
+
+    def join(self, joined: Joined) -> Joined:
+        """Give a worker the next number, unless its name has one."""
+        while True:
+            known = self.joined()
+            for other in known:
+                if other.name == joined.name:
+                    return other
+            mine = replace(joined, number=len(known))
+            with contextlib.suppress(AlreadyThere):
+                self.storage.create(f"bins/workers/{mine.number}.json", encode(mine))
+                return mine
+
+    def joined(self) -> tuple[Joined, ...]:
+        """Return all workers, by number."""
+        found: list[Joined] = []
+        while (one := self.worker(len(found))) is not None:
+            found.append(one)
+        return tuple(found)
+
+    def worker(self, number: int) -> Joined | None:
+        """Return a worker by its number; None if there is none yet."""
+        return self._read(Joined, f"bins/workers/{number}.json")
+
+    def runs(self) -> tuple[Runs, ...]:
+        """Return what the workers say of the operators that they run."""
+        evicted = {file.path for file in self.storage.list(EVICTED)}
+        found: list[Runs] = []
+        for runs in self._all(Runs, RUNS):
+            is_evicted = runs.is_evicted or _evicted(runs) in evicted
+            found.append(replace(runs, is_evicted=is_evicted))
+        return tuple(found)
+
+    def run(self, runs: Runs) -> None:
+        """Write what a worker says of the operator that it runs."""
+        path = f"{RUNS}/{file_name(runs.operator)}.{file_name(runs.worker)}.json"
+        self._write(path, encode(runs))
+
+    def evict_start(self, runs: Runs) -> None:
+        """Say that a start was evicted. Whoever starts under its name meanwhile is another one."""
+        with contextlib.suppress(AlreadyThere):
+            self.storage.create(_evicted(runs), encode(replace(runs, is_evicted=True)))
+
+    def keyed(self, operator: str, worker: str) -> Keyed | None:
+        """Return how a worker hashes keys; None if it has not said so."""
+        return self._read(Keyed, _keyed(operator, worker))
+
+    def say_keyed(self, keyed: Keyed) -> None:
+        """Write how a worker hashes keys."""
+        self._write(_keyed(keyed.operator, keyed.worker), encode(keyed))
+
+    def forget_keyed(self, parts: Iterable[Keyed]) -> None:
+        """Forget how workers hash keys."""
+        for keyed in parts:
+            self.storage.remove(_keyed(keyed.operator, keyed.worker))
+
+    def imported(self) -> tuple[Keyed, ...]:
+        """Return the parts whose state is imported and that nobody has started yet: a worker says
+        first that it runs, and then how it hashes keys.
+        """
+        started = {(runs.operator, runs.worker) for runs in self.runs()}
+        keyed = self._all(Keyed, KEYS)
+        return tuple(each for each in keyed if (each.operator, each.worker) not in started)
+
+
+def _evicted(runs: Runs) -> str:
+    start = encode(replace(runs, is_evicted=False))
+    return f"{EVICTED}/{hashlib.sha256(start).hexdigest()}.json"
+
+
+def _keyed(operator: str, worker: str) -> str:
+    return f"{KEYS}/{file_name(operator)}.{file_name(worker)}.json"
