@@ -140,10 +140,10 @@ class Ground:
             found = sorted(set(found), key=lambda line: line.number) if twice else found
             assert faults(found, KEYS, 0, len(found)) == []
 
-    def ended(self) -> None:
+    def ended(self, kind: str = "CANONICAL") -> None:
         """Whatever still runs anywhere is stopped, with what it has written."""
         for cluster, job in self._alive():
-            cluster.stopped(job, self.folder / "last")
+            cluster.stopped(job, self.folder / "last", kind=kind)
 
     def cleared(self) -> None:
         for cluster, job in self._alive():

@@ -196,8 +196,12 @@ def test_a_job_goes_on_with_another_parallelism_and_another_number_of_key_groups
             },
             marks=pytest.mark.slow,
         ),
+        pytest.param(
+            {"state.backend.type": "forst", "execution.checkpointing.incremental": "true"},
+            marks=[pytest.mark.slow, pytest.mark.row("W-8", on="Flink")],
+        ),
     ],
-    ids=["incremental", "changelog", "file-merging"],
+    ids=["incremental", "changelog", "file-merging", "forst"],
 )
 def test_a_job_goes_on_from_a_checkpoint_whose_own_folder_is_gone(
     ground: Ground, settings: dict[str, str]
@@ -234,7 +238,7 @@ def test_a_job_goes_on_from_a_checkpoint_whose_own_folder_is_gone(
     assert ground.applied(ground.spec(job))["state"] == "finished"
     before = len(ground.written("orders"))
     until(lambda: len(ground.written("orders")) > before + 100)
-    ground.ended()
+    ground.ended("NATIVE")  # ForSt writes no other savepoint
     found = sorted(set(ground.written("orders")), key=lambda line: line.number)
     assert faults(found, KEYS, 0, len(found)) == []
 
