@@ -26,6 +26,7 @@ from stateshift.clusters.stopping import (
     GRACEFUL_SECONDS,
     OpenStorage,
     StopMarker,
+    forget_answer,
     stop_options,
     stopped_gracefully,
 )
@@ -163,9 +164,12 @@ class Stopping:
         if request.tag is not None and self.notes.read(request.tag) is not None:
             self.notes.add(request.tag, stopped=True)
         if status.state.alive and status.id is not None:
-            if not self._gracefully(request):
+            is_killed = not self._gracefully(request)
+            if is_killed:
                 kill(status.id)
             self._until_ended(request, look)
+            if is_killed:
+                forget_answer(request, self.open_storage)
         after = self.cluster.find_source(request)
         refuse_unknown(after, request, self.cluster.name, self.notes)
         return after

@@ -142,6 +142,13 @@ def forget_marker(submission: Submission, open_storage: OpenStorage | None) -> N
         marker.remove()
 
 
+def forget_answer(request: StopRequest, open_storage: OpenStorage | None) -> None:
+    """Take away the answer of a job that gave it too late, and was killed meanwhile."""
+    marker = StopMarker(request, 0.0, open_storage)
+    if marker.possible:
+        marker.remove()
+
+
 def stop_options(
     request: StopRequest,
     cluster: Options,

@@ -107,6 +107,16 @@ def asks_to_stop(content: bytes, job: str | None, tag: str | None, now: float) -
     return now <= until and means_job and means_submission
 
 
+def is_stop_of(content: bytes | None, job: str) -> bool:
+    """Whether a marker, or the answer to one, is of ours, for the job of this name: one that a
+    person made names nobody.
+    """
+    try:
+        return bool(json.loads(content or b"")["job"] == job)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False
+
+
 def encode_idle(tag: str, epoch: int | None) -> bytes:
     """Return which submission is restored and waits for input, and the last epoch it has
     committed.

@@ -6,11 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
+from stateshift.clusters.protocol import (
+    Cluster,
+    JobState,
+    JobStatus,
+    StopRequest,
+    Submission,
+)
 from stateshift.errors import ClusterError
 from stateshift.plain import JsonObject
 from stateshift.step.evidence import JobStopped, of_kind
-from stateshift.step.marks import NoFiles, tag_of
+from stateshift.step.marks import NoFiles, forget_stop, is_being_stopped, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.world import World
 
@@ -45,7 +51,18 @@ class StopJob(NoFiles):
         began, before = world.clock.now(), cluster.find_source(self.request)
         after = before
         if before.state.alive or before.state is JobState.UNKNOWN:
-            after = cluster.stop(self.request)
+            after = self._stopped(cluster)
+        else:
+            forget_stop(world.storage(self.location), self.job)
+        return JobStopped(
+            state_before=str(before.state),
+            state=str(after.state),
+            at=began,
+            seconds=world.clock.now() - began,
+        )
+
+    def _stopped(self, cluster: Cluster) -> JobStatus:
+        after = cluster.stop(self.request)
         if after.state.alive:
             raise ClusterError(
                 f"{self.job} is still {after.state} after it was asked to stop",
@@ -53,12 +70,7 @@ class StopJob(NoFiles):
                 job=self.job,
                 hint="stop it by hand, then `stateshift resume WORKDIR`",
             )
-        return JobStopped(
-            state_before=str(before.state),
-            state=str(after.state),
-            at=began,
-            seconds=world.clock.now() - began,
-        )
+        return after
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         status = world.cluster(self.cluster).find_source(self.request)
@@ -70,9 +82,16 @@ class StopJob(NoFiles):
         """
         cluster = world.cluster(self.cluster)
         state = cluster.find_source(self.request).state
-        if state.alive:
-            return []
         again = f"start it again from {self.location}"
+        if state.alive:
+            if evidence is not None or not self._is_being_stopped(world):
+                return []
+            if self.restart is None:
+                forget_stop(world.storage(self.location), self.job)
+                return [f"{self.job} was being asked to stop: if it ends, {again}"]
+            # It may have heard already: it is down before it is started again.
+            self._stopped(cluster)
+        forget_stop(world.storage(self.location), self.job)
         if evidence is None and state is JobState.UNKNOWN:
             return [f"{self.job} may have been stopped or not: {again} if it does not run"]
         if evidence is not None and not _may_have_run(of_kind(evidence, JobStopped)):
@@ -87,6 +106,10 @@ class StopJob(NoFiles):
         options, environment = dict(self.restart), dict(self.restart_environment)
         cluster.submit(Submission(tag, self.job, self.location, None, options, environment))
         return []
+
+    def _is_being_stopped(self, world: World) -> bool:
+        storage = world.storage(self.location)
+        return is_being_stopped(storage, self.job, self.tag, world.clock.now())
 
     def _restart_tag(self, cluster: Cluster, world: World) -> str:
         """Return the first tag under which nothing was started yet, or something still runs: a job

@@ -6,7 +6,17 @@ from contextlib import suppress
 from typing import ClassVar
 
 from stateshift.errors import AlreadyThere, MissingFile
-from stateshift.formats.marks import RELEASED, WAITING, encode_tag, is_meant
+from stateshift.formats.marks import (
+    FOLDER,
+    RELEASED,
+    STOP,
+    STOPPING,
+    WAITING,
+    asks_to_stop,
+    encode_tag,
+    is_meant,
+    is_stop_of,
+)
 from stateshift.plain import fingerprint
 from stateshift.storage.protocol import Storage
 from stateshift.world import World
@@ -42,6 +52,25 @@ def forget_marks(storage: Storage) -> None:
     """Remove the marks of a job that was started early."""
     for path in (WAITING, RELEASED):
         storage.remove(path)
+
+
+def is_being_stopped(storage: Storage, job: str, tag: str | None, now: float) -> bool:
+    """Whether an attempt to stop the job that was cut short has left a marker that still counts."""
+    content = content_of(storage, STOP)
+    if content is None or not is_stop_of(content, job):
+        return False
+    return asks_to_stop(content, job, tag, now)
+
+
+def forget_stop(storage: Storage, job: str) -> None:
+    """Remove the marker of an attempt to stop the job that was cut short, and the answer to it: the
+    marker would stop the job again that a person starts there next.
+    """
+    ours = [path for path in (STOP, STOPPING) if is_stop_of(content_of(storage, path), job)]
+    for path in ours:
+        storage.remove(path)
+    if ours:
+        storage.prune(FOLDER)
 
 
 def release(storage: Storage, tag: str) -> None:

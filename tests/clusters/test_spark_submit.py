@@ -180,6 +180,24 @@ def test_a_job_that_ends_on_sigterm_needs_no_sigkill(place: Place) -> None:
     assert time.monotonic() - began < 300
 
 
+# Reads the marker, and answers when it is gone.
+LATE = """
+trap '' TERM
+until [ -f "$STATESHIFT_CHECKPOINT/_stateshift/stop" ]; do sleep 0.02; done
+while [ -f "$STATESHIFT_CHECKPOINT/_stateshift/stop" ]; do sleep 0.02; done
+mkdir -p "$STATESHIFT_CHECKPOINT/_stateshift"
+echo late >"$STATESHIFT_CHECKPOINT/_stateshift/stopping"
+"""
+
+
+def test_an_answer_that_comes_too_late_is_taken_away(place: Place) -> None:
+    place.cluster().submit(place.submission(LATE))
+    assert _until((place.path / "starts").exists)
+    (Path(place.location) / "offsets").mkdir(parents=True)
+    place.cluster(kill_seconds=300).stop(place.request(graceful_seconds=1))
+    assert [path.name for path in Path(place.location).iterdir()] == ["offsets"]
+
+
 def test_a_marker_left_by_somebody_does_not_stop_the_next_job(place: Place) -> None:
     marker = Path(place.location) / STOP
     marker.parent.mkdir(parents=True)

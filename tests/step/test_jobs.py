@@ -13,13 +13,15 @@ import pytest
 
 from stateshift.clusters.protocol import JobState, JobStatus, Silent, StopRequest
 from stateshift.errors import AlreadyThere, ClusterError, Interrupted, StalePlan, StorageError
-from stateshift.formats.marks import encode_idle, fence_text
+from stateshift.formats import marks
+from stateshift.formats.marks import encode_idle, encode_stop, fence_text
 from stateshift.step import AwaitProgress, FenceSource, ReadyFence, StopJob, SubmitJob
 from stateshift.step.marks import tag_of
 from stateshift.testing.memory_cluster import MemoryCluster, MemoryJob
 from stateshift.testing.memory_flink import MemoryFlink
 from stateshift.testing.memory_storage import MemoryStorage
 from stateshift.world import World
+from tests.support.checkpoints import put
 from tests.support.steps import SOURCE, TARGET, Stage, StepClock
 
 STOP = StopJob("halt/stop", "ours", "orders", SOURCE, restart={"application": "job.py"})
@@ -105,6 +107,58 @@ def test_a_job_whose_stop_was_cut_short_is_started_again(stage: Stage) -> None:
     STOP.run(stage.world)
     assert STOP.undo(stage.world, None) == []
     assert len(restarts(stage)) == 1
+
+
+def cut_short_while_it_stops(stage: Stage, until: float = 1e12) -> None:
+    """The marker is up, as an attempt leaves it that is killed meanwhile."""
+    put(stage.source, marks.STOP, encode_stop("orders", None, until))
+
+
+def test_a_job_that_is_being_stopped_when_that_is_taken_back_is_stopped_and_started_again(
+    stage: Stage,
+) -> None:
+    """It may have read the marker already: else it would end once everything is taken back."""
+    stage.cluster.run("orders", SOURCE)
+    cut_short_while_it_stops(stage)
+    assert STOP.undo(stage.world, None) == []
+    assert (len(stage.cluster.stops), len(restarts(stage))) == (1, 1)
+    assert stage.disk.snapshot(SOURCE) == {}
+
+
+def test_without_a_way_to_start_it_a_job_that_is_being_stopped_is_named(stage: Stage) -> None:
+    stage.cluster.run("orders", SOURCE)
+    cut_short_while_it_stops(stage)
+    (left,) = replace(STOP, restart=None).undo(stage.world, None)
+    assert left == f"orders was being asked to stop: if it ends, start it again from {SOURCE}"
+    assert stage.cluster.stops == [] and stage.disk.snapshot(SOURCE) == {}
+
+
+def test_a_job_that_no_marker_stops_any_more_runs_on(stage: Stage) -> None:
+    stage.cluster.run("orders", SOURCE)
+    cut_short_while_it_stops(stage, until=1.0)
+    assert STOP.undo(stage.world, None) == []
+    assert stage.cluster.stops == [] and restarts(stage) == []
+
+
+@pytest.mark.parametrize("takes_back", [False, True])
+def test_the_marker_of_a_stop_that_was_cut_short_does_not_stop_the_job_that_is_started_next(
+    stage: Stage, takes_back: bool
+) -> None:
+    stage.cluster.run("orders", SOURCE)
+    STOP.run(stage.world)
+    cut_short_while_it_stops(stage)
+    put(stage.source, marks.STOPPING, encode_stop("orders", None, 1e12))
+    if takes_back:
+        replace(STOP, restart=None).undo(stage.world, None)
+    else:
+        STOP.run(stage.world)
+    assert stage.disk.snapshot(SOURCE) == {}
+
+
+def test_a_marker_that_a_person_has_made_stays(stage: Stage) -> None:
+    put(stage.source, marks.STOP, b"")
+    STOP.run(stage.world)
+    assert list(stage.disk.snapshot(SOURCE)) == [marks.STOP]
 
 
 class Forgetful(MemoryCluster):

@@ -71,6 +71,7 @@ from stateshift.clusters.stopping import (
     GRACEFUL_SECONDS,
     OpenStorage,
     StopMarker,
+    forget_answer,
     forget_marker,
     stop_options,
     stopped_gracefully,
@@ -269,6 +270,7 @@ class SparkSubmit:
         self._notes.stopping(request, self._processes(request))
         if status.state.alive and not self._stop_gracefully(request):
             self._kill(request)
+            forget_answer(request, self.open_storage)
         return self._known(request)
 
     def _known(self, request: StopRequest) -> JobStatus:
