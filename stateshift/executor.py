@@ -505,8 +505,17 @@ def _remove_leftovers(
         if paths:
             left.append(_left_behind(place, paths))
     if plan.source in written:
-        world.storage(plan.source).prune(FOLDER)
+        _prune_source(world.storage(plan.source), plan)
     return left
+
+
+def _prune_source(storage: Storage, plan: Plan) -> None:
+    """Remove the folder of our own files from a source, if it is empty; and the place of a first
+    deployment, where nothing was written there but by us.
+    """
+    storage.prune(FOLDER)
+    if plan.purpose == "start" and not _paths_in(storage):
+        storage.prune()
 
 
 def _left_behind(place: str, paths: Sequence[str]) -> str:

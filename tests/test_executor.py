@@ -7,6 +7,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +15,18 @@ import pytest
 from stateshift import executor
 from stateshift.errors import ClusterError, Interrupted, StorageError
 from stateshift.executor import LARGE_BYTES, WAITING_BYTES_MAX
+from stateshift.formats import marks
 from stateshift.journal import Journal, RollbackStarted, RunFailed, RunResumed
 from stateshift.plan import Plan
 from stateshift.report import summarize
-from stateshift.step import CopyFiles, Evidence, TransformShard
+from stateshift.step import CopyFiles, Evidence, TransformShard, WriteFile
 from stateshift.step.evidence import JobConfirmed, JobStopped, OtherEvidence
+from stateshift.storage.local.storage import LocalStorage
 from stateshift.storage.protocol import Content
 from stateshift.survey import FileInfo
 from stateshift.testing.memory_storage import MemoryStorage, ProcessGone
 from stateshift.world import World
+from tests.support.checkpoints import put
 from tests.support.executing import execute
 from tests.support.steps import SOURCE, TARGET, KeptLines, Stage, Told, journal_of, phase, plan_of
 
@@ -355,6 +359,23 @@ def test_a_rollback_sweeps_the_places_it_wrote_to_and_names_what_is_not_ours() -
         f"{TARGET}: 1 file that this run did not write (theirs): left there; look at what that "
         "is, and remove it before a job is moved there again",
     )
+
+
+@pytest.mark.parametrize("kept", [(), ("offsets/0",)])
+def test_of_a_first_deployment_no_empty_place_is_left(tmp_path: Path, kept: Sequence[str]) -> None:
+    place = tmp_path / "job"
+    index = WriteFile("publish/index", str(place), marks.INDEX, "e30=")
+    plan = plan_of(phase("publish", index, ordered=True))
+    plan = replace(plan, purpose="start", source=str(place), target=str(place))
+    world = replace(Stage().world, storage=LocalStorage)
+    journal = journal_of(plan)
+    execute(0, plan, world, journal)
+    for path in kept:
+        put(LocalStorage(str(place)), path, b"v1")
+    executor.roll_back(0, plan, world, journal)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files == [place / path for path in kept]
+    assert place.exists() == bool(kept)
 
 
 def test_ask_names_each_finished_step_whose_evidence_is_broken() -> None:
