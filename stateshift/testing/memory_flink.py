@@ -84,6 +84,12 @@ class MemoryFlink(MemoryCluster):
         with self._lock:
             return tuple(_running(job) for job in self.jobs if job.status.state.alive)
 
+    def ended_as(self, name: str) -> str | None:
+        with self._lock:
+            states = [job.status.state for job in self.jobs if job.job == name]
+        ended = [state.value for state in states if not state.alive]
+        return ended[-1] if ended else None
+
     def no_canonical(self, job_id: str) -> str | None:
         return self.only_native
 

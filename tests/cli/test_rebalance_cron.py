@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.advise.rebalance.living import Living, moved
+from stateshift.clusters.protocol import JobState
+from stateshift.errors import ClusterError
+from tests.advise.measured_flink import BEGAN
+from tests.advise.rebalance.living import LOADS, Living, moved
+from tests.cli.support import said
 
 pytestmark = pytest.mark.row("IF-19", "W-12", on="Flink")
 
@@ -39,3 +46,130 @@ def test_what_is_not_worth_the_least_downtime_of_any_plan_is_not_planned(
     assert document["reason"].endswith("no move is worth what it costs")
     downtimes = {job["downtime_seconds"] for job in document["inputs"]["situation"]["jobs"]}
     assert downtimes == {15.0 if warm else 30.0}
+
+
+# ------------------------------------------------------------------------- jobs that have ended
+
+
+def end(living: Living, job: str, state: JobState = JobState.FINISHED) -> None:
+    """A job ends on the cluster where it runs."""
+    for twin in living.twins.values():
+        for number, each in enumerate(twin.jobs):
+            if each.job == job and each.status.state.alive:
+                ended = replace(each.status, state=state)
+                twin.jobs[number] = replace(each, status=ended)
+
+
+def forget(living: Living, job: str) -> None:
+    """A cluster tells nothing any more of jobs of this name that have ended."""
+    for twin in living.twins.values():
+        twin.jobs = [each for each in twin.jobs if each.job != job or each.status.state.alive]
+
+
+def as_pattern(living: Living) -> dict[str, Any]:
+    """The keys of a spec that means all jobs by one pattern."""
+    (first, *_) = living.spec()["jobs"]
+    return {"jobs": [{**first, "name": "*", "target_directory": "file:///taken/{job}"}]}
+
+
+def ran(living: Living, more: dict[str, Any], *argv: str) -> Any:
+    """The document of one run; then a quarter of an hour goes by."""
+    words = ("rebalance", living.write(**more), "--once", *argv, "--json")
+    done = said(*words, "--workdir", str(living.state), adapters=living.adapters)
+    living.clock.seconds += 900
+    assert done.code == 0, done.err
+    return done.document
+
+
+def jobs_of(document: Any) -> set[str]:
+    return {job["name"] for job in document["inputs"]["situation"]["jobs"]}
+
+
+def test_a_job_of_a_pattern_that_was_moved_and_has_ended_is_named_once(living: Living) -> None:
+    living.section = {"runs": 1}
+    pattern = as_pattern(living)
+    (move,) = ran(living, pattern, "--yes")["moves"]
+    end(living, move["job"])
+    first = ran(living, pattern)
+    note = f"{move['job']}: it has ended on east (finished), and is left out until it runs again"
+    assert note in first["notes"]
+    assert jobs_of(first) == set(LOADS) - {move["job"]}
+    assert "cannot tell" not in first["reason"]
+    forget(living, move["job"])
+    second = ran(living, pattern)
+    assert note not in second["notes"]
+    assert "cannot tell" not in second["reason"]
+    living.twins["east"].run(move["job"], "again")
+    living.started["again"] = BEGAN
+    assert move["job"] in jobs_of(ran(living, pattern))
+
+
+def test_a_job_that_the_spec_names_and_that_has_ended_is_named_each_time(living: Living) -> None:
+    end(living, "fraud")
+    note = "fraud: it has ended on west (finished), and is left out until it runs again"
+    for _ in range(2):
+        document = living.document()
+        assert note in document["notes"]
+        assert jobs_of(document) == {"orders", "payments", "audit"}
+    assert moved(document) == [("orders", "east", "planned")]
+
+
+def test_a_job_without_a_trace_is_waited_for_until_a_day_has_gone_by(living: Living) -> None:
+    end(living, "fraud", JobState.FAILED)
+    document = living.document()
+    assert "1 of 4 jobs" in document["reason"]
+    assert any("it has ended on west (failed)" in stay["reason"] for stay in document["stay"])
+    forget(living, "fraud")
+    assert "1 of 4 jobs" in living.document()["reason"]
+    living.clock.seconds += 86400
+    document = living.document()
+    assert any("has not run anywhere for a day" in note for note in document["notes"])
+    assert "cannot tell" not in document["reason"]
+
+
+def test_a_job_is_not_taken_for_ended_while_a_cluster_gives_no_answer(living: Living) -> None:
+    """It may run there."""
+    end(living, "fraud")
+
+    class Silent:
+        def __init__(self, cluster: Any) -> None:
+            self.cluster = cluster
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.cluster, name)
+
+        def alive(self) -> Any:
+            raise ClusterError("it does not answer")
+
+    east = living.twins["east"]
+    living.asking = lambda cluster: Silent(cluster) if cluster is east else cluster
+    document = living.document()
+    assert "fraud" in jobs_of(document)
+    assert not document["notes"]
+
+
+# ------------------------------------------------------------------------ two runs within seconds
+
+
+def test_a_run_within_seconds_of_another_does_not_count_as_the_second(living: Living) -> None:
+    living.run(minutes=0.1)
+    for _ in range(5):
+        document = json.loads(living.run("--yes", "--json", minutes=0.1).out)
+        assert moved(document) == []
+        assert "in 1 of the 2 runs that it takes: the last one was" in document["reason"]
+    living.clock.seconds += 60
+    assert moved(living.document("--yes")) == [("orders", "east", "finished")]
+
+
+def test_a_clock_that_was_set_back_does_not_keep_a_run_from_counting(living: Living) -> None:
+    living.run(minutes=-30)
+    assert moved(living.document()) == [("orders", "east", "planned")]
+
+
+def test_a_run_that_cannot_decide_leaves_what_was_counted(living: Living) -> None:
+    living.run()
+    end(living, "fraud", JobState.FAILED)
+    assert "cannot tell" in living.document()["reason"]
+    living.twins["west"].run("fraud", "again")
+    living.started["again"] = BEGAN
+    assert moved(living.document()) == [("orders", "east", "planned")]

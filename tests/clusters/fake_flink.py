@@ -61,6 +61,7 @@ class FakeJob:
     asks_async: bool = False  # its state (V2)
     fails_with: str = ""  # the stack of its task, when a savepoint of it is given up
     result: str = ""  # the stack that it has failed with
+    ended_ms: int = -1
 
     def checkpointed(
         self, id: int, path: str, kind: str = "CHECKPOINT", triggered: int = 0
@@ -75,6 +76,11 @@ class FakeJob:
                 "trigger_timestamp": triggered,
             }
         )
+
+
+def _in_overview(job: FakeJob) -> dict[str, Any]:
+    """A job on the page of all; source: Flink, JobDetails."""
+    return {"jid": job.id, "name": job.name, "state": job.state, "end-time": job.ended_ms}
 
 
 @dataclass
@@ -144,9 +150,7 @@ class FakeFlink(StandIn):
                     ]
                 case ("GET", ["jobs", "overview"]):
                     every = [*self.jobs.values()][::-1]
-                    return 200, {
-                        "jobs": [{"jid": j.id, "name": j.name, "state": j.state} for j in every]
-                    }
+                    return 200, {"jobs": [_in_overview(j) for j in every]}
                 case (_, ["v1", *rest]):
                     return self.gateway.answer(method, rest, body)
                 case (_, ["jobs", id, *rest]):

@@ -565,3 +565,13 @@ def test_a_cluster_tells_the_jobs_and_the_jars_that_are_there(
     opened: Any = cluster(server, tmp_path)
     assert [(one.id, one.name) for one in opened.alive()] == [(ID, "orders")]
     assert opened.jars() == {"1_orders.jar": "orders.jar"}
+
+
+def test_a_cluster_tells_how_the_last_job_of_a_name_has_ended(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
+    server.begin("b" * 32, "payments", state="FINISHED", ended_ms=2_000)
+    server.begin("c" * 32, "payments", state="CANCELED", ended_ms=3_000)
+    server.begin("d" * 32, "payments", state="FAILED", ended_ms=1_000)
+    opened: Any = cluster(server, tmp_path)
+    assert [opened.ended_as(name) for name in ("payments", "orders")] == ["canceled", None]

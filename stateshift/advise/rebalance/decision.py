@@ -112,7 +112,7 @@ def decide(situation: Situation, policy: Policy, memory: Memory) -> Decision:
         return _undecided(situation, memory, unknown)
     loads = loads_of(situation)
     memory = judged(memory, situation.at, loads, policy)
-    triggers = triggers_of(situation, loads, policy, memory.counts)
+    triggers = triggers_of(situation, loads, policy, memory)
     units = movable(situation, units_of(situation), policy, memory)
     placement = place(situation.clusters, units, loads, policy)
     run = _begun(situation, policy, loads)
@@ -226,9 +226,22 @@ def _why_not(situation: Situation, triggers: tuple[Trigger, ...], policy: Policy
         first = triggers[0]
         return (
             f"{first.cluster}: {first.reason}, in {first.runs} of the {policy.runs} runs that it "
-            "takes"
+            f"takes{_too_soon(first, situation, policy)}"
         )
     return ""
+
+
+def _too_soon(trigger: Trigger, situation: Situation, policy: Policy) -> str:
+    """Return why this run does not count as another one; "" if it does."""
+    since = situation.at - trigger.counted_at
+    if since <= 0:
+        return ""
+    return f": the last one was {since:.0f} s ago, of {policy.runs_apart_seconds:.0f} s at least"
+
+
+def is_undecided(situation: Situation) -> bool:
+    """Whether too little is known of a situation to decide anything."""
+    return bool(_unknown(situation))
 
 
 def _stay_all(run: _Run, units: tuple[Movable, ...], reason: str) -> None:
@@ -366,7 +379,8 @@ def _remembered(
     """Return what the next run has to know, once the moves of this one are made."""
     if not run.moves:
         counts = {trigger.cluster: trigger.runs for trigger in triggers}
-        return Memory(counts, (), memory.failed)
+        counted = {trigger.cluster: trigger.counted_at for trigger in triggers}
+        return Memory(counts, (), memory.failed, counted)
     moves = tuple(
         Moved(
             move.jobs,

@@ -1,6 +1,7 @@
 """What earlier runs did, and whether it brought what it promised.
 
     counts   in how many runs in a row a cluster was too full
+    counted  when that was last counted
     moves    what was moved, and the load that its old cluster was to have afterwards
     failed   moves that did not bring it: not repeated for a day (Dhalion)
 
@@ -37,6 +38,7 @@ class Memory:
     counts: Mapping[str, int] = field(default_factory=dict)
     moves: tuple[Moved, ...] = ()
     failed: tuple[Moved, ...] = ()
+    counted: Mapping[str, float] = field(default_factory=dict)
 
     def forbids(self, jobs: tuple[str, ...], target: str) -> Moved | None:
         """Return the failed move that this one would repeat."""

@@ -17,6 +17,8 @@ class Policy:
         aim: and even enough below so many times the mean.
         idle_below: no cluster below this part of its capacity is too full.
         runs: a cluster must have been too full in so many runs, this one counted.
+        runs_apart_seconds: a run that follows sooner sees what the one before it has seen, and does
+            not count as another.
         gain_min: a move must bring so many times what it costs.
         horizon_seconds: for how long a move's gain is counted.
         cool_down_seconds: a job that was moved stays for so long.
@@ -30,6 +32,7 @@ class Policy:
     aim: float = 1.05
     idle_below: float = 0.2
     runs: int = 2
+    runs_apart_seconds: float = 60.0
     gain_min: float = 2.0
     horizon_seconds: float = HOUR
     cool_down_seconds: float = HOUR

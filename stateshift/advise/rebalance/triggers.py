@@ -9,24 +9,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from stateshift.advise.rebalance.memory import Memory
 from stateshift.advise.rebalance.policy import Policy
 from stateshift.advise.rebalance.situation import Situation, mean_of
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Why a cluster is too full, and in how many runs in a row it was."""
+    """Why a cluster is too full, and in how many runs in a row it was. `counted_at` is when the
+    last of them was.
+    """
 
     cluster: str
     reason: str
     runs: int
     is_due: bool
+    counted_at: float = 0.0
 
 
 def triggers_of(
-    situation: Situation, loads: Mapping[str, float], policy: Policy, counts: Mapping[str, int]
+    situation: Situation, loads: Mapping[str, float], policy: Policy, memory: Memory
 ) -> tuple[Trigger, ...]:
-    """Return the clusters that are too full now. `counts` says for how many runs they were before
+    """Return the clusters that are too full now. `memory` says for how many runs they were before
     this one.
     """
     mean = mean_of(situation.clusters, loads)
@@ -38,9 +42,20 @@ def triggers_of(
         if cluster.is_draining:
             found.append(Trigger(name, "it is to be emptied", 1, is_due=True))
         elif reason:
-            runs = counts.get(name, 0) + 1
-            found.append(Trigger(name, reason, runs, is_due=runs >= policy.runs))
+            runs, counted_at = _counted(name, situation.at, policy, memory)
+            found.append(Trigger(name, reason, runs, runs >= policy.runs, counted_at))
     return tuple(found)
+
+
+def _counted(cluster: str, at: float, policy: Policy, memory: Memory) -> tuple[int, float]:
+    """Return in how many runs a cluster was too full, and when the last of them was. A run shortly
+    behind another one is no other run: somebody has called it twice. A clock may be set back.
+    """
+    runs = memory.counts.get(cluster, 0)
+    last = memory.counted.get(cluster)
+    if runs > 0 and last is not None and 0 <= at - last < policy.runs_apart_seconds:
+        return runs, last
+    return runs + 1, at
 
 
 def _reason(ratio: float, mean: float, policy: Policy, late: str | None) -> str:

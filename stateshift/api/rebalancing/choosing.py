@@ -40,14 +40,15 @@ class Chosen:
     ways: tuple[Way, ...]
 
 
-def policy_of(section: Rebalancing) -> Policy:
-    """Return what decides, as a spec says it."""
+def policy_of(section: Rebalancing, sample_seconds: float) -> Policy:
+    """Return what decides, as a spec says it. Two runs count as two if a sample lies between."""
     return Policy(
         load_max=section.load_max,
         trigger=section.trigger,
         aim=section.aim,
         idle_below=section.idle_below,
         runs=section.runs,
+        runs_apart_seconds=sample_seconds,
         gain_min=section.gain_min,
         horizon_seconds=section.horizon,
         cool_down_seconds=section.cool_down,
@@ -68,7 +69,10 @@ class Choosing:
 
     def chosen(self, memory: Memory) -> Chosen:
         """Return the decision. Each round forbids a move or has planned one, so that it ends."""
-        situation, policy = self.surveyed.situation, policy_of(self.request.section)
+        situation, policy = (
+            self.surveyed.situation,
+            policy_of(self.request.section, self.request.sample_seconds),
+        )
         while True:
             decision = decide(situation, policy, memory)
             forbidden = tuple(self._too_large(decision))

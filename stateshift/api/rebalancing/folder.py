@@ -80,15 +80,26 @@ class MoveRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Absence:
+    """The jobs that run nowhere: since when, and why some of them count as ended."""
+
+    since: Mapping[str, float] = field(default_factory=dict)
+    ended: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryRecord:
-    """What is kept beside the moves. `counts` belongs to the decision of that number; moves up to
-    the number `judged` have been judged.
+    """What is kept beside the moves. `counts` belongs to the decision of that number, `counted` is
+    when they were last raised; moves up to the number `judged` have been judged. `absence` is which
+    jobs ran nowhere.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
     decision: int = 0
     judged: int = 0
     failed: tuple[Moved, ...] = ()
+    counted: Mapping[str, float] = field(default_factory=dict)
+    absence: Absence = field(default_factory=Absence)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stateshift.advise.rebalance.decision import Decision
+from stateshift.advise.rebalance.decision import Decision, is_undecided
 from stateshift.advise.rebalance.memory import Memory
 from stateshift.advise.rebalance.outcome import Carried, Rebalance
 from stateshift.api.rebalancing.carrying import carry_out, go_on, planned, waiting
 from stateshift.api.rebalancing.choosing import Choosing, Chosen, policy_of
-from stateshift.api.rebalancing.folder import Busy, Folder, MemoryRecord, MoveRecord
+from stateshift.api.rebalancing.folder import Absence, Busy, Folder, MemoryRecord, MoveRecord
 from stateshift.api.rebalancing.move_spec import Way, image_of
 from stateshift.api.rebalancing.past import Past, memory_of, past_of
 from stateshift.api.rebalancing.request import Acting, RebalanceRequest, check_request
@@ -88,7 +88,7 @@ class _Once:
         number = self.folder.next_decision()
         inputs = inputs_of(self.request, chosen, memory)
         file = self.folder.keep_decision(number, {**inputs, "decision": chosen.decision})
-        self._remember(number, chosen, past, memory)
+        self._remember(number, chosen, past, surveyed.absence)
         outcome = Rebalance(
             chosen.decision,
             carried=tuple(map(planned, chosen.ways)),
@@ -102,15 +102,27 @@ class _Once:
             return Run(outcome)
         return self._act(self.request.acting, outcome, surveyed, _records(self, number, chosen))
 
-    def _remember(self, number: int, chosen: Chosen, past: Past, memory: Memory) -> None:
-        """Write what the next run has to know. A dry run counts, and judges no moves."""
+    def _remember(self, number: int, chosen: Chosen, past: Past, absence: Absence) -> None:
+        """Write what the next run has to know. A dry run counts, and judges no moves. A run that
+        could not decide counts for nothing.
+        """
         decision, kept = chosen.decision, self.folder.memory()
         if any(cluster.unknown for cluster in chosen.situation.clusters):
             return
-        counts = {trigger.cluster: trigger.runs for trigger in decision.triggers}
-        if self.request.draining:
-            counts = dict(memory.counts)  # a cluster that is to be emptied is not too full
-        record = MemoryRecord(counts, number, kept.judged, kept.failed)
+        if is_undecided(chosen.situation):
+            self.folder.keep_memory(replace(kept, absence=absence))
+            return
+        record = MemoryRecord(
+            counts={trigger.cluster: trigger.runs for trigger in decision.triggers},
+            decision=number,
+            judged=kept.judged,
+            failed=kept.failed,
+            counted={trigger.cluster: trigger.counted_at for trigger in decision.triggers},
+            absence=absence,
+        )
+        if self.request.draining:  # a cluster that is to be emptied is not too full
+            memory = memory_of(self.folder, past)
+            record = replace(record, counts=memory.counts, counted=memory.counted)
         if self.request.acting is not None:
             record = replace(record, judged=past.last, failed=decision.memory.failed)
         self.folder.keep_memory(record)
@@ -138,7 +150,7 @@ def inputs_of(request: RebalanceRequest, chosen: Chosen, memory: Memory) -> Mapp
     """Return all that a decision was made from."""
     return {
         "situation": chosen.situation,
-        "policy": policy_of(request.section),
+        "policy": policy_of(request.section, request.sample_seconds),
         "memory": memory,
     }
 

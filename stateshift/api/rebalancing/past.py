@@ -93,6 +93,7 @@ def memory_of(folder: Folder, past: Past) -> Memory:
     acted = any(move.decision == kept.decision for move in past.finished)
     return Memory(
         counts={} if acted else kept.counts,
+        counted={} if acted else kept.counted,
         moves=tuple(move.moved for move in _unjudged(past.finished, kept.judged)),
         failed=(
             *kept.failed,

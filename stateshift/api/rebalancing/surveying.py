@@ -6,7 +6,7 @@ Nothing that is wrong with a job or a cluster ends a run: it is "cannot tell", w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from statistics import median
@@ -20,7 +20,8 @@ from stateshift.advise.measuring.needs import Needs, needs_of
 from stateshift.advise.measuring.state_size import size_of_checkpoint, size_on_flink
 from stateshift.advise.rebalance.situation import Cluster, Job, Situation
 from stateshift.advise.subjects import Outside
-from stateshift.api.rebalancing.folder import Folder
+from stateshift.api.rebalancing.absence import absence_of, notes_on
+from stateshift.api.rebalancing.folder import Absence, Folder
 from stateshift.api.rebalancing.memory_needs import memory_of_job, memory_of_slots
 from stateshift.api.rebalancing.past import Past
 from stateshift.api.rebalancing.request import RebalanceRequest
@@ -45,7 +46,7 @@ from stateshift.specification.rebalancing import matches
 class Surveyed:
     """The situation, and what moves are made from beside it: the jobs as they are now, where each
     is, whose downtime was measured, and how many bytes of memory each takes. `restarts` is how long
-    moves of ours kept jobs down.
+    moves of ours kept jobs down, `absence` which jobs run nowhere.
     """
 
     situation: Situation
@@ -56,6 +57,7 @@ class Surveyed:
     memory: Mapping[str, int | None]
     restarts: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
+    absence: Absence = field(default_factory=Absence)
 
 
 def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adapters) -> Surveyed:
@@ -70,6 +72,12 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
     zone = _zone(request)
     clusters = _listed(request, folder, adapters)
     present, where = jobs_now(request.spec.jobs, clusters, past.places)
+    before_absence = folder.memory().absence
+    absence = absence_of(where, before_absence, adapters.clock.now())
+    in_spec = [job.name for job in request.spec.jobs]
+    ended = tuple(notes_on(absence, before_absence, in_spec))
+    present = {name: job for name, job in present.items() if name not in absence.ended}
+    where = {name: where[name] for name in present}
     restarts = restarts_below(folder.runs)
     needs = _Measuring(request, folder, adapters, restarts).needs(present, moved_at(where))
     now = adapters.clock.now()
@@ -103,7 +111,8 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
         capacities=capacities,
         memory=memory,
         restarts=tuple(restarts.values()),
-        notes=(*_moved_by_hand(where), *_estimates(needs), *_notes(request, memory)),
+        notes=(*_moved_by_hand(where), *ended, *_estimates(needs), *_notes(request, memory)),
+        absence=absence,
     )
 
 

@@ -27,6 +27,8 @@ class Lists(Protocol):
 
     def alive(self) -> tuple[RunningJob, ...]: ...
 
+    def ended_as(self, name: str) -> str | None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Listed:
@@ -42,13 +44,16 @@ class Listed:
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
     """The place where a job runs, as far as that is known. `id` is what its cluster calls it;
-    `unknown` says why it is not to be moved, `note` what else should be known.
+    `unknown` says why it is not to be moved, `note` what else should be known. `is_absent` is
+    whether all clusters answer and it runs on none, `ended` how it has ended as its own one says.
     """
 
     place: Place
     id: str | None = None
     unknown: str = ""
     note: str = ""
+    is_absent: bool = False
+    ended: str = ""
 
 
 def listed(clusters: Mapping[str, Cluster]) -> dict[str, Listed]:
@@ -177,7 +182,35 @@ def whereabouts_of(job: JobSpec, place: Place, clusters: Mapping[str, Listed]) -
             return Whereabouts(place)  # it cannot tell: what was measured shows whether it runs
         if ids:
             found[name] = ids
+    if not found:
+        return _absent(job, place, clusters)
     return _judged(job, place, _told_apart(place, found, clusters))
+
+
+def _absent(job: JobSpec, place: Place, clusters: Mapping[str, Listed]) -> Whereabouts:
+    """Return that a job was found nowhere. It may be where a cluster gives no answer."""
+    if any(each.trouble for each in clusters.values()):
+        return Whereabouts(place, unknown=f"it does not run on {place.cluster}, nor elsewhere")
+    ended = _ended_as(job, clusters.get(place.cluster))
+    fact = f"it does not run on {place.cluster}, nor elsewhere"
+    if ended:
+        fact = f"it has ended on {place.cluster} ({ended}), and does not run elsewhere"
+    return Whereabouts(place, unknown=fact, is_absent=True, ended=ended)
+
+
+def _ended_as(job: JobSpec, listed: Listed | None) -> str:
+    """Return how a job has ended, as the cluster says where it was left; "" if it does not."""
+    if listed is None or listed.jobs is None:
+        return ""
+    try:
+        return cast(Lists, listed.cluster).ended_as(_name_there(job)) or ""
+    except StateshiftError:
+        return ""
+
+
+def _name_there(job: JobSpec) -> str:
+    """Return what a cluster calls a job."""
+    return str(job.stop.get("job_name", job.name))
 
 
 def _told_apart(
@@ -195,11 +228,10 @@ def _told_apart(
 
 def _ids(job: JobSpec, listed: Listed) -> list[str] | None:
     """Return the ids under which a job runs on a cluster; None where the cluster cannot tell."""
-    name = str(job.stop.get("job_name", job.name))
     if listed.trouble:
         return []
     if listed.jobs is not None:
-        return [id for id, called in listed.jobs if called == name]
+        return [id for id, called in listed.jobs if called == _name_there(job)]
     status = listed.cluster.find_source(StopRequest(job.name, job.source, options=job.stop))
     if status.state is JobState.UNKNOWN:
         return None
@@ -209,8 +241,6 @@ def _ids(job: JobSpec, listed: Listed) -> list[str] | None:
 def _judged(job: JobSpec, place: Place, found: Mapping[str, list[str]]) -> Whereabouts:
     names = list(found)
     count = sum(map(len, found.values()))
-    if count == 0:
-        return Whereabouts(place, unknown=f"it does not run on {place.cluster}, nor elsewhere")
     if count > 1:
         where = " and ".join(names) if len(names) > 1 else f"{names[0]}, {count} times"
         return Whereabouts(place, unknown=f"it runs more than once: on {where}")

@@ -59,6 +59,7 @@ from urllib.parse import quote
 
 from stateshift.clusters.flink.asking import Asking
 from stateshift.clusters.flink.values import (
+    ENDED,
     STATES,
     Checkpoints,
     Job,
@@ -121,6 +122,19 @@ class FlinkCalls:
             for id, name, state in self.jobs()
         ]
         return tuple(job for job in jobs if job.state.alive)
+
+    def ended_as(self, name: str) -> str | None:
+        """Return how the last job of this name has ended: finished, canceled or failed; None where
+        Flink knows of none that has. Source: Flink, JobDetails.
+        """
+        with self._read("/jobs/overview"):
+            jobs = self._call("GET", "/jobs/overview")["jobs"]
+            ended = [
+                (int(job["end-time"]), str(job["state"]).lower())
+                for job in jobs
+                if str(job["name"]) == name and str(job["state"]) in ENDED
+            ]
+        return max(ended)[1] if ended else None
 
     def unknown(self, id: str) -> ClusterError:
         """Return the refusal of an id that no job has; it names the jobs that run."""

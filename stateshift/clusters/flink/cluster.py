@@ -262,6 +262,12 @@ class FlinkRest:
         """Return every job that runs there, by its id and its name."""
         return self._calls(None).alive()
 
+    def ended_as(self, name: str) -> str | None:
+        """Return how the last job of this name has ended: finished, canceled or failed; None where
+        Flink knows of none that has.
+        """
+        return self._calls(None).ended_as(name)
+
     def no_canonical(self, job_id: str) -> str | None:
         """Return why a canonical savepoint of this job would fail, as far as Flink says."""
         calls = self._calls(None)

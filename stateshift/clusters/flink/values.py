@@ -29,6 +29,7 @@ STATES: Final[Mapping[str, JobState]] = {
     "CANCELED": JobState.FAILED,
     "FAILED": JobState.FAILED,
 }
+ENDED: Final = frozenset({"FINISHED", "CANCELED", "FAILED"})
 _WAITING: Final = frozenset({"CREATED", "SCHEDULED"})
 _ID = re.compile(r"[0-9a-fA-F]{32}")
 _FAILED_BEHIND = re.compile(r"savepoint has been created at: (.+?), but the corresponding job")
