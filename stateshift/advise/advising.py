@@ -44,10 +44,11 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a job beside its samples."""
+    """What is known of a job beside its samples. `note` is what else is known of where it runs."""
 
     restart: RestartCost = field(default_factory=RestartCost)
     slots: FreeSlots | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ class Adviser:
             wishes=tuple(look.wish for look in watched.looks if look.wanted),
             trouble=watched.trouble,
             location=subject.location,
-            note=subject.note,
+            note="; ".join(filter(None, (subject.note, known.note))),
             since=subject.since,
         )
         if subject.engine == "spark":

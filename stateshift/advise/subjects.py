@@ -24,6 +24,14 @@ from stateshift.advise.metrics.spark import (
     SparkQuery,
     queries_below,
 )
+from stateshift.advise.relocation import (
+    ASK_CHECKPOINT,
+    fenced_by,
+    is_left_behind,
+    on_neither,
+    target_cluster_of,
+    target_of,
+)
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.cluster import FlinkRest
 from stateshift.clusters.flink.jobs import named
@@ -31,7 +39,7 @@ from stateshift.clusters.http.rest import Unanswered
 from stateshift.clusters.opening import check_cluster
 from stateshift.clusters.protocol import JobState
 from stateshift.errors import ClusterError, Complaint, SpecError, StateshiftError
-from stateshift.specification.model import ClusterSpec, JobSpec, KafkaSpec, Spec
+from stateshift.specification.model import ClusterSpec, JobSpec, KafkaSpec, Spec, SubmitSpec
 from stateshift.storage.protocol import Storage
 from stateshift.suggestion import BRACKETED, did_you_mean
 from stateshift.world import Clock
@@ -78,9 +86,9 @@ def of_spec(spec: Spec, only: Collection[str], outside: Outside) -> list[Subject
         if spec.engine == "flink":
             of_job = [_flink_job(spec, job, outside)]
         else:
-            of_job = _queries(job.name, job.source, _of_spark_job(job, outside))
+            of_job = _spark_job(job, outside)
         note, since = outside.notes.get(job.name, ""), outside.since.get(job.name)
-        subjects += [replace(subject, note=note, since=since) for subject in of_job]
+        subjects += [replace(each, note=note or each.note, since=since) for each in of_job]
     return subjects
 
 
@@ -93,7 +101,7 @@ def of_flink(url: str, only: Collection[str], outside: Outside) -> list[Subject]
     except ClusterError as error:
         return [Subject(url, "flink", trouble=str(error))]
     if not only:
-        return [_flink_subject(name, calls, (id,), outside) for id, name in running]
+        return [_flink_subject(name, _FlinkPlace(calls, (id,)), outside) for id, name in running]
     by_word = {
         **{name: (name, id) for id, name in running},
         **{id: (name, id) for id, name in running},
@@ -110,7 +118,7 @@ def _asked_for(
     if word not in by_word:
         return Subject(word, "flink", trouble=f"no job of this name or id runs at {calls.url}")
     name, id = by_word[word]
-    return _flink_subject(name, calls, (id,), outside)
+    return _flink_subject(name, _FlinkPlace(calls, (id,)), outside)
 
 
 def of_checkpoint(location: str, outside: Outside) -> list[Subject]:
@@ -122,8 +130,32 @@ def of_checkpoint(location: str, outside: Outside) -> list[Subject]:
 # ---- Flink
 
 
+@dataclass(frozen=True)
+class _FlinkPlace:
+    """A Flink where a job may run, and by which ids it would be known there."""
+
+    calls: FlinkCalls
+    ids: tuple[str, ...] = ()
+
+    def find(self, name: str, outside: Outside) -> FlinkJob:
+        """Return the job of this name, or of the last id."""
+        id = self.ids[-1] if self.ids else _running_id(self.calls, name)
+        return FlinkJob(self.calls, id, outside.clock)
+
+    def find_alive(self, name: str, outside: Outside) -> FlinkJob:
+        """Return the same; one of an id is asked for whether it is over.
+
+        Raises:
+            ClusterError: it has ended, or Flink does not know it, or does not answer.
+        """
+        job = self.find(name, outside)
+        if self.ids:
+            job.refuse_ended()
+        return job
+
+
 def _flink_job(spec: Spec, job: JobSpec, outside: Outside) -> Subject:
-    """Return a job of a spec, as its source cluster knows it."""
+    """Return a job of a spec, as its source cluster knows it, or its target cluster does by now."""
     if job.source_cluster is None:
         return Subject(
             job.name,
@@ -134,21 +166,44 @@ def _flink_job(spec: Spec, job: JobSpec, outside: Outside) -> Subject:
     if cluster.kind != FLINK_REST:
         trouble = f"{cluster.name} is of kind {cluster.kind}: only {FLINK_REST} tells of load"
         return Subject(job.name, "flink", trouble=trouble)
-    calls = FlinkCalls(cluster.name, str(cluster.options.get("url")), check_cluster(cluster))
     ids = [*job.ids_on_cluster, *job.stop.get("job_ids", ())]
     if "job_id" in job.stop:
         ids.append(job.stop["job_id"])
     name = str(job.stop.get("job_name", job.name))
-    subject = _flink_subject(name, calls, tuple(map(str, ids)), outside)
+    source = _FlinkPlace(_calls_of(cluster), tuple(map(str, ids)))
+    target = None
+    name_of_target = target_cluster_of(job)
+    if name_of_target is not None and spec.cluster(name_of_target).kind == FLINK_REST:
+        target = _FlinkPlace(_calls_of(spec.cluster(name_of_target)))
+    subject = _flink_subject(name, source, outside, target)
     return replace(subject, job=job.name, location=job.source)
 
 
-def _flink_subject(name: str, calls: FlinkCalls, ids: tuple[str, ...], outside: Outside) -> Subject:
+def _calls_of(cluster: ClusterSpec) -> FlinkCalls:
+    return FlinkCalls(cluster.name, str(cluster.options.get("url")), check_cluster(cluster))
+
+
+def _flink_subject(
+    name: str, source: _FlinkPlace, outside: Outside, target: _FlinkPlace | None = None
+) -> Subject:
     def find() -> FlinkJob:
-        return FlinkJob(calls, ids[-1] if ids else _running_id(calls, name), outside.clock)
+        if target is None:
+            return source.find(name, outside)
+        try:
+            return source.find_alive(name, outside)
+        except ClusterError as not_here:
+            try:
+                return target.find_alive(name, outside)
+            except ClusterError as not_there:
+                raise on_neither(name, not_here, not_there) from not_there
 
     def ask() -> Known:
-        return Known(_restart(name, calls, find, outside), _slots(calls))
+        calls = find().calls
+        note = ""
+        if target is not None and calls is target.calls:
+            note = f"it was looked at on {calls.cluster}, its target: it runs there, and no more "
+            note += f"on {source.calls.cluster}, its source"
+        return Known(_restart(name, calls, find, outside), _slots(calls), note)
 
     return Subject(name, "flink", find, ask)
 
@@ -195,10 +250,59 @@ class _Around:
     cores_asked_for: int | None = None
 
 
+def _spark_job(job: JobSpec, outside: Outside) -> list[Subject]:
+    """Return the queries of a job at its source, or at its target by now."""
+    target = target_of(job)
+    why = "" if target is None else _why_not_at_source(job, target, outside)
+    if target is None or not why:
+        return _queries(job.name, job.source, _of_spark_job(job, outside))
+    queries = _queries(job.name, target, _of_moved_job(job, outside))
+    trouble = queries[0].trouble
+    if trouble is not None:
+        return [Subject(job.name, "spark", trouble=f"{why}, and {trouble}: {ASK_CHECKPOINT}")]
+    note = f"it was looked at in {target}, its target: {why}"
+    return [replace(query, note=note) for query in queries]
+
+
+def _why_not_at_source(job: JobSpec, target: str, outside: Outside) -> str:
+    """Return why the checkpoint at its source is not the one that a job writes to; "" if it may
+    be.
+    """
+    try:
+        source = _checkpoints(job.source, outside)
+        owner = fenced_by(source)
+    except StateshiftError as error:
+        return f"{job.source}, its source, cannot be read ({error.fact})"
+    if not source:
+        return f"there is no checkpoint at {job.source}, its source"
+    if owner is not None:
+        return f"run {owner} has moved it away from {job.source}, its source"
+    now, silent = outside.clock.now(), outside.settings.sample_age_max
+    try:
+        is_behind = is_left_behind(source, _checkpoints(target, outside), now, silent)
+    except StateshiftError:
+        return ""
+    if is_behind:
+        return f"{job.source}, its source, stands still, and its target has later batches"
+    return ""
+
+
+def _checkpoints(location: str, outside: Outside) -> list[Checkpoint]:
+    storage = outside.open_storage(location)
+    return [Checkpoint(storage, prefix) for prefix in queries_below(storage)]
+
+
 def _of_spark_job(job: JobSpec, outside: Outside) -> _Around:
     url = outside.driver_ui or job.driver_ui
     driver = _driver(url, outside.driver_ca_file or job.driver_ca_file)
-    return _Around(outside, _kafka(job), driver, _cores_asked_for(job))
+    cores = _cores_asked_for(job.source_submit or job.submit)
+    return _Around(outside, _kafka(job), driver, cores)
+
+
+def _of_moved_job(job: JobSpec, outside: Outside) -> _Around:
+    """Return the same of a job at its target: it has other brokers there, and another driver."""
+    driver = _driver(outside.driver_ui, outside.driver_ca_file)
+    return _Around(outside, job.kafka, driver, _cores_asked_for(job.submit))
 
 
 def _driver(url: str | None, ca_file: str | None) -> Driver | None:
@@ -248,9 +352,8 @@ def _kafka(job: JobSpec) -> KafkaSpec | None:
     return KafkaSpec(kafka.source_bootstrap_servers, kafka.source_properties)
 
 
-def _cores_asked_for(job: JobSpec) -> int | None:
-    """Return how many cores the job is started with, as far as its submission says."""
-    submit = job.source_submit or job.submit
+def _cores_asked_for(submit: SubmitSpec | None) -> int | None:
+    """Return how many cores a job is started with, as far as its submission says."""
     conf = {} if submit is None else submit.options.get("conf", {})
     if not isinstance(conf, Mapping):
         return None

@@ -41,9 +41,9 @@ class Ground:
     def storage(self) -> Storage:
         return self.outside.disk.open(SOURCE)
 
-    def write(self, made: Sequence[Batch], prefix: str = "", conf: str = "") -> None:
-        """Write batches; the one before them reads up to record 0."""
-        storage, read = self.storage(), 0
+    def write(self, made: Sequence[Batch], prefix: str = "", conf: str = "", read: int = 0) -> None:
+        """Write batches; the one before them has read so many records."""
+        storage = self.storage()
         before = Batch(made[0].id - 1, made[0].started - 60, made[0].started - 30, 0)
         for batch in (before, *made):
             read += batch.records or 0

@@ -24,6 +24,7 @@ from typing import Final
 from stateshift.advise.evaluate.inputs import RestartCost
 from stateshift.advise.evaluate.samples import Input, JobSample, SubtaskSample, VertexSample
 from stateshift.clusters.flink.calls import FlinkCalls
+from stateshift.clusters.flink.values import ENDED
 from stateshift.clusters.http.rest import Json
 from stateshift.errors import ClusterError
 from stateshift.world import Clock
@@ -71,6 +72,19 @@ class FlinkJob:
         pages = {id: self._vertex(id, until) for id in ids}
         with self.calls.reading(path):
             return sample_of(page, pages)
+
+    def refuse_ended(self) -> None:
+        """Refuse a job that is over.
+
+        Raises:
+            ClusterError: it has ended, Flink knows it no more, or does not answer.
+        """
+        page = self.calls.page(self.id)
+        if page is None:
+            raise self._error("Flink knows no such job any more")
+        with self.calls.reading(f"/jobs/{self.id}"):
+            if page["state"] in ENDED:
+                raise self._error(f"the job is {page['state']}")
 
     def _refuse_what_stands(self, page: Json) -> None:
         if page["state"] != "RUNNING":
