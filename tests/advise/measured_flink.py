@@ -200,6 +200,7 @@ def _subtask(part: Part, number: int, seconds: float, runs: float) -> dict[str, 
     return {
         "subtask": number,
         "status": "RUNNING",
+        "attempt": 0,
         "duration": int(1000 * runs),
         "status-duration": {"RUNNING": int(1000 * runs)},
         "metrics": {

@@ -76,6 +76,43 @@ def test_counters_that_go_back_tell_nothing() -> None:
     assert "records in went back from 400000 to 230000" in why(samples)
 
 
+def with_restart(at: float, restarted_at: float, attempt: int | None) -> JobSample:
+    """A look at a job of which subtask 2 was restarted."""
+    even = subtask(at, 250, 0.5)
+    alone = replace(subtask(at - restarted_at, 250, 0.5), attempt=attempt)
+    records = 3 * (even.records_in or 0) + (alone.records_in or 0)
+    subtasks = (even, even, alone, even)
+    of_all = {"subtasks": subtasks, "records_in": records, "records_out": records}
+    return sample(at, vertex(at, 1000, 0.5, **of_all))
+
+
+def test_a_subtask_that_was_restarted_alone_is_named() -> None:
+    said = why([*steady(1000, 1060), with_restart(1120, 1100, None)])
+    assert said.startswith("orders: subtask 2 of 4 was restarted alone 20 s ago")
+    assert "from 300 s after that on (stabilization.interval)" in said
+
+
+def test_samples_behind_the_restart_of_one_subtask_count_once_it_has_settled() -> None:
+    looks = [with_restart(at, 1100, None) for at in (1120, 1420, 1480)]
+    assert "restarted alone" in why([*steady(1000, 1060), *looks[:2]])
+    load = only_load([*steady(1000, 1060), *looks])
+    assert load.input_rate == pytest.approx(1000)
+    assert load.busy == pytest.approx(0.5)
+
+
+def test_a_subtask_that_has_overtaken_its_own_counters_is_known_by_its_attempt() -> None:
+    """It was restarted a minute behind the first look, and has run for longer since."""
+    first = with_restart(400, 0, 0)
+    samples = [first, with_restart(1000, 460, 1)]
+    assert "subtask 2 of 4 was restarted alone 540 s ago" in why(samples)
+    assert only_load([*samples, with_restart(1060, 460, 1)]).input_rate == pytest.approx(1000)
+
+
+def test_a_counter_that_went_back_takes_nothing_from_later_samples() -> None:
+    back = [sample(at, vertex(at, 500, 0.5)) for at in (460, 520)]
+    assert only_load([*steady(400), *back]).input_rate == pytest.approx(500)
+
+
 def test_busy_time_that_goes_back_a_little_is_none() -> None:
     """As seen of a source of Flink 2.3 that was held back all the time."""
     first = SubtaskSample(100_000, 2512.0, 0.0, 397_488.0)

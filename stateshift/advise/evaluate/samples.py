@@ -5,7 +5,9 @@
         SubtaskSample       the same counters of one subtask
 
 Counters make two samples exact: the difference is a mean over all that happened between. A sample
-of before the last start is void, as is one of another parallelism or of a job of another id.
+of before the last start is void, as is one of another parallelism or of a job of another id. Where
+a counter goes back, as behind the restart of one subtask alone, those samples count that follow:
+nothing tells what the subtask had done since the last look when it was restarted.
 
 Flink answers what it fetched from its tasks last, up to ten seconds ago. How long a task had run by
 then, its busy, idle and backpressured time tell together: rates are taken by that clock.
@@ -16,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from stateshift.advise.evaluate.settings import Settings
 
@@ -32,13 +33,15 @@ class Input:
 @dataclass(frozen=True, slots=True)
 class SubtaskSample:
     """Counters of one subtask since it was started. The three times add up to how long it runs by
-    its own clock. None is what Flink did not tell, or told as NaN.
+    its own clock. None is what Flink did not tell, or told as NaN. `attempt` counts how often the
+    subtask was started.
     """
 
     records_in: float | None
     busy_ms: float | None
     idle_ms: float | None
     backpressured_ms: float | None
+    attempt: int | None = None
 
     @property
     def clock_ms(self) -> float | None:
@@ -117,11 +120,11 @@ def usable(
     in_window = _in_window(settled, settings)
     if len(in_window) < 2:
         return Unusable(_too_few(samples, settled, last, settings))
-    damage = next(_damages(in_window), None)
-    if damage is not None:
+    following, damage = _behind_damage(in_window, settings)
+    if len(following) < 2:
         return Unusable(damage)
-    anew = _gathered_anew(in_window)
-    return tuple(anew) if len(anew) > 1 else Unusable(_stale(in_window))
+    anew = _gathered_anew(following)
+    return tuple(anew) if len(anew) > 1 else Unusable(_stale(following))
 
 
 def is_of_run(sample: JobSample, last: JobSample) -> bool:
@@ -149,6 +152,58 @@ def _in_window(settled: Sequence[JobSample], settings: Settings) -> list[JobSamp
     if last - before.time > settings.sample_age_max:
         return within
     return [before, *within]
+
+
+def _behind_damage(samples: Sequence[JobSample], settings: Settings) -> tuple[list[JobSample], str]:
+    """Return the newest samples between which nothing went back, and what did before them; "" if
+    nothing did. Subtasks that were restarted alone count once they have settled, as a job does.
+    """
+    for number in range(len(samples) - 1, 0, -1):
+        earlier, later = samples[number - 1], samples[number]
+        restarts = _restarts_between(earlier, later)
+        if restarts:
+            settled = max(restart.at for restart in restarts) + settings.stabilization_interval
+            following = [sample for sample in samples[number:] if sample.time >= settled]
+            return following, _restarted_alone(restarts[0], samples[-1], settings)
+        damage = next(_damages(earlier, later), None)
+        if damage is not None:
+            return list(samples[number:]), damage
+    return list(samples), ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Restart:
+    """A subtask that was restarted, and when."""
+
+    vertex: VertexSample
+    number: int
+    at: float
+
+
+def _restarts_between(earlier: JobSample, later: JobSample) -> list[_Restart]:
+    """Return the subtasks that were restarted alone between two samples; none if all were."""
+    restarts, count = [], 0
+    for before, after in zip(earlier.vertices, later.vertices, strict=True):
+        for number, (was, now) in enumerate(zip(before.subtasks, after.subtasks, strict=True)):
+            count += 1
+            if _is_restarted(was, now):
+                restarts.append(_Restart(after, number, later.time - (now.clock_ms or 0.0) / 1000))
+    return restarts if len(restarts) < count else []
+
+
+def _is_restarted(was: SubtaskSample, now: SubtaskSample) -> bool:
+    if was.attempt is not None and now.attempt is not None and was.attempt != now.attempt:
+        return True
+    return (now.clock_ms or 0.0) < (was.clock_ms or 0.0)
+
+
+def _restarted_alone(restart: _Restart, last: JobSample, settings: Settings) -> str:
+    name, of = restart.vertex.name, restart.vertex.parallelism
+    ago = f"{max(0.0, last.time - restart.at):.0f} s ago"
+    return (
+        f"{name}: subtask {restart.number} of {of} was restarted alone {ago}; it takes two samples "
+        f"from {settings.stabilization_interval:.0f} s after that on (stabilization.interval)"
+    )
 
 
 def _gathered_anew(samples: Sequence[JobSample]) -> list[JobSample]:
@@ -213,13 +268,12 @@ def _missing(sample: JobSample) -> Iterator[str]:
                 yield f"{vertex.name}: {what} is no number"
 
 
-def _damages(samples: Sequence[JobSample]) -> Iterator[str]:
-    """Yield what forbids to take differences of successive samples, which tell everything."""
-    for earlier, later in pairwise(samples):
-        if later.time <= earlier.time:
-            yield "two samples have the same time"
-        for before, after in zip(earlier.vertices, later.vertices, strict=True):
-            yield from _going_back(before, after)
+def _damages(earlier: JobSample, later: JobSample) -> Iterator[str]:
+    """Yield what forbids to take the difference of two samples that tell everything."""
+    if later.time <= earlier.time:
+        yield "two samples have the same time"
+    for before, after in zip(earlier.vertices, later.vertices, strict=True):
+        yield from _going_back(before, after)
 
 
 def _going_back(before: VertexSample, after: VertexSample) -> Iterator[str]:

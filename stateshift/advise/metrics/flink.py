@@ -197,7 +197,12 @@ def _subtask(subtask: Json) -> SubtaskSample:
         busy_ms=_number(metrics.get("accumulated-busy-time")),
         idle_ms=_number(metrics.get("accumulated-idle-time")),
         backpressured_ms=_number(metrics.get("accumulated-backpressured-time")),
+        attempt=_attempt(subtask.get("attempt")),
     )
+
+
+def _attempt(value: object) -> int | None:
+    return value if isinstance(value, int) else None
 
 
 def _counter(metrics: Json, name: str) -> float | None:
