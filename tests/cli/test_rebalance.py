@@ -227,12 +227,35 @@ def test_metrics_have_the_decision_that_was_made_and_decide_nothing_anew(living:
     assert list(samples.values()) == [17.0]
 
 
-def test_metrics_of_a_damaged_decision_say_so(living: Living) -> None:
+DAMAGES = ["", "{}", "[7]", "[" * 100_000, '{"number": "\\ud800"}', "\0"]
+
+
+@pytest.mark.parametrize("kept", ["decisions/0001.json", "moves/0001.json"])
+def test_what_is_damaged_is_named_and_the_other_metrics_are_written(
+    living: Living, kept: str
+) -> None:
     living.run()
-    (living.state / "decisions" / "0001.json").write_text("{}")
-    done = said("metrics", str(living.folder), "--rebalance", str(living.state))
-    assert done.code == 8
-    assert "0001.json is damaged" in done.err and "writes another decision" in done.err
+    (living.state / "moves").mkdir()
+    other = living.folder / "whole"
+    shutil.copytree(living.state, other)
+    out = living.folder / "stateshift.prom"
+    words = ("--rebalance", str(living.state), "--rebalance", str(other), "--to", str(out))
+    parts = {"decisions/0001.json": "timestamp_seconds", "moves/0001.json": "moves"}
+    for text in DAMAGES:
+        (living.state / kept).write_text(text)
+        done = said("metrics", str(living.folder), *words)
+        assert done.code == 0, done.err
+        assert f"{kept} is damaged" in done.err
+        families = read(out.read_bytes())
+        damaged = families["stateshift_rebalance_damaged"].samples
+        assert {dict(labels)["rebalance"]: value for labels, value in damaged.items()} == {
+            "state": 1,
+            "whole": 0,
+        }
+        for file, metric in parts.items():
+            samples = families[f"stateshift_rebalance_{metric}"].samples
+            names = {dict(labels)["rebalance"] for labels in samples}
+            assert names == ({"whole"} if file == kept else {"state", "whole"})
 
 
 def test_plan_and_apply_of_such_a_spec_name_the_command_that_moves_its_jobs(

@@ -15,7 +15,10 @@ from stateshift.cli.shell.options import WORKDIRS, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
+    from stateshift.advise.rebalance.decision import Decision
+    from stateshift.api.rebalancing.folder import Folder
     from stateshift.cli.views.metrics_facts import Judged, ObservedRun, Rebalanced
+    from stateshift.errors import StateshiftError
 
 EPILOG = epilog(
     "stateshift metrics /var/lib/stateshift\n"
@@ -24,11 +27,9 @@ EPILOG = epilog(
     "stateshift metrics --rebalance .stateshift/rebalance-clusters",
     2,
     6,
-    8,
-    e0="printed or written, whatever state the runs are in",
+    e0="printed or written, whatever state the runs are in, and whatever is damaged",
     e2="a directory is not there, or the request is not valid",
     e6="the file cannot be written",
-    e8="what rebalance has kept is damaged",
 )
 
 
@@ -79,7 +80,8 @@ def command(
 
     State, downtime, bytes, entries and warm lag of each job by its newest run, and its last
     success. A workdir that cannot be read counts as damaged. With --advice also what `advise` said
-    of each job, with --rebalance what `rebalance` decided last and how many moves it has made.
+    of each job, with --rebalance what `rebalance` decided last and how many moves it has made;
+    what of that is damaged is named, and left out.
     """
     import time
 
@@ -91,7 +93,7 @@ def command(
         _refuse_missing(folder)
     runs = [observed(path) for path in _paths(dirs or [workdirs])]
     folders = _by_name(rebalance or [])
-    rebalanced = [_rebalanced(name, folder) for name, folder in folders.items()]
+    rebalanced = [_rebalanced(terminal, name, folder) for name, folder in folders.items()]
     judged = _judged(_there(terminal, advice or []))
     found = families(runs, time.time(), judged, rebalanced)
     text = metrics_text.exposition(found)
@@ -162,20 +164,46 @@ def _by_name(folders: list[str]) -> dict[str, str]:
     return named
 
 
-def _rebalanced(name: str, path: str) -> Rebalanced:
-    """Return what `rebalance` has decided last, and what has become of its moves."""
+def _rebalanced(terminal: Terminal, name: str, path: str) -> Rebalanced:
+    """Return what `rebalance` has decided last, and what has become of its moves. What cannot be
+    read is named, and left out.
+    """
     from stateshift.api.rebalancing.folder import Folder
-    from stateshift.api.rebalancing.past import past_of
     from stateshift.cli.views.metrics_facts import Rebalanced
+    from stateshift.errors import StateshiftError
 
     folder = Folder(path)
+    decision: Decision | None = None
+    moves: dict[str, int] = {}
+    damaged = False
+    try:
+        decision = folder.last_decision()
+    except StateshiftError as error:
+        damaged = True
+        _say_damaged(terminal, error)
+    try:
+        moves = _moves(folder)
+    except StateshiftError as error:
+        damaged = True
+        _say_damaged(terminal, error)
+    return Rebalanced(name, decision, moves, damaged)
+
+
+def _moves(folder: Folder) -> dict[str, int]:
+    """Return how many moves have come how far."""
+    from stateshift.api.rebalancing.past import past_of
+
     past = past_of(folder)
-    moves = {
+    return {
         "finished": len(past.finished),
         "taken-back": len(past.taken_back),
         "unfinished": len(past.unfinished),
     }
-    return Rebalanced(name, folder.last_decision(), moves)
+
+
+def _say_damaged(terminal: Terminal, error: StateshiftError) -> None:
+    hint = f"; {error.hint}" if error.hint else ""
+    terminal.say(f"left out of the metrics: {error}{hint}")
 
 
 def observed(path: str) -> ObservedRun:

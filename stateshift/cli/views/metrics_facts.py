@@ -63,6 +63,7 @@ METRICS: Mapping[str, str] = {
     "stateshift_advice_parallelism": "The job's parallelism; of Spark its cores.",
     "stateshift_advice_wanted_parallelism": "The parallelism that is advised.",
     "stateshift_advice_restart_seconds": "How long a restart of the job takes.",
+    "stateshift_rebalance_damaged": "Whether something that rebalance has kept cannot be read.",
     "stateshift_rebalance_timestamp_seconds": "When rebalance last decided.",
     "stateshift_rebalance_planned_moves": "Moves of its last decision, made or not.",
     "stateshift_rebalance_moves": "Moves that it has begun in all, by what has become of them.",
@@ -80,6 +81,7 @@ LABELS: Mapping[str, tuple[str, ...]] = {
     **{name: ("job", *_FURTHER_LABELS.get(name, ())) for name in METRICS},
     "stateshift_build_info": ("version",),
     "stateshift_runs": ("state",),
+    "stateshift_rebalance_damaged": ("rebalance",),
     "stateshift_rebalance_timestamp_seconds": ("rebalance",),
     "stateshift_rebalance_planned_moves": ("rebalance",),
     "stateshift_rebalance_moves": ("rebalance", "state"),
@@ -138,12 +140,14 @@ class Judged:
 @dataclass(frozen=True, slots=True)
 class Rebalanced:
     """What `rebalance` has done in a folder: the last decision, None before the first; and how many
-    moves of all runs have come how far.
+    moves of all runs have come how far. `damaged` is whether some of it cannot be read; the rest is
+    told then.
     """
 
     name: str
     decision: Decision | None
     moves: Mapping[str, int]
+    damaged: bool = False
 
 
 def families(
@@ -337,6 +341,7 @@ def _of_verdict(judged: Judged) -> Iterator[tuple[str, Sample]]:
 def _of_rebalance(rebalanced: Rebalanced) -> Iterator[tuple[str, Sample]]:
     """Yield the values of a folder of rebalance, each with its metric."""
     folder, decision = ("rebalance", rebalanced.name), rebalanced.decision
+    yield "damaged", Sample(rebalanced.damaged, (folder,))
     for state, count in rebalanced.moves.items():
         yield "moves", Sample(count, (folder, ("state", state)))
     if decision is None:

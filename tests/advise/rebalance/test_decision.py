@@ -159,7 +159,7 @@ def test_a_run_that_knows_too_few_loads_is_not_one_of_those_that_a_trigger_takes
     seen = replace(of, jobs=tuple(FOUR))
     first = decide(seen, POLICY, blind.memory)
     assert not first.moves and "in 1 of the 2 runs" in first.reason
-    assert decide(seen, POLICY, first.memory).moves
+    assert decide(replace(seen, at=900.0), POLICY, first.memory).moves
 
 
 def test_what_a_move_brought_is_not_judged_while_too_few_loads_are_known() -> None:
@@ -284,7 +284,7 @@ def test_nothing_moves_at_an_excluded_time_but_the_runs_count() -> None:
     of = situation({"a": 8, "b": 8}, FOUR)
     first = decide(replace(of, excluded="07:00-09:30 is excluded"), POLICY, Memory())
     assert first.reason == "07:00-09:30 is excluded"
-    assert decide(of, POLICY, first.memory).moves
+    assert decide(replace(of, at=900.0), POLICY, first.memory).moves
 
 
 def test_a_job_that_finds_no_room_says_so() -> None:
