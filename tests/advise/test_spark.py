@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -74,6 +75,23 @@ def test_without_cores_the_verdict_is_a_factor() -> None:
     assert (verdict.word, verdict.parallelism, verdict.wanted) == ("scale", None, None)
     assert verdict.factor == pytest.approx(1.91, abs=0.03)
     assert "times the cores that it has" in said_of(verdict)
+    assert verdict.unit == "hundredths"
+
+
+@pytest.mark.parametrize(
+    ("cores", "less"),
+    [
+        (1, None),
+        (3, "2 cores would do"),
+        (100, "40 cores would do"),
+        (None, "0.40 times the cores that it has would do"),
+    ],
+)
+def test_what_a_query_would_do_with_is_counted_in_cores(
+    cores: int | None, less: str | None
+) -> None:
+    text = said_of(judged(look(batches(20, 10, 0.5, 10_000)), cores=cores))
+    assert "would do" not in text if less is None else less in text
 
 
 def test_batches_without_a_pause_tell_nothing_by_themselves() -> None:
@@ -103,6 +121,7 @@ def test_more_cores_than_state_partitions_do_not_help() -> None:
     last = look(batches(20, 10, 9.9, 10_000), lag=12_000, state_partitions=6)
     verdict = judged(before, last, location="s3a://b/orders")
     assert verdict.wanted == 6
+    assert "would need 8 cores, and is bounded by 6 state partitions" in said_of(verdict)
     assert "stateshift repartition s3a://b/orders --to s3a://b/orders-8 --partitions 8" in said_of(
         verdict
     )
@@ -268,7 +287,10 @@ def test_a_place_without_a_checkpoint_makes_no_verdict(ground: Ground) -> None:
 def test_the_text_names_cores_or_a_factor(ground: Ground) -> None:
     ground.write(batches(20, 10, 9.9, 10_000, first=5))
     ground.arrives = 200.0
-    assert "scale to 8 cores" in ground.advise(ground.spec(), "--cores", "4").out
+    out = ground.advise(ground.spec(), "--cores", "4", "--explain").out
+    assert "scale to 8 cores" in out
+    assert re.search(r"orders +scale +4 cores +8 cores", out)
+    assert "query, 4 cores at present" in out
     ground.clock.seconds = BEGAN
     assert "times the cores" in ground.advise(ground.spec()).out
 

@@ -139,10 +139,14 @@ def test_a_verdict_is_the_same_from_inputs_that_were_written_down() -> None:
 # ------------------------------------------------------------------------------- fewer, not at once
 
 
+def test_a_vertex_of_a_hundred_subtasks_is_counted_in_subtasks() -> None:
+    assert "40 subtasks would do" in said(judged(load(100, 1000, 0.1, lag=0)))
+
+
 def test_fewer_are_advised_only_once_that_was_wanted_for_the_whole_interval() -> None:
     idle = load(10, 1000, 0.1, lag=0)
     assert judged(idle).word == "fits"
-    assert "4 would do; advised once it was so for 3600 s" in said(judged(idle))
+    assert "4 subtasks would do; advised once it was so for 3600 s" in said(judged(idle))
     short = (Wish(NOW - HOUR + 1, {"v": 4}),)
     assert judged(idle, wishes=short).word == "fits"
     long = (Wish(NOW - HOUR, {"v": 4}), Wish(NOW - 600, {"v": 6}))

@@ -9,6 +9,7 @@ from stateshift.advise.evaluate.driver_report import CoresSource
 from stateshift.advise.evaluate.flink_formulas import VertexDecision, is_backlog
 from stateshift.advise.evaluate.inputs import Inputs, SparkInputs
 from stateshift.advise.evaluate.loads import VertexLoad
+from stateshift.advise.evaluate.reasons import in_units
 from stateshift.advise.evaluate.settings import Settings
 from stateshift.advise.evaluate.verdicts import Verdict, restart_seconds
 
@@ -21,7 +22,7 @@ def explained(inputs: Inputs, verdict: Verdict) -> Iterator[str]:
     restart = restart_seconds(inputs.around)
     backlog = is_backlog(verdict.loads, settings)
     for load, decision in zip(verdict.loads, verdict.decisions, strict=False):
-        yield f"{load.name}, {load.parallelism} at present"
+        yield f"{load.name}, {in_units(load.parallelism, verdict.unit)} at present"
         lines = (
             *_arrives(load, decision, settings),
             *_true_rate(load, decision, settings),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from stateshift.advise.evaluate.flink_formulas import VertexDecision
 from stateshift.advise.evaluate.loads import VertexLoad
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from stateshift.advise.evaluate.inputs import FreeSlots
     from stateshift.advise.evaluate.shards import StateShards
     from stateshift.advise.evaluate.spark_batches import QueryLoad, SparkSample
+
+# What a parallelism counts: subtasks of Flink, cores of Spark or, where nobody tells how many a
+# query has, hundredths of those.
+Unit = Literal["subtasks", "cores", "hundredths"]
 
 # A subtask with so much more than the mean is worth a word.
 SKEWED: Final = 1.5
@@ -66,7 +70,7 @@ def of_query(word: str, wanted: int | None, factor: float | None) -> str:
     if word == "fits":
         return "its batches are inside the band"
     if wanted is not None:
-        return f"it needs {wanted} cores"
+        return f"it needs {in_units(wanted, 'cores')}"
     return f"it needs {factor or 1:.2f} times the cores that it has"
 
 
@@ -109,7 +113,10 @@ def of_lag(lag: float | None, drain: float | None, loads: Sequence[VertexLoad]) 
 
 
 def of_waiting(
-    decisions: Sequence[VertexDecision], changes: Mapping[str, int], settings: Settings
+    decisions: Sequence[VertexDecision],
+    changes: Mapping[str, int],
+    settings: Settings,
+    unit: Unit,
 ) -> Iterator[str]:
     """Yield which vertices would do with fewer, and are left until that has lasted."""
     if not any(decision.is_outside for decision in decisions):
@@ -117,33 +124,35 @@ def of_waiting(
     for decision in decisions:
         less = decision.wanted < decision.parallelism
         if less and decision.id not in changes:
+            enough = in_units(decision.wanted, unit)
             yield (
-                f"{decision.name}: {_count(decision)} would do; advised once it was so for "
+                f"{decision.name}: {enough} would do; advised once it was so for "
                 f"{settings.scale_down_interval:.0f} s (scale-down.interval)"
             )
 
 
-def _count(decision: VertexDecision) -> str:
-    if decision.parallelism == HUNDREDTHS:
-        return f"{decision.wanted} %"
-    return str(decision.wanted)
+def in_units(count: int, unit: Unit) -> str:
+    """Return a parallelism with what it counts."""
+    if unit == "hundredths":
+        return f"{count / HUNDREDTHS:.2f} times the cores that it has"
+    return f"{count} {unit.removesuffix('s') if count == 1 else unit}"
 
 
 def of_ceiling(
-    decisions: Sequence[VertexDecision], engine: str, location: str | None
+    decisions: Sequence[VertexDecision], unit: Unit, location: str | None
 ) -> Iterator[str]:
     """Yield what bounds the parallelism, and the command that lifts it."""
     for decision in decisions:
         bound = decision.ceiling
         if bound is None:
             continue
-        needs = f"{decision.name} would need {decision.unclamped}"
-        lifting = _lifting(bound.what, decision.unclamped, engine, location)
+        needs = f"{decision.name} would need {in_units(decision.unclamped, unit)}"
+        lifting = _lifting(bound.what, decision.unclamped, unit, location)
         yield f"{needs}, and is bounded by {bound.count} {bound.what}: {lifting}"
 
 
-def _lifting(what: str, needed: int, engine: str, location: str | None) -> str:
-    here = location or ("SAVEPOINT" if engine == "flink" else "CHECKPOINT")
+def _lifting(what: str, needed: int, unit: Unit, location: str | None) -> str:
+    here = location or ("SAVEPOINT" if unit == "subtasks" else "CHECKPOINT")
     match what:
         case "max parallelism":
             return (

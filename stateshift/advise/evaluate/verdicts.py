@@ -23,6 +23,7 @@ from stateshift.advise.evaluate.inputs import (
     Wish,
 )
 from stateshift.advise.evaluate.loads import VertexLoad, loads_of
+from stateshift.advise.evaluate.reasons import Unit
 from stateshift.advise.evaluate.samples import Unusable, usable
 from stateshift.advise.evaluate.settings import Settings
 from stateshift.advise.evaluate.spark_batches import HUNDREDTHS, QueryLoad, query_load
@@ -61,6 +62,15 @@ class Verdict:
     changes: Mapping[str, int] = field(default_factory=dict)  # of vertices
     loads: tuple[VertexLoad, ...] = ()
     decisions: tuple[VertexDecision, ...] = ()
+
+    @property
+    def unit(self) -> Unit:
+        """What its parallelism and that of its vertices count."""
+        if self.engine == "flink":
+            return "subtasks"
+        if self.decisions and self.parallelism is None:
+            return "hundredths"
+        return "cores"
 
     @property
     def wish(self) -> dict[str, int]:
@@ -242,8 +252,8 @@ def _common_reasons(verdict: Verdict, around: Circumstances) -> list[str]:
     return [
         *reasons.of_headroom(verdict.headroom, verdict.decisions, around.settings),
         *reasons.of_lag(verdict.lag, verdict.drain_seconds, verdict.loads),
-        *reasons.of_waiting(verdict.decisions, verdict.changes, around.settings),
-        *reasons.of_ceiling(verdict.decisions, verdict.engine, around.location),
+        *reasons.of_waiting(verdict.decisions, verdict.changes, around.settings, verdict.unit),
+        *reasons.of_ceiling(verdict.decisions, verdict.unit, around.location),
     ]
 
 

@@ -41,6 +41,11 @@ class AdviseDocument(TypedDict):
         "fits; scale: to `wanted`; move: there is no room here; unknown: the reasons say why",
     ]
     reasons: Annotated[list[str], "why"]
+    unit: Annotated[
+        Literal["subtasks", "cores", "hundredths"],
+        "what a parallelism counts: subtasks of Flink, cores of Spark, or hundredths of the cores "
+        "that it has where nobody tells how many those are",
+    ]
     parallelism: Annotated[int | None, "of its widest vertex, of Spark cores; null if not known"]
     wanted: Annotated[int | None, "what is advised"]
     factor: Annotated[float | None, "wanted over present"]
@@ -69,6 +74,7 @@ def _document(advice: Advice) -> AdviseDocument:
         "engine": "spark" if verdict.engine == "spark" else "flink",
         "verdict": verdict.word,
         "reasons": list(verdict.reasons),
+        "unit": verdict.unit,
         "parallelism": verdict.parallelism,
         "wanted": verdict.wanted,
         "factor": verdict.factor,

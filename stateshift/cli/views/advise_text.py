@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from stateshift.advise.evaluate.explaining import explained
+from stateshift.advise.evaluate.reasons import in_units
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone
 from stateshift.cli.views.units import span
 
@@ -63,19 +64,27 @@ def headline(verdict: Verdict) -> str:
 def _wanted(verdict: Verdict) -> str:
     if verdict.wanted is None:
         return f"{verdict.factor or 1:.2f} times the cores"
-    unit = " cores" if verdict.engine == "spark" else ""
-    return f"{verdict.wanted}{unit}"
+    if verdict.unit == "subtasks":
+        return str(verdict.wanted)
+    return in_units(verdict.wanted, verdict.unit)
 
 
 def _row(verdict: Verdict) -> Row:
     return (
         verdict.job,
         Cell("cannot tell" if verdict.word == "unknown" else verdict.word, _TONES[verdict.word]),
-        "-" if verdict.parallelism is None else str(verdict.parallelism),
-        "-" if verdict.wanted is None else str(verdict.wanted),
+        "-" if verdict.parallelism is None else _count(verdict.parallelism, verdict),
+        "-" if verdict.wanted is None else _count(verdict.wanted, verdict),
         "-" if verdict.headroom is None else f"{verdict.headroom:.0%}",
         "-" if verdict.lag is None else f"{verdict.lag:,.0f}",
     )
+
+
+def _count(parallelism: int, verdict: Verdict) -> str:
+    """Return a parallelism; of Spark with what it counts, since Flink's is a word of its own."""
+    if verdict.unit == "subtasks":
+        return str(parallelism)
+    return in_units(parallelism, verdict.unit)
 
 
 def _costs(verdict: Verdict) -> Iterator[Line]:
