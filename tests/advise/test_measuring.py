@@ -223,12 +223,23 @@ def test_a_flink_without_slots_of_its_own_has_no_capacity(
 ) -> None:
     flink = MeasuredFlink(slots=slots, configured=configured)
     with serving(flink):
-        assert capacity_of(measured(flink)).unknown == why
+        assert capacity_of(measured(flink)).unknown.startswith(why)
+
+
+def test_a_flink_that_makes_slots_tells_those_that_are_taken_and_what_the_spec_is_to_say() -> None:
+    flink = MeasuredFlink(slots=(32, 20), configured={"kubernetes.cluster-id": "x"})
+    with serving(flink):
+        told = capacity_of(measured(flink))
+    assert (told.all, told.used) == (0, 12)
+    assert told.unknown.endswith('give it a "capacity" in "rebalance" of the spec')
 
 
 def test_other_clusters_do_not_tell_their_capacity() -> None:
     told = capacity_of(ClusterSpec("yarn", "spark_submit", {"master": "yarn"}))
-    assert told.unknown == "a cluster of kind spark_submit does not tell its capacity"
+    assert told.unknown == (
+        "a cluster of kind spark_submit does not tell its capacity: "
+        'give it a "capacity" in "rebalance" of the spec'
+    )
 
 
 @pytest.mark.parametrize(

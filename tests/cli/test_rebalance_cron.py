@@ -173,3 +173,37 @@ def test_a_run_that_cannot_decide_leaves_what_was_counted(living: Living) -> Non
     living.twins["west"].run("fraud", "again")
     living.started["again"] = BEGAN
     assert moved(living.document()) == [("orders", "east", "planned")]
+
+
+# ------------------------------------------------------ clusters that make slots when they need some
+
+
+def on_demand(living: Living, **capacities: Any) -> dict[str, Any]:
+    """The keys of a spec between two Flinks that make slots, with what it says of each."""
+    for served in living.served.values():
+        served.configured = {"kubernetes.cluster-id": "x"}
+    spec = living.spec()
+    for name, capacity in capacities.items():
+        spec["rebalance"]["clusters"][name]["capacity"] = capacity
+    return {"rebalance": spec["rebalance"]}
+
+
+def test_a_capacity_in_the_spec_lets_a_cluster_be_drained_that_makes_slots(
+    living: Living,
+) -> None:
+    refused = ran(living, on_demand(living), "--drain", "west")
+    assert refused["reason"].startswith(
+        "cannot tell: west: it makes slots when they are needed: "
+        'give it a "capacity" in "rebalance" of the spec'
+    )
+    document = ran(living, on_demand(living, west=4, east=16), "--drain", "west")
+    assert {move["job"] for move in document["moves"]} == set(LOADS)
+
+
+def test_what_others_have_taken_of_such_a_cluster_counts(living: Living) -> None:
+    spec = on_demand(living, west=4, east=16) | {"jobs": living.spec()["jobs"]}
+    living.loads = {**living.loads, "other": 0.5}
+    living.twins["east"].run("other", "other-0")
+    living.started["other-0"] = BEGAN - 3600
+    clusters = ran(living, spec)["inputs"]["situation"]["clusters"]
+    assert {each["name"]: each["other_load"] for each in clusters} == {"west": 0, "east": 2}

@@ -1,7 +1,7 @@
 """How much a cluster has, and how much of it is taken: slots of Flink, cores of Spark, and memory.
 
 A cluster that makes more when they are needed, or that does not tell, has no capacity to decide by:
-the spec has to name one.
+the spec has to name one. What is taken of it is known all the same.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from stateshift.clusters.opening import check_cluster
 from stateshift.clusters.standalone.calls import StandaloneCalls
 from stateshift.errors import StateshiftError
 from stateshift.specification.model import ClusterSpec
+
+# What to do about a cluster that cannot tell.
+SAY_CAPACITY = 'give it a "capacity" in "rebalance" of the spec'
 
 _log = logging.getLogger(__name__)
 
@@ -50,16 +53,18 @@ def capacity_of(cluster: ClusterSpec) -> Capacity:
                 return _of_standalone(cluster)
     except StateshiftError as error:
         return Capacity(unknown=error.fact)
-    return Capacity(unknown=f"a cluster of kind {cluster.kind} does not tell its capacity")
+    told = f"a cluster of kind {cluster.kind} does not tell its capacity"
+    return Capacity(unknown=f"{told}: {SAY_CAPACITY}")
 
 
 def _of_flink(cluster: ClusterSpec) -> Capacity:
     options = check_cluster(cluster)
     slots = FlinkRest(cluster.name, Path(), options).slots()
     if slots is None:
-        return Capacity(unknown="it does not tell its slots")
+        return Capacity(unknown=f"it does not tell its slots: {SAY_CAPACITY}")
     if slots.on_demand:
-        return Capacity(unknown="it makes slots when they are needed")
+        made = f"it makes slots when they are needed: {SAY_CAPACITY}"
+        return Capacity(used=slots.all - slots.free, unknown=made)
     if slots.all <= 0:
         return Capacity(unknown="it has no slots")
     calls = FlinkCalls(cluster.name, str(cluster.options.get("url")), options)
