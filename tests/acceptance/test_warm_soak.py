@@ -161,7 +161,7 @@ class Wandering:
 
     def left_behind(self, target: Path, workdir: Path) -> str:
         """What an aborted move has left behind, and how it came to that."""
-        report = self.said("status", workdir)
+        report = self.said("status", workdir)["report"]
         return "\n".join(
             [
                 "an aborted move leaves nothing behind:",
