@@ -197,7 +197,7 @@ class Folder(ValueFiles):
     def declare(self, declaration: Declaration) -> None:
         """Write what a job declares of its chain, in the place of what it has declared before."""
         path = f"chains/{file_name(declaration.name)}/chain.json"
-        self._write(path, encode(declaration))
+        self._write_durably(path, encode(declaration))
 
     def chains(self) -> tuple[str, ...]:
         """Return the names of all chains that were ever declared."""
@@ -266,7 +266,7 @@ class Folder(ValueFiles):
 
     def settle(self, changes: Sequence[Known]) -> None:
         """Write down changes in one file, so that a new worker need not read each of them."""
-        self._write("changes/settled.json", encode(Settled(tuple(changes))))
+        self._write_durably("changes/settled.json", encode(Settled(tuple(changes))))
 
     def changes(self) -> Iterator[Known]:
         """Yield every change, in their order, with what is known of it."""

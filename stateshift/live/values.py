@@ -78,6 +78,11 @@ class ValueFiles:
         with apart(f"{socket.gethostname()}:{os.getpid()}:{id(self.storage)}"):
             self.storage.write(path, lambda: iter((content,)))
 
+    def _write_durably(self, path: str, content: bytes) -> None:
+        """Write a file that whoever starts after a crash of the machine has to read."""
+        self._write(path, content)
+        self.storage.sync()
+
 
 def number_in(name: str) -> int | None:
     """Return the number that names a file or a directory; None where somebody else put it."""

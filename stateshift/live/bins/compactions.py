@@ -56,7 +56,7 @@ class CompactionFiles(ValueFiles):
 
     def keep_moves(self, base: MovesBase) -> None:
         """Write what the moves so far come to."""
-        self._write(MOVES_BASE, encode_densely(base))
+        self._write_durably(MOVES_BASE, encode_densely(base))
 
     def newest_compaction(self) -> tuple[int, Compaction]:
         """Return the newest compaction with its number; -1 where there is none yet."""
@@ -101,7 +101,7 @@ class CompactionFiles(ValueFiles):
 
     def forget_moves(self, kept: MovesKept) -> None:
         """Remove the files of moves before the first one that is kept, once that is written."""
-        self._write(MOVES_KEPT, encode_densely(kept))
+        self._write_durably(MOVES_KEPT, encode_densely(kept))
         for file in list(self.storage.list("bins/moves")):
             number = number_in(file.path.split("/")[2])
             if number is not None and number < kept.first:

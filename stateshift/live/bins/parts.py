@@ -99,7 +99,7 @@ class PartFiles(ValueFiles):
     def run(self, runs: Runs) -> None:
         """Write what a worker says of the operator that it runs."""
         path = f"{RUNS}/{file_name(runs.operator)}.{file_name(runs.worker)}.json"
-        self._write(path, encode(runs))
+        self._write_durably(path, encode(runs))
 
     def evict_start(self, runs: Runs) -> None:
         """Say that a start was evicted. Whoever starts under its name meanwhile is another one."""
@@ -112,7 +112,7 @@ class PartFiles(ValueFiles):
 
     def say_keyed(self, keyed: Keyed) -> None:
         """Write how a worker hashes keys."""
-        self._write(_keyed(keyed.operator, keyed.worker), encode(keyed))
+        self._write_durably(_keyed(keyed.operator, keyed.worker), encode(keyed))
 
     def forget_keyed(self, parts: Iterable[Keyed]) -> None:
         """Forget how workers hash keys."""

@@ -58,7 +58,7 @@ class Steering(ValueFiles):
 
     def throttle(self, throttle: Throttle) -> None:
         """Say how fast moves may go."""
-        self._write(THROTTLE, encode(throttle))
+        self._write_durably(THROTTLE, encode(throttle))
 
     @property
     def throttled(self) -> Throttle:

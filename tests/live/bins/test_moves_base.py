@@ -5,6 +5,7 @@ every start, and a group does not grow with its moves.
 from __future__ import annotations
 
 import contextlib
+import random
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -21,6 +22,7 @@ from stateshift.live.bins.past import PastMove, past_moves
 from stateshift.live.bins.watch import Watch
 from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import BEGIN, Update
+from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.kill.moments import Doomed, Moments
 from tests.live.bins.test_killing import die
@@ -36,11 +38,17 @@ MANY = 3 * EVERY + KEPT
 class Group:
     """A group in which a bin at a time goes to the other worker, round after round."""
 
-    def __init__(self) -> None:
-        self.ground = Ground(count_and_ask, ["west", "east"])
+    def __init__(self, storage: Storage | None = None) -> None:
+        self.ground = Ground(count_and_ask, ["west", "east"], storage=storage)
         self.count = 0
         for worker in self.ground.workers.values():
             worker.read(TIES)
+
+    def open_again(self, storage: Storage) -> None:
+        """Go on with what is left of the storage."""
+        self.ground.storage, self.ground.files = storage, Files(storage)
+        for worker in self.ground.workers.values():
+            worker.storage = storage
 
     @property
     def end(self) -> int:
@@ -405,3 +413,26 @@ def test_a_compaction_beside_an_import_does_not_hold():
     compact(files, BEGUN, look)
     assert files.moves_base() is None and files.first_time() == BEGIN
     assert len(files.imported()) == 1
+
+
+# ------------------------------------------------------------------------------------ power cuts
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_power_cut_tears_nothing_that_a_worker_starts_with(seed: int):
+    disk = MemoryDisk()
+    group = Group(disk.open("memory://group"))
+    for _ in range(4):
+        group.move(EVERY).compact()
+    disk.crash(random.Random(seed))
+    group.open_again(disk.open("memory://group"))
+    files = group.ground.files
+    assert {(runs.operator, runs.worker) for runs in files.runs()} == {
+        ("count_and_ask", "west"),
+        ("count_and_ask", "east"),
+    }
+    keyed = [files.keyed("count_and_ask", name) for name in ("west", "east")]
+    assert all(each is not None and each.kinds for each in keyed)
+    assert files.moves_base() is not None
+    assert files.moves_kept(BEGUN, 2).first == min(group.numbers())
+    assert group.goes_on()
