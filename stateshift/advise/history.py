@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from stateshift.advise.evaluate.inputs import Wish
+from stateshift.advise.evaluate.inputs import Wish, refuse_odd_numbers
 from stateshift.advise.evaluate.samples import JobSample
 from stateshift.advise.evaluate.settings import Settings
 from stateshift.advise.evaluate.spark_batches import SparkSample
@@ -105,10 +105,11 @@ def _decoded(lines: Iterable[str]) -> Iterator[Look]:
     for line in lines:
         try:
             plain = json.loads(line)
+            refuse_odd_numbers(plain)
             kind = SparkSample if plain["engine"] == "spark" else JobSample
             sample = from_plain(kind, plain["sample"])
             wanted = {str(vertex): int(count) for vertex, count in plain["wanted"].items()}
-        except (ValueError, KeyError, TypeError, AttributeError, Misfit):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, Misfit):
             continue
         yield Look(sample, wanted)
 

@@ -194,7 +194,7 @@ def _of_spec(
         which = f"a driver has one job, and this would be that of {', '.join(names)}"
         _refuse_driver_ui(request, which, f"--job {quote(names[0])}, or `driver_ui` in the spec")
     notes = {name: each.unknown or each.note for name, each in where.items()}
-    outside = replace(outside, notes=notes, since=moved_at(where))
+    outside = replace(outside, notes=notes, since=moved_at(where, adapters.clock.now()))
     return subjects.of_spec(spec, request.jobs, outside)
 
 

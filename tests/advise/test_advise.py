@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -221,7 +222,18 @@ def test_a_history_that_is_damaged_is_made_anew(ground: Ground) -> None:
     history = ground.folder / "history"
     ground.only("--job", "orders", "--history", str(history))
     (file,) = history.iterdir()
-    file.write_bytes(b'{"engine": "flink"\n\xff\xfe[]\n{"engine": "flink", "sample": 7}\n')
+    whole = file.read_text().splitlines()
+    odd = [
+        re.sub('"lag":[0-9.]+', f'"lag":{number}', line)
+        for line in whole
+        for number in ("NaN", "1e999", "-1e30")
+    ]
+    assert not set(odd) & set(whole)
+    deep = '{"engine":"flink","sample":' + "[" * 100_000
+    file.write_bytes(
+        b'{"engine": "flink"\n\xff\xfe[]\n{"engine": "flink", "sample": 7}\n'
+        + "\n".join([*odd, deep]).encode()
+    )
     assert ground.only("--job", "orders", "--history", str(history))["verdict"] == "scale"
     assert len(file.read_text().splitlines()) == 2
 

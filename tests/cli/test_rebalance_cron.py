@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from stateshift.api.rebalancing.past import Place
+from stateshift.api.rebalancing.whereabouts import Whereabouts, moved_at
 from stateshift.clusters.protocol import JobState
 from stateshift.errors import ClusterError
 from tests.advise.measured_flink import BEGAN
@@ -207,3 +209,28 @@ def test_what_others_have_taken_of_such_a_cluster_counts(living: Living) -> None
     living.started["other-0"] = BEGAN - 3600
     clusters = ran(living, spec)["inputs"]["situation"]["clusters"]
     assert {each["name"]: each["other_load"] for each in clusters} == {"west": 0, "east": 2}
+
+
+# ------------------------------------------------------------------------ a clock that was wrong
+
+
+def test_a_clock_that_was_a_month_ahead_at_a_move_keeps_nothing_once_it_is_right(
+    living: Living,
+) -> None:
+    living.section = {"runs": 1}
+    month = 30 * 86400
+    assert moved(living.document("--yes")) == [("orders", "east", "finished")]
+    moves = living.state / "moves" / "0001.json"
+    record = json.loads(moves.read_text())
+    moves.write_text(json.dumps({**record, "at": record["at"] + month}))
+    living.clock.seconds += 3600
+    document = living.document()
+    assert "cannot tell" not in document["reason"]
+    assert not any("was moved a short time ago" in stay["reason"] for stay in document["stay"])
+
+
+def test_a_move_that_is_still_to_come_makes_no_look_void() -> None:
+    where = {
+        name: Whereabouts(Place("east", number=1, at=at)) for name, at in (("a", 5.0), ("b", 9.0))
+    }
+    assert moved_at(where, 7.0) == {"a": 5.0, "b": None}

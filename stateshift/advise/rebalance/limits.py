@@ -48,7 +48,8 @@ def _movable(situation: Situation, unit: Unit, policy: Policy, memory: Memory) -
 
 def _kept(unit: Unit, situation: Situation, policy: Policy) -> Iterator[str]:
     """Yield what keeps a unit where it is, wherever it could go. A cluster that is to be emptied is
-    left without a cool-down.
+    left without a cool-down. A move that is longer ahead than that was made by a clock that was
+    set back since: it keeps nothing.
     """
     at = situation.at
     draining = {cluster.name for cluster in situation.clusters if cluster.is_draining}
@@ -62,8 +63,9 @@ def _kept(unit: Unit, situation: Situation, policy: Policy) -> Iterator[str]:
             yield f"{named}{job.why_unknown}"
         if job.moved_at is None or job.cluster in draining:
             continue
-        seconds = policy.cool_down_seconds - (at - job.moved_at)
-        if seconds > 0:
+        since = at - job.moved_at
+        seconds = policy.cool_down_seconds - max(0.0, since)
+        if abs(since) < policy.cool_down_seconds:
             yield f"{named}it was moved a short time ago, and stays for {_minutes(seconds)}"
 
 

@@ -51,9 +51,10 @@ class Memory:
 def judged(memory: Memory, at: float, loads: Mapping[str, float], policy: Policy) -> Memory:
     """Return the memory with earlier moves judged by today's loads, and old ones forgotten.
 
-    A move is judged once, by the first run after it.
+    A move is judged once, by the first run after it. One that is as long ahead was made by a clock
+    that was set back since: it is forgotten, too.
     """
-    failed = [moved for moved in memory.failed if at - moved.at < policy.remembered_seconds]
+    failed = [moved for moved in memory.failed if abs(at - moved.at) < policy.remembered_seconds]
     for moved in memory.moves:
         brought = moved.load_before - loads.get(moved.source, moved.load_promised)
         promised = moved.load_before - moved.load_promised

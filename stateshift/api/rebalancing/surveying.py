@@ -79,7 +79,9 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
     present = {name: job for name, job in present.items() if name not in absence.ended}
     where = {name: where[name] for name in present}
     restarts = restarts_below(folder.runs)
-    needs = _Measuring(request, folder, adapters, restarts).needs(present, moved_at(where))
+    needs = _Measuring(request, folder, adapters, restarts).needs(
+        present, moved_at(where, adapters.clock.now())
+    )
     now = adapters.clock.now()
     before = _before_their_moves(request, folder, past, now)
     needs = {name: _estimated(each, before.get(name)) for name, each in needs.items()}
@@ -210,7 +212,7 @@ def _before_their_moves(
     before: dict[str, Job] = {}
     for move in past.finished:
         record = folder.decision(move.decision)
-        if record is None or now - move.at >= request.section.cool_down:
+        if record is None or abs(now - move.at) >= request.section.cool_down:
             continue
         moved = [job for job in record.situation.jobs if job.name in move.jobs]
         before.update({job.name: job for job in moved})

@@ -134,9 +134,15 @@ def jobs_now(
     return present, where
 
 
-def moved_at(where: Mapping[str, Whereabouts]) -> dict[str, float | None]:
-    """Return when each job was moved to where it is; None of one that never was."""
-    return {name: each.place.at for name, each in where.items()}
+def moved_at(where: Mapping[str, Whereabouts], now: float) -> dict[str, float | None]:
+    """Return when each job was moved to where it is; None of one that never was, or whose move is
+    still to come by a clock that was set back: nothing would count until then.
+    """
+    times: dict[str, float | None] = {}
+    for name, each in where.items():
+        at = each.place.at
+        times[name] = at if at is not None and at <= now else None
+    return times
 
 
 # What the spec's `stop` says of the job as somebody else has started it, and of no later one; so

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -225,6 +226,25 @@ def test_a_cluster_that_is_to_be_emptied_is_left_without_a_cool_down() -> None:
     of = situation({"a": 8, "b": 12}, [replace(one, moved_at=0.0) for one in FOUR], at=60.0)
     of = replace(of, clusters=(Cluster("a", 8.0, is_draining=True), of.clusters[1]))
     assert len(decide(of, POLICY, Memory()).moves) == 4
+
+
+@pytest.mark.parametrize(("ahead", "moves"), [(5.0, False), (30 * 86400.0, True)])
+def test_a_move_that_is_still_to_come_keeps_a_job_no_longer_than_its_cool_down(
+    ahead: float, moves: bool
+) -> None:
+    """As after a clock was wrong when the move was made, and was set right since."""
+    jobs = [replace(one, moved_at=ahead) for one in FOUR]
+    decision = decide(situation({"a": 8, "b": 8}, jobs), Policy(runs=1), Memory())
+    assert bool(decision.moves) == moves
+
+
+@pytest.mark.parametrize(("ahead", "moves"), [(5.0, False), (30 * 86400.0, True)])
+def test_a_failed_move_that_is_still_to_come_is_not_remembered_for_ever(
+    ahead: float, moves: bool
+) -> None:
+    failed = Memory({}, (), (Moved(tuple(f"j{n}" for n in range(4)), "a", "b", ahead, 8.0, 4.0),))
+    decision = decide(situation({"a": 8, "b": 8}, FOUR), Policy(runs=1), failed)
+    assert bool(decision.moves) == moves
 
 
 def test_the_last_minute_of_a_cool_down_is_one() -> None:
