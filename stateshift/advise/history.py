@@ -8,6 +8,7 @@ make up for it. Lines that no decision needs any more are left out when the next
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,8 @@ from stateshift.plain import Misfit, from_plain, to_plain
 
 Sample = JobSample | SparkSample
 _SUFFIX = ".jsonl"
+# A file's name has at most 255 bytes, also while it is written under a temporary one.
+_NAME_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,14 @@ class Look:
 
 
 def file_of(folder: Path, job: str) -> Path:
-    """Return the file of a job."""
-    return folder / f"{quote(job, safe=' ()[],=')}{_SUFFIX}"
+    """Return the file of a job. A name that is too long for a file, as Flink SQL makes of many
+    sinks, ends in its digest.
+    """
+    name = quote(job, safe=" ()[],=", errors="surrogatepass")
+    if len(name) > _NAME_MAX:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+        name = f"{name[: _NAME_MAX - 17]}-{digest}"
+    return folder / f"{name}{_SUFFIX}"
 
 
 def looks_at(folder: Path, job: str) -> list[Look]:

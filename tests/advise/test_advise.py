@@ -238,6 +238,19 @@ def test_a_history_that_is_damaged_is_made_anew(ground: Ground) -> None:
     assert len(file.read_text().splitlines()) == 2
 
 
+@pytest.mark.parametrize(
+    "name", ["\u8a02\u55ae" * 40, "insert-into_" + ",".join(["a.b"] * 90), "half \ud800"]
+)
+def test_a_job_whose_name_no_file_could_have_has_a_history(ground: Ground, name: str) -> None:
+    history = ground.folder / "history"
+    ground.flink.jobs = [replace(ORDERS, name=name), replace(CALM, name=f"{name}x")]
+    for _ in range(2):
+        told = ground.document("--history", str(history))
+        assert [each["verdict"] for each in told] == ["scale", "fits"]
+        ground.flink.clock.seconds += 600
+    assert sorted(len(file.read_text().splitlines()) for file in history.iterdir()) == [3, 3]
+
+
 def test_a_history_that_cannot_be_written_is_an_error(ground: Ground) -> None:
     (ground.folder / "file").write_text("")
     ran = ground.advise("--history", str(ground.folder / "file"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from stateshift.api.rebalancing.move_spec import file_name
 from stateshift.api.rebalancing.past import Place
 from stateshift.api.rebalancing.whereabouts import Whereabouts, moved_at
 from stateshift.clusters.protocol import JobState
@@ -234,3 +236,14 @@ def test_a_move_that_is_still_to_come_makes_no_look_void() -> None:
         name: Whereabouts(Place("east", number=1, at=at)) for name, at in (("a", 5.0), ("b", 9.0))
     }
     assert moved_at(where, 7.0) == {"a": 5.0, "b": None}
+
+
+# --------------------------------------------------------------------------- names of any length
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "\u8a02" * 300, "a/b" * 100, "half \ud800", ".."])
+def test_the_image_of_a_job_of_any_name_lies_in_a_folder_of_its_own(name: str) -> None:
+    folder, other = file_name(name), file_name(f"{name}b")
+    assert folder != other
+    assert re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", folder)
+    assert len(folder) <= 255

@@ -21,6 +21,8 @@ from stateshift.specification.rebalancing import JOB, MOVE
 
 # Beside an image: the folder in which Flink puts the savepoint that a job leaves a cluster with.
 TAKEN = "-taken"
+# A file's name has at most 255 bytes.
+NAME_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,10 @@ def image_of(request: RebalanceRequest, job: str, cluster: str, number: int) -> 
 
 
 def file_name(job: str) -> str:
-    """Return a job's name as a part of a location: two names never become one."""
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", job).strip("-.")
+    """Return a job's name as a part of a location: two names never become one, and none is too
+    long for a file.
+    """
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", job).strip("-.")[:NAME_MAX]
     if plain == job:
         return job
     digest = hashlib.sha256(job.encode("utf-8", "surrogatepass")).hexdigest()[:6]
