@@ -34,7 +34,8 @@ CALLED_BY_OTHERS = {
         ("do_DELETE", "do_GET", "do_POST", "do_PUT", "log_message"), "http.server calls these"
     ),
     **dict.fromkeys(
-        ("handle_error", "process_request", "process_request_thread"), "socketserver calls these"
+        ("handle_error", "process_request", "process_request_thread", "shutdown_request"),
+        "socketserver calls these",
     ),
     "seekable": "pyarrow and Python's io ask a file",
     "schema_text": "what configs/ holds is made and compared with it",

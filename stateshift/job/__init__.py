@@ -6,6 +6,9 @@ between two batches.
     query = counts.writeStream.option("checkpointLocation", job.checkpoint("Aggregate (5)")).start()
     job.run(query)
 
+In production, `job.results("Aggregate (5)")` is a directory beside that, for what the operator puts
+out; None otherwise.
+
 A job that is to come up before the old one is stopped (`"prepare": true` of its `submit`) calls
 `job.wait()` before its first query; at any other time that returns at once.
 
@@ -28,7 +31,7 @@ image, under `_stateshift`:
 Importing this costs next to nothing: pyspark is imported by the functions that need it.
 """
 
-from stateshift.job.places import checkpoint, location
+from stateshift.job.places import checkpoint, location, results
 from stateshift.job.queries import run, stop_requested, wait, watch
 
-__all__ = ["checkpoint", "location", "run", "stop_requested", "wait", "watch"]
+__all__ = ["checkpoint", "location", "results", "run", "stop_requested", "wait", "watch"]

@@ -1,4 +1,6 @@
-"""Locations of a job's checkpoint and of its operators' state: `location`, `checkpoint`."""
+"""Locations of a job's checkpoint, of its operators' state and of their results: `location`,
+`checkpoint`, `results`.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +58,19 @@ def checkpoint(name: str, job: str | None = None, spec: Spec | str | None = None
     if index.get(name) != directory and files.reachable(place):
         files.write(place, marks.INDEX, marks.encode_index({**index, name: directory}))
     return f"{place.rstrip('/')}/{directory}"
+
+
+def results(name: str, job: str | None = None, spec: Spec | str | None = None) -> str | None:
+    """Return where the operator of this name keeps its results: beside its state in production,
+    nowhere else. Whether it is production, the spec says; where the job has none, whoever started
+    it: STATESHIFT_PRODUCTION, or the session's setting spark.stateshift.production.
+    """
+    current = _current(spec)
+    if current is None:
+        production = (handed_over("PRODUCTION") or "").lower() == "true"
+    else:
+        production = current.production
+    return uid.results_directory(checkpoint(name, job, spec), production)
 
 
 def _index(place: str) -> Mapping[str, str]:

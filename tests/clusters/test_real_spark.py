@@ -63,6 +63,8 @@ def _input(tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.row("IS-7")
+@pytest.mark.row("IS-9", on="Spark")
+@pytest.mark.row("IS-10", on="Spark")
 @pytest.mark.row("IS-19")
 def test_a_watching_job_reports_idle_and_stops_between_two_batches(tmp_path: Path) -> None:
     """On a location that only Hadoop can open: what the job reads and writes there goes through
@@ -71,7 +73,9 @@ def test_a_watching_job_reports_idle_and_stops_between_two_batches(tmp_path: Pat
     cluster, image = _cluster(tmp_path), tmp_path / "data" / "image"
     (tmp_path / "data").mkdir()
     options = {"application": str(JOBS / "watched.py"), "arguments": [str(_input(tmp_path))]}
-    submission = Submission("run.words", "words", "viewfs:///data/image", options=options)
+    production = {"STATESHIFT_PRODUCTION": "true"}
+    place = "viewfs:///data/image"
+    submission = Submission("run.words", "words", place, options=options, environment=production)
     request = StopRequest("words", submission.location, submission.tag, 60.0)
     id = cluster.submit(submission)
     try:
@@ -90,6 +94,11 @@ def test_a_watching_job_reports_idle_and_stops_between_two_batches(tmp_path: Pat
     finally:
         cluster.stop(request)
     assert "the job ends well" in cluster.log("run.words")
+    hashed = uid.rolling_hash("Count (words)")
+    assert words.name == f"{hashed}_words", "the whole name is hashed, and can be recognised"
+    results = image / f"{ticks.name}_RES"
+    assert list(results.glob("*/*.parquet")), "it runs in production"
+    assert not (image / f"{words.name}_RES").exists(), "nobody has asked for it"
     for query in (words, ticks):
         assert _newest(query / "offsets") == _newest(query / "commits") >= 0, cluster.log(
             "run.words"

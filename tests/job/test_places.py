@@ -23,7 +23,7 @@ NAME = "Aggregate (5)"
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """No variable of ours around, and nothing asked for yet in this process."""
-    for name in ("CHECKPOINT", "JOB", "SPEC", "TAG"):
+    for name in ("CHECKPOINT", "JOB", "SPEC", "TAG", "PRODUCTION"):
         monkeypatch.delenv(f"STATESHIFT_{name}", raising=False)
     yield monkeypatch
     places._asked.clear()
@@ -107,6 +107,21 @@ def test_an_operator_lies_under_the_hash_of_its_name(tmp_path: Path) -> None:
     index = marks.decode_index((tmp_path / marks.INDEX).read_bytes())
     assert index == {NAME: uid.directory_name(NAME)}
     assert [path.name for path in tmp_path.iterdir()] == [marks.FOLDER]
+
+
+@pytest.mark.row("IS-10")
+def test_results_lie_beside_the_state_in_production_and_nowhere_else(
+    alone: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    entry = JobSpec("orders", str(tmp_path))
+    there = f"{tmp_path}/{uid.directory_name(NAME)}_RES"
+    assert job.results(NAME, spec=_spec(entry, production=True)) == there
+    assert job.results(NAME, spec=_spec(entry)) is None
+    alone.setenv("STATESHIFT_CHECKPOINT", str(tmp_path))
+    assert job.results(NAME) is None
+    alone.setenv("STATESHIFT_PRODUCTION", "true")
+    assert job.results(NAME) == there
+    assert job.results(NAME, spec=_spec(entry)) is None, "the spec knows better"
 
 
 @pytest.mark.row("IS-7")
