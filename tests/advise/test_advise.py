@@ -390,6 +390,15 @@ def test_rescales_that_tell_no_time_say_nothing_of_a_restart(ground: Ground, beg
     assert told["inputs"]["around"]["slots"] is not None
 
 
+def test_less_than_no_records_that_wait_are_none(ground: Ground) -> None:
+    """Else a negative backlog would be taken off what arrives."""
+    read, count = CALM.parts
+    ground.flink.jobs = [replace(CALM, parts=[replace(read, lag=-1_800_000), count])]
+    told = ground.only()
+    assert told["lag"] == 0
+    assert {vertex["catchup_rate"] for vertex in told["vertices"]} == {0}
+
+
 def test_a_full_cluster_makes_a_job_move(ground: Ground) -> None:
     ground.flink.slots = (10, 2)
     told = ground.only("--job", "orders")

@@ -108,6 +108,14 @@ def test_a_subtask_that_has_overtaken_its_own_counters_is_known_by_its_attempt()
     assert only_load([*samples, with_restart(1060, 460, 1)]).input_rate == pytest.approx(1000)
 
 
+def test_a_clock_that_is_unsteady_by_milliseconds_is_no_restart() -> None:
+    before = with_restart(460, 0, 0)
+    subtasks = list(before.vertices[0].subtasks)
+    subtasks[2] = replace(subtasks[2], idle_ms=(subtasks[2].idle_ms or 0) - 5)
+    unsteady = sample(461, replace(before.vertices[0], subtasks=tuple(subtasks)))
+    assert "orders: the time that it runs went back" in why([before, unsteady])
+
+
 def test_a_counter_that_went_back_takes_nothing_from_later_samples() -> None:
     back = [sample(at, vertex(at, 500, 0.5)) for at in (460, 520)]
     assert only_load([*steady(400), *back]).input_rate == pytest.approx(500)

@@ -21,6 +21,10 @@ from dataclasses import dataclass
 
 from stateshift.advise.evaluate.settings import Settings
 
+# By less than this the clock of a subtask may go back without a restart: it is a sum of three times
+# that are not read at one moment.
+_UNSTEADY_MS = 1000.0
+
 
 @dataclass(frozen=True, slots=True)
 class Input:
@@ -194,7 +198,7 @@ def _restarts_between(earlier: JobSample, later: JobSample) -> list[_Restart]:
 def _is_restarted(was: SubtaskSample, now: SubtaskSample) -> bool:
     if was.attempt is not None and now.attempt is not None and was.attempt != now.attempt:
         return True
-    return (now.clock_ms or 0.0) < (was.clock_ms or 0.0)
+    return (now.clock_ms or 0.0) < (was.clock_ms or 0.0) - _UNSTEADY_MS
 
 
 def _restarted_alone(restart: _Restart, last: JobSample, settings: Settings) -> str:

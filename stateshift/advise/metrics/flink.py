@@ -171,7 +171,7 @@ def _vertex(vertex: Json, inputs: tuple[Input, ...], pages: VertexPages) -> Vert
         records_in=records_in if inputs else source_records(records_in, pages.sums, records_out),
         records_out=records_out,
         subtasks=tuple(map(_subtask, pages.page["subtasks"])),
-        lag=None if inputs else _metric(pages.sums, ".pendingRecords"),
+        lag=None if inputs else _waiting(pages.sums),
         partitions=None if inputs else pages.partitions,
     )
 
@@ -183,6 +183,14 @@ def source_records(
     counters = (read, _metric(sums, ".numRecordsIn"), _metric(sums, ".numRecordsOut"), written)
     known = [counter for counter in counters if counter is not None]
     return next((counter for counter in known if counter > 0), known[0] if known else None)
+
+
+def _waiting(sums: Mapping[str, float]) -> float | None:
+    """Return what waits before a source. One that is ahead of what its broker tells may say less
+    than none.
+    """
+    waits = _metric(sums, ".pendingRecords")
+    return None if waits is None else max(0.0, waits)
 
 
 def _metric(sums: Mapping[str, float], suffix: str) -> float | None:
