@@ -153,6 +153,19 @@ class _FlinkPlace:
             job.refuse_ended()
         return job
 
+    def name_of_ended(self, name: str) -> str:
+        """Return what the job of the last id is called here, while its cluster knows it; else the
+        name that the spec has.
+        """
+        if not self.ids:
+            return name
+        try:
+            page = self.calls.page(self.ids[-1])
+            with self.calls.reading(f"/jobs/{self.ids[-1]}"):
+                return name if page is None else str(page["name"])
+        except ClusterError:
+            return name
+
 
 def _flink_job(spec: Spec, job: JobSpec, outside: Outside) -> Subject:
     """Return a job of a spec, as its source cluster knows it, or its target cluster does by now."""
@@ -193,7 +206,7 @@ def _flink_subject(
             return source.find_alive(name, outside)
         except ClusterError as not_here:
             try:
-                return target.find_alive(name, outside)
+                return target.find_alive(source.name_of_ended(name), outside)
             except ClusterError as not_there:
                 raise on_neither(name, not_here, not_there) from not_there
 

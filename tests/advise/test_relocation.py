@@ -89,6 +89,14 @@ def test_a_job_that_has_moved_is_looked_at_on_its_target(
     assert told["inputs"]["around"]["slots"]["all"] == 8
 
 
+def test_a_job_that_the_spec_knows_by_its_id_has_the_same_name_on_its_target(
+    flinks: TwoFlinks,
+) -> None:
+    flinks.west.jobs = [replace(ORDERS, name="Orders, v2", state="FINISHED")]
+    flinks.east.jobs = [replace(ORDERS, name="Orders, v2", id="e" * 32)]
+    assert flinks.advised(stop={"job_id": ORDERS.id})["verdict"] == "fits"
+
+
 def test_a_job_that_has_not_moved_is_looked_at_on_its_source(flinks: TwoFlinks) -> None:
     flinks.west.jobs = [replace(ORDERS)]
     flinks.east.jobs = [replace(ORDERS, id="e" * 32, state="FINISHED")]
