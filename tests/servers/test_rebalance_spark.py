@@ -122,6 +122,7 @@ class Fleet:
         """One run, as a line of a crontab has it."""
         ran = stateshift(
             *("rebalance", spec, "--once", "--json", "--set", f"metrics.window={WINDOW}"),
+            *("--sample", f"{PAUSE:g}s"),  # a run counts once that lies behind the last one
             *("--workdir", self.folder / "rebalance"),
             *words,
             cwd=ROOT,
