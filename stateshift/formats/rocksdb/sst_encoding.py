@@ -10,8 +10,8 @@
 A table holds each key once, all of one sequence. Puts alone, of sequence 0, are the shape of a
 table at the bottom of the tree, where nothing older can follow; one on level 0 may hold deletes,
 and has a sequence beyond those of the tables below it. Version 5, blocks compressed by LZ4 and
-checked by CRC32C: what RocksDB 6.20 (Spark 3.3) reads and every later one, too. The same blocks
-give the same bytes: no time, no host, no session stands in them.
+checked by CRC32C: what RocksDB 6.20 (Spark 3.3) reads and every later one, too. The same records
+give the same bytes, in whatever blocks they come: no time, no host, no session stands in them.
 
 There is no filter block, since RocksDB's hash for it is its own; a key that is missing costs a look
 into one block, until RocksDB's next compaction rewrites the table.
@@ -31,7 +31,16 @@ import cramjam
 import numpy as np
 import pyarrow as pa
 
-from stateshift.formats.binaries import binaries, edges, joined, lengths, of_width, varints
+from stateshift.formats.binaries import (
+    binaries,
+    edges,
+    joined,
+    lengths,
+    of_width,
+    part,
+    varints,
+    whole,
+)
 from stateshift.formats.blocks import Binary, Block, Flags, Ints
 from stateshift.formats.crc32c import crc32c, masked_crc32c
 from stateshift.formats.rocksdb.block import encode_varint as varint
@@ -73,7 +82,10 @@ def encode_sst(blocks: Iterable[Block], sequence: int = 0) -> Generator[bytes, N
 
 @dataclass(slots=True)
 class _Table:
-    """A table being written: what of it is ready, and what its end will say."""
+    """A table being written: what of it is ready, and what its end will say. `unfinished` are keys
+    and records of the data block to which more may come, `stripe` is which BLOCK bytes of all
+    records it ends in.
+    """
 
     sequence: int
     ready: list[bytes] = field(default_factory=list)
@@ -90,6 +102,9 @@ class _Table:
     last: int = PUT
     index: list[bytes] = field(default_factory=list)
     index_size: int = 0
+    unfinished: list[Block] = field(default_factory=list)
+    record_bytes: int = 0
+    stripe: int = -1
 
     def add(self, block: Block) -> None:
         keys, count = block.keys, len(block)
@@ -102,16 +117,13 @@ class _Table:
         self.deletes += int(deletes.sum())
         if deletes.any():
             block = Block(keys, block.values.fill_null(b""))
-        starts, content = edges(records_of(block, _tails(self.sequence, deletes)))
-        cuts = _cuts(starts)
-        lasts = keys.take(pa.array(cuts[1:] - 1)).to_pylist()
-        for (here, there), key in zip(pairwise(cuts.tolist()), lasts, strict=True):
-            self._data(content, starts[here : there + 1], key)
+        self._write(Block(keys, records_of(block, _tails(self.sequence, deletes))))
         self.records += count
         self.key_bytes += int(lengths(keys).sum()) + _TAIL * count
         self.value_bytes += int(lengths(block.values).sum())
 
     def finish(self) -> None:
+        self._write_unfinished()
         data = self.size
         index = self._block(_with_restarts(self.index), compressed=True)
         self.index_size = self.size - data
@@ -128,6 +140,34 @@ class _Table:
 
     def _tail(self, block: Block, place: int) -> int:
         return self.sequence << 8 | (PUT if block.values[place].is_valid else DELETE)
+
+    def _write(self, records: Block) -> None:
+        """Write the data blocks that end in some records: one ends behind the record that comes to
+        BLOCK bytes of the table's records, or to another multiple of it.
+        """
+        starts, content = edges(records.values)
+        stripes = (self.record_bytes + starts[1:] - starts[0] - 1) // BLOCK
+        begins = np.flatnonzero(np.diff(stripes, prepend=self.stripe))
+        self.record_bytes += int(starts[-1] - starts[0])
+        self.stripe = int(stripes[-1])
+        if not len(begins):
+            self.unfinished.append(records)
+            return
+        self.unfinished.append(part(records, 0, int(begins[0])))
+        self._write_unfinished()
+        lasts = records.keys.take(pa.array(begins[1:] - 1)).to_pylist()
+        for (here, there), key in zip(pairwise(begins.tolist()), lasts, strict=True):
+            self._data(content, starts[here : there + 1], key)
+        self.unfinished = [part(records, int(begins[-1]), len(records))]
+
+    def _write_unfinished(self) -> None:
+        """Write what is held of a data block, which is all of it."""
+        records = [block for block in self.unfinished if len(block)]
+        if records:
+            block = whole(records)
+            starts, content = edges(block.values)
+            self._data(content, starts, block.keys[-1].as_py())
+        self.unfinished = []
 
     def _data(self, content: memoryview, starts: Ints, key: bytes) -> None:
         restarts = (starts[:-1:RESTARTS] - starts[0]).astype("<u4")
@@ -213,14 +253,6 @@ def heads_of(keys: Ints, values: Ints) -> Binary:
     columns = np.concatenate((zeros, one, other), axis=1)
     used = np.concatenate((zeros == 0, used, used_too), axis=1)
     return binaries(columns[used], np.concatenate(([0], np.cumsum(used.sum(axis=1)))))
-
-
-def _cuts(starts: Ints) -> Ints:
-    """Return the records with which data blocks begin, and the number of them all: a block ends
-    behind the record that comes to BLOCK bytes, or to another multiple of it.
-    """
-    places = (starts[1:] - starts[0] - 1) // BLOCK
-    return np.concatenate(([0], np.flatnonzero(np.diff(places)) + 1, [len(places)]))
 
 
 def _entries(values: Mapping[bytes, bytes]) -> Iterator[bytes]:
