@@ -15,6 +15,7 @@ processes of this machine, so that all of its cores share the work.
     carrier      the interface of what carries orders out and answers back
     parts        a comparison of entries in parts
     cutting      how far a large shard is cut into parts, which several read
+    rewriting    a large shard rewritten in parts: its tables by several, then the zip
     checking     `verify --deep`: portions of an image, and parts of shards
     comparing    `diff`: sums first, and then what differs
     ending       how a Spark job ended, by its message

@@ -46,6 +46,7 @@ from stateshift.fleet.parts import (
     parts_of,
     shards_of,
 )
+from stateshift.fleet.rewriting import count_of_parts, rewritten
 from stateshift.plain import from_plain, to_plain
 from stateshift.step import (
     BringFiles,
@@ -77,6 +78,9 @@ EXPORTED_BYTES_MAX = 64 * 1024 * 1024  # of state, whose rows wait for their tur
 # What an executor's Python must have beside the standard library; storages bring their own.
 MODULES = ("mmh3", "numpy", "pyarrow", "xxhash", "google_crc32c", "cramjam")
 
+
+# An order, and what it is called.
+LabelledOrder = tuple[str, Order]
 
 _log = logging.getLogger(__name__)
 
@@ -168,6 +172,8 @@ class Crew:
 
     def _count_of(self, step: Step, world: World) -> int:
         """Return how many orders a step is, about."""
+        if isinstance(step, TransformShard):
+            return count_of_parts(step, self._part_bytes)
         if not isinstance(step, CompareImages):
             return 1
         parts = parts_of(step, world, self._is_cut(step))
@@ -179,12 +185,30 @@ class Crew:
             parts = parts_of(step, world, self._is_cut(step))
             if parts is not None:
                 return self._compared(step, parts, world)
-        needed = {"step": to_plain(step), "there": _there(step, world)}
-        done, again = self._asked("run", step.name, world, **needed)
-        evidence = with_repeated(Evidence.from_plain(done), again)
+        evidence = None
+        if isinstance(step, TransformShard):
+            evidence = self._rewritten(step, world)
+        if evidence is None:
+            needed = {"step": to_plain(step), "there": _there(step, world)}
+            done, again = self._asked("run", step.name, world, **needed)
+            evidence = with_repeated(Evidence.from_plain(done), again)
         self._see(step, evidence, world)
         world.meter.done(step.files, step.bytes)
         return evidence
+
+    def _rewritten(self, step: TransformShard, world: World) -> Evidence | None:
+        """Rewrite a large shard in parts; None where it stays whole."""
+        count = count_of_parts(step, self._part_bytes)
+        if count == 1:
+            return None
+
+        def ask_all(ask: str, orders: Sequence[Order]) -> list[tuple[Json, bool]]:
+            labelled = []
+            for number, order in enumerate(orders):
+                labelled.append((f"{step.name}/{ask}/{number}", order))
+            return self._all_asked(ask, labelled, world)
+
+        return rewritten(step, count, ask_all)
 
     def _compared(self, step: CompareImages, parts: ComparedParts, world: World) -> Evidence:
         """Compare part by part; the sums of the parts are the step's."""
@@ -195,23 +219,11 @@ class Crew:
 
     def _folds(self, step: CompareImages, sides: Sequence[Labelled], world: World) -> list[Fold]:
         """Return what each side comes to."""
-
-        def folded(order: Labelled) -> Fold:
-            label, side = order
-            needed = {"side": to_plain(side), "engine": step.engine}
-            fold: Fold
-            fold, _ = self._asked("sum", label, world, **needed)
-            return fold
-
         pieces = self._pieces(step, sides, world)
-        orders = list(chain.from_iterable(pieces))
-        at_once = min(THREADS_MAX, len(orders), max(1, self._carrier.slots(len(orders))))
-        with ThreadPoolExecutor(at_once) as threads:
-            try:
-                folds = iter(list(threads.map(folded, orders)))
-            except BaseException:
-                threads.shutdown(wait=False, cancel_futures=True)
-                raise
+        orders: list[LabelledOrder] = []
+        for label, side in chain.from_iterable(pieces):
+            orders.append((label, {"side": to_plain(side), "engine": step.engine}))
+        folds: Iterator[Fold] = (done for done, _ in self._all_asked("sum", orders, world))
         return [fold_together(islice(folds, len(own))) for own in pieces]
 
     def _pieces(
@@ -341,6 +353,23 @@ class Crew:
                 raise
 
     # -- carrying
+
+    def _all_asked(
+        self, ask: str, orders: Sequence[LabelledOrder], world: World
+    ) -> list[tuple[Json, bool]]:
+        """Return the answers to orders that a step is carried out by, as `_asked` does."""
+
+        def asked(labelled: LabelledOrder) -> tuple[Json, bool]:
+            label, order = labelled
+            return self._asked(ask, label, world, **order)
+
+        at_once = min(THREADS_MAX, len(orders), max(1, self._carrier.slots(len(orders))))
+        with ThreadPoolExecutor(at_once) as threads:
+            try:
+                return list(threads.map(asked, orders))
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
 
     def _asked(
         self, ask: str, label: str, world: World | None, **more: object

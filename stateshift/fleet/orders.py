@@ -7,6 +7,8 @@
                       has looked)
               holds   step, evidence
               parts   location, shard, count
+              tables  step, first, end: which of its tables
+              version  step, tables: what is known of them; internal
               deep    survey, image: a portion of one; reads: what of it; tally: whether tallies are
                       asked for
               histories  survey, image: a portion of one; tallies, as `deep` answered

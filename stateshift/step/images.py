@@ -191,7 +191,7 @@ class CompareImages:
     def held(self, now: Fold, evidence: Evidence) -> list[Discrepancy]:
         """Return what the target does not come to any more."""
         compared = of_kind(evidence, ImagesCompared).operators
-        before = {operator: _of_evidence(shown) for operator, shown in compared.items()}
+        before = {operator: sums_in(shown) for operator, shown in compared.items()}
         broken = []
         for operator in _different(before, now):
             expected, there = _in_words(before.get(operator)), _in_words(now.get(operator))
@@ -222,7 +222,7 @@ def read_before(evidences: Iterable[Evidence | None]) -> dict[str, Mapping[str, 
     for evidence in evidences:
         if isinstance(evidence, FilesWritten):
             for name, fold in evidence.read.items():
-                sums = _of_evidence(fold)
+                sums = sums_in(fold)
                 if read.setdefault(name, sums) != sums:
                     differing.add(name)
     return {name: sums for name, sums in read.items() if name not in differing}
@@ -343,7 +343,8 @@ def as_evidence(sums: Mapping[str, int]) -> OperatorFold:
     return OperatorFold(f"{sums[SUM]:032x}", **{unit: sums.get(unit, 0) for unit in UNITS})
 
 
-def _of_evidence(evidence: OperatorFold) -> dict[str, int]:
+def sums_in(evidence: OperatorFold) -> dict[str, int]:
+    """Return the inverse of `as_evidence`."""
     sums: dict[str, int] = {SUM: int(evidence.digest, 16)}
     for unit in UNITS:
         sums[unit] = getattr(evidence, unit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,7 +22,7 @@ from stateshift.step.images import as_evidence, reading_of
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
 from stateshift.storage.protocol import Content, Input
 from stateshift.survey import FileInfo
-from stateshift.world import Contents, World
+from stateshift.world import Contents, ShardRead, World
 
 # What becomes of so little is held until all of it is written at once, where each file is waited
 # for.
@@ -76,29 +76,40 @@ class TransformShard:
         return f"{self.transform}: {inputs} to {self.target}"
 
     def run(self, world: World) -> Evidence:
-        inputs: list[Input] = []
-        for place in self._places:
-            storage = world.storage(place.location)
-            inputs += [reading(storage, item) for item in place.files]
-        contents = world.transforms[self.transform](self.options, inputs)
+        contents = world.transforms[self.transform](self.options, self.opened(world))
         assert len(contents) == len(self.outputs), f"{self.transform} made {len(contents)} outputs"
         made = tuple(_needed(self.outputs, contents))
         target = world.storage(self.target)
         if target.traits.at_once > 1 and self.bytes <= TOGETHER_BYTES_MAX:
             made = tuple((path, _held(content)) for path, content in made)
-            written = each(world, made, lambda output: self._put(world, *output), target)
-        else:  # one after the other: each holds a piece of the state
-            written = [self._put(world, path, content) for path, content in made]
-        target.sync()
+            written = tuple(each(world, made, lambda output: self._put(world, *output), target))
+            target.sync()
+        else:
+            written = self.written(world, made)
         world.meter.done(self.files, self.bytes)
-        return FilesWritten(tuple(written), self._shards_read(contents))
+        shards_read = contents.shards_read() if isinstance(contents, Contents) else ()
+        return FilesWritten(written, self.sums_of(shards_read))
 
-    def _shards_read(self, contents: Sequence[Content | None]) -> dict[str, OperatorFold]:
-        """Return what the shards came to that were read, where the transform can tell."""
-        if not isinstance(contents, Contents):
-            return {}
+    def opened(self, world: World) -> list[Input]:
+        """Return what reads each of the inputs."""
+        inputs: list[Input] = []
+        for place in self._places:
+            storage = world.storage(place.location)
+            inputs += [reading(storage, item) for item in place.files]
+        return inputs
+
+    def written(
+        self, world: World, made: Sequence[tuple[str, Content]]
+    ) -> tuple[FileEvidence, ...]:
+        """Write outputs one after the other: each holds a piece of the state."""
+        files = tuple(self._put(world, path, content) for path, content in made)
+        world.storage(self.target).sync()
+        return files
+
+    def sums_of(self, shards_read: Iterable[ShardRead]) -> dict[str, OperatorFold]:
+        """Return what shards came to that were read, by the names that a comparison asks for."""
         read = {}
-        for shard_read in contents.shards_read():
+        for shard_read in shards_read:
             name = reading_of(self.source, shard_read.shard, shard_read.settings)
             read[name] = as_evidence(shard_read.sums)
         return read

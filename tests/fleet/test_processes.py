@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from typing import Any
 import pytest
 
 from stateshift import api, look, migration
+from stateshift.engines.spark.rewrite import files as reshaping
+from stateshift.engines.spark.rewrite import pieces
 from stateshift.errors import Interrupted
 from stateshift.fleet import Crew, Lost
 from stateshift.fleet.carrier import OF_THIS_MACHINE
@@ -35,6 +38,7 @@ from stateshift.step import CopyFiles, TransformShard
 from stateshift.survey import FileInfo
 from stateshift.workdir import Workdir
 from stateshift.world import Meter
+from tests.engines.spark.golden import FOLDER
 from tests.support.checkpoints import Checkpoint
 from tests.support.steps import SOURCE, TARGET, phase, plan_of
 
@@ -57,9 +61,13 @@ class Killing(ProcessCarrier):
     """Kills one of its processes before some of the orders, and is asked to stop at another."""
 
     def __init__(
-        self, stop: threading.Event, kill_at: frozenset[int] = frozenset(), stop_at: int = -1
+        self,
+        stop: threading.Event,
+        kill_at: frozenset[int] = frozenset(),
+        stop_at: int = -1,
+        count: int = 2,
     ) -> None:
-        super().__init__(2, stop)
+        super().__init__(count, stop)
         self.carried: list[str] = []
         self.killed = 0
         self._kill_at, self._stop_at, self._asked = kill_at, stop_at, stop
@@ -346,3 +354,75 @@ def test_a_plan_is_shared_where_a_phase_has_much_to_compute(
     plan = plan_of(phase("copy", copied), phase("transform", *steps))
     assert is_shared(plan) == shared
     assert processes_for([plan], 1) == 1
+
+
+@pytest.fixture
+def large_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkpoint of Spark's whose shards count as large, and become several tables each: of
+    those of an older version, and the changelogs since.
+    """
+    monkeypatch.setattr(pieces, "TABLE_BYTES", 1000)
+    monkeypatch.setattr(reshaping, "PIECES_MAX", 1)
+    place = tmp_path / "orders"
+    shutil.copytree(FOLDER / "spark-4.3.0/window-rocksdb-changelog/checkpoint", place)
+    for newest in place.glob("state/0/*/6.zip"):
+        newest.unlink()
+    return place
+
+
+def waiving_paths(asked: dict[str, Any]) -> dict[str, Any]:
+    """The same spec for a job whose input stays where it was."""
+    (job,) = asked["jobs"]
+    return {**asked, "jobs": [{**job, "waive": ["paths-stay"]}]}
+
+
+def sharing_parts(carrier: ProcessCarrier | None) -> Adapters:
+    """As `adapters`, and nothing is too little to be cut."""
+
+    def open_processes(count: int, meter: Meter, stop: threading.Event) -> Processes:
+        assert carrier is not None
+        crew = Crew(carrier, meter, OF_THIS_MACHINE, part_bytes_min=1)
+        return Processes(lambda: crew, bytes_min=0, step_bytes_min=0)
+
+    return replace(adapters(carrier), open_processes=open_processes if carrier else None)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kill_at", [(), (1, 4, 9), (2, 6, 8)])
+def test_parts_of_large_shards_leave_the_same_bytes_whichever_process_is_killed(
+    kill_at: tuple[int, ...], large_shards: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    asked = waiving_paths(spec(large_shards, target))
+    api.apply(asked, workdir=tmp_path / "alone", adapters=sharing_parts(None))
+    expected, steps = files_in(target), steps_of(tmp_path / "alone")
+    target.rename(tmp_path / "first")
+    carrier = Killing(threading.Event(), frozenset(kill_at), count=4)
+    api.apply(asked, workdir=tmp_path / "run", adapters=sharing_parts(carrier))
+    assert bool(carrier.killed) == bool(kill_at)
+    zips = sum("/version/" in label for label in carrier.carried)
+    assert zips > 0
+    assert sum("/tables/" in label for label in carrier.carried) >= 2 * zips
+    assert files_in(target) == expected
+    for name, (state, count, size, evidence) in steps_of(tmp_path / "run").items():
+        once = None if evidence is None else replace(evidence, repeated=False)
+        assert (state, count, size, once) == steps[name]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stop_at", [1, 4])
+def test_parts_of_a_run_that_was_stopped_are_made_again_without_processes(
+    stop_at: int, large_shards: Path, tmp_path: Path
+) -> None:
+    target, stop = tmp_path / "target", threading.Event()
+    asked = waiving_paths(spec(large_shards, target))
+    api.apply(asked, workdir=tmp_path / "alone", adapters=sharing_parts(None))
+    expected = files_in(target)
+    target.rename(tmp_path / "first")
+    carrier = Killing(stop, stop_at=stop_at, count=4)
+    with pytest.raises(Interrupted):
+        api.apply(
+            asked, workdir=tmp_path / "run", adapters=replace(sharing_parts(carrier), stop=stop)
+        )
+    api.resume(tmp_path / "run", adapters=adapters(None))
+    assert files_in(target) == expected

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -25,6 +25,7 @@ import pyarrow as pa
 from stateshift.engines.spark.entries.columnar import hashes_of
 from stateshift.engines.spark.entries.fold import folded, table_bounds
 from stateshift.engines.spark.entries.keys import KeyRule
+from stateshift.engines.spark.entries.shard_parts import SHARD_PART, encode_part
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.rewrite import session_keys
@@ -40,6 +41,7 @@ from stateshift.engines.spark.rewrite.wishes import Plain
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats.binaries import part
 from stateshift.formats.blocks import Binary, Block, Ints, binary
+from stateshift.formats.rocksdb.table import KeyRange
 from stateshift.formats.sorting import Scratch, SortedPile, SortedPiles
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot
 from stateshift.plain import from_plain
@@ -84,19 +86,39 @@ class Gathering:
         return self._straight() or self._in_piles(scratch)
 
     def _straight(self) -> Straight | None:
+        bounds = self._bounds()
+        return None if bounds is None else Straight(self.read_apart, bounds)
+
+    def between(self, first: int, end: int) -> Straight | None:
+        """Return the entries of some of the tables that follow each other, of which no other is
+        read; None where entries are not read in the order of their keys.
+        """
+        bounds = self._bounds()
+        if bounds is None:
+            return None
+        ends = [None, *bounds, None]
+        part = encode_part(KeyRange(ends[first], ends[end]))
+        settings = {**self.options["settings"], SHARD_PART: part}
+        own = replace(self, options={**self.options, "settings": settings})
+        return Straight(own.read_apart, bounds[first : end - 1])
+
+    def _bounds(self) -> list[bytes] | None:
+        """Return the keys between the tables of the one target; None where entries do not go
+        straight there.
+        """
         if len(self.sources) != 1 or self.plain.get("partitions"):
             return None
         (source,) = self.sources
         if self._framing(source.files):
             return None
         (tables,) = self.plain["tables"]
-        bounds = table_bounds(self.open, source, len(tables))
-        return None if bounds is None else Straight(partial(self._read_apart, source), bounds)
+        return table_bounds(self.open, source, len(tables))
 
-    def _read_apart(self, source: ShardFiles) -> Iterator[tuple[Block, int]]:
-        """Yield a source's entries as they are written, each block with how many of it are Spark's
-        own.
+    def read_apart(self) -> Iterator[tuple[Block, int]]:
+        """Yield the one source's entries as they are written, each block with how many of it are
+        Spark's own.
         """
+        (source,) = self.sources
         counted_apart = internal_families(self.base)
         for store, block in self.read(source):
             is_internal = store.rpartition("/")[2] in counted_apart

@@ -73,7 +73,7 @@ class TableContent:
 def version_zip(
     base: RocksDBSnapshot,
     names: Sequence[str],
-    tables: Sequence[TableContent],
+    tables: Sequence[TableFacts],
     internal: int,
     format: int,
 ) -> bytes:
@@ -82,8 +82,7 @@ def version_zip(
     """
     facts: dict[int, TableFacts] = {}
     listed: list[Table] = []
-    for number, table in enumerate(tables, start=FIRST_TABLE):
-        known = table.known()
+    for number, known in enumerate(tables, start=FIRST_TABLE):
         if known.records:
             facts[number] = known
             listed.append(Table(f"{number:06}.sst", names[number - FIRST_TABLE], known.size))
