@@ -412,7 +412,7 @@ def test_of_two_processes_of_one_name_one_deals_its_bins_and_the_other_one_ends(
     assert ground.put_out() == wanted()
 
 
-EFFECTS = 90
+EFFECTS = 92
 
 
 @pytest.mark.row("M-24")

@@ -137,7 +137,7 @@ def _many_batches(at: int | None) -> tuple[Ground, Moments]:
 def _kind(label: str) -> str:
     """Return an effect, and what kind of file it is on."""
     what, path = label.split(" group:")
-    return f"{what} {path.split('/')[-2]}"
+    return f"{what} {path.rpartition('/')[0].rpartition('/')[2]}"
 
 
 # ----------------------------------------------------------------------------- two of one name
