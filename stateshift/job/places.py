@@ -70,6 +70,8 @@ def results(name: str, job: str | None = None, spec: Spec | str | None = None) -
         production = (handed_over("PRODUCTION") or "").lower() == "true"
     else:
         production = current.production
+    if not production:
+        return None  # and nothing is claimed in the index
     return uid.results_directory(checkpoint(name, job, spec), production)
 
 

@@ -62,9 +62,12 @@ def undo_halts(context: RunContext, jobs: Sequence[JobSpec]) -> None:
 
 def _others_of(context: RunContext, job: JobSpec, halt: int) -> list[NumberedPlan]:
     """Return the plans of a job that stand beside its halt: what they have written stays."""
-    plans = context.progress.plans_of((job.name,))
-    standing = [plan for plan in plans if plan.plan != halt and not plan.undone]
-    return [(plan.plan, context.plans.read(plan)) for plan in standing]
+    standing: list[NumberedPlan] = []
+    for plan in context.progress.plans_of((job.name,)):
+        if plan.undone or plan.plan == halt:
+            continue
+        standing.append((plan.plan, context.plans.read(plan)))
+    return standing
 
 
 def _for_attempt(halt: Plan, attempt: int) -> Plan:

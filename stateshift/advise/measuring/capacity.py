@@ -53,8 +53,8 @@ def capacity_of(cluster: ClusterSpec) -> Capacity:
                 return _of_standalone(cluster)
     except StateshiftError as error:
         return Capacity(unknown=error.fact)
-    told = f"a cluster of kind {cluster.kind} does not tell its capacity"
-    return Capacity(unknown=f"{told}: {SAY_CAPACITY}")
+    fact = f"a cluster of kind {cluster.kind} does not tell its capacity"
+    return Capacity(unknown=f"{fact}: {SAY_CAPACITY}")
 
 
 def _of_flink(cluster: ClusterSpec) -> Capacity:

@@ -69,10 +69,8 @@ class Choosing:
 
     def chosen(self, memory: Memory) -> Chosen:
         """Return the decision. Each round forbids a move or has planned one, so that it ends."""
-        situation, policy = (
-            self.surveyed.situation,
-            policy_of(self.request.section, self.request.sample_seconds),
-        )
+        situation = self.surveyed.situation
+        policy = policy_of(self.request.section, self.request.sample_seconds)
         while True:
             decision = decide(situation, policy, memory)
             forbidden = tuple(self._too_large(decision))
