@@ -72,7 +72,7 @@ WHOLE = Size(
     throughput_rows=100_000,
     throughput_batches=8,
     throughput_rounds=3,
-    load_keys=300_000,
+    load_keys=1_200_000,
     load_rates=(1000, 8000, 32_000),
     memory_keys=600_000,
     memory=(ALL_AT_ONCE, BATCHED, FLUID),
@@ -135,7 +135,7 @@ def load(size: Size, is_missing: IsMissing) -> Iterator[Figures]:
     missing = [
         case
         for case in cases
-        if is_missing(**case, strategy=BATCHED) and is_missing(**case, saturated=True)
+        if is_missing(**case, strategy=FLUID) and is_missing(**case, saturated=True)
     ]
     if not missing:
         return
@@ -146,7 +146,7 @@ def load(size: Size, is_missing: IsMissing) -> Iterator[Figures]:
             yield {**case, "strategy": "steady", "during": steady, "saturated": is_saturated}
             if is_saturated:
                 return
-            for name in (ALL_AT_ONCE, BATCHED):
+            for name in (ALL_AT_ONCE, FLUID):
                 both.settle()
                 moved = both.move(WAYS[name])
                 moved.pop("timeline")

@@ -8,7 +8,7 @@ from typing import Any
 
 from curves import COLOURS
 from latency import BARS, SHARES
-from page import ALL_AT_ONCE, of_bins
+from page import ALL_AT_ONCE, FLUID, of_bins
 from pages import drawing
 
 Figures = Mapping[str, Any]
@@ -80,7 +80,7 @@ def histogram_panel(panel: Any, found: Every) -> None:
 
 
 def load_panel(panel: Any, every: Every) -> None:
-    for name, colour in zip(("steady", ALL_AT_ONCE, "batched(32)"), COLOURS, strict=False):
+    for name, colour in zip(("steady", ALL_AT_ONCE, FLUID), COLOURS, strict=False):
         found = [one for one in every if one["strategy"] == name and not one.get("saturated")]
         found.sort(key=lambda one: one["rate"])
         for what, style in (("max", "-"), ("p99", "--")):

@@ -128,3 +128,19 @@ def _case(figures: dict[str, Any]) -> tuple[Any, ...]:
     from parts import case_of
 
     return case_of(figures)
+
+
+def test_a_load_says_what_moves_add_to_the_worst_latency_and_which_rate_is_too_much() -> None:
+    moves = [move("all-at-once", 3.1), move("fluid", 0.7)]
+    at_rate = [one | {"part": "load", "rate": 1000} for one in moves]
+    steady = {"part": "load", "keys": 1_200_000, "strategy": "steady", "at": "2026-01-01 00:00"}
+    during = {"p50": 0.3, "p99": 0.5, "max": 0.6}
+    still = steady | {"rate": 1000, "saturated": False, "during": during}
+    too_much = steady | {"rate": 8000, "saturated": True, "during": during}
+    told = page(still, *at_rate, too_much)
+    assert (
+        "| 1,000 | 0.30 / 0.50 / 0.60 | 0.50 / 3.10 | 0.50 / 0.70 | 2.50, 0.10 | 25.0 | 4.4 |"
+        in told
+    )
+    assert "| 8,000 | later and later | | | | | |" in told
+    assert "keep up with 1,000 records a second; 8,000 are too many" in told
