@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from stateshift.live.bins.arrow_tables import to_bytes
 from stateshift.live.bins.batches import Records, Rows
 from stateshift.live.bins.commits import Changed, Dealt, Given, Kept, Piece, grown
 from stateshift.live.bins.fetching import read_together
@@ -28,7 +29,6 @@ from stateshift.live.bins.stores import (
     read_store,
     rows_as_bytes,
     rows_from_bytes,
-    to_bytes,
 )
 from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.configuration import Time

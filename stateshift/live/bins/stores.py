@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stateshift.errors import Incompatible
+from stateshift.live.bins.arrow_tables import from_bytes, latest, read_tables, replaced, to_bytes
 from stateshift.live.bins.batches import Columns, Records, Rows, keys_of
 from stateshift.live.bins.operators import Notified
 from stateshift.live.bins.times import Moment
@@ -201,14 +202,14 @@ class Table:
             return []
         changed, put_out = self.operator.function(self.table, rows.table)
         if changed.num_rows:
-            self.table = _upserted(self.table, changed, self.operator.key)
+            self.table = replaced(self.table, [changed], self.operator.key)
             self._changed.append(changed)
         return [put_out] if put_out.num_rows else []
 
     def changes(self) -> bytes:
         """Return what has changed since this, or `whole`, was called last."""
         changed, self._changed = self._changed, []
-        return to_bytes(_latest(changed, self.operator.key))
+        return to_bytes(latest(changed, self.operator.key))
 
     def whole(self) -> bytes:
         """Return all of the state."""
@@ -222,16 +223,11 @@ class Table:
 
     def caught_up(self, pieces: Iterable[bytes]) -> Table:
         """Return the state with what has changed since it was read."""
-        tables = [table for table in map(from_bytes, pieces) if table is not None]
-        if self.table is not None:
-            tables.insert(0, self.table)
-        if not tables:
-            return Table(self.operator)
-        base, *changed = tables
-        latest = _latest(changed, self.operator.key)
-        if latest is None:
-            return Table(self.operator, base)
-        return Table(self.operator, _upserted(base, latest, self.operator.key))
+        tables = list(read_tables(pieces))
+        base = self.table
+        if base is None and tables:
+            base = tables.pop(0)
+        return Table(self.operator, replaced(base, tables, self.operator.key))
 
     def entries(self) -> Iterator[tuple[Key, State]]:
         """Yield each key with its row, the key left out."""
@@ -244,66 +240,6 @@ class Table:
 def _parts(row: Mapping[str, Value], names: Sequence[str]) -> Key:
     """Return a row's key: a value, or a tuple where there are several columns."""
     return row[names[0]] if len(names) == 1 else tuple(row[name] for name in names)
-
-
-def _latest(tables: Sequence[pyarrow.Table], key: Sequence[str]) -> pyarrow.Table | None:
-    """Return the last row of each key of tables that follow each other, all in one pass; None where
-    there is no table.
-    """
-    if len(tables) < 2:
-        return tables[0] if tables else None
-    import numpy
-    import pyarrow
-
-    schema = tables[0].schema
-    fitting = [table if table.schema == schema else table.cast(schema) for table in tables]
-    whole = pyarrow.concat_tables(fitting).combine_chunks()
-    keys = [whole.column(name) for name in key]
-    rows = pyarrow.array(numpy.arange(whole.num_rows))
-    names = [f"key {number}" for number in range(len(keys))]
-    grouped = pyarrow.table([*keys, rows], names=[*names, "row"])
-    last = grouped.group_by(names, use_threads=False).aggregate([("row", "max")])
-    return whole.take(numpy.sort(last.column("row_max").to_numpy())).combine_chunks()
-
-
-def _upserted(
-    table: pyarrow.Table | None, changed: pyarrow.Table, key: Sequence[str]
-) -> pyarrow.Table:
-    """Return a table with rows in the place of those of the same key."""
-    import pyarrow
-    import pyarrow.compute
-
-    if table is None or table.num_rows == 0:
-        return changed
-    if len(key) > 1:
-        # A join keeps no order, and takes no null for equal to another.
-        return _latest((table, changed), key)
-    values = changed.column(key[0]).combine_chunks()
-    stays = pyarrow.compute.invert(pyarrow.compute.is_in(table.column(key[0]), value_set=values))
-    kept = table.filter(stays)
-    return pyarrow.concat_tables([kept, changed.cast(kept.schema)]).combine_chunks()
-
-
-def to_bytes(table: pyarrow.Table | None) -> bytes:
-    """Return a table as bytes; none as no bytes."""
-    if table is None:
-        return b""
-    import pyarrow
-
-    sink = pyarrow.BufferOutputStream()
-    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def from_bytes(content: bytes) -> pyarrow.Table | None:
-    """Return the table that bytes hold."""
-    if not content:
-        return None
-    import pyarrow
-
-    with pyarrow.ipc.open_stream(content) as reader:
-        return reader.read_all()
 
 
 def read_store(operator: Operator, pieces: Iterable[bytes]) -> Store:

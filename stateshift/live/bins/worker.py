@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, get_args
 
 from stateshift.errors import Complaint, PlanError, SpecError, TransientStorageError
+from stateshift.live.bins.arrow_tables import from_bytes
 from stateshift.live.bins.batches import HASH
 from stateshift.live.bins.bin_run import Came
 from stateshift.live.bins.commits import Undelivered
@@ -28,7 +29,6 @@ from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.outputs import Delivery, Output
 from stateshift.live.bins.parts import Joined, Runs
 from stateshift.live.bins.running import Home, Running
-from stateshift.live.bins.stores import from_bytes
 from stateshift.live.chains import Group, group
 from stateshift.live.code import package, python_version
 from stateshift.live.folder import Folder

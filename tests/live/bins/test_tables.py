@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stateshift.live.bins.arrow_tables import read_tables, to_bytes
 from stateshift.live.bins.commits import Piece
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.operators import Operator, operator
-from stateshift.live.bins.stores import Table, to_bytes
+from stateshift.live.bins.stores import Table
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 
 KEYS = {"one": ("user",), "two": ("user", "place")}
@@ -76,3 +77,34 @@ def test_an_empty_table_is_read_though_a_file_of_nothing_else_was_never_written(
     size = len(Table(counted).whole())
     piece = Piece("bins/states/counted/west/data/000000001-once", 0, size)
     assert Table.read(counted, [files.read(piece)]).keys == 0
+
+
+def test_tables_that_follow_each_other_are_read_whatever_they_are_like() -> None:
+    plain = pyarrow.table({"user": [1, 2], "place": ["a", "b"]})
+    in_two_batches = pyarrow.concat_tables([plain, pyarrow.table({"user": [3], "place": ["c"]})])
+    other_schema = pyarrow.table({"user": pyarrow.array([4], pyarrow.int32()), "place": ["d"]})
+    with_dictionary = plain.set_column(1, "place", plain.column("place").dictionary_encode())
+    empty = plain.slice(0, 0)
+    tables = [
+        *(plain, in_two_batches, plain, other_schema, empty, plain),
+        *(with_dictionary, with_dictionary, plain, other_schema, other_schema),
+    ]
+    found = list(read_tables([b"", *map(to_bytes, tables), b""]))
+    assert [table.schema for table in found] == [table.schema for table in tables]
+    assert [table.to_pylist() for table in found] == [table.to_pylist() for table in tables]
+
+
+def test_a_change_takes_the_columns_of_the_state() -> None:
+    user_and_n = [("user", pyarrow.int64()), ("n", pyarrow.int64())]
+    state = pyarrow.table([[1, 2], [10, 20]], schema=pyarrow.schema(user_and_n))
+    narrow = [("user", pyarrow.int32()), ("n", pyarrow.int16())]
+    changed = pyarrow.table([[2, 3], [21, 30]], schema=pyarrow.schema(narrow))
+    pieces = [to_bytes(state), to_bytes(changed), to_bytes(changed.slice(1))]
+    read = Table.read(operator_of(("user",)), pieces).table
+    assert read is not None
+    assert read.schema == state.schema
+    assert read.to_pylist() == [
+        {"user": 1, "n": 10},
+        {"user": 2, "n": 21},
+        {"user": 3, "n": 30},
+    ]

@@ -15,6 +15,7 @@ import pyarrow as pa
 import xxhash
 
 from stateshift import live
+from stateshift.live.bins.arrow_tables import from_bytes
 from stateshift.live.bins.batches import HASH
 from stateshift.live.bins.commits import Commit, Given
 from stateshift.live.bins.evicting import evict
@@ -24,7 +25,6 @@ from stateshift.live.bins.in_executors import InExecutors
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.parts import Joined, Runs
 from stateshift.live.bins.running import ACKNOWLEDGED, Home, Running
-from stateshift.live.bins.stores import from_bytes
 from stateshift.live.protocol.chains import Decided, decode
 from stateshift.live.protocol.configuration import Configuration, Update
 from stateshift.live.protocol.folded import Folded
