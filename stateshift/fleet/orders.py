@@ -7,8 +7,10 @@
                       has looked)
               holds   step, evidence
               parts   location, shard, count
-              tables  step, first, end: which of its tables
-              version  step, tables: what is known of them; internal
+              bounds  step
+              tables  step, ends: the keys between which they are; first: which of a target's tables
+                      begins there
+              version  step, targets: what is known of the tables of each
               deep    survey, image: a portion of one; reads: what of it; tally: whether tallies are
                       asked for
               histories  survey, image: a portion of one; tallies, as `deep` answered

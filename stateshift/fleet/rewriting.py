@@ -1,20 +1,26 @@
-"""A large shard of RocksDB's rewritten in parts: each makes some of its tables, and the zip that
-names them comes last, so that nothing of the shard is seen before all of it is there.
+"""Large shards of RocksDB's rewritten in parts: each makes some of the tables, and the zips that
+name them come last, so that nothing of the shards is seen before all of it is there.
 
-    tables   from one number up to another  ──▶ TablesWritten; null where the shard is not cut
-    version  what is known of all tables    ──▶ the zip, written
+    bounds   ──▶ the keys at which tables end; null where the shards are not cut
+    tables   between some of those keys     ──▶ TablesWritten
+    version  what is known of all tables    ──▶ the zips, written
 
-Tables are those of the plan, and their bytes those that one process gives them: what a part is cut
-off by, the keys at which tables end, follows from the shard's files alone. What the parts read of
-the shard is added up, and is what one process reads.
+One shard becomes one, or several become others among which their entries are dealt out. A part
+reads the keys between its bounds, of every source, and writes the tables of these keys, of every
+target.
+
+Tables are those of the plan, and their bytes those that one process gives them: the keys at which
+they end follow from the shards' files alone. What the parts read of a shard is added up, and is
+what one process reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from stateshift.engines.spark.layout import ROCKSDB
 from stateshift.engines.spark.rewrite.files import REWRITE_STATE
@@ -25,6 +31,10 @@ from stateshift.step.evidence import FilesWritten, OperatorFold
 from stateshift.step.images import as_evidence, fold_together, sums_in
 from stateshift.step.protocol import Evidence, FileEvidence
 from stateshift.world import World
+
+if TYPE_CHECKING:
+    from stateshift.engines.spark.rewrite.shards import TableContent
+    from stateshift.formats.rocksdb.manifest import TableFacts
 
 # Sends orders of one kind out at once; returns their answers in the same order, each with whether
 # an attempt before may have done some of it.
@@ -41,50 +51,71 @@ class KnownTable(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TablesWritten:
-    """What came of a part. `internal` are entries of Spark's own column families."""
+class TargetWritten:
+    """What came of a part for one target. `internal` are entries of Spark's own column families."""
 
     files: tuple[FileEvidence, ...]
     tables: tuple[KnownTable, ...]
     internal: int
+
+
+@dataclass(frozen=True, slots=True)
+class TablesWritten:
+    """What came of a part, for every target in their order."""
+
+    targets: tuple[TargetWritten, ...]
     read: Mapping[str, OperatorFold]
 
 
 def count_of_parts(step: TransformShard, part_bytes: int) -> int:
-    """Return in how many parts a step may be done: no part has less than one table."""
+    """Return in how many parts a step may be done: no part has less than one table of a target."""
     if step.transform != REWRITE_STATE or step.bytes < 2 * part_bytes:
         return 1
     return max(1, min(_count_of_tables(step.options), round(step.bytes / part_bytes)))
 
 
 def _count_of_tables(options: JsonObject) -> int:
-    """Return how many tables become of a shard that has a step of its own; 0 of any other."""
+    """Return how many tables each target has of what may be done in parts; 0 of anything else."""
     if len(options["pieces"]) != 1 or options["provider"] != ROCKSDB:
         return 0
     (piece,) = options["pieces"]
-    if len(piece["sources"]) != 1 or len(piece["targets"]) != 1:
+    is_moved = bool(piece.get("partitions"))
+    if len(piece["sources"]) != 1 and not is_moved:
         return 0
-    return len(piece["tables"][0])
+    return min(len(names) for names in piece["tables"])
 
 
 def rewritten(step: TransformShard, count: int, ask_all: AskAll) -> Evidence | None:
-    """Rewrite a shard in so many parts; return None, and write nothing, where it cannot be cut."""
-    tables = len(step.outputs) - 1  # the last is the zip
-    ends = [tables * number // count for number in range(count + 1)]
+    """Rewrite shards in so many parts; return None, and write nothing, where they are not cut."""
     plain = to_plain(step)
-    orders = [{"step": plain, "first": first, "end": end} for first, end in pairwise(ends)]
-    answers = list(ask_all("tables", orders))
-    if any(done is None for done, _ in answers):
+    ((bounds, _),) = ask_all("bounds", [{"step": plain}])
+    if bounds is None:
         return None
+    ends = [None, *bounds, None]
+    tables = len(ends) - 1
+    places = [tables * number // count for number in range(count + 1)]
+    orders = []
+    for first, last in pairwise(places):
+        orders.append({"step": plain, "first": first, "ends": ends[first : last + 1]})
+    answers = list(ask_all("tables", orders))
     parts: list[TablesWritten] = [from_plain(TablesWritten, done) for done, _ in answers]
-    known = list(chain.from_iterable(part.tables for part in parts))
-    internal = sum(part.internal for part in parts)
-    order = {"step": plain, "tables": to_plain(known), "internal": internal}
-    ((done, again),) = ask_all("version", [order])
-    zipped: tuple[FileEvidence, ...] = from_plain(tuple[FileEvidence, ...], done)
-    files = tuple(chain.from_iterable(part.files for part in parts))
+    targets = list(map(_written_together, zip(*(part.targets for part in parts), strict=True)))
+    ((done, again),) = ask_all("version", [{"step": plain, "targets": to_plain(targets)}])
+    zips: tuple[FileEvidence, ...] = from_plain(tuple[FileEvidence, ...], done)
+    files: list[FileEvidence] = []
+    for target, zipped in zip(targets, zips, strict=True):
+        files += [*target.files, zipped]
     repeated = again or any(repeated for _, repeated in answers)
-    return FilesWritten((*files, *zipped), _read_together(parts), repeated=repeated)
+    return FilesWritten(tuple(files), _read_together(parts), repeated=repeated)
+
+
+def _written_together(parts: Sequence[TargetWritten]) -> TargetWritten:
+    """Return what came of all parts for one target."""
+    return TargetWritten(
+        files=tuple(chain.from_iterable(part.files for part in parts)),
+        tables=tuple(chain.from_iterable(part.tables for part in parts)),
+        internal=sum(part.internal for part in parts),
+    )
 
 
 def _read_together(parts: Sequence[TablesWritten]) -> dict[str, OperatorFold]:
@@ -96,41 +127,64 @@ def _read_together(parts: Sequence[TablesWritten]) -> dict[str, OperatorFold]:
     return {name: as_evidence(whole[name]) for name in names}
 
 
+def bounds_here(order: Order, world: World) -> Json:
+    """Return the keys at which tables end, on an executor; None where shards are not cut."""
+    # Loads Arrow.
+    from stateshift.engines.spark.rewrite.state import bounds_of_tables
+
+    step: TransformShard = from_plain(TransformShard, order["step"])
+    bounds = bounds_of_tables(step.options, step.opened(world))
+    return None if bounds is None else [key.hex() for key in bounds]
+
+
 def tables_here(order: Order, world: World) -> Json:
-    """Write some tables of a shard, on an executor; None where it cannot be cut."""
+    """Write the tables between some keys, on an executor."""
     # Loads Arrow.
     from stateshift.engines.spark.rewrite.state import rewrite_tables
 
-    step, first, end = from_plain(TransformShard, order["step"]), order["first"], order["end"]
-    part = rewrite_tables(step.options, step.opened(world), first, end)
-    if part is None:
-        return None
-    made = zip(step.outputs[first:end], part.tables, strict=True)
-    files = step.written(world, list(made))
-    known = []
-    for table in part.tables:
-        facts = table.known()
-        keys = facts.smallest.hex(), facts.largest.hex()
-        known.append(KnownTable(facts.size, facts.records, *keys))
-    return TablesWritten(
-        files=files,
-        tables=tuple(known),
-        internal=part.internal,
-        read=step.sums_of(part.sums.shards_read()),
-    )
+    step: TransformShard = from_plain(TransformShard, order["step"])
+    ends = [None if key is None else bytes.fromhex(key) for key in order["ends"]]
+    part = rewrite_tables(step.options, step.opened(world), ends, tempfile.TemporaryFile)
+    first, last = order["first"], order["first"] + len(ends) - 1
+    targets = []
+    for names, (target, tables) in zip(_outputs(step), part.targets.items(), strict=True):
+        files = step.written(world, list(zip(names[first:last], tables, strict=True)))
+        known = tuple(map(_known, tables))
+        targets.append(TargetWritten(files, known, part.entries.internal_of(target)))
+    return TablesWritten(tuple(targets), step.sums_of(part.sums.shards_read()))
 
 
 def version_here(order: Order, world: World) -> Json:
-    """Write the zip that names a shard's tables, on an executor."""
+    """Write the zips that name the tables of every target, on an executor."""
     # Loads Arrow.
-    from stateshift.engines.spark.rewrite.state import rewrite_zip
-    from stateshift.formats.rocksdb.manifest import TableFacts
+    from stateshift.engines.spark.rewrite.state import rewrite_zips
 
     step: TransformShard = from_plain(TransformShard, order["step"])
-    tables = []
-    for plain in order["tables"]:
-        known = from_plain(KnownTable, plain)
-        keys = bytes.fromhex(known.smallest), bytes.fromhex(known.largest)
-        tables.append(TableFacts(known.size, known.records, *keys))
-    zipped = rewrite_zip(step.options, step.opened(world), tables, order["internal"])
-    return step.written(world, [(step.outputs[-1], zipped)])
+    written = [from_plain(TargetWritten, target) for target in order["targets"]]
+    versions = [(list(map(_facts, target.tables)), target.internal) for target in written]
+    zips = rewrite_zips(step.options, step.opened(world), versions)
+    paths = [outputs[-1] for outputs in _outputs(step)]
+    return step.written(world, list(zip(paths, zips, strict=True)))
+
+
+def _outputs(step: TransformShard) -> Iterator[tuple[str, ...]]:
+    """Yield the files of each target: its tables, and the zip behind them."""
+    (piece,) = step.options["pieces"]
+    start = 0
+    for names in piece["tables"]:
+        end = start + len(names) + 1
+        yield step.outputs[start:end]
+        start = end
+
+
+def _known(table: TableContent) -> KnownTable:
+    facts = table.known()
+    return KnownTable(facts.size, facts.records, facts.smallest.hex(), facts.largest.hex())
+
+
+def _facts(known: KnownTable) -> TableFacts:
+    # Loads Arrow.
+    from stateshift.formats.rocksdb.manifest import TableFacts
+
+    keys = bytes.fromhex(known.smallest), bytes.fromhex(known.largest)
+    return TableFacts(known.size, known.records, *keys)

@@ -194,6 +194,7 @@ _REQUESTS: Mapping[str, Callable[[Order, World], Json]] = {
     "holds": _holds,
     "sum": _sum,
     "parts": parts_here,
+    "bounds": rewriting.bounds_here,
     "tables": rewriting.tables_here,
     "version": rewriting.version_here,
     "deep": _deep,

@@ -121,8 +121,11 @@ def source(tmp_path: Path) -> Path:
     return place
 
 
-def spec(source: Path, target: Path) -> dict[str, Any]:
-    change = {"kind": "compact"}
+COMPACT = {"kind": "compact"}
+REPARTITION = {"kind": "repartition", "partitions": 2}
+
+
+def spec(source: Path, target: Path, change: dict[str, Any] = COMPACT) -> dict[str, Any]:
     places = {"checkpoint_location": str(source), "remote_location": str(target)}
     job = {"name": "orders", **places, "transform": [change], "mode": "fork"}
     return {"version": 1, "parallel": 2, "jobs": [job]}
@@ -388,12 +391,13 @@ def sharing_parts(carrier: ProcessCarrier | None) -> Adapters:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("change", [COMPACT, REPARTITION], ids=lambda change: change["kind"])
 @pytest.mark.parametrize("kill_at", [(), (1, 4, 9), (2, 6, 8)])
 def test_parts_of_large_shards_leave_the_same_bytes_whichever_process_is_killed(
-    kill_at: tuple[int, ...], large_shards: Path, tmp_path: Path
+    kill_at: tuple[int, ...], change: dict[str, Any], large_shards: Path, tmp_path: Path
 ) -> None:
     target = tmp_path / "target"
-    asked = waiving_paths(spec(large_shards, target))
+    asked = waiving_paths(spec(large_shards, target, change))
     api.apply(asked, workdir=tmp_path / "alone", adapters=sharing_parts(None))
     expected, steps = files_in(target), steps_of(tmp_path / "alone")
     target.rename(tmp_path / "first")
@@ -410,12 +414,13 @@ def test_parts_of_large_shards_leave_the_same_bytes_whichever_process_is_killed(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("change", [COMPACT, REPARTITION], ids=lambda change: change["kind"])
 @pytest.mark.parametrize("stop_at", [1, 4])
 def test_parts_of_a_run_that_was_stopped_are_made_again_without_processes(
-    stop_at: int, large_shards: Path, tmp_path: Path
+    stop_at: int, change: dict[str, Any], large_shards: Path, tmp_path: Path
 ) -> None:
     target, stop = tmp_path / "target", threading.Event()
-    asked = waiving_paths(spec(large_shards, target))
+    asked = waiving_paths(spec(large_shards, target, change))
     api.apply(asked, workdir=tmp_path / "alone", adapters=sharing_parts(None))
     expected = files_in(target)
     target.rename(tmp_path / "first")

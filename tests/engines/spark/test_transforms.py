@@ -19,7 +19,13 @@ from stateshift.engines.spark.entries.keys import KeyRule, key_rule
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.rewrite.files import REWRITE_STATE, reshaping_of
-from stateshift.engines.spark.rewrite.pieces import TABLE_BYTES, components, is_settled, table_count
+from stateshift.engines.spark.rewrite.pieces import (
+    TABLE_BYTES,
+    components,
+    count_of_little_tables,
+    is_settled,
+    table_count,
+)
 from stateshift.engines.spark.rewrite.transforms import TRANSFORMS
 from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.errors import FormatError
@@ -494,6 +500,9 @@ def test_a_large_shard_gets_as_many_tables_as_its_files_promise() -> None:
     assert [
         table_count(size) for size in (0, 1, TABLE_BYTES, TABLE_BYTES + 1, 3 * TABLE_BYTES)
     ] == [1, 1, 1, 2, 3]
+    mebibytes = (0, 15, 16, 33, 64, 400, 1024)
+    counts = [count_of_little_tables(size << 20) for size in mebibytes]
+    assert counts == [1, 1, 2, 4, 8, 8, 16]
     assert is_settled(shard, 3 * TABLE_BYTES) and not is_settled(shard, 2 * TABLE_BYTES)
     assert not is_settled(replace(shard, files=(*shard.files, "10.changelog")), 3 * TABLE_BYTES)
 

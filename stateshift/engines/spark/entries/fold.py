@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -67,6 +68,19 @@ PLAINLY = "take this run back (`stateshift rollback WORKDIR`), then compact with
 _EARLY = 0.25  # of a table: it ends where one of those ends that it is made of
 _DIGITS_MAX = 20  # of a number of 64 bits
 _TABLES_A_PART = 8  # so many, and parts that end with tables are about even
+
+
+# A key, and how many bytes lie between it and the one before.
+Sample = tuple[bytes, float]
+
+
+class BlockEnds(NamedTuple):
+    """The last keys of a shard's blocks, by which it can be cut, and the numbers of its column
+    families, with which the keys begin.
+    """
+
+    samples: list[Sample]
+    families: Mapping[str, int]
 
 
 def folded(
@@ -117,6 +131,13 @@ def parts_of(read: ReadFrom, shard: ShardFiles, count: int) -> list[KeyRange]:
         return [ALL_KEYS]
     ends = _RocksDB(read, shard, {}, None).ends(read, count)
     return parts_between(sorted(set(ends)))
+
+
+def block_ends(read: ReadFrom, shard: ShardFiles) -> BlockEnds | None:
+    """Return where the blocks of a RocksDB shard's tables end; None where the tables are no sorted
+    runs. Keys that only changelogs write show nowhere.
+    """
+    return _RocksDB(read, shard, {}, None).block_ends(read)
 
 
 def _rows(
@@ -206,13 +227,23 @@ class _RocksDB:
             return []
         if len(facts) >= _TABLES_A_PART * count:
             return cuts([(fact.largest.key, fact.size) for fact in facts], count)
+        return cuts(self._ends_of_blocks(read, facts), count)
+
+    def block_ends(self, read: ReadFrom) -> BlockEnds | None:
+        """Return what `block_ends` does."""
+        self._open_zips(newest_files(self._shard.files, ".zip"))
+        runs = self._runs()
+        if self._snapshot.tables and not runs:
+            return None
+        ends = list(self._ends_of_blocks(read, chain.from_iterable(runs)))
+        return BlockEnds(ends, self._snapshot.families)
+
+    def _ends_of_blocks(self, read: ReadFrom, facts: Iterable[TableFile]) -> Iterator[Sample]:
         tables = self._tables_by_number()
-        samples: list[tuple[bytes, float]] = []
         for fact in facts:
             path = self._table_paths.get(tables[fact.number].stored)
             if path is not None:
-                samples += _ends_of_blocks(read, path, fact.size)
-        return cuts(samples, count)
+                yield from _ends_of_blocks(read, path, fact.size)
 
     def _settled(self, paths: Sequence[str], bytes_max: int) -> Iterator[Block]:
         """Yield what all tables and changelogs come to: in the order of the keys, where tables are

@@ -24,7 +24,7 @@ from stateshift.formats.spark.state_files import (
     without_row_checksum,
 )
 from stateshift.survey import ShardFiles
-from stateshift.world import Read
+from stateshift.world import ReadFrom
 
 # Of files, compressed: so many records that columns are made as soon as they are read one by one.
 BYTES = 16 * 1024
@@ -41,11 +41,13 @@ class Begun:
     then read again from its beginning.
     """
 
-    open: Read
+    open: ReadFrom
     bytes_max: int = BYTES
     _begun: dict[str, Iterator[bytes]] = field(default_factory=dict)
 
-    def __call__(self, path: str) -> Iterator[bytes]:
+    def __call__(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        if offset:
+            return self.open(path, offset)
         begun = self._begun.pop(path, None)
         return self.open(path) if begun is None else begun
 

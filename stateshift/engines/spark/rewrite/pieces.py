@@ -10,7 +10,8 @@ than PIECE_BYTES_MAX is cut into several pieces, each read from the same shards 
 of the targets: so much is read again, and can be done beside each other.
 
 A shard's tables are named before it is known what is in them: as many as the files it comes from
-promise, TABLE_BYTES each.
+promise, TABLE_BYTES each. Those of shards that entries move to are several where they have
+LITTLE_TABLE_BYTES each: they are made beside each other, by whom there is (see `state`).
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from stateshift.survey import ShardFiles
 PIECE_BYTES_MAX = 8 * 1024 * 1024 * 1024
 
 TABLE_BYTES = 64 * 1024 * 1024  # as RocksDB makes them, by default
+LITTLE_TABLE_BYTES = 8 * 1024 * 1024
+LITTLE_TABLES_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +167,13 @@ def table_count(size: int) -> int:
     return -(-size // TABLE_BYTES) or 1
 
 
+def count_of_little_tables(size: int) -> int:
+    """Return how many tables hold so many bytes where several are to make them: more than
+    `table_count` only up to LITTLE_TABLES_MAX.
+    """
+    return max(table_count(size), min(LITTLE_TABLES_MAX, size // LITTLE_TABLE_BYTES))
+
+
 def components(before: int, after: int) -> Iterator[tuple[range, range]]:
     """Yield groups of source and target shards between which entries can move."""
     step = gcd(before, after)
@@ -194,11 +204,11 @@ def _alone(
     request: Request, store: StoreState, shard: int, sources: tuple[ShardFiles, ...]
 ) -> Piece:
     size = request.size(sources)
-    return Piece(sources, (_made(request, store, shard, size),), None, size)
+    return Piece(sources, (_made(request, store, shard, table_count(size)),), None, size)
 
 
 def _keeping(request: Request, store: StoreState, shard: ShardFiles) -> Piece:
-    made = _made(request, store, shard.shard, 0)
+    made = _made(request, store, shard.shard, 1)
     kept = [path for path in shard.files if path.endswith(".sst")]
     own_zip, table = made.files
     target = replace(made, files=(own_zip, *kept, table))
@@ -215,7 +225,8 @@ def _moved(request: Request, store: StoreState, bytes_max: int) -> Iterator[Piec
         sources = tuple(by_number[number] for number in source_numbers)
         size = request.size(sources)
         passes = min(len(target_numbers), -(-size // bytes_max) or 1)
-        made = partial(_made, request, store, size=size // len(target_numbers))
+        tables = count_of_little_tables(size // len(target_numbers))
+        made = partial(_made, request, store, tables=tables)
         for start in range(passes):
             targets = tuple(map(made, target_numbers[start::passes]))
             yield Piece(sources, targets, (before, after), size)
@@ -230,8 +241,8 @@ def _groups(
     return components(before, after)
 
 
-def _made(request: Request, store: StoreState, shard: int, size: int) -> ShardFiles:
-    """Return the shard as it will be written, from so many bytes."""
+def _made(request: Request, store: StoreState, shard: int, tables: int) -> ShardFiles:
+    """Return the shard as it will be written, as so many tables."""
     operator = request.wishes.operators.get(store.operator, store.operator)
     folder = layout.under(request.image.path, f"state/{operator}/{shard}")
     if store.store != DEFAULT_STORE:
@@ -240,7 +251,7 @@ def _made(request: Request, store: StoreState, shard: int, size: int) -> ShardFi
     if request.provider == HDFS:
         files: tuple[str, ...] = (f"{own}.snapshot",)
     else:
-        files = (_zip_name(request, store, shard, own), *_table_names(request, folder, own, size))
+        files = (_zip_name(request, store, shard, own), *_table_names(request, folder, own, tables))
     return ShardFiles(store.operator, store.store, shard, files)
 
 
@@ -251,8 +262,8 @@ def _zip_name(request: Request, store: StoreState, shard: int, own: str) -> str:
     return f"{own}_{unique}.zip"
 
 
-def _table_names(request: Request, folder: str, own: str, size: int) -> Iterator[str]:
-    for number in range(FIRST_TABLE, FIRST_TABLE + table_count(size)):
+def _table_names(request: Request, folder: str, own: str, tables: int) -> Iterator[str]:
+    for number in range(FIRST_TABLE, FIRST_TABLE + tables):
         yield f"{folder}/SSTs/{number:06}-{_id(request, f'{own} {number}')}.sst"
 
 

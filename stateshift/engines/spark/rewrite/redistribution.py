@@ -7,6 +7,11 @@ order. Pure.
 Where there is nothing to deal out, and entries are read in the order of their keys, they go
 straight to the target (see `straight`).
 
+Several may share a piece, each the entries between two keys, where it is known before any entry is
+read at which keys the tables of all targets end: of one source whose tables are sorted runs, or of
+several that keep their keys. Dealt out by hash, entries of every target lie alike along the keys:
+the same bounds serve for all of them.
+
 Records of one key can come from several checkpoints only, which are merged: they are added (see
 `sums`) or refused.
 """
@@ -23,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from stateshift.engines.spark.entries.columnar import hashes_of
-from stateshift.engines.spark.entries.fold import folded, table_bounds
+from stateshift.engines.spark.entries.fold import Sample, block_ends, folded, table_bounds
 from stateshift.engines.spark.entries.keys import KeyRule
 from stateshift.engines.spark.entries.shard_parts import SHARD_PART, encode_part
 from stateshift.engines.spark.entries.store_view import StoreView
@@ -42,28 +47,33 @@ from stateshift.errors import FormatError, Incompatible
 from stateshift.formats.binaries import part
 from stateshift.formats.blocks import Binary, Block, Ints, binary
 from stateshift.formats.rocksdb.table import KeyRange
-from stateshift.formats.sorting import Scratch, SortedPile, SortedPiles
+from stateshift.formats.sorting import Scratch, SortedPile, SortedPiles, cuts
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot
 from stateshift.plain import from_plain
 from stateshift.survey import ShardFiles
-from stateshift.world import Read
+from stateshift.world import ReadFrom
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """All entries of a piece, by target; `internal` are those of Spark's own column families."""
+    """Entries of a piece, by target; `internal` are those of Spark's own column families. `bounds`
+    are the last keys of all tables of a target but its last, where these are known.
+    """
 
     piles: Mapping[int, SortedPile]
     internal: Counter[int]
     unite: Callable[[Iterator[Block]], Iterator[Block]]
+    bounds: Sequence[bytes] | None
 
     def blocks(self, target: int, table: int = 0, tables: int = 1) -> Iterator[Block]:
         """Yield the target's entries in order; of several parts of about the same size one, which
         goes on where the one before it ends.
         """
         pile = self.piles[target]
-        bounds = [None, *pile.bounds(tables), None]
-        return self.unite(pile.blocks(bounds[table], bounds[table + 1]))
+        bounds = pile.bounds(tables) if self.bounds is None else self.bounds
+        ends = [None, *bounds, None]
+        assert len(ends) == tables + 1, "as many as were planned"
+        return self.unite(pile.blocks(ends[table], ends[table + 1]))
 
     def internal_of(self, target: int) -> int:
         """Return how many of the target's entries are in Spark's own column families."""
@@ -77,42 +87,67 @@ class Gathering:
     plain: Plain
     options: Plain
     sources: Sequence[ShardFiles]
-    open: Read
+    open: ReadFrom
     base: RocksDBSnapshot
     sums: SourceSums
 
     def gathered(self, scratch: Scratch) -> Gathered | Straight:
         """Return the entries of the targets: as they are read, where that is their order."""
-        return self._straight() or self._in_piles(scratch)
+        return self.in_tables(self.bounds(), scratch)
 
-    def _straight(self) -> Straight | None:
-        bounds = self._bounds()
-        return None if bounds is None else Straight(self.read_apart, bounds)
-
-    def between(self, first: int, end: int) -> Straight | None:
-        """Return the entries of some of the tables that follow each other, of which no other is
-        read; None where entries are not read in the order of their keys.
+    def between(self, ends: Sequence[bytes | None], scratch: Scratch) -> Gathered | Straight:
+        """Return the entries of the tables between such keys, of which no other is read. They are
+        some of `bounds`, those at either end included; None is where no table is before, or behind.
         """
-        bounds = self._bounds()
-        if bounds is None:
-            return None
-        ends = [None, *bounds, None]
-        part = encode_part(KeyRange(ends[first], ends[end]))
+        part = encode_part(KeyRange(ends[0], ends[-1]))
         settings = {**self.options["settings"], SHARD_PART: part}
         own = replace(self, options={**self.options, "settings": settings})
-        return Straight(own.read_apart, bounds[first : end - 1])
+        return own.in_tables([key for key in ends[1:-1] if key is not None], scratch)
 
-    def _bounds(self) -> list[bytes] | None:
-        """Return the keys between the tables of the one target; None where entries do not go
-        straight there.
+    def in_tables(self, bounds: Sequence[bytes] | None, scratch: Scratch) -> Gathered | Straight:
+        """Return the entries for tables that end at these keys, where those are known."""
+        if bounds is None or self._deals_out:
+            return self._in_piles(bounds, scratch)
+        return Straight(self.read_apart, bounds)
+
+    def bounds(self) -> list[bytes] | None:
+        """Return the keys between the tables of every target; None where they show only when all
+        entries were read.
         """
-        if len(self.sources) != 1 or self.plain.get("partitions"):
+        if self.options["provider"] != ROCKSDB or any(map(self._framing, self._files)):
+            return None
+        if self._deals_out:
+            return self._bounds_of_all()
+        if len(self.sources) != 1:
             return None
         (source,) = self.sources
-        if self._framing(source.files):
-            return None
         (tables,) = self.plain["tables"]
         return table_bounds(self.open, source, len(tables))
+
+    def _bounds_of_all(self) -> list[bytes] | None:
+        """Return the keys that cut what lies in all sources, as far as their tables show."""
+        counts = {len(tables) for tables in self.plain["tables"]}
+        if len(counts) != 1 or self._views_after:
+            return None
+        (count,) = counts
+        if count == 1:
+            return []
+        samples: list[Sample] = []
+        for source in self.sources:
+            lying = block_ends(self.open, source)
+            if lying is None or lying.families != self._families:
+                return None  # keys that begin otherwise are in another order
+            samples += lying.samples
+        return cuts(samples, count) if samples else None
+
+    @property
+    def _deals_out(self) -> bool:
+        """Whether entries go to several targets, or come for them from several sources."""
+        return bool(self.plain.get("partitions"))
+
+    @property
+    def _files(self) -> list[tuple[str, ...]]:
+        return [source.files for source in self.sources]
 
     def read_apart(self) -> Iterator[tuple[Block, int]]:
         """Yield the one source's entries as they are written, each block with how many of it are
@@ -125,7 +160,7 @@ class Gathering:
             written = with_family(store, block, self._families)
             yield written, len(block) if is_internal else 0
 
-    def _in_piles(self, scratch: Scratch) -> Gathered:
+    def _in_piles(self, bounds: Sequence[bytes] | None, scratch: Scratch) -> Gathered:
         piles, internal = SortedPiles(scratch), Counter[int]()
         counted_apart = internal_families(self.base)
         for source in self.sources:
@@ -136,7 +171,7 @@ class Gathering:
                     internal[target] += len(own) if is_internal else 0
         by_target = {target: piles.pile(target) for target in self.plain["targets"]}
         unite = self._united if len(self.sources) > 1 else _as_they_are
-        return Gathered(by_target, internal, unite)
+        return Gathered(by_target, internal, unite, bounds)
 
     def read(self, source: ShardFiles) -> Iterator[tuple[str, Block]]:
         """Yield the entries of a source that are wanted, in the targets' encoding."""
@@ -162,7 +197,7 @@ class Gathering:
         """Whether all entries of its sources are read as they will be written."""
         if self.options.get("part") or self._evolvers:
             return False
-        return not any(self._framing(source.files) for source in self.sources)
+        return not any(map(self._framing, self._files))
 
     def _framing(self, files: tuple[str, ...]) -> Callable[[str, Block], Block] | None:
         """Return what changes about a row when the provider does."""
@@ -184,7 +219,7 @@ class Gathering:
         """Yield the records of each target; those of other pieces, which take the shard's other
         keys, are left out.
         """
-        if not self.plain.get("partitions"):
+        if not self._deals_out:
             yield self.plain["targets"][0], block
             return
         before, after = self.plain["partitions"]

@@ -30,9 +30,10 @@ A piece is read once. What has to be put in order or dealt out on the way is hel
 are in the order of its new ones, goes straight through, a block at a time, and where its files are
 little, record by record.
 
-Tables that a shard goes straight into may be made by several (`rewrite_tables`): each reads the
-keys between the bounds of its own tables. Their bytes are the same. The zip that names them all is
-made of what each has said of its own (`rewrite_zip`).
+The tables of a piece may be made by several (`rewrite_tables`), where it is known at which keys
+they end (`bounds_of_tables`): each reads the keys between the bounds of its own tables, and writes
+those of every target. Their bytes are the same. The zips that name them are made of what each has
+said of its own (`rewrite_zips`).
 
 Profile (a million entries of 24 and 32 bytes, seconds of one core): compacted 0.6 as snapshots and
 1.3 as tables, redistributed 1.4 and 1.8; most of it is Arrow's taking, joining and sorting, then
@@ -43,7 +44,7 @@ GB: beyond what piles may hold, they lie in the scratch file.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, starmap
@@ -64,13 +65,13 @@ from stateshift.formats.sorting import Scratch
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, decode_zip
 from stateshift.formats.spark.row_encoding import checked_rows, checked_values, encode_snapshot
 from stateshift.formats.spark.state_files import Record, encode_delta, with_row_checksum
-from stateshift.storage.protocol import Content
+from stateshift.storage.protocol import Content, Input
 from stateshift.survey import ShardFiles
 from stateshift.world import Contents
 
 
 def rewrite_state(
-    options: Plain, inputs: Sequence[Content], scratch: Scratch = io.BytesIO
+    options: Plain, inputs: Sequence[Input], scratch: Scratch = io.BytesIO
 ) -> Sequence[Content]:
     """Return the contents of every target, in order; nothing is read before one of them is."""
     contents: list[Content] = []
@@ -85,44 +86,52 @@ def rewrite_state(
     return Contents(contents, sums.shards_read)
 
 
+# What is known of all tables of a target, and how many of their entries are Spark's own.
+KnownTarget = tuple[Sequence[TableFacts], int]
+
+
 @dataclass(frozen=True, slots=True)
 class TablesPart:
-    """Some tables of a target, one after the other; what they and their sources came to is known
-    once they were read.
+    """Some tables of every target, in the order of the targets; what they and their sources came to
+    is known once they were read.
     """
 
-    tables: Sequence[TableContent]
-    entries: Straight
+    targets: Mapping[int, Sequence[TableContent]]
+    entries: Gathered | Straight
     sums: SourceSums
 
-    @property
-    def internal(self) -> int:
-        """How many of the entries are in Spark's own column families."""
-        return self.entries.internal_of(0)
+
+def bounds_of_tables(options: Plain, inputs: Sequence[Input]) -> list[bytes] | None:
+    """Return the keys between the tables of every target; None where they show only when all
+    entries were read.
+    """
+    return _only_piece(options, inputs, SourceSums(None)).gathering().bounds()
 
 
 def rewrite_tables(
-    options: Plain, inputs: Sequence[Content], first: int, end: int
-) -> TablesPart | None:
-    """Return the tables from one number up to another, with the bytes that `rewrite_state` gives
-    them; None where they are not to be had without the others.
+    options: Plain,
+    inputs: Sequence[Input],
+    ends: Sequence[bytes | None],
+    scratch: Scratch = io.BytesIO,
+) -> TablesPart:
+    """Return the tables between such keys, with the bytes that `rewrite_state` gives them. `ends`
+    are some of the bounds that follow each other, or None at the beginning and the end of all.
     """
     sums = SourceSums(options.get("compared"))
     piece = _only_piece(options, inputs, sums)
-    entries = piece.gathering().between(first, end)
-    if entries is None:
-        return None
-    return TablesPart(piece.tables_between(entries, end - first), entries, sums)
+    entries = piece.gathering().between(ends, scratch)
+    return TablesPart(piece.tables_of(entries, len(ends) - 1), entries, sums)
 
 
-def rewrite_zip(
-    options: Plain, inputs: Sequence[Content], tables: Sequence[TableFacts], internal: int
-) -> Content:
-    """Return the zip that names tables which were all made before."""
-    return _only_piece(options, inputs, SourceSums(None)).zip_of(tables, internal)
+def rewrite_zips(
+    options: Plain, inputs: Sequence[Input], targets: Iterable[KnownTarget]
+) -> list[Content]:
+    """Return the zips that name the tables of every target, which were all made before."""
+    piece = _only_piece(options, inputs, SourceSums(None))
+    return piece.zips_of(targets)
 
 
-def _only_piece(options: Plain, inputs: Sequence[Content], sums: SourceSums) -> _Piece:
+def _only_piece(options: Plain, inputs: Sequence[Input], sums: SourceSums) -> _Piece:
     (plain,) = options["pieces"]
     return _Piece(plain, options, inputs, _Held(io.BytesIO), sums)
 
@@ -149,7 +158,7 @@ class _Piece:
         self,
         plain: Plain,
         options: Plain,
-        inputs: Sequence[Content],
+        inputs: Sequence[Input],
         held: _Held,
         sums: SourceSums,
     ) -> None:
@@ -179,8 +188,9 @@ class _Piece:
             sums=self.sums,
         )
 
-    def _open(self, path: str) -> Iterator[bytes]:
-        return self.inputs[path]()
+    def _open(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        content = self.inputs[path]
+        return content(offset) if offset else content()
 
     def _snapshot(self, target: int) -> Content:
         def content() -> Iterator[bytes]:
@@ -225,23 +235,25 @@ class _Piece:
 
         yield zipped
 
-    def tables_between(self, entries: Straight, count: int) -> list[TableContent]:
-        """Return as many tables of these entries."""
-        (target,) = self.plain["targets"]
+    def tables_of(self, entries: Gathered | Straight, count: int) -> dict[int, list[TableContent]]:
+        """Return as many tables of these entries for every target."""
 
-        def blocks(number: int) -> Iterator[Block]:
+        def blocks(target: int, number: int) -> Iterator[Block]:
             return self._checked(entries.blocks(target, number, count))
 
-        return [TableContent(partial(blocks, number)) for number in range(count)]
+        tables = {}
+        for target in self.plain["targets"]:
+            tables[target] = [TableContent(partial(blocks, target, n)) for n in range(count)]
+        return tables
 
-    def zip_of(self, tables: Sequence[TableFacts], internal: int) -> Content:
-        """Return the zip of the one target, whose tables are known."""
-        (names,) = self.plain["tables"]
+    def zips_of(self, targets: Iterable[KnownTarget]) -> list[Content]:
+        """Return the zips of targets whose tables are known."""
 
-        def zipped() -> Iterator[bytes]:
-            yield shards.version_zip(self._base, names, tables, internal, self._format)
+        def zipped(names: Sequence[str], known: KnownTarget) -> Iterator[bytes]:
+            yield shards.version_zip(self._base, names, *known, self._format)
 
-        return zipped
+        pairs = zip(self.plain["tables"], targets, strict=True)
+        return [partial(zipped, names, known) for names, known in pairs]
 
     def _in_table(self, target: int, number: int, count: int) -> Iterator[Block]:
         return self._checked(self.held.gathered(self).blocks(target, number, count))
