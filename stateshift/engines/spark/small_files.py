@@ -103,7 +103,10 @@ class Reading:
         return looked
 
     def _refuse_damaged(self, path: str, error: FormatError) -> None:
-        self.refuse(f"{self.path(path)} is damaged: {error.fact}", path, error.offset or 0)
+        message = f"{self.path(path)} is damaged: {error.fact}"
+        if path in self.refused and any(each.message == message for each in self.findings):
+            return  # whoever reads it next has no news
+        self.refuse(message, path, error.offset or 0)
 
     def vanished(self, path: str) -> None:
         """Refuse a listed file that is not there when it is read: the job tidies up, or somebody

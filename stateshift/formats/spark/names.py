@@ -21,7 +21,8 @@
 Source: Spark, StreamingQueryCheckpointMetadata, StateStoreId.storeCheckpointLocation,
 RocksDBFileManager, ChecksumCheckpointFileManager; Hadoop, ChecksumFileSystem. The store directory
 is left out for the store "default". A checkpoint has tens of thousands of paths, so what a
-directory says is worked out once and remembered.
+directory says is worked out once and remembered. An operator is a number: other folders of the
+state Spark passes over.
 """
 
 from __future__ import annotations
@@ -233,14 +234,21 @@ def _directory(directory: str) -> _Directory:
             return _Directory(log)
         case ["sources", source, *_]:
             return _Directory("sources", source)
-        case ["state", operator, "_metadata"]:
+        case ["state", operator, *rest] if _canonical(operator) is not None:
+            return _in_operator(operator, rest)
+    return _Directory("other")
+
+
+def _in_operator(operator: str, rest: list[str]) -> _Directory:
+    match rest:
+        case ["_metadata"]:
             return _Directory("metadata-v1", operator)
-        case ["state", operator, "_metadata", "v2"]:
+        case ["_metadata", "v2"]:
             return _Directory("metadata-v2", operator)
-        case ["state", operator, "_stateSchema", store]:
+        case ["_stateSchema", store]:
             return _Directory("schema-v3", operator, None, store)
-        case ["state", operator, partition, *rest] if _canonical(partition) is not None:
-            return _in_partition(operator, int(partition), rest)
+        case [partition, *inside] if _canonical(partition) is not None:
+            return _in_partition(operator, int(partition), inside)
     return _Directory("other")
 
 

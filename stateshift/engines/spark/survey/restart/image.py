@@ -30,6 +30,7 @@ from stateshift.engines.spark.survey.restart.batches import (
     refuse_misplaced,
     warn_of_no_commits,
 )
+from stateshift.engines.spark.survey.restart.complete import refuse_incomplete
 from stateshift.engines.spark.survey.restart.operators import (
     files_of_operators,
     is_foreign,
@@ -77,6 +78,7 @@ def surveyed_image(
     unique = _commit(reading, epoch) if epoch in listed.commits else {}
     operators = operators_of(reading, listed, settings)
     refuse_foreign_state(reading, operators, settings, cut.last)
+    refuse_incomplete(reading, operators, unique, epoch)
     shards = shards_of(reading, listed, operators, unique, epoch)
     check_uncommitted(reading, listed, operators, epoch)
     if thorough and epoch is not None:

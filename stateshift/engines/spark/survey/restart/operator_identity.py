@@ -99,7 +99,11 @@ def check_stores(
     for store in decoded.stores:
         if store.name not in stores:
             named = f"{reading.path(path)} names the store {store.name[:80]!r}"
-            reading.refuse(f"{named}, of which no file is there", path)
+            reading.refuse(
+                f"{named}, of which no file is there",
+                path,
+                hint="restore that store, or this file, from a copy of the checkpoint",
+            )
 
 
 def _file_name(path: str) -> str:
