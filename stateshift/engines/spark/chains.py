@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from stateshift.formats.spark.names import CheckpointPath
+from stateshift.formats.spark.offset_conf import is_integer
 from stateshift.formats.spark.offsets import PARTITIONS
 
 # More partitions than any job has: what a damaged number must not make us count to.
@@ -188,7 +189,6 @@ def partitions_of(settings: Mapping[str, str]) -> int | None:
     """Return the partition count of the offset log's conf; None where there is none that a job can
     have.
     """
-    text = settings.get(PARTITIONS, "")
-    is_number = text.isascii() and text.isdigit() and len(text) < 10
-    count = int(text) if is_number else 0
+    text = settings.get(PARTITIONS, "").strip()
+    count = int(text) if is_integer(text) else 0
     return count if 0 < count <= PARTITIONS_MAX else None

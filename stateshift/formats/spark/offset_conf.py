@@ -3,12 +3,13 @@ for a value. A restart sets each in the session, which parses it by its type, an
 word.
 
     boolean    true or false, in any case, with blanks around it
-    integer    digits with a sign, of 32 bits
-    policy     min or max, in any case
+    integer    digits with a sign, of 32 bits, with blanks around them; of some only a few
+    word       one of a few, in any case
+    codec      a short name in any case, or the name of its class
 
-Source: Spark, OffsetSeqMetadata.setSessionConf and relevantSQLConfs, ConfigHelpers.toBoolean and
-toNumber; 3.2 to 4.3. Settings that are not listed here are not checked: Spark ignores those that it
-does not know.
+Source: Spark, OffsetSeqMetadata.setSessionConf, relevantSQLConfs and relevantSQLConfDefaultValues,
+ConfigHelpers.toBoolean and toNumber, CompressionCodec.createCodec; 3.2 to 4.3. Settings that are
+not listed here are not checked: Spark ignores those that it does not know.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ ROW_CHECKSUM: Final = f"{_STREAMING}stateStore.rowChecksum.enabled"
 ENCODING: Final = f"{_STREAMING}stateStore.encodingFormat"
 ENCODINGS: Final = ("unsaferow", "avro")
 MERGE_OPERATOR: Final = f"{_STREAMING}stateStore.rocksdb.mergeOperatorVersion"
+ROCKSDB_FORMAT: Final = f"{_STREAMING}stateStore.rocksdb.formatVersion"
+JOIN_FORMAT: Final = f"{_STREAMING}join.stateFormatVersion"
+AGGREGATION_FORMAT: Final = f"{_STREAMING}aggregation.stateFormatVersion"
+GROUPS_FORMAT: Final = f"{_STREAMING}flatMapGroupsWithState.stateFormatVersion"
+_POLICY: Final = f"{_STREAMING}multipleWatermarkPolicy"
 
 BOOLEANS: Final = frozenset(
     (
@@ -40,14 +46,30 @@ BOOLEANS: Final = frozenset(
 INTEGERS: Final = frozenset(
     (
         f"{_SQL}shuffle.partitions",
-        f"{_STREAMING}aggregation.stateFormatVersion",
-        f"{_STREAMING}flatMapGroupsWithState.stateFormatVersion",
-        f"{_STREAMING}join.stateFormatVersion",
-        f"{_STREAMING}stateStore.rocksdb.formatVersion",
+        AGGREGATION_FORMAT,
+        GROUPS_FORMAT,
+        JOIN_FORMAT,
+        ROCKSDB_FORMAT,
         MERGE_OPERATOR,
     )
 )
-POLICIES: Final = frozenset((f"{_STREAMING}multipleWatermarkPolicy",))
+POLICIES: Final = frozenset((_POLICY,))
+
+# The values that Spark up to 4.3 takes of some settings.
+_NUMBERS: Final[Mapping[str, range]] = {
+    AGGREGATION_FORMAT: range(1, 3),
+    GROUPS_FORMAT: range(1, 3),
+    JOIN_FORMAT: range(1, 5),
+    MERGE_OPERATOR: range(1, 3),
+}
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {_POLICY: ("min", "max"), ENCODING: ENCODINGS}
+
+_CODEC_CLASSES: Final[Mapping[str, str]] = {
+    "org.apache.spark.io.LZ4CompressionCodec": "lz4",
+    "org.apache.spark.io.LZFCompressionCodec": "lzf",
+    "org.apache.spark.io.SnappyCompressionCodec": "snappy",
+    "org.apache.spark.io.ZStdCompressionCodec": "zstd",
+}
 
 
 def is_avro(conf: Mapping[str, str], families: bool) -> bool:
@@ -55,34 +77,76 @@ def is_avro(conf: Mapping[str, str], families: bool) -> bool:
     column families (of version 3); with every other stateful operator Spark refuses the setting
     (UnsupportedOperationChecker).
     """
-    return families and conf.get(ENCODING, "unsaferow") == "avro"
+    return families and encoding_of(conf) == "avro"
+
+
+def encoding_of(conf: Mapping[str, str]) -> str:
+    """Return how rows are encoded."""
+    return conf.get(ENCODING, "unsaferow").lower()
+
+
+def codec_in(conf: Mapping[str, str]) -> str:
+    """Return the short name of the codec that files of state are compressed with; of one that is
+    not Spark's own, what the log calls it.
+    """
+    name = conf.get(CODEC, "lz4")
+    short_name = _CODEC_CLASSES.get(name, name.lower())
+    return short_name if short_name in _CODEC_CLASSES.values() else name
+
+
+def is_codec(name: str) -> bool:
+    """Whether Spark may know a codec of that name: its own, or a class of somebody's."""
+    return "." in name or codec_in({CODEC: name}) in _CODEC_CLASSES.values()
+
+
+def state_format_in(conf: Mapping[str, str], setting: str) -> int:
+    """Return which format of state a setting names. One that is not there stands for 1, the
+    oldest.
+    """
+    return int(conf.get(setting, "1"))
 
 
 def delimiter(conf: Mapping[str, str]) -> bytes:
     """Return what RocksDB puts between merged values. Absent means version 1 (RocksDBConf)."""
-    return b"" if conf.get(MERGE_OPERATOR, "1") == "2" else b","
+    return b"" if state_format_in(conf, MERGE_OPERATOR) == 2 else b","
+
+
+def has_row_checksums(conf: Mapping[str, str]) -> bool:
+    """Whether rows carry checksums (4.3)."""
+    return conf.get(ROW_CHECKSUM, "false").strip().lower() == "true"
 
 
 def fault_of_conf(conf: Mapping[str, str]) -> str | None:
     """Return which setting Spark would refuse, and why; None where it takes all."""
     for key, value in conf.items():
-        wanted = _wanted(key, value.strip())
+        wanted = _wanted(key, value)
         if wanted is not None:
-            return f"{key} is {value!r}, which is {wanted}"
+            return f"{key} is {value[:40]!r}, which is {wanted}"
     return None
 
 
-def _wanted(key: str, word: str) -> str | None:
+def _wanted(key: str, value: str) -> str | None:
     """Return what a value of this setting should be and is not; None where Spark takes it."""
     if key in BOOLEANS:
-        return None if word.lower() in ("true", "false") else "neither true nor false"
+        return None if value.strip().lower() in ("true", "false") else "neither true nor false"
     if key in INTEGERS:
-        return None if _is_int(word) else "no whole number"
-    if key in POLICIES:
-        return None if word.lower() in ("min", "max") else "neither min nor max"
+        return _wanted_number(key, value.strip())
+    if key in _WORDS and value.lower() not in _WORDS[key]:
+        return f"neither {' nor '.join(_WORDS[key])}"
     return None
 
 
-def _is_int(word: str) -> bool:
+def _wanted_number(key: str, word: str) -> str | None:
+    if not is_integer(word):
+        return "no whole number"
+    if key == ROCKSDB_FORMAT and int(word) < 0:
+        return "less than 0"
+    if key in _NUMBERS and int(word) not in _NUMBERS[key]:
+        return "none that Spark up to 4.3 takes"
+    return None
+
+
+def is_integer(word: str) -> bool:
+    """Whether Java's Integer.parseInt takes the word."""
     digits = word[1:] if word[:1] in ("+", "-") else word
     return digits.isdecimal() and len(digits) <= 10 and -_INT_MAX <= int(word) < _INT_MAX

@@ -246,6 +246,7 @@ def test_sparks_own_repartitioning_repeats_a_batch_and_is_no_step_back() -> None
     )
     files |= {"offsets/4": repeated, "commits/4": files["commits/3"]}
     files |= {"state/0/0/5.snapshot": files["state/0/0/5.delta"]}
+    del files["state/0/1/5.delta"]
     assert refused(image_of(files)) == ""
 
 

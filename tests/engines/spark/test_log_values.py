@@ -10,7 +10,18 @@ from collections.abc import Mapping
 import pytest
 
 from stateshift.errors import FormatError
-from stateshift.formats.spark.offset_conf import BOOLEANS, INTEGERS, POLICIES, fault_of_conf
+from stateshift.formats.spark.offset_conf import (
+    AGGREGATION_FORMAT,
+    BOOLEANS,
+    ENCODING,
+    GROUPS_FORMAT,
+    INTEGERS,
+    JOIN_FORMAT,
+    MERGE_OPERATOR,
+    POLICIES,
+    ROCKSDB_FORMAT,
+    fault_of_conf,
+)
 from stateshift.formats.spark.source_log import census_of
 from tests.damage import images
 from tests.damage.commands import about, document_of, run
@@ -90,7 +101,7 @@ def test_a_file_source_s_offset_is_refused_wherever_a_start_reads_it(place: str)
 def test_settings_are_checked_by_their_type_and_others_are_not() -> None:
     right = {
         **dict.fromkeys(BOOLEANS, " True"),
-        **dict.fromkeys(INTEGERS, "-1"),
+        **dict.fromkeys(INTEGERS, " +2"),
         **dict.fromkeys(POLICIES, "MAX"),
         "spark.acme.enabled": "perhaps",
     }
@@ -98,3 +109,21 @@ def test_settings_are_checked_by_their_type_and_others_are_not() -> None:
     for key in (*BOOLEANS, *INTEGERS, *POLICIES):
         assert key in (fault_of_conf({**right, key: "m1n"}) or "")
     assert fault_of_conf(dict.fromkeys(INTEGERS, str(1 << 31)))
+
+
+@pytest.mark.parametrize(
+    ("key", "right", "wrong"),
+    [
+        (JOIN_FORMAT, "4", "5"),
+        (AGGREGATION_FORMAT, "1", "3"),
+        (GROUPS_FORMAT, "2", "0"),
+        (MERGE_OPERATOR, "2", "9"),
+        (ROCKSDB_FORMAT, "0", "-1"),
+        (ENCODING, "AVRO", " avro"),
+        (ENCODING, "unsaferow", "protobuf"),
+        (*POLICIES, "MIN", " min"),
+    ],
+)
+def test_of_some_settings_a_few_values_are_taken(key: str, right: str, wrong: str) -> None:
+    assert fault_of_conf({key: right}) is None
+    assert key in (fault_of_conf({key: wrong}) or "")

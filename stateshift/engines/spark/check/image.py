@@ -42,7 +42,7 @@ from stateshift.formats.blocks import Binary
 from stateshift.formats.spark import rocksdb
 from stateshift.formats.spark.compression import codec_of
 from stateshift.formats.spark.names import classify
-from stateshift.formats.spark.offset_conf import CODEC
+from stateshift.formats.spark.offset_conf import codec_in
 from stateshift.formats.spark.schema import decode_schema
 from stateshift.formats.spark.type_json import check_schema
 from stateshift.storage.protocol import Storage
@@ -302,7 +302,7 @@ class _StateReader:
         """Refuse files in another codec than the offset log's. We tell codecs by their first
         bytes; Spark goes by the offset log, and reads no other.
         """
-        logged = self.image.settings.get(CODEC, "lz4")
+        logged = codec_in(self.image.settings)
         compressed = [path for path in shard.files if path.endswith(_COMPRESSED)]
         for path in compressed:
             try:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from stateshift.engines.spark.check.sidecars import hidden_checksum
 from stateshift.engines.spark.layout import under
 from stateshift.formats.spark.names import CheckpointPath, classify
-from stateshift.formats.spark.offset_conf import CODEC
+from stateshift.formats.spark.offset_conf import codec_in
 from stateshift.survey import FileInfo, Finding, Image, Survey
 
 FRAMED = ("delta", "snapshot", "changelog")
@@ -45,7 +45,7 @@ class Uncovered:
 
 def findings(survey: Survey, image: Image) -> Iterator[Finding]:
     """Yield one note, where there is something to say."""
-    codec = image.settings.get(CODEC, "lz4")
+    codec = codec_in(image.settings)
     gaps = uncovered(survey, image, codec)
     facts = "; ".join(_facts(gaps, codec))
     if facts:

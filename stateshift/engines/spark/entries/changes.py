@@ -23,7 +23,7 @@ from stateshift.engines.spark.small_files import SMALL
 from stateshift.errors import FormatError, PlanError
 from stateshift.formats.spark import commits, rocksdb
 from stateshift.formats.spark.names import CheckpointPath, classify
-from stateshift.formats.spark.offset_conf import ROW_CHECKSUM, delimiter
+from stateshift.formats.spark.offset_conf import delimiter, has_row_checksums
 from stateshift.formats.spark.state_files import (
     Record,
     decode_changelog,
@@ -55,7 +55,7 @@ class Changes:
     def __init__(self, storage: Storage, survey: Survey, image: Image) -> None:
         self._storage, self._image = storage, image
         self._chunks = checked_chunks(storage, survey)
-        self._is_checked = image.settings.get(ROW_CHECKSUM) == "true"
+        self._is_checked = has_row_checksums(image.settings)
         self._between = delimiter(image.settings)
         self._ids: dict[int, Uuids] = {}
         self._changes: dict[tuple[str, int, str, int], dict[str, str]] = {}

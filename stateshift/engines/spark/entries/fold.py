@@ -48,7 +48,7 @@ from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange, open_table
 from stateshift.formats.rocksdb.table import Table as OpenTable
 from stateshift.formats.sorting import cuts
 from stateshift.formats.spans import Spans, missing, spans, words
-from stateshift.formats.spark.offset_conf import ROW_CHECKSUM, delimiter
+from stateshift.formats.spark.offset_conf import delimiter, has_row_checksums
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, decode_zip_version
 from stateshift.formats.spark.state_blocks import (
     decode_changelog_blocks,
@@ -144,7 +144,7 @@ def _rows(
     read: Read, shard: ShardFiles, settings: Mapping[str, str], deleted: Deleted | None
 ) -> Iterator[Writes]:
     """Yield what an HDFS-backed shard's files write."""
-    checked = settings.get(ROW_CHECKSUM) == "true"
+    checked = has_row_checksums(settings)
     part = part_in(settings)
     count = 0
     for path in newest_files(shard.files, ".snapshot"):
@@ -189,7 +189,7 @@ class _RocksDB:
         self, read: Read, shard: ShardFiles, settings: Mapping[str, str], deleted: Deleted | None
     ) -> None:
         self._read, self._shard, self._deleted = read, shard, deleted
-        self._checked = settings.get(ROW_CHECKSUM) == "true"
+        self._checked = has_row_checksums(settings)
         self._between = delimiter(settings)
         self._part = part_in(settings)
         self._zip = ""

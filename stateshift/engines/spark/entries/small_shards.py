@@ -16,7 +16,7 @@ from itertools import chain
 
 from stateshift.engines.spark.layout import newest_files
 from stateshift.errors import FormatError
-from stateshift.formats.spark.offset_conf import ROW_CHECKSUM
+from stateshift.formats.spark.offset_conf import has_row_checksums
 from stateshift.formats.spark.state_files import (
     Record,
     decode_delta,
@@ -79,7 +79,7 @@ def few_rows(
     files = tuple(newest_files(shard.files, ".snapshot"))
     if not _are_hdfs_backed(shard) or not begun.are_few(files):
         return None
-    checked = settings.get(ROW_CHECKSUM) == "true"
+    checked = has_row_checksums(settings)
     rows: dict[bytes, bytes] = {}
     bytes_left = DECODED_BYTES
     for path in files:

@@ -31,7 +31,7 @@ from stateshift.engines.spark.rewrite.sums import cannot_add
 from stateshift.engines.spark.rewrite.wishes import Wishes, wishes_of
 from stateshift.engines.spark.rewrite.zip_format import other_format, seems_4_0, target_version
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
-from stateshift.formats.spark.offset_conf import ENCODING, ENCODINGS
+from stateshift.formats.spark.offset_conf import ENCODING, ENCODINGS, encoding_of
 from stateshift.formats.spark.types import decode_struct
 from stateshift.plain import JsonObject
 from stateshift.specification import JobSpec
@@ -221,7 +221,7 @@ def _of_partitions(
     if before == partitions:
         yield Finding("note", f"{name} has {before} partitions already")
         return
-    if image.settings.get(ENCODING, "unsaferow") not in ENCODINGS:
+    if encoding_of(image.settings) not in ENCODINGS:
         yield Finding(
             "refuse",
             f"{name} encodes its rows as {image.settings[ENCODING]}: their keys cannot be read",

@@ -11,7 +11,7 @@ from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.rewrite.evolution import Evolution, evolution_of, wanted
 from stateshift.engines.spark.rewrite.stores import StoreState, partitions_of
 from stateshift.engines.spark.rewrite.wishes import Wishes
-from stateshift.formats.spark.offset_conf import ENCODING
+from stateshift.formats.spark.offset_conf import encoding_of
 from stateshift.formats.spark.row_change import Unfit
 from stateshift.survey import Finding, Image
 
@@ -34,7 +34,7 @@ def of_evolution(
             f"{name}: `evolve` beside a split or a merge",
             hint="one after the other: two jobs",
         )
-    encoding = image.settings.get(ENCODING, "unsaferow")
+    encoding = encoding_of(image.settings)
     if encoding != "unsaferow":
         yield Finding(
             "refuse",

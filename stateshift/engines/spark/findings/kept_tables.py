@@ -15,7 +15,7 @@ from stateshift.engines.spark.rewrite.pieces import TABLE_BYTES, keeps_tables
 from stateshift.engines.spark.rewrite.request import Request
 from stateshift.engines.spark.rewrite.stores import provider_of
 from stateshift.engines.spark.rewrite.wishes import Wishes, wishes_of
-from stateshift.formats.spark.offset_conf import ROW_CHECKSUM
+from stateshift.formats.spark.offset_conf import has_row_checksums
 from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Image, ShardFiles
 
@@ -85,7 +85,7 @@ def _untried(request: Request, image: Image) -> str | None:
         return "does not keep its state in RocksDB: it has no tables to keep"
     if request.format_2:
         return "is of checkpoint format 2, of which no tables are kept"
-    if image.settings.get(ROW_CHECKSUM) == "true":
+    if has_row_checksums(image.settings):
         return "has row checksums, beside which no tables are kept"
     if any(store.count("/") > 1 for store in spark_image(image).schemas):
         return "has state in column families, of which no tables are kept"

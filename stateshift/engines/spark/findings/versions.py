@@ -33,7 +33,7 @@ from stateshift.engines.spark.rewrite.wishes import Wishes
 from stateshift.engines.spark.rewrite.zip_format import target_version
 from stateshift.engines.spark.survey.restart.old_state import refused_since_3
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
-from stateshift.formats.spark.offset_conf import MERGE_OPERATOR, ROW_CHECKSUM
+from stateshift.formats.spark.offset_conf import MERGE_OPERATOR, has_row_checksums
 from stateshift.formats.spark.offsets import PARTITIONS
 from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Image
@@ -91,7 +91,7 @@ def _of_settings(image: Image, name: str, target: Target) -> Iterator[Finding]:
             f"{name} has an offset log of version 2, which Spark {target.version} does not read",
             (4, 2),
         )
-    if image.settings.get(ROW_CHECKSUM) == "true":
+    if has_row_checksums(image.settings):
         yield target.refused(
             f"the rows of {name} have checksums, which Spark {target.version} takes for a part of "
             "them",

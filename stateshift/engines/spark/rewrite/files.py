@@ -58,7 +58,7 @@ from stateshift.engines.spark.rewrite.session_keys import sessions_of
 from stateshift.engines.spark.rewrite.sums import cannot_add
 from stateshift.engines.spark.rewrite.wishes import Plain, wishes_of
 from stateshift.engines.spark.rewrite.zip_format import zip_format, zip_format_guessed
-from stateshift.formats.spark.offset_conf import CODEC, ROW_CHECKSUM
+from stateshift.formats.spark.offset_conf import codec_in, has_row_checksums
 from stateshift.specification import JobSpec
 from stateshift.step import CompareImages, TransformShard
 from stateshift.survey import Facts, ShardFiles
@@ -218,8 +218,8 @@ def _options(request: Request, pieces: list[Piece]) -> dict[str, object]:
         "pieces": list(map(_plain, pieces)),
         "settings": request.reading(),
         "provider": request.provider,
-        "codec": request.conf.get(CODEC, settings.get(CODEC, "lz4")),
-        "checksums": settings.get(ROW_CHECKSUM) == "true",
+        "codec": codec_in({**settings, **request.conf}),
+        "checksums": has_row_checksums(settings),
     }
     moved = _moved_operators(pieces)
     if moved:

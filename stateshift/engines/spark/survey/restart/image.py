@@ -42,6 +42,11 @@ from stateshift.engines.spark.survey.restart.operators import (
 )
 from stateshift.engines.spark.survey.restart.planned import planned_state_of
 from stateshift.engines.spark.survey.restart.query_files import ListedFiles, sorted_by_kind
+from stateshift.engines.spark.survey.restart.settings import (
+    StateFacts,
+    refuse_changed,
+    refuse_unfit,
+)
 from stateshift.engines.spark.survey.restart.shards import Uuids, restartable, shards_of
 from stateshift.engines.spark.survey.restart.tracked import counted_strangers, tracked_schemas
 from stateshift.errors import MissingFile
@@ -80,6 +85,16 @@ def surveyed_image(
     refuse_foreign_state(reading, operators, settings, cut.last)
     refuse_incomplete(reading, operators, unique, epoch)
     shards = shards_of(reading, listed, operators, unique, epoch)
+    schemas = _schemas(reading, listed, operators, epoch, settings)
+    _refuse_settings(
+        reading,
+        listed,
+        cut,
+        settings,
+        StateFacts(
+            operators, shards, schemas, any(store.changes for store in listed.stores.values())
+        ),
+    )
     check_uncommitted(reading, listed, operators, epoch)
     if thorough and epoch is not None:
         refuse_unparsable(reading, listed, epoch)
@@ -94,15 +109,13 @@ def surveyed_image(
         planned_state = planned_state_of(reading, listed, operators, epoch, cut.planned)
     embedded = (*ends.embedded, *own_places(reading, listed), *tracked)
     findings = tuple(reading.findings)
-    # A schema that cannot be read is refused by whoever needs it, so it is no finding here.
-    schemas = _schemas(reading, listed, operators, epoch, settings) if changes else {}
     details = SparkImage(
         offsets=len(listed.offsets),
         commits=len(listed.commits),
         batch_timestamp_ms=last_batch.timestamp_ms,
         strangers=counted_strangers(listed.strangers),
         newest=newest.as_newest() if is_rewound else None,
-        schemas=schemas,
+        schemas=schemas if changes else {},
     )
     return Image(
         path=reading.prefix,
@@ -224,12 +237,26 @@ def _schemas(
     epoch: int | None,
     settings: Mapping[str, str],
 ) -> Mapping[str, StoreSchema]:
+    """Return the schemas of the stores. One that cannot be read is refused by whoever needs it."""
     from stateshift.engines.spark.survey.schemas import schemas_of
 
+    unreported = Reading(reading.storage, reading.prefix)
     stores = {operator.id: tuple(store.name for store in operator.stores) for operator in operators}
     newest = {operator: newest_metadata(listed, operator, epoch) for operator in stores}
     applying = {operator: path for operator, path in newest.items() if path}
-    return schemas_of(reading, stores, listed.operator_files, applying, settings)
+    return schemas_of(unreported, stores, listed.operator_files, applying, settings)
+
+
+def _refuse_settings(
+    reading: Reading, listed: ListedFiles, cut: _Cut, settings: Mapping[str, str], state: StateFacts
+) -> None:
+    """Refuse settings of the last batches that the state was not written with."""
+    if cut.epoch is None:
+        return
+    refuse_unfit(reading, layout.offset_path(cut.epoch), settings, state)
+    if cut.planned is not None and cut.planned > cut.epoch:
+        for batch, planned in _offset_logs(reading, [cut.planned]):
+            refuse_changed(reading, layout.offset_path(batch), settings, planned)
 
 
 def _without_fence(reading: Reading, listed: ListedFiles) -> str | None:

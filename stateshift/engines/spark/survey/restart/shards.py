@@ -46,7 +46,7 @@ def shards_of(
             files = _chain(reading, store, epoch, uuid)
             shards.append(ShardFiles(operator.id, name, shard, files))
         _refuse_missing(reading, operator, missing)
-        _warn_of_more(reading, listed, operator, epoch)
+        _refuse_more(reading, listed, operator, epoch)
     return tuple(shards)
 
 
@@ -85,9 +85,9 @@ def _refuse_missing(reading: Reading, operator: Operator, folders: list[str]) ->
         )
 
 
-def _warn_of_more(reading: Reading, listed: ListedFiles, operator: Operator, epoch: int) -> None:
-    """Warn of state of the epoch in shards that the offset log knows nothing of: a restart would
-    leave it out.
+def _refuse_more(reading: Reading, listed: ListedFiles, operator: Operator, epoch: int) -> None:
+    """Refuse state of the epoch in shards that the offset log knows nothing of: a job starts, and
+    goes on without it.
     """
 
     def is_unknown(store: StoreFiles) -> bool:
@@ -97,10 +97,15 @@ def _warn_of_more(reading: Reading, listed: ListedFiles, operator: Operator, epo
     more = {store.shard for store in unknown if store.at(epoch + 1)}
     if more:
         folder = f"state/{operator.id}/{min(more)}"
-        reading.warn(
-            f"{reading.path(folder)} holds state of epoch {epoch} that a restart leaves "
-            f"out: the offset log says {operator.shards} shards, {len(more)} more are there",
+        reading.refuse(
+            f"{reading.path(folder)} holds state of epoch {epoch}, and the offset log says that "
+            f"operator {operator.id} has {operator.shards} shards, where {len(more)} more are "
+            "there: a job would start without that state",
             folder,
+            hint=(
+                "restore the offset log from a copy of the checkpoint; or, where a query that "
+                f"was taken back to an earlier batch has left it, move {reading.path(folder)} away"
+            ),
         )
 
 

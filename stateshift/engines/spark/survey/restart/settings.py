@@ -1,0 +1,220 @@
+"""Whether the settings of the offset log are those that the state was written with. A restart goes
+by the log, whatever the session says.
+
+    provider          the endings of the files that a restart reads
+    join format       1, 2: four stores, whose rows of 2 end with `matched`; 3, 4: column families.
+                      With 3 and 4 exchanged Spark starts, and sees none of the state
+    aggregation       of format 1 the values begin with the columns of the key, of 2 they do not
+    groups            of format 2 the values begin with `groupState`
+    encoding          Avro is for transformWithState; elsewhere RocksDB fails, and the HDFS-backed
+                      provider does not ask
+    RocksDB's format  0 to 6 open: it is that of the tables to come
+    codec             one that Spark has, where changes are written to files of their own
+    a planned batch   has the settings of the batch before: Spark goes by the last one planned
+
+What has no schema or no name (Spark 3.x names no operators) is left alone where the rest is not
+certain. Source: Spark, OffsetSeqMetadata.setSessionConf, SymmetricHashJoinStateManager,
+StreamingAggregationStateManager, FlatMapGroupsWithStateExecHelper; each seen with 4.3.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from stateshift.engines.spark.image import StoreSchema
+from stateshift.engines.spark.small_files import Reading
+from stateshift.engines.spark.survey.restart.operators import PROVIDER, PROVIDERS
+from stateshift.errors import FormatError
+from stateshift.formats.spark.offset_conf import (
+    AGGREGATION_FORMAT,
+    CODEC,
+    ENCODING,
+    GROUPS_FORMAT,
+    JOIN_FORMAT,
+    ROCKSDB_FORMAT,
+    encoding_of,
+    is_codec,
+    state_format_in,
+)
+from stateshift.formats.spark.offsets import PARTITIONS, OffsetEntry
+from stateshift.formats.spark.types import StructType, decode_struct
+from stateshift.survey import Operator, ShardFiles
+
+ROCKSDB_FORMAT_MAX = 6
+
+_ENDINGS = {
+    "hdfs-backed": ("delta", "snapshot"),
+    "rocksdb": ("zip", "changelog", "sst"),
+}
+_GROUPS = ("flatMapGroupsWithState", "applyInPandasWithState")
+_GROUP_STATE = "groupState"
+# Settings by which state is read: of one query all of its batches have the same.
+_OF_STATE = (
+    PROVIDER,
+    CODEC,
+    ENCODING,
+    JOIN_FORMAT,
+    AGGREGATION_FORMAT,
+    GROUPS_FORMAT,
+    PARTITIONS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StateFacts:
+    """What an image's state is made of. `schemas` are by "<operator>/<store>[/<column family>]";
+    `changes` says whether any files of changes are there, of whatever epoch.
+    """
+
+    operators: Sequence[Operator]
+    shards: Sequence[ShardFiles]
+    schemas: Mapping[str, StoreSchema]
+    changes: bool
+
+    def schemas_of(self, operator: str) -> Iterator[tuple[str, StoreSchema]]:
+        """Yield the last part of a store's name, and its schema."""
+        for place, schema in self.schemas.items():
+            if place.partition("/")[0] == operator:
+                yield place.rpartition("/")[2], schema
+
+    def endings(self) -> set[str]:
+        """Return the endings of the files that a restart reads."""
+        return {path.rpartition(".")[2] for shard in self.shards for path in shard.files}
+
+
+def refuse_unfit(
+    reading: Reading, path: str, settings: Mapping[str, str], state: StateFacts
+) -> None:
+    """Refuse settings of the offset log at `path` that the state was not written with."""
+    if not settings or not state.operators:
+        return
+    for fault in (*_faults(settings, state), *_faults_of_formats(settings, state)):
+        reading.refuse(
+            f"{reading.path(path)} {fault}",
+            path,
+            hint=f"restore {reading.path(path)} from a copy of the checkpoint",
+        )
+
+
+def refuse_changed(
+    reading: Reading, path: str, settings: Mapping[str, str], planned: OffsetEntry
+) -> None:
+    """Refuse a planned batch, whose log is at `path`, under other settings than the one before."""
+    for key in _OF_STATE:
+        before, after = settings.get(key), planned.conf.get(key)
+        if before is not None and after is not None and before != after:
+            reading.refuse(
+                f"{reading.path(path)} says {key}={after[:80]}, and the batch before has "
+                f"{before[:80]}: Spark reads the state by the newer log, and the state is by the "
+                "older",
+                path,
+                hint=f"move {reading.path(path)} away: the job then plans that batch again",
+            )
+
+
+def _faults(settings: Mapping[str, str], state: StateFacts) -> Iterator[str]:
+    """Yield which settings Spark could not read the files with."""
+    provider = PROVIDERS.get(settings.get(PROVIDER, "").rpartition(".")[2])
+    endings = state.endings()
+    foreign = sorted(endings.difference(_ENDINGS.get(provider or "", endings)))
+    if foreign:
+        yield f"says that {settings[PROVIDER]} keeps the state, which has no .{foreign[0]} files"
+    if state.changes and not is_codec(settings.get(CODEC, "lz4")):
+        yield f"says that state is compressed with {settings[CODEC][:80]!r}, which no Spark has"
+    if provider != "rocksdb":
+        return
+    if state_format_in(settings, ROCKSDB_FORMAT) > ROCKSDB_FORMAT_MAX:
+        yield (
+            f"says {ROCKSDB_FORMAT}={settings[ROCKSDB_FORMAT]}, and the RocksDB of Spark up to "
+            f"4.3 opens 0 to {ROCKSDB_FORMAT_MAX}"
+        )
+    if encoding_of(settings) == "avro" and not _has_families(state):
+        yield f"says {ENCODING}={settings[ENCODING]}, and the state's rows are UnsafeRows"
+
+
+def _has_families(state: StateFacts) -> bool:
+    """Whether some operator may keep Avro: one with column families, or nothing is known."""
+    families = any(place.count("/") == 2 for place in state.schemas)
+    return families or not state.schemas
+
+
+def _faults_of_formats(settings: Mapping[str, str], state: StateFacts) -> Iterator[str]:
+    """Yield which operators have state of another format than the settings say."""
+    for operator in state.operators:
+        for setting, written in _written_formats(operator, dict(state.schemas_of(operator.id))):
+            named = state_format_in(settings, setting)
+            if named == written:
+                continue
+            says = f"says {setting}={named}" if setting in settings else f"has no {setting}"
+            yield (
+                f"{says}, and the state of operator {operator.id} has format {written}: Spark "
+                "refuses to start, or does not see that state"
+            )
+
+
+def _written_formats(
+    operator: Operator, schemas: Mapping[str, StoreSchema]
+) -> Iterator[tuple[str, int]]:
+    """Yield settings of an operator, each with the format that its state has by its schemas."""
+    formats = (
+        (JOIN_FORMAT, _join_format(operator, schemas)),
+        (AGGREGATION_FORMAT, _aggregation_format(operator, schemas)),
+        (GROUPS_FORMAT, _groups_format(operator, schemas)),
+    )
+    for setting, written in formats:
+        if written is not None:
+            yield setting, written
+
+
+def _join_format(operator: Operator, schemas: Mapping[str, StoreSchema]) -> int | None:
+    """Return the format of a join's state; None where the operator is none, or nothing tells."""
+    if "left-keyWithTsToValues" in schemas:
+        return 4
+    schema = schemas.get("left-keyWithIndexToValue")
+    if schema is None:
+        return None
+    has_own_store = any(store.name == "left-keyWithIndexToValue" for store in operator.stores)
+    if not has_own_store:
+        return 3
+    columns = _columns(schema["value"])
+    if columns is None:
+        return None
+    return 2 if columns.names[-1:] == ("matched",) else 1
+
+
+def _aggregation_format(operator: Operator, schemas: Mapping[str, StoreSchema]) -> int | None:
+    """Return the format of an aggregation's state; None where the operator is none, or nothing
+    tells: a column of the key may be called as one of the values.
+    """
+    schema = schemas.get("default")
+    if operator.name != "stateStoreSave" or schema is None:
+        return None
+    key, value = _columns(schema["key"]), _columns(schema["value"])
+    if key is None or value is None or not key.names:
+        return None
+    width = len(key.names)
+    if value.names[:width] != key.names or value.types[:width] != key.types:
+        return 2
+    is_structured = any(isinstance(kind, StructType) for kind in key.types)
+    return 1 if is_structured else None
+
+
+def _groups_format(operator: Operator, schemas: Mapping[str, StoreSchema]) -> int | None:
+    """Return the format of the state of groups; None where the operator is of another kind."""
+    schema = schemas.get("default")
+    if operator.name not in (*_GROUPS, None) or schema is None:
+        return None
+    columns = _columns(schema["value"])
+    if columns is None:
+        return None
+    if columns.names[:1] == (_GROUP_STATE,) and isinstance(columns.types[0], StructType):
+        return 2
+    return None if operator.name is None else 1
+
+
+def _columns(text: str) -> StructType | None:
+    try:
+        return decode_struct(text)
+    except FormatError:
+        return None
