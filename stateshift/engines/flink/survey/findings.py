@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from stateshift.engines.flink.entries.operators import sections_in
 from stateshift.engines.flink.places import Places, absolute_places
+from stateshift.engines.flink.survey.changelogs import faults_of
 from stateshift.errors import FormatError
 from stateshift.formats.flink.key_groups import groups_of
-from stateshift.formats.flink.keyed_handles import KeyGroups
+from stateshift.formats.flink.keyed_handles import Changelog, KeyGroups
 from stateshift.formats.flink.metadata import Metadata, OperatorState, SubtaskState
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import FileHandle, RelativeFile, Segment, files_of
@@ -78,6 +79,11 @@ def _misplaced(operator: OperatorState, subtask: SubtaskState) -> Iterator[Findi
             f"operator {operator.id.hex()}, subtask {subtask.index} holds {handle.count} key "
             f"groups from {handle.first} on; its own are {len(groups)} from {groups.start} on",
         )
+    if isinstance(handle, Changelog):
+        for fault in faults_of(handle):
+            yield Finding(
+                "refuse", f"operator {operator.id.hex()}, subtask {subtask.index}: {fault}"
+            )
 
 
 def _gap(operator: OperatorState) -> Iterator[Finding]:
