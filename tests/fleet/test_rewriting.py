@@ -58,13 +58,14 @@ STORE_VIEW = StoreView.of_rule("default", KeyRule(LONG_KEY, ROW, ((0,),)))
 class Shape:
     """Shards of some keys: `each` of a shard's in a table, every third of them in an older table of
     level 0 as well, and changelogs behind that write some anew and delete some. They become as many
-    as before, or others.
+    as before, or others. Tables that are `interleaved` have keys of the whole shard, each.
     """
 
     keys: int = 3000
     each: int = 500
     families: bool = False
     overlapping: bool = True
+    interleaved: bool = False
     tables_after: int = 5
     sources: int = 1
     targets: int = 1
@@ -79,6 +80,7 @@ SHAPES = {
     "one table before": Shape(each=3000, overlapping=False),
     "families": Shape(families=True),
     "few": Shape(keys=7, each=2, tables_after=6),
+    "interleaved": Shape(interleaved=True),
     "3 to 2": Shape(sources=3, targets=2),
     "3 to 1": Shape(sources=3, tables_after=8),
     "1 to 4, of one table": Shape(each=3000, overlapping=False, targets=4),
@@ -92,6 +94,8 @@ def files_of(shape: Shape, shard: int, families: Mapping[str, int] = FAMILIES) -
     """The files of a shard, by path."""
     keys = sorted(keys_of(shape, shard, families))
     runs = [keys[start : start + shape.each] for start in range(0, len(keys), shape.each)]
+    if shape.interleaved:
+        runs = [keys[start :: len(runs)] for start in range(len(runs))]
     if shape.overlapping and keys:
         runs.append(keys[::3])
     folder = f"state/0/{shard}"
@@ -256,6 +260,20 @@ def test_what_parts_have_read_is_what_a_comparison_asks_for(name: str) -> None:
     world = replace(made.world, read=read_before([evidence]))
     assert compare.unread(world) == []
     assert compare.run(world) == compare.run(made.world)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Shape(keys=20_000, each=6_000, interleaved=True),
+        Shape(keys=20_000, each=6_000, sources=3, targets=2),
+    ],
+    ids=["one shard", "3 to 2"],
+)
+def test_tables_are_about_even_however_the_old_ones_overlap(shape: Shape) -> None:
+    _, left = alone(shape)
+    sizes = [len(content) for path, content in left.items() if path.endswith(".sst")]
+    assert max(sizes) < 2 * min(sizes)
 
 
 def test_column_families_of_sparks_own_are_counted_apart_over_all_parts() -> None:

@@ -69,7 +69,6 @@ _EARLY = 0.25  # of a table: it ends where one of those ends that it is made of
 _DIGITS_MAX = 20  # of a number of 64 bits
 _TABLES_A_PART = 8  # so many, and parts that end with tables are about even
 
-
 # A key, and how many bytes lie between it and the one before.
 Sample = tuple[bytes, float]
 
@@ -113,14 +112,14 @@ def changed(
     return _RocksDB(read, shard, settings, None).changed(bytes_max)
 
 
-def table_bounds(read: Read, shard: ShardFiles, count: int) -> list[bytes] | None:
+def table_bounds(read: ReadFrom, shard: ShardFiles, count: int) -> list[bytes] | None:
     """Return `count` - 1 keys that cut the shard into parts of about the same size, as far as the
     tables that it lies in show; None where `folded` does not give its entries in the order of
     their keys. Column families are part of the keys.
     """
     if not any(path.endswith(".zip") for path in shard.files):
         return None
-    return _RocksDB(read, shard, {}, None).bounds(count)
+    return _RocksDB(read, shard, {}, None).bounds(read, count)
 
 
 def parts_of(read: ReadFrom, shard: ShardFiles, count: int) -> list[KeyRange]:
@@ -208,12 +207,18 @@ class _RocksDB:
         changes = map(_without_merges, self._changes(_changelogs(self._shard.files)))
         return merged(in_runs(changes, bytes_max), self._between, deletes=True)
 
-    def bounds(self, count: int) -> list[bytes] | None:
-        """Return what `table_bounds` does."""
+    def bounds(self, read: ReadFrom, count: int) -> list[bytes] | None:
+        """Return what `table_bounds` does. Tables that overlap may all end alike: then it is their
+        blocks that show where the shard can be cut.
+        """
         self._open_zips(newest_files(self._shard.files, ".zip"))
         runs = self._runs()
         if not runs:
             return None
+        if count == 1:
+            return []
+        if len(runs) > 1:
+            return cuts(self._ends_of_blocks(read, chain.from_iterable(runs)), count)
         samples = [(fact.largest.key, fact.size) for fact in chain.from_iterable(runs)]
         return cuts(samples, count, early=_EARLY)
 
