@@ -168,7 +168,10 @@ class Walk:
 
     def _operator_state(self, handle: Partitioned) -> None:
         starts = handle.starts
-        if handle.stream is None or not starts:
+        if handle.stream is None:
+            return
+        if not starts:  # none of its states has an element
+            self._require_empty(handle, handle.stream)
             return
         content = bounds.gathered(self.streams.chunks(handle.stream), "operator state")
         elements = split_elements(content, starts, handle.stream.size)
@@ -182,6 +185,12 @@ class Walk:
             for offset, count in Counter(named.offsets).items():
                 with _located(offset, header.compressed):
                     self._element(header, state, elements[offset], count)
+
+    def _require_empty(self, handle: Partitioned, stream: StreamHandle) -> None:
+        """Require that nothing is in a file of whose states none is named."""
+        if not handle.states and self.streams.head(stream, 1):
+            fact = "its file holds state, and _metadata names none of it: Flink would restore none"
+            raise FormatError(fact, None, 0)
 
     def _element(
         self, header: OperatorHeader, state: StateInfo | None, raw: bytes, count: int
