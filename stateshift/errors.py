@@ -5,6 +5,7 @@ wrappers retry.
       SpecError                     2  the author of the spec            (JSON pointer)
       FormatError                   3  bytes are not what they should be (path, offset)
         UnknownVersion              3  ... but may be, for a newer stateshift
+            OldVersion              3  ... but were, long ago: they may be whole
         TooLarge                    3  ... or would take more memory than is allowed
       PlanError                     4  the request does not fit what was found
         StalePlan                   4  ... any more
@@ -126,6 +127,10 @@ class FormatError(StateshiftError):
 
 class UnknownVersion(FormatError):
     """A format version that this stateshift has never seen: refused by name, never guessed."""
+
+
+class OldVersion(UnknownVersion):
+    """A format version that was written long ago and is not read here: the bytes may be whole."""
 
 
 class TooLarge(FormatError):

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from stateshift.errors import FormatError, UnknownVersion
+from stateshift.errors import FormatError, OldVersion, UnknownVersion
 from stateshift.formats.flink.java_data import Input, decode_modified
 from stateshift.formats.flink.serializers import Serializer, Unknown, read_snapshot
 from stateshift.formats.flink.state_options import (
@@ -117,9 +117,14 @@ def decode_header(content: bytes, size: int | None = None) -> Header:
     return Header(version, compressed, key, states_listed, data.end)
 
 
+def is_old(head: bytes) -> bool:
+    """Whether a header that begins with these bytes is of a Flink before 1.7, and is not read."""
+    return 0 < int.from_bytes(head[:4], "big") < VERSION
+
+
 def _other_version(version: int) -> UnknownVersion:
     if 0 < version < VERSION:
-        return UnknownVersion(
+        return OldVersion(
             f"keyed state has a header of version {version}, of a Flink before 1.7, whose states "
             "cannot be read",
             None,

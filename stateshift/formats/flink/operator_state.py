@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from stateshift.errors import FormatError, UnknownVersion
+from stateshift.errors import FormatError, OldVersion, UnknownVersion
 from stateshift.formats.flink import snappy_frames
 from stateshift.formats.flink.java_data import Input
 from stateshift.formats.flink.keyed_state import StateInfo, find_states, read_state
@@ -90,7 +90,7 @@ def require_version(header: OperatorHeader) -> None:
     if version in VERSIONS:
         return
     if 0 < version < VERSIONS[0]:
-        raise UnknownVersion(
+        raise OldVersion(
             (
                 f"{_WHAT} has a header of version {version}, of a Flink before 1.7, whose "
                 "states cannot be read"

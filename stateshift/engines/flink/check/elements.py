@@ -8,6 +8,7 @@ serializers are known, and where they are not, the lengths around it are held ag
       .undecoded, .classes         of these, those whose serializers are not known, and what these
                                    are called
       .versions                    of connectors' own serializers, by the states that they wrote
+      .headers                     how many there are of a Flink before 1.7, and of later ones
 
 Flink writes no checksum over state, except in compressed chunks: what a changed bit makes of one
 value may be another.
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Literal
 
 from stateshift.engines.flink.entries.databases import without_native
 from stateshift.engines.flink.entries.image import (
@@ -32,7 +34,7 @@ from stateshift.engines.flink.entries.image import (
 from stateshift.engines.flink.entries.image import uncompressed as decompressed
 from stateshift.engines.flink.entries.keys import code_of, hashable
 from stateshift.engines.flink.streams import Streams
-from stateshift.errors import FormatError, StorageError, TooLarge
+from stateshift.errors import FormatError, OldVersion, StorageError, TooLarge
 from stateshift.formats import bounds
 from stateshift.formats.flink import versioned_elements
 from stateshift.formats.flink.key_groups import key_group, prefix_bytes
@@ -69,6 +71,8 @@ class Wrong:
     fact: str
     path: str | None
     offset: int | None = None
+    level: Literal["refuse", "warn"] = "refuse"
+    hint: str | None = None
 
 
 @dataclass
@@ -79,7 +83,9 @@ class Walk:
     misplaced: int = 0
     unprotected: int = 0
     undecoded: int = 0
+    may_be_old: bool = False
     classes: set[str] = field(default_factory=set)
+    headers: Counter[Literal["old", "new"]] = field(default_factory=Counter)
     versions: dict[str, set[int]] = field(default_factory=dict)
     _counted: set[FileHandle] = field(default_factory=set)
 
@@ -98,10 +104,24 @@ class Walk:
             walk()
         except TooLarge:  # which says nothing of the image
             raise
+        except OldVersion as error:
+            yield self._old(error, stream)
         except FormatError as error:
             yield Wrong(error.fact, error.path or self._path(stream), error.offset)
         except StorageError as error:
             yield Wrong(error.fact, self._path(stream))
+
+    def _old(self, error: OldVersion, stream: StreamHandle | None) -> Wrong:
+        """Return a warning of state that is not read, or a refusal where no Flink that wrote it so
+        can have written the image.
+        """
+        self.headers["old"] += 1
+        path = error.path or self._path(stream)
+        if not self.may_be_old:
+            return Wrong(error.fact, path, error.offset)
+        size = 0 if stream is None else stream.size
+        fact = f"{error.fact}: {size:,} bytes were not looked at"
+        return Wrong(fact, path, error.offset, "warn", error.hint)
 
     def _path(self, stream: StreamHandle | None) -> str | None:
         file = next(files_of(stream), None)
@@ -115,6 +135,7 @@ class Walk:
         stream = handle.stream
         if stream is None or header is None:
             return
+        self.headers["new"] += 1
         is_compressed = header.compressed
         canonical = is_canonical(handle, self.streams)
         read = self._canonical if canonical else self._heap
@@ -177,6 +198,7 @@ class Walk:
         elements = split_elements(content, starts, handle.stream.size)
         header = decode_operator_header(content[: min(starts)])
         require_version(header)
+        self.headers["new"] += 1
         self._count(handle.stream, min(starts) if header.compressed else handle.stream.size)
         self._counted_whole(handle.stream)
         for named in handle.states:

@@ -23,6 +23,7 @@ from stateshift.survey import Finding, Image
 
 CLASSES_SHOWN = 5
 MAX_PARALLELISM = 1 << 15  # KeyGroupRangeAssignment.UPPER_BOUND_MAX_PARALLELISM
+BEFORE_1_11 = 2  # the version of `_metadata` that these wrote
 
 
 def everything(storage: Storage, image: Image, part: Part | None = None) -> Iterator[Finding]:
@@ -31,7 +32,8 @@ def everything(storage: Storage, image: Image, part: Part | None = None) -> Iter
     """
     if flink_image(image) is None:
         return
-    walk = Walk(Streams(storage.chunks, places_of(image)))
+    may_be_old = metadata_of(image).version <= BEFORE_1_11
+    walk = Walk(Streams(storage.chunks, places_of(image)), may_be_old=may_be_old)
     yield from _properties(image)
     for operator in operators_in(image, part):
         yield from _of_operator(walk, operator)
@@ -44,6 +46,7 @@ def everything(storage: Storage, image: Image, part: Part | None = None) -> Iter
         except (FormatError, StorageError) as error:
             offset = error.offset if isinstance(error, FormatError) else None
             yield Finding("refuse", f"operator {operator.id.hex()}: {error.fact}", offset=offset)
+    yield from _of_two_ages(walk)
     yield _without_checksum(walk, _metadata_size(storage, image))
 
 
@@ -76,7 +79,9 @@ def _of_operator(walk: Walk, operator: OperatorState) -> Iterator[Finding]:
     for subtask in operator.all_subtasks:
         for wrong in walk.subtask(operator, subtask):
             message = f"operator {own}, subtask {subtask.index}: {wrong.fact}"
-            yield Finding("refuse", message, path=wrong.path, offset=wrong.offset)
+            yield Finding(
+                wrong.level, message, path=wrong.path, offset=wrong.offset, hint=wrong.hint
+            )
     yield from unlikely_versions(operator, walk.versions)
     misplaced = walk.misplaced - before
     if misplaced:
@@ -85,6 +90,17 @@ def _of_operator(walk: Walk, operator: OperatorState) -> Iterator[Finding]:
             "refuse",
             f"operator {own}: {misplaced} entries lie in other key groups than those of their "
             f"keys, for max parallelism {most}",
+        )
+
+
+def _of_two_ages(walk: Walk) -> Iterator[Finding]:
+    """Refuse an image that no one Flink has written: a header's version is damaged."""
+    old, new = walk.headers["old"], walk.headers["new"]
+    if old and new and walk.may_be_old:
+        yield Finding(
+            "refuse",
+            f"{old} headers of state are of a Flink before 1.7, and {new} are not: one Flink "
+            "writes all of an image",
         )
 
 

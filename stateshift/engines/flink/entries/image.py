@@ -47,7 +47,14 @@ from stateshift.formats.flink.keyed_handles import (
     KeyGroups,
     MemoryDelta,
 )
-from stateshift.formats.flink.keyed_state import Header, StateInfo, decode_header, entries, sections
+from stateshift.formats.flink.keyed_state import (
+    Header,
+    StateInfo,
+    decode_header,
+    entries,
+    is_old,
+    sections,
+)
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import (
     BROADCAST,
@@ -269,7 +276,11 @@ def is_canonical(handle: KeyedHandle | None, streams: Streams) -> bool:
     """Whether a handle's entries can be separated without their serializers."""
     if not isinstance(handle, KeyGroups) or handle.stream is None:
         return False
-    return handle.tag == SAVEPOINT_KEY_GROUPS or not is_hashmap(handle, streams)
+    if handle.tag == SAVEPOINT_KEY_GROUPS:
+        return True
+    if is_old(streams.reader(handle.stream)(0, 4)):
+        return False
+    return not is_hashmap(handle, streams)
 
 
 def canonical_sections(

@@ -27,6 +27,7 @@ from stateshift.engines.flink.entries.image import (
     uncompressed,
 )
 from stateshift.engines.flink.streams import Streams
+from stateshift.errors import OldVersion
 from stateshift.formats.flink.hashmap import hashmap_entries, why_closed
 from stateshift.formats.flink.key_groups import prefix_bytes
 from stateshift.formats.flink.keyed_handles import (
@@ -67,7 +68,10 @@ def _first_reason(handles: Iterable[KeyedHandle | None], streams: Streams) -> st
 
 
 def _why_hashmap_is_opaque(handle: KeyGroups, streams: Streams) -> str | None:
-    header = header_of(handle, streams)
+    try:
+        header = header_of(handle, streams)
+    except OldVersion as error:
+        return error.fact
     why = why_closed(header) if header is not None else None
     return f"it is in the hashmap backend's own format, and {why}" if why else None
 
