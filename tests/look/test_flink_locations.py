@@ -138,6 +138,55 @@ def test_an_old_header_of_keyed_state_is_refused_by_its_version(
     assert outside.run("verify", location, "--deep").code == 5
 
 
+def with_old_headers(outside: Outside, location: str, most: int) -> None:
+    """Make an image as one of Flink 1.6: `most` of its headers of keyed state are of that age."""
+    storage = outside.disk.open(location)
+    metadata = decode_metadata(storage.read("_metadata"))
+    operators = []
+    for operator in metadata.operators:
+        changed = []
+        for subtask in operator.subtasks or ():
+            handle = subtask.managed_keyed
+            own = replace(subtask, managed_operator=None)
+            if isinstance(handle, KeyGroups) and isinstance(handle.stream, RelativeFile):
+                own = replace(own, managed_keyed=replace(handle, tag=3))
+                if most:
+                    most -= 1
+                    content = storage.read(handle.stream.path)
+                    put(storage, handle.stream.path, (5).to_bytes(4, "big") + content[4:])
+            changed.append(own)
+        operators.append(replace(operator, subtasks=tuple(changed), coordinator=None))
+    old = replace(metadata, version=2, operators=tuple(operators), properties=b"")
+    put(storage, "_metadata", encode_metadata(old))
+
+
+def test_an_image_of_a_flink_before_1_7_is_moved_and_said_not_to_be_read(
+    outside: Outside, tmp_path: Path
+) -> None:
+    location = golden.write(outside.disk, "flink-1.15.4/count-canonical-hashmap")
+    with_old_headers(outside, location, 1000)
+    answer = outside.run("verify", location, "--deep")
+    assert answer.code == 0
+    assert "warn" in answer.out
+    assert "of a Flink before 1.7, whose states cannot be read" in answer.out
+    assert "bytes were not looked at" in answer.out
+    assert outside.run("diff", location, location).code == 0
+    workdir = str(tmp_path / "run")
+    moved = outside.run(
+        "gather", location, "--to", f"{location}-there", "--yes", "--workdir", workdir
+    )
+    assert moved.code == 0
+    assert outside.run("diff", location, f"{location}-there").code == 0
+
+
+def test_one_old_header_among_others_is_damage(outside: Outside) -> None:
+    location = golden.write(outside.disk, "flink-1.15.4/count-canonical-hashmap")
+    with_old_headers(outside, location, 1)
+    answer = outside.run("verify", location, "--deep")
+    assert answer.code == 5
+    assert "one Flink writes all of an image" in answer.out
+
+
 def test_states_of_all_subtasks_are_listed(outside: Outside) -> None:
     """One that only the last subtask has is as good as any."""
     location = golden.write(outside.disk, "flink-2.3.0/kinds-canonical-hashmap")

@@ -91,6 +91,35 @@ def test_changes_of_another_subtask_s_key_groups_are_refused(name: str) -> None:
             assert bool(refusals) == bool(of_keys)
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_changes_that_several_subtasks_name_after_a_rescaling_may_be_of_any_of_them(
+    name: str,
+) -> None:
+    place = Place(name)
+    halved = 0
+    for operator, subtask in subtasks(place):
+        handle = subtask.managed_keyed
+        if not isinstance(handle, Changelog):
+            continue
+        half = handle.count // 2
+        first = cut_to(subtask, handle.first, half)
+        second = cut_to(subtask, handle.first + half, handle.count - half)
+        both = replace(operator, subtasks=(first, second))
+        assert list(checked_frames(both, place.streams)) == []
+        for one in (first, second):
+            alone = replace(operator, subtasks=(one,))
+            assert list(checked_frames(alone, place.streams, both)) == []
+            halved += bool(list(checked_frames(alone, place.streams)))
+    assert halved
+
+
+def cut_to(subtask: SubtaskState, first: int, count: int) -> SubtaskState:
+    handle = subtask.managed_keyed
+    assert isinstance(handle, Changelog)
+    deltas = tuple(replace(delta, first=first, count=count) for delta in handle.deltas)
+    return replace(subtask, managed_keyed=replace(handle, first=first, count=count, deltas=deltas))
+
+
 def test_a_compressed_changelog_is_read_as_an_uncompressed_one() -> None:
     place = Place("flink-2.3.0/count-changelog-hashmap")
     for operator, subtask in subtasks(place):

@@ -35,12 +35,13 @@ def everything(storage: Storage, image: Image, part: Part | None = None) -> Iter
     may_be_old = metadata_of(image).version <= BEFORE_1_11
     walk = Walk(Streams(storage.chunks, places_of(image)), may_be_old=may_be_old)
     yield from _properties(image)
-    for operator in operators_in(image, part):
+    every = metadata_of(image).operators
+    for operator, whole in zip(operators_in(image, part), every, strict=True):
         yield from _of_operator(walk, operator)
         yield from checked_coordinator(operator)
         try:
             yield from checked_databases(operator, walk.streams)
-            yield from checked_frames(operator, walk.streams)
+            yield from checked_frames(operator, walk.streams, whole)
         except TooLarge:  # which says nothing of the image
             raise
         except (FormatError, StorageError) as error:

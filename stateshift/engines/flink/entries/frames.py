@@ -4,7 +4,7 @@ as they have no checksums. The handle that names a file says what is in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from stateshift.engines.flink.entries.databases import check_stored, natives_of
 from stateshift.engines.flink.streams import Streams
@@ -22,12 +22,21 @@ from stateshift.survey import Finding
 COMPRESSED_MAX = 256 * 1024 * 1024
 
 
-def checked_frames(operator: OperatorState, streams: Streams) -> Iterator[Finding]:
-    """Yield what is wrong with the frames of an operator's changelog and channel state."""
+Changes = tuple[object, ...]  # what tells a set of changes from others
+Owned = Mapping[Changes, Container[int]]  # the key groups of all subtasks that name such a set
+
+
+def checked_frames(
+    operator: OperatorState, streams: Streams, whole: OperatorState | None = None
+) -> Iterator[Finding]:
+    """Yield what is wrong with the frames of an operator's changelog and channel state. `whole` has
+    all subtasks, where the operator has some of them.
+    """
+    owned = _owned(whole or operator)
     for subtask in operator.all_subtasks:
         where = f"operator {operator.id.hex()}, subtask {subtask.index}"
         for delta in _deltas(subtask.managed_keyed):
-            yield from _checked_delta(delta, where, streams)
+            yield from _checked_delta(delta, where, streams, owned)
         yield from _checked_channels(subtask, where, streams)
 
 
@@ -52,18 +61,37 @@ def _deltas(handle: KeyedHandle | None) -> Iterator[FileDelta | MemoryDelta]:
                 yield from _deltas(delta)
 
 
+def _owned(operator: OperatorState) -> Owned:
+    """Return the key groups of each set of changes. After a rescaling, subtasks name those of one
+    subtask before it, each for its own key groups, and pass over the others.
+    """
+    owned: dict[Changes, set[int]] = {}
+    for subtask in operator.all_subtasks:
+        for delta in _deltas(subtask.managed_keyed):
+            for changes in _changes_in(delta):
+                owned.setdefault(changes, set()).update(_groups(delta))
+    return owned
+
+
+def _changes_in(delta: FileDelta | MemoryDelta) -> Sequence[Changes]:
+    if isinstance(delta, MemoryDelta):
+        return [(delta.start, delta.end, delta.changes)]
+    return delta.parts
+
+
 def _checked_delta(
-    delta: FileDelta | MemoryDelta, where: str, streams: Streams
+    delta: FileDelta | MemoryDelta, where: str, streams: Streams, owned: Owned
 ) -> Iterator[Finding]:
     if isinstance(delta, MemoryDelta):
-        return _checked_memory_delta(delta, where)
-    return _checked_file_delta(delta, where, streams)
+        return _checked_memory_delta(delta, where, owned)
+    return _checked_file_delta(delta, where, streams, owned)
 
 
-def _checked_memory_delta(delta: MemoryDelta, where: str) -> Iterator[Finding]:
+def _checked_memory_delta(delta: MemoryDelta, where: str, owned: Owned) -> Iterator[Finding]:
+    (changes,) = _changes_in(delta)
     try:
         for group, content in delta.changes:
-            check_change(group, content, _groups(delta))
+            check_change(group, content, owned[changes])
     except TooLarge:  # which says nothing of the image
         raise
     except FormatError as error:
@@ -74,14 +102,17 @@ def _groups(delta: FileDelta | MemoryDelta) -> range:
     return range(delta.first, delta.first + delta.count)
 
 
-def _checked_file_delta(delta: FileDelta, where: str, streams: Streams) -> Iterator[Finding]:
+def _checked_file_delta(
+    delta: FileDelta, where: str, streams: Streams, owned: Owned
+) -> Iterator[Finding]:
     size = 0
     for offset, stream in delta.parts:
         if stream is None:
             yield Finding("refuse", f"{where}: a changelog has no file")
             return
         try:
-            size += read_change_set(_changes(stream, offset, streams), _groups(delta)).size
+            groups = owned[offset, stream]
+            size += read_change_set(_changes(stream, offset, streams), groups).size
         except TooLarge:  # which says nothing of the image
             raise
         except FormatError as error:
