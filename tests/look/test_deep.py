@@ -340,7 +340,7 @@ def test_shards_that_the_offset_log_knows_nothing_of_are_told():
     }
     found = look.restartable(HERE, _on_disk(files).open)
     assert [f.level for f in found.findings if "state/0/2 holds state of epoch 2" in f.message] == [
-        "warn"
+        "refuse"
     ]
     older = {path: c for path, c in files.items() if path != "state/0/2/3.delta"}
     assert (
