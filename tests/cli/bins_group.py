@@ -49,6 +49,13 @@ class PlayedBins:
             if reads_on and self.ground.files.proposal(number) is None:
                 worker.read(worker.read_to + ROWS_A_BATCH)
 
+    def answer(self) -> None:
+        """Let each worker answer what is proposed, as its thread does while a batch is at work: one
+        that waits for a decision in its batch would wait for the other's answer for ever.
+        """
+        for worker in self.ground.workers.values():
+            worker.running.answer()
+
     def is_waited_for(self) -> bool:
         """Whether the workers have not done yet what was decided."""
         bins = self.watch.look()
@@ -59,18 +66,20 @@ class PlayedBins:
         """Let the workers work meanwhile, from when this is so."""
         ends = threading.Event()
 
-        def run() -> None:
+        def run(act: Callable[[], None]) -> None:
             while not ends.wait(0.02):
                 if once():
-                    self.work()
+                    act()
 
-        thread = threading.Thread(target=run)
-        thread.start()
+        threads = [threading.Thread(target=run, args=(act,)) for act in (self.work, self.answer)]
+        for thread in threads:
+            thread.start()
         try:
             yield
         finally:
             ends.set()
-            thread.join()
+            for thread in threads:
+                thread.join()
 
     def at(self, name: str) -> list[int]:
         """Return the bins of a worker."""
