@@ -16,6 +16,7 @@ from stateshift.advise.evaluate.settings import Settings
 from stateshift.advise.evaluate.shards import shards_of
 from stateshift.advise.evaluate.spark_batches import Batch, SparkSample
 from stateshift.advise.evaluate.verdicts import Verdict, verdict_on
+from stateshift.formats.marks import fence_text
 from stateshift.formats.spark.progress import QueryProgress, ReportedBatch, encode_progress
 from stateshift.plain import from_plain, to_plain
 from stateshift.specification.model import KafkaSpec
@@ -503,3 +504,14 @@ def test_what_was_said_of_batches_that_are_gone_since_does_not_count(ground: Gro
     (told,) = ground.advise(SOURCE, "--json").document
     assert (told["verdict"], told["parallelism"]) == ("fits", None)
     assert told["headroom"] == pytest.approx(0.4)
+
+
+def test_a_checkpoint_that_was_moved_away_is_said_to_be_fenced(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    ground.write(batches(5, 10, 6, 10_000, first=1))
+    fence = fence_text("20260101-000000-orders").encode()
+    ground.storage().write("offsets/6", lambda: iter([fence]))
+    answer = ground.advise(SOURCE, "--json")
+    (verdict,) = json.loads(answer.out)
+    assert verdict["verdict"] == "unknown"
+    assert "run 20260101-000000-orders has moved the job away" in json.dumps(verdict)

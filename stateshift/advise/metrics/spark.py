@@ -29,10 +29,11 @@ from stateshift.errors import (
     FormatError,
     Interrupted,
     MissingFile,
+    PlanError,
     StateshiftError,
     StorageError,
 )
-from stateshift.formats.marks import PROGRESS
+from stateshift.formats.marks import PROGRESS, fence_owner
 from stateshift.formats.spark.metadata import decode_metadata
 from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.offsets import PARTITIONS, OffsetEntry, decode_offsets
@@ -206,7 +207,14 @@ class SparkQuery:
         files = sorted(self._logs(_OFFSETS), reverse=True)[:BATCHES_MAX]
         newest = max(commits.values(), default=0.0)
         for number, file in files:
-            yield number, decode_offsets(self.checkpoint.storage.read(file.path))
+            content = self.checkpoint.storage.read(file.path)
+            owner = fence_owner(content)
+            if owner is not None:
+                raise PlanError(
+                    f"run {owner} has moved the job away and fenced this checkpoint: ask for "
+                    "that of its target"
+                )
+            yield number, decode_offsets(content)
             if 0 < commits.get(number, newest) < newest - self.window_seconds:
                 return
 
