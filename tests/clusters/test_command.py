@@ -239,9 +239,9 @@ def test_a_cluster_that_cannot_stop_says_so(tmp_path: Path) -> None:
 def test_a_job_that_ends_some_time_after_stop_is_waited_for(tmp_path: Path) -> None:
     job = tmp_path / "job"
     job.write_text("running")
-    cluster = _cluster(
-        tmp_path, find=f"cat {job}", stop=f"(sleep 0.3; echo finished >{job}) >/dev/null 2>&1 &"
-    )
+    # In one step: `find` would read an empty file while it is written.
+    ends = f"sleep 0.3; echo finished >{job}.new; mv {job}.new {job}"
+    cluster = _cluster(tmp_path, find=f"cat {job}", stop=f"({ends}) >/dev/null 2>&1 &")
     assert cluster.stop(StopRequest("orders", "s3://b/o", None, 60.0)).state is JobState.FINISHED
 
 
