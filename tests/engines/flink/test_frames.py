@@ -113,6 +113,15 @@ def test_changes_that_several_subtasks_name_after_a_rescaling_may_be_of_any_of_t
     assert halved
 
 
+def test_key_groups_without_end_cost_no_memory() -> None:
+    place = Place(FILES[0])
+    operator, subtask = next(
+        pair for pair in subtasks(place) if isinstance(pair[1].managed_keyed, Changelog)
+    )
+    wide = replace(operator, subtasks=(cut_to(subtask, 0, (1 << 31) - 1),))
+    assert list(checked_frames(wide, place.streams)) == []
+
+
 def cut_to(subtask: SubtaskState, first: int, count: int) -> SubtaskState:
     handle = subtask.managed_keyed
     assert isinstance(handle, Changelog)

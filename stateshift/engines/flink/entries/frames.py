@@ -4,7 +4,8 @@ as they have no checksums. The handle that names a file says what is in it.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from stateshift.engines.flink.entries.databases import check_stored, natives_of
 from stateshift.engines.flink.streams import Streams
@@ -23,7 +24,17 @@ COMPRESSED_MAX = 256 * 1024 * 1024
 
 
 Changes = tuple[object, ...]  # what tells a set of changes from others
-Owned = Mapping[Changes, Container[int]]  # the key groups of all subtasks that name such a set
+Owned = Mapping[Changes, "Ranges"]  # the key groups of all subtasks that name such a set
+
+
+@dataclass(slots=True)
+class Ranges:
+    """Ranges of key groups, which may be as wide as damaged bytes say."""
+
+    found: list[range] = field(default_factory=list)
+
+    def __contains__(self, group: object) -> bool:
+        return any(group in one for one in self.found)
 
 
 def checked_frames(
@@ -65,11 +76,11 @@ def _owned(operator: OperatorState) -> Owned:
     """Return the key groups of each set of changes. After a rescaling, subtasks name those of one
     subtask before it, each for its own key groups, and pass over the others.
     """
-    owned: dict[Changes, set[int]] = {}
+    owned: dict[Changes, Ranges] = {}
     for subtask in operator.all_subtasks:
         for delta in _deltas(subtask.managed_keyed):
             for changes in _changes_in(delta):
-                owned.setdefault(changes, set()).update(_groups(delta))
+                owned.setdefault(changes, Ranges()).found.append(_groups(delta))
     return owned
 
 
