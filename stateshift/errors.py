@@ -5,7 +5,7 @@ wrappers retry.
       SpecError                     2  the author of the spec            (JSON pointer)
       FormatError                   3  bytes are not what they should be (path, offset)
         UnknownVersion              3  ... but may be, for a newer stateshift
-            OldVersion              3  ... but were, long ago: they may be whole
+          OldVersion                3  ... but were, long ago: they may be whole
         TooLarge                    3  ... or would take more memory than is allowed
       PlanError                     4  the request does not fit what was found
         StalePlan                   4  ... any more

@@ -98,3 +98,8 @@ def excess(move: Mapping[str, Any]) -> float:
 
 def counted_excess(move: Mapping[str, Any]) -> float:
     return max(excess(move), EXCESS_SECONDS_MIN)
+
+
+def times_lower(once: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    """Return how many times the excess of one move is that of another."""
+    return counted_excess(once) / counted_excess(other)

@@ -12,7 +12,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from latency import EXCESS_SECONDS_MIN, counted_excess, excess
+from latency import EXCESS_SECONDS_MIN, counted_excess, excess, times_lower
 from pages import put_down, reached, wrapped
 from published import MEGAPHONE
 
@@ -161,7 +161,7 @@ def strategy_verdicts(case: Case, found: Every) -> Iterator[str]:
     keys, form, home = case
     has_goals = form == "objects" and home == "driver"
     best = min(others, key=lambda one: (counted_excess(one), one["during"]["max"]))
-    ratio = counted_excess(once[0]) / counted_excess(best)
+    ratio = times_lower(once[0], best)
     small = excess(best) < EXCESS_SECONDS_MIN
     least = f"; below {EXCESS_SECONDS_MIN} s it counts as that" if small else ""
     goal = EXCESS_MIN.get(keys) if has_goals else None
@@ -359,7 +359,7 @@ def load_row(rate: int, found: Mapping[str, Figures]) -> str:
     cells += [seconds(one["during"], "p99", "max") for one in moves]
     if len(moves) == 2:
         once, fluid = moves
-        ratio = counted_excess(once) / counted_excess(fluid)
+        ratio = times_lower(once, fluid)
         cells += [f"{excess(once):.2f}, {excess(fluid):.2f}", f"{ratio:.1f}"]
         cells.append(f"{once['during']['max'] / fluid['during']['max']:.1f}")
     return f"| {' | '.join(cells)} |"
@@ -427,8 +427,7 @@ def ours_of_load(every: Every) -> str:
     for rate in sorted({one["rate"] for one in loads}):
         found = {one["strategy"]: one for one in loads if one["rate"] == rate}
         if {ALL_AT_ONCE, FLUID} <= found.keys():
-            once, fluid = found[ALL_AT_ONCE], found[FLUID]
-            ratios.append(counted_excess(once) / counted_excess(fluid))
+            ratios.append(times_lower(found[ALL_AT_ONCE], found[FLUID]))
     if not ratios:
         return "not measured"
     return f"the excess {min(ratios):.1f} to {max(ratios):.1f} times lower"

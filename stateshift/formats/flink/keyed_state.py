@@ -117,13 +117,13 @@ def decode_header(content: bytes, size: int | None = None) -> Header:
     return Header(version, compressed, key, states_listed, data.end)
 
 
-def is_old(head: bytes) -> bool:
-    """Whether a header that begins with these bytes is of a Flink before 1.7, and is not read."""
-    return 0 < int.from_bytes(head[:4], "big") < VERSION
+def is_old(version: int) -> bool:
+    """Whether a header of this version is of a Flink before 1.7, and is not read."""
+    return 0 < version < VERSION
 
 
 def _other_version(version: int) -> UnknownVersion:
-    if 0 < version < VERSION:
+    if is_old(version):
         return OldVersion(
             f"keyed state has a header of version {version}, of a Flink before 1.7, whose states "
             "cannot be read",

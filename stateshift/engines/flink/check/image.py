@@ -32,11 +32,11 @@ def everything(storage: Storage, image: Image, part: Part | None = None) -> Iter
     """
     if flink_image(image) is None:
         return
-    may_be_old = metadata_of(image).version <= BEFORE_1_11
+    metadata = metadata_of(image)
+    may_be_old = metadata.version <= BEFORE_1_11
     walk = Walk(Streams(storage.chunks, places_of(image)), may_be_old=may_be_old)
     yield from _properties(image)
-    every = metadata_of(image).operators
-    for operator, whole in zip(operators_in(image, part), every, strict=True):
+    for operator, whole in zip(operators_in(image, part), metadata.operators, strict=True):
         yield from _of_operator(walk, operator)
         yield from checked_coordinator(operator)
         try:

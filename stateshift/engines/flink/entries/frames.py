@@ -23,10 +23,6 @@ from stateshift.survey import Finding
 COMPRESSED_MAX = 256 * 1024 * 1024
 
 
-Changes = tuple[object, ...]  # what tells a set of changes from others
-Owned = Mapping[Changes, "Ranges"]  # the key groups of all subtasks that name such a set
-
-
 @dataclass(slots=True)
 class Ranges:
     """Ranges of key groups, which may be as wide as damaged bytes say."""
@@ -35,6 +31,10 @@ class Ranges:
 
     def __contains__(self, group: object) -> bool:
         return any(group in one for one in self.found)
+
+
+Changes = tuple[object, ...]  # what tells a set of changes from others
+Owned = Mapping[Changes, Ranges]  # the key groups of all subtasks that name such a set
 
 
 def checked_frames(

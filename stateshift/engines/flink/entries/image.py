@@ -278,7 +278,8 @@ def is_canonical(handle: KeyedHandle | None, streams: Streams) -> bool:
         return False
     if handle.tag == SAVEPOINT_KEY_GROUPS:
         return True
-    if is_old(streams.reader(handle.stream)(0, 4)):
+    version = int.from_bytes(streams.reader(handle.stream)(0, 4), "big")
+    if is_old(version):
         return False
     return not is_hashmap(handle, streams)
 
