@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from shlex import quote
+from threading import Lock
 from typing import TypeVar
 
 from stateshift.engines.spark.layout import under
@@ -16,8 +18,37 @@ from stateshift.survey import Finding
 
 SMALL = 64 * 1024 * 1024
 LOOKS_AT_ONCE = 16  # each holds a chunk of its file
+KEPT_EACH = 64 * 1024
+KEPT_FILES = 256
 
 T = TypeVar("T")
+
+
+class _Contents:
+    """Small files that were read, for whoever needs one of them again: on a remote storage each
+    read costs a round trip, and the job may be down meanwhile.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._kept: dict[str, bytes] = {}
+        self._lock = Lock()
+
+    def read(self, path: str) -> bytes:
+        kept = self._kept.get(path)
+        if kept is not None:
+            return kept
+        content = self._storage.read(path, SMALL)
+        if len(content) <= KEPT_EACH:
+            self._keep(path, content)
+        return content
+
+    def _keep(self, path: str, content: bytes) -> None:
+        with self._lock:
+            self._kept[path] = content
+            if len(self._kept) > KEPT_FILES:
+                oldest = next(iter(self._kept))
+                del self._kept[oldest]
 
 
 class Reading:
@@ -26,10 +57,15 @@ class Reading:
     `refused` are the paths inside the image that a refusal is about: the findings are for people.
     """
 
-    def __init__(self, storage: Storage, prefix: str) -> None:
+    def __init__(self, storage: Storage, prefix: str, contents: _Contents | None = None) -> None:
         self.storage, self.prefix = storage, prefix
         self.findings: list[Finding] = []
         self.refused: set[str] = set()
+        self._contents = contents or _Contents(storage)
+
+    def unreported(self) -> Reading:
+        """Return a reading of the same image with findings of its own."""
+        return Reading(self.storage, self.prefix, self._contents)
 
     def refuses_below(self, folder: str) -> bool:
         """Whether a refusal is about something in this folder of the image."""
@@ -39,7 +75,7 @@ class Reading:
         return under(self.prefix, path)
 
     def content(self, path: str) -> bytes:
-        return self.storage.read(self.path(path), SMALL)
+        return self._contents.read(self.path(path))
 
     def chunks(self, path: str) -> Iterator[bytes]:
         return self.storage.chunks(self.path(path))
@@ -86,6 +122,13 @@ class Reading:
             )
         return None
 
+    def read_ahead(self, paths: Sequence[str]) -> None:
+        """Read small files together, where each waits for a network: what asks for them later has
+        them at once. What is missing or too large is left to whoever needs it.
+        """
+        if self.storage.traits.at_once > 1:
+            self.unreported().each(paths[:KEPT_FILES], _fetch)
+
     def each(self, paths: Sequence[str], look: Callable[[Reading, str], T]) -> list[T]:
         """Return what `look` makes of each path. Several are looked at together where each waits
         for a network: the job may be down meanwhile. Results and findings come in the order of the
@@ -94,7 +137,7 @@ class Reading:
         at_once = min(len(paths), self.storage.traits.at_once, LOOKS_AT_ONCE)
         if at_once <= 1:
             return [look(self, path) for path in paths]
-        own = [Reading(self.storage, self.prefix) for _ in paths]
+        own = [self.unreported() for _ in paths]
         with ThreadPoolExecutor(at_once, thread_name_prefix="look") as threads:
             looked = list(threads.map(look, own, paths))
         for reading in own:
@@ -133,3 +176,8 @@ class Reading:
 
     def _place(self, path: str | None) -> str | None:
         return self.path(path) if path else path
+
+
+def _fetch(reading: Reading, path: str) -> None:
+    with suppress(MissingFile, TooLarge):
+        reading.content(path)

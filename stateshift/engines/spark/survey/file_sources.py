@@ -195,7 +195,7 @@ def _spare_files(reading: Reading, paths: list[str]) -> list[_LogFile]:
     """Read files that a restart does not need: what is wrong with them is nobody's loss, and is
     not reported.
     """
-    unreported = Reading(reading.storage, reading.prefix)
+    unreported = reading.unreported()
     return unreported.each(paths, _log_file)
 
 

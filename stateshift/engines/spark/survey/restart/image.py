@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import partitions_of
 from stateshift.engines.spark.image import Newest, SparkImage, StoreSchema
-from stateshift.engines.spark.small_files import Reading
+from stateshift.engines.spark.small_files import KEPT_EACH, Reading
 from stateshift.engines.spark.survey.endpoints import (
     Endpoints,
     endpoints_of,
@@ -73,6 +73,7 @@ def surveyed_image(
     is_rewound = _rewind(reading, listed, changes)
     cut = _cut(listed)
     epoch = cut.epoch
+    reading.read_ahead(_small_files(reading, listed, cut, files))
     query = _query(reading, listed)
     warn_of_no_commits(reading, listed, epoch)
     refuse_misplaced(reading, listed)
@@ -166,6 +167,21 @@ def _cut(listed: ListedFiles) -> _Cut:
     return _Cut(last_done(listed), max(listed.offsets, default=None))
 
 
+def _small_files(
+    reading: Reading, listed: ListedFiles, cut: _Cut, files: tuple[FileInfo, ...]
+) -> list[str]:
+    """Return the small files that every look reads: the logs of the last batches, and what the
+    operators say of themselves.
+    """
+    if cut.last is None:
+        return []
+    logs = listed.logs()
+    wanted = logs.intersection(layout.first_read(cut.last, cut.next_planned))
+    wanted.update(files_of_operators(listed, cut.last))
+    sizes = {file.path: file.size for file in files}
+    return [path for path in sorted(wanted) if sizes.get(reading.path(path), 0) <= KEPT_EACH]
+
+
 @dataclass(frozen=True, slots=True)
 class _LastBatch:
     """What the offset log says of the last committed batch."""
@@ -240,7 +256,7 @@ def _schemas(
     """Return the schemas of the stores. One that cannot be read is refused by whoever needs it."""
     from stateshift.engines.spark.survey.schemas import schemas_of
 
-    unreported = Reading(reading.storage, reading.prefix)
+    unreported = reading.unreported()
     stores = {operator.id: tuple(store.name for store in operator.stores) for operator in operators}
     newest = {operator: newest_metadata(listed, operator, epoch) for operator in stores}
     applying = {operator: path for operator, path in newest.items() if path}
@@ -372,7 +388,7 @@ def _needed(
     """
     if cut.epoch is None:
         return ()
-    logs = _listed_logs(listed).intersection(layout.first_read(cut.epoch, cut.next_planned))
+    logs = listed.logs().intersection(layout.first_read(cut.epoch, cut.next_planned))
     operator_files = files_of_operators(listed, cut.epoch)
     beside_state = {*logs, *ends.logs, *operator_files, *listed.schema_logs}
     paths = set(map(reading.path, beside_state))
@@ -381,12 +397,3 @@ def _needed(
     checksums = {f"{path}.crc" for path in paths}
     checksums.intersection_update(map(reading.path, listed.spark_crcs))
     return tuple(sorted(paths | checksums))
-
-
-def _listed_logs(listed: ListedFiles) -> set[str]:
-    """Return the paths of the query's own logs that are there."""
-    logs = set(map(layout.offset_path, listed.offsets))
-    logs.update(map(layout.commit_path, listed.commits))
-    if listed.metadata:
-        logs.add(layout.METADATA)
-    return logs

@@ -29,6 +29,14 @@ class ListedFiles:
     strangers: list[FileInfo] = field(default_factory=list)
     misplaced: set[str] = field(default_factory=set)  # directories named as files, or the reverse
 
+    def logs(self) -> set[str]:
+        """Return the paths of the query's own logs that are there."""
+        logs = set(map(layout.offset_path, self.offsets))
+        logs.update(map(layout.commit_path, self.commits))
+        if self.metadata:
+            logs.add(layout.METADATA)
+        return logs
+
     def forget_after(self, batch: int) -> None:
         """Leave out the logs of what came after this batch, but for the batch planned next."""
         self.commits = {number for number in self.commits if number <= batch}

@@ -190,7 +190,7 @@ def _zips_whole(reading: Reading, listed: ListedFiles, version: int) -> bool:
     """Whether every zip and SST of a version is there and reads. Only plain chains are looked at:
     which uuids belong to a version is the commit's word.
     """
-    probe = Reading(reading.storage, reading.prefix)
+    probe = reading.unreported()
     stores = listed.stores.values()
     return all(_is_whole_at(probe, store, version) for store in filter(_has_plain_zips, stores))
 
