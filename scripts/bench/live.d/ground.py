@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -224,19 +225,24 @@ class Pair:
         }
 
     def _work(self, asked: float) -> dict[str, Any]:
-        """What the commits that give and take have worked more than others: whole batches, from
-        the time that their rows are at hand.
+        """What the commits that give and take have worked more than usual: whole batches, from the
+        time that their rows are at hand. Usual is the median batch that has the bins: of the giver
+        those before, of the taker those behind.
         """
-        commits = self.commits(asked - BEFORE_SECONDS)
-        others = sorted(one["seconds"] for one in commits if not one["given"] and not one["taken"])
-        usual = others[len(others) // 2]
-        work: dict[str, Any] = {"usual": round(usual, 4)}
+        commits = sorted(self.commits(asked - BEFORE_SECONDS), key=lambda one: one["at"])
+        work: dict[str, Any] = {}
         for what in ("given", "taken"):
             found = [one for one in commits if one[what]]
+            usual = statistics.median(_seconds_with_bins(commits, found, what))
             more = sum(max(0.0, one["seconds"] - usual) for one in found)
             keys = sum(one[what] for one in found)
             longest = max((one["seconds"] for one in found), default=0.0)
-            work[what] = {"keys": keys, "more": round(more, 4), "longest": round(longest, 4)}
+            work[what] = {
+                "keys": keys,
+                "usual": round(usual, 4),
+                "more": round(more, 4),
+                "longest": round(longest, 4),
+            }
         return work
 
     def _is_exactly_once(self, until: float) -> bool:
@@ -244,6 +250,21 @@ class Pair:
         numbers = np.sort(np.concatenate([one[1:] for one in self.deliveries()]))
         due = self.rates.number_at(until)
         return bool((numbers[:due] == np.arange(due)).all() and (np.diff(numbers) == 1).all())
+
+
+def _seconds_with_bins(
+    commits: list[dict[str, Any]], moved: list[dict[str, Any]], what: str
+) -> list[float]:
+    """Return how long the batches took of who has the bins: before it gives, or once it has taken."""
+    workers = {one["worker"] for one in moved}
+    others = [one for one in commits if not one["given"] and not one["taken"]]
+    found = []
+    for one in others:
+        is_before = what == "given" and one["at"] < moved[0]["at"]
+        is_behind = what == "taken" and one["at"] > moved[-1]["at"]
+        if one["worker"] in workers and (is_before or is_behind):
+            found.append(one["seconds"])
+    return found or [one["seconds"] for one in others]
 
 
 @contextmanager

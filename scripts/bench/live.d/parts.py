@@ -50,6 +50,8 @@ class Size:
     load_rates: tuple[int, ...]
     memory_keys: int
     memory: tuple[str, ...]
+    forms_keys: int
+    forms_rounds: int
 
 
 FEW = (ALL_AT_ONCE, FLUID)
@@ -76,6 +78,8 @@ WHOLE = Size(
     load_rates=(1000, 8000, 32_000),
     memory_keys=600_000,
     memory=(ALL_AT_ONCE, BATCHED, FLUID),
+    forms_keys=1_200_000,
+    forms_rounds=5,
 )
 QUICK = Size(
     setups={
@@ -94,6 +98,8 @@ QUICK = Size(
     load_rates=(1000, 4000),
     memory_keys=50_000,
     memory=(ALL_AT_ONCE,),
+    forms_keys=50_000,
+    forms_rounds=1,
 )
 
 
@@ -195,6 +201,17 @@ def throughput(size: Size, is_missing: IsMissing) -> Iterator[Figures]:
     )
 
 
+def forms(size: Size, is_missing: IsMissing) -> Iterator[Figures]:
+    """A state by itself, its forms in turn."""
+    cases = [
+        {"part": "forms", "form": form, "keys": size.forms_keys, "round": round_}
+        for round_ in range(size.forms_rounds)
+        for form in FORMS
+    ]
+    missing = [case for case in cases if is_missing(**case)]
+    yield from _application("forms.py", missing, keys=size.forms_keys)
+
+
 FORMS = ("objects", "columns")
 HOMES = ("driver", "executors")
 
@@ -227,6 +244,7 @@ PARTS: dict[str, Callable[[Size, IsMissing], Iterator[Figures]]] = {
     "throughput": throughput,
     "bins": bins,
     "columns": partial(strategies, "columns"),
+    "forms": forms,
     "load": load,
     "memory": memory,
     "executors": partial(strategies, "executors"),
