@@ -64,11 +64,12 @@ def words(content: Content, places: Ints) -> Words:
     if len(content) < 8:
         content = np.concatenate((content, np.zeros(8 - len(content), np.uint8)))
     last = len(content) - 8
-    every = np.ndarray((last + 1,), "<u8", content, strides=(1,))
+    # numpy copies eight bytes that are no number faster than numbers that are not aligned.
+    every = np.ndarray((last + 1,), "V8", content, strides=(1,))
     beyond = places > last
     if not beyond.any():
-        return every[places]
-    picked = every[np.minimum(places, last)]
+        return every[places].view("<u8")
+    picked = every[np.minimum(places, last)].view("<u8")
     gone = np.minimum(places[beyond] - last, 8).astype(np.uint64)
     shifted = picked[beyond] >> (np.minimum(gone, 7) * np.uint64(8))
     picked[beyond] = np.where(gone < 8, shifted, np.uint64(0))
