@@ -11,6 +11,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
 PARTITIONS = 2
+AT_ONCE = 10_000
 
 
 def make(address: str, topic: str) -> None:
@@ -30,15 +31,15 @@ def feed(address: str, topic: str) -> None:
 
 
 def read(address: str, topic: str) -> None:
-    consumer = KafkaConsumer(
-        bootstrap_servers=address, auto_offset_reset="earliest", consumer_timeout_ms=30_000
-    )
+    consumer = KafkaConsumer(bootstrap_servers=address, auto_offset_reset="earliest")
     for number in range(PARTITIONS):
         partition = TopicPartition(topic, number)
         consumer.assign([partition])
         end = consumer.end_offsets([partition])[partition]
         while consumer.position(partition) < end:
-            print(number, next(consumer).value.decode())
+            polled = consumer.poll(timeout_ms=1000, max_records=AT_ONCE)
+            for record in polled.get(partition, ()):
+                print(number, record.value.decode())
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ class Soak(Applications):
     def records(self) -> pa.Table:
         """Return the records that Kafka has, as a worker reads them."""
         words = (str(downloads.python()), str(FEEDING), self.kafka, self.topic, "read")
-        read = subprocess.run(words, check=True, capture_output=True, text=True, timeout=600)
+        read = subprocess.run(words, check=True, capture_output=True, text=True, timeout=1800)
         found = []
         for line in read.stdout.splitlines():
             partition, value = line.split(maxsplit=1)
