@@ -444,9 +444,9 @@ class Folder(ValueFiles):
 
     def write_state(self, query: str, chain: str, batch: int, content: bytes) -> None:
         """Write the state of a chain after a batch. A batch that is run again writes it again: the
-        state goes with what was written last.
+        state goes with what was written last. Spark takes the batch as done behind this.
         """
-        self._write(_state(query, chain, batch), content)
+        self._write_durably(_state(query, chain, batch), content)
 
     def state_batches(self, query: str, chain: str) -> tuple[int, ...]:
         """Return the batches after which a state is kept, ascending."""
