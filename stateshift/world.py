@@ -38,12 +38,8 @@ if TYPE_CHECKING:
     from stateshift.formats.blocks import Block
 
 
-# Opens a path of the image that is being read, from its beginning.
-Read = Callable[[str], Iterator[bytes]]
-
-
 class ReadFrom(Protocol):
-    """The same, from an offset on."""
+    """Opens a path of the image that is being read, from an offset on."""
 
     def __call__(self, path: str, offset: int = 0) -> Iterator[bytes]: ...
 

@@ -1,11 +1,17 @@
-"""A file that is not read from front to back: of it, the part that was read last is held."""
+"""Files that are read by places, and of which little is held.
+
+Window       one that is not read from front to back: the part that was read last
+FrontToBack  a table: its end, by which it is opened, and the place where its blocks are read
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 
 from stateshift.errors import FormatError
 from stateshift.formats import bounds
+from stateshift.storage.protocol import CHUNK
 
 WINDOW = 1 << 20
 WHAT = "what is read at once of a state file"
@@ -48,6 +54,52 @@ class Window:
         wanted = max(end - first, self._size)
         self._held = b"".join(upto(self._chunks(first), wanted))
         self._start = first
+
+
+class FrontToBack:
+    """A file whose end is read first. What lies before it is one reading, as long as each piece
+    that is asked for follows the one before. A file of no more than CHUNK is read at once.
+    """
+
+    def __init__(self, chunks: Callable[[int], Iterator[bytes]], file_size: int) -> None:
+        self._chunks, self._file_size = chunks, file_size
+        self._end_start = 0 if file_size <= CHUNK else file_size - WINDOW
+        self._start, self._held = 0, b""
+        self._coming: Iterator[bytes] | None = None
+
+    def ends_there(self) -> bool:
+        """Whether the file is as long as it was said to be."""
+        return self._end_start + len(self._end) == self._file_size
+
+    @cached_property
+    def _end(self) -> bytes:
+        """The end of the file, and one byte that should not be there."""
+        size = self._file_size - self._end_start
+        return b"".join(upto(self._chunks(self._end_start), size + 1))
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Return `count` bytes from an offset on, or fewer where the file ends."""
+        if offset >= self._end_start:
+            start = offset - self._end_start
+            return self._end[start : start + count]
+        bounds.require_whole(count, WHAT)
+        coming = self._coming_at(offset)
+        while self._start + len(self._held) < offset + count:
+            chunk = next(coming, None)
+            if chunk is None:
+                break
+            self._held = self._held[offset - self._start :] + chunk
+            self._start = offset
+        start = offset - self._start
+        return self._held[start : start + count]
+
+    def _coming_at(self, offset: int) -> Iterator[bytes]:
+        """Return the reading, begun again where it is not at this offset."""
+        is_there = self._start <= offset <= self._start + len(self._held)
+        if self._coming is None or not is_there:
+            self._coming = self._chunks(offset)
+            self._start, self._held = offset, b""
+        return self._coming
 
 
 def upto(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:

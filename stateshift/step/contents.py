@@ -50,12 +50,14 @@ def may_hold(world: World, target: Storage, path: str, files: int) -> bool:
 
 
 def reading(source: Storage, item: FileInfo) -> Input:
-    """Return what reads a file that a plan names, from an offset on."""
+    """Return what reads a file that a plan names, from an offset on. From one in its middle it is
+    not read ahead: who begins there seldom wants all that is left.
+    """
     is_far = source.traits.at_once > 1  # a disk is read ahead by its system
 
     def content(offset: int = 0) -> Iterator[bytes]:
         chunks = source.chunks(item.path, offset, item.size)
-        if is_far and item.size - offset >= FROM_BYTES:
+        if is_far and not offset and item.size >= FROM_BYTES:
             chunks = ahead(chunks)
         try:
             yield from chunks

@@ -37,7 +37,7 @@ from stateshift.storage.temporaries import apart
 from stateshift.storage.wrappers import Pace
 from stateshift.survey import FileInfo, ShardFiles
 from stateshift.testing.memory_storage import ProcessGone
-from stateshift.world import Read, Unwatched, World
+from stateshift.world import ReadFrom, Unwatched, World
 from tests.support.executing import execute
 from tests.support.fleet import MemoryCarrier
 from tests.support.steps import SOURCE, TARGET, KeptLines, Stage, Told, journal_of, phase, plan_of
@@ -180,7 +180,7 @@ def test_a_round_is_brought_by_executors_and_counts_as_what_was_brought_from_her
 
 
 def words(
-    read: Read, shard: ShardFiles, settings: Mapping[str, str]
+    read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]
 ) -> Iterator[tuple[str, Block]]:
     """A toy engine: each word of a file is a key, its length the value."""
     for path in shard.files:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.survey import ShardFiles
-from stateshift.world import Read
+from stateshift.world import ReadFrom
 
 
 class Entry(NamedTuple):
@@ -19,7 +19,7 @@ class Entry(NamedTuple):
     value: bytes
 
 
-def entries(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[Entry]:
+def entries(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[Entry]:
     """The entries of one shard, in no particular order."""
     for store, block in folded(read, shard, settings):
         for key, value in block.records():

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from stateshift.errors import FormatError
-from stateshift.formats.rocksdb.block import WHAT, DataBlock, block_entries
-from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange, open_table
+from stateshift.formats.rocksdb.block import WHAT, DataBlock, Read, block_entries
+from stateshift.formats.rocksdb.table import Table, open_table
 
 PUT, MERGE = 1, 2
 DELETES = (0, 7)
@@ -39,7 +39,7 @@ BEFORE_ALL = TableEntry(b"", 1 << 56, PUT, b"")
 
 def decode_sst(content: bytes) -> Iterator[TableEntry]:
     """Yield the table's entries in their order: keys ascending, of one key the newest first."""
-    return in_order(data_blocks(content), BEFORE_ALL)
+    return in_order(open_content(content).blocks(), BEFORE_ALL)
 
 
 def in_order(blocks: Iterable[DataBlock], last: TableEntry) -> Iterator[TableEntry]:
@@ -55,14 +55,19 @@ def in_order(blocks: Iterable[DataBlock], last: TableEntry) -> Iterator[TableEnt
             yield entry
 
 
-def data_blocks(content: bytes, keys: KeyRange = ALL_KEYS) -> Iterator[DataBlock]:
-    """Yield the table's blocks of entries that may hold some `keys`, each checked as it comes."""
-    table = open_table(lambda offset, count: content[offset : offset + count], len(content))
+def open_content(content: bytes) -> Table:
+    """Open a table that is held whole."""
+    return open_alone(lambda offset, count: content[offset : offset + count], len(content))
+
+
+def open_alone(read: Read, size: int) -> Table:
+    """Open a table that is read by itself: one with range deletions is refused."""
+    table = open_table(read, size)
     if table.deletions:
         raise FormatError(
             f"{WHAT} has a rocksdb.range_del block, which is not read", None, table.index.offset
         )
-    yield from table.blocks(keys)
+    return table
 
 
 def entries_of(block: DataBlock) -> Iterator[TableEntry]:

@@ -1,7 +1,9 @@
 """The entries of an SST as blocks: what `sst` does, for a million entries at once.
 
     decode_sst_blocks(content) -> (Block, sequences) ...  keys ascending, of one key the newest
-                                                          first; where asked for, some keys only
+                                                          first
+    decode_table(table, keys)                             the same, of some keys: those blocks are
+                                                          read that may hold them
     decoded_blocks(blocks)                                the same, of some of a table's blocks
 
 A data block is cut into runs (one begins at each of its restarts, every 16 entries), and only
@@ -16,7 +18,7 @@ what can be read, and says what is wrong and where.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -26,22 +28,22 @@ import pyarrow.compute as pc
 from stateshift.errors import FormatError
 from stateshift.formats.binaries import count_upto
 from stateshift.formats.blocks import Block, Ints, binary, cut
-from stateshift.formats.rocksdb.block import DataBlock
+from stateshift.formats.rocksdb.block import WHAT, DataBlock
 from stateshift.formats.rocksdb.sst import (
     BEFORE_ALL,
     DELETES,
     MERGE,
     PUT,
     TableEntry,
-    data_blocks,
     entries_of,
     in_order,
+    open_content,
 )
-from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange
+from stateshift.formats.rocksdb.table import ALL_KEYS, EndedBlock, KeyRange, Table
 from stateshift.formats.spans import Content, Words, words
 
 # So many bytes of blocks are decoded together, which is some hundred thousand runs at most.
-BATCH = 4 * 1024 * 1024
+BATCH = 2 * 1024 * 1024
 
 # Longer keys, and runs of more entries, are decoded one by one.
 KEY_MAX, RUN_MAX = 256, 64
@@ -49,12 +51,18 @@ KEY_MAX, RUN_MAX = 256, 64
 Decoded = tuple[Block, Words]
 
 
-def decode_sst_blocks(content: bytes, keys: KeyRange = ALL_KEYS) -> Iterator[Decoded]:
+def decode_sst_blocks(content: bytes) -> Iterator[Decoded]:
+    """Yield the table's entries in their order, each block with the sequences of its entries."""
+    return decode_table(open_content(content), ALL_KEYS)
+
+
+def decode_table(table: Table, keys: KeyRange) -> Iterator[Decoded]:
     """Yield the table's entries of some `keys` in their order, each block with the sequences of its
     entries.
     """
-    last = BEFORE_ALL
-    for blocks in _batches(data_blocks(content, keys)):
+    last, begin = BEFORE_ALL, b""
+    for batch in _batches(table.blocks_by_end(keys), keys):
+        blocks = [block for _, block in batch]
         decoded = _decoded(blocks)
         if not _follow(decoded, last):  # said as one by one: in which block
             for _ in in_order(blocks, last):
@@ -62,7 +70,15 @@ def decode_sst_blocks(content: bytes, keys: KeyRange = ALL_KEYS) -> Iterator[Dec
         block, sequences = decoded
         if len(block):
             last = TableEntry(block.keys[-1].as_py(), int(sequences[-1]), PUT, b"")
-        yield decoded if keys == ALL_KEYS else _within(decoded, keys)
+        if keys == ALL_KEYS:
+            yield decoded
+            continue
+        end, _ = batch[-1]
+        if len(block) and (block.keys[0].as_py() < begin or last.key > end):
+            fact = f"{WHAT} has an index that leads to other keys than its blocks hold"
+            raise FormatError(fact, None, blocks[0].offset)
+        begin = end
+        yield _within(decoded, keys)
 
 
 def _within(decoded: Decoded, keys: KeyRange) -> Decoded:
@@ -77,7 +93,8 @@ def _within(decoded: Decoded, keys: KeyRange) -> Decoded:
 
 def decoded_blocks(blocks: Iterator[DataBlock]) -> Iterator[Decoded]:
     """Yield the entries of some of a table's blocks."""
-    return map(_decoded, _batches(blocks))
+    for batch in _batches(((b"", block) for block in blocks), ALL_KEYS):
+        yield _decoded([block for _, block in batch])
 
 
 def _follow(decoded: Decoded, last: TableEntry) -> bool:
@@ -99,16 +116,25 @@ def _follow(decoded: Decoded, last: TableEntry) -> bool:
     return bool((ascends | same_keys & older).all())
 
 
-def _batches(blocks: Iterator[DataBlock]) -> Iterator[list[DataBlock]]:
-    held: list[DataBlock] = []
-    size = 0
+def _batches(blocks: Iterable[EndedBlock], keys: KeyRange) -> Iterator[list[EndedBlock]]:
+    """Yield the blocks that are decoded together. The first block of a part is decoded by itself,
+    and so is the one behind its last key: others read them for keys of their own, so it has to be
+    seen that the index is right about them.
+    """
+    held: list[EndedBlock] = []
+    size, is_first = 0, keys.after is not None
     try:
-        for block in blocks:
-            held.append(block)
-            size += len(block.content)
-            if size >= BATCH:
+        for end, block in blocks:
+            is_behind = keys.upto is not None and end > keys.upto
+            if is_behind and held:
                 yield held
                 held, size = [], 0
+            held.append((end, block))
+            size += len(block.content)
+            if size >= BATCH or is_first:
+                yield held
+                held, size = [], 0
+            is_first = False
     except FormatError:
         if held:  # what is wrong before it is said first
             yield held

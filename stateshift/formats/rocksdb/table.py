@@ -72,6 +72,7 @@ class RangeDeletion(NamedTuple):
 
 # A key that ends what a block holds, and where the block is.
 IndexEntry = tuple[bytes, Handle]
+EndedBlock = tuple[bytes, DataBlock]
 
 
 class KeyRange(NamedTuple):
@@ -99,12 +100,20 @@ class Table:
         """Yield the blocks of entries that may hold some `keys`, in the order of those, each
         checked as it comes.
         """
-        for handle in _behind_each_other(self._handles(keys)):
-            yield DataBlock(read_block(self.file, handle), handle.offset)
+        for _, block in self.blocks_by_end(keys):
+            yield block
+
+    def blocks_by_end(self, keys: KeyRange) -> Iterator[EndedBlock]:
+        """Yield the same blocks, each with the key at which the index has it end."""
+        offset = 0
+        for end, handle in self._entries_of_index(keys):
+            offset = _end_behind(offset, handle)
+            yield end, DataBlock(read_block(self.file, handle), handle.offset)
 
     def check_blocks(self) -> None:
         """Check the blocks of entries against their checksums, as they are stored."""
-        for handle in _behind_each_other(self._handles(ALL_KEYS)):
+        handles = (handle for _, handle in self._entries_of_index(ALL_KEYS))
+        for handle in _behind_each_other(handles):
             checked(self.file, handle)
 
     def ends(self) -> Iterator[IndexEntry]:
@@ -120,10 +129,6 @@ class Table:
             return None
         number, _ = varint(value, 0, len(value))
         return number
-
-    def _handles(self, keys: KeyRange) -> Iterator[Handle]:
-        for _, handle in self._entries_of_index(keys):
-            yield handle
 
     def _entries_of_index(self, keys: KeyRange) -> Iterator[IndexEntry]:
         top = self._within(self.index, keys, b"")
@@ -166,17 +171,22 @@ def _out_of_order(index: Handle) -> FormatError:
 
 
 def _behind_each_other(handles: Iterable[Handle]) -> Iterator[Handle]:
-    """Yield handles, each of which has to begin behind the one before it: else a small index could
-    name one block over and over.
-    """
+    """Yield handles, each of which has to begin behind the one before it."""
     end = 0
     for handle in handles:
-        if handle.offset < end:
-            raise FormatError(
-                f"{WHAT} has blocks that overlap, or are not in their order", None, handle.offset
-            )
-        end = handle.offset + handle.size + TRAILER
+        end = _end_behind(end, handle)
         yield handle
+
+
+def _end_behind(end: int, handle: Handle) -> int:
+    """Return where a block ends that has to begin behind such an end: else a small index could name
+    one block over and over.
+    """
+    if handle.offset < end:
+        raise FormatError(
+            f"{WHAT} has blocks that overlap, or are not in their order", None, handle.offset
+        )
+    return handle.offset + handle.size + TRAILER
 
 
 def open_table(read: Read, size: int) -> Table:

@@ -20,13 +20,13 @@ from stateshift.formats.spark.state_files import (
     without_row_checksum,
 )
 from stateshift.survey import ShardFiles
-from stateshift.world import Read
+from stateshift.world import ReadFrom
 from tests.support.entries import Entry
 
 _EMPTY = RocksDBSnapshot((), 0)
 
 
-def one_by_one(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[Entry]:
+def one_by_one(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[Entry]:
     """The entries of one shard, in no particular order."""
     kinds = {path.rpartition(".")[2] for path in shard.files}
     if kinds <= {"snapshot", "delta"}:
@@ -37,7 +37,7 @@ def one_by_one(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> It
         raise FormatError("these files are not of one state store provider", shard.files[0])
 
 
-def _hdfs(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[Entry]:
+def _hdfs(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[Entry]:
     checksums = settings.get(ROW_CHECKSUM) == "true"
     state: dict[bytes, bytes] = {}
     for path in shard.files:
@@ -63,7 +63,7 @@ def _apply_rows(state: dict[bytes, bytes], records: Iterable[Record], checksums:
             state[key] = value[: len(value) & ~7] if len(value) % 8 else value
 
 
-def _rocksdb(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[Entry]:
+def _rocksdb(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[Entry]:
     checksums, between = settings.get(ROW_CHECKSUM) == "true", delimiter(settings)
     snapshot, state, typed = _EMPTY, {}, False
     tables = {path.rpartition("/")[2]: path for path in shard.files if path.endswith(".sst")}
@@ -82,7 +82,7 @@ def _rocksdb(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iter
 
 
 def _tables(
-    read: Read, snapshot: RocksDBSnapshot, tables: Mapping[str, str], between: bytes
+    read: ReadFrom, snapshot: RocksDBSnapshot, tables: Mapping[str, str], between: bytes
 ) -> dict[bytes, bytes]:
     """What a version's tables hold together."""
     writes: dict[bytes, list[TableEntry]] = {}

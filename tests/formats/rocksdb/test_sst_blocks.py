@@ -13,8 +13,21 @@ from hypothesis import strategies as st
 from stateshift.engines.spark.entries.shard_parts import parts_between
 from stateshift.errors import FormatError
 from stateshift.formats.rocksdb.block import DataBlock
-from stateshift.formats.rocksdb.sst import DELETES, MERGE, PUT, TableEntry, decode_sst, entries_of
-from stateshift.formats.rocksdb.sst_blocks import KEY_MAX, _decoded, decode_sst_blocks
+from stateshift.formats.rocksdb.sst import (
+    DELETES,
+    MERGE,
+    PUT,
+    TableEntry,
+    decode_sst,
+    entries_of,
+    open_content,
+)
+from stateshift.formats.rocksdb.sst_blocks import (
+    KEY_MAX,
+    _decoded,
+    decode_sst_blocks,
+    decode_table,
+)
 from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange
 from tests.formats.golden import CASES
 from tests.formats.rocksdb.building import table
@@ -171,4 +184,26 @@ def test_an_index_that_is_not_in_order_is_refused_whole_and_in_parts(
     content = table([(bytes([letter]), 1, PUT, b"") for letter in b"abcdefghi"], ends=ends)
     with pytest.raises(FormatError, match="index that is not in the order"):
         for part in parts:
-            list(decode_sst_blocks(content, part))
+            list(decode_table(open_content(content), part))
+
+
+@pytest.mark.parametrize(("ends", "cut"), [((b"b", b"f", b"i"), b"b"), ((b"e", b"f", b"i"), b"e")])
+def test_an_index_that_leads_past_a_key_at_a_cut_is_refused(
+    ends: tuple[bytes, ...], cut: bytes
+) -> None:
+    """Else that key could be in no part at all, though every block fits its checksum."""
+    content = table([(bytes([letter]), 1, PUT, b"") for letter in b"abcdefghi"], ends=ends)
+    with pytest.raises(FormatError, match="index that leads to other keys"):
+        for part in parts_between([cut]):
+            list(decode_table(open_content(content), part))
+
+
+@given(st.lists(st.sampled_from(b"abcdefghi"), max_size=4))
+def test_the_parts_of_a_table_hold_each_of_its_entries_once(cuts: list[int]) -> None:
+    writes = [(bytes([letter]), 1, PUT, b"") for letter in b"abcdefghi"]
+    content = table(writes, ends=(b"c", b"f", b"i"))
+    parts = parts_between(sorted({bytes([letter]) for letter in cuts}))
+    read = []
+    for part in parts:
+        read += flat(decode_table(open_content(content), part))
+    assert read == flat(decode_sst_blocks(content))

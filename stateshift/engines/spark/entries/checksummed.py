@@ -8,28 +8,29 @@ checksum, and those of their blocks within.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.crc32c import crc32c
 from stateshift.formats.spark.crc import SparkChecksum, decode_spark_crc
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Survey
+from stateshift.world import ReadFrom
 
 CHECKSUM_MAX = 1 << 16
 
-Chunks = Callable[[str], Iterator[bytes]]
 
-
-def checked_chunks(storage: Storage, survey: Survey) -> Chunks:
-    """Return how to read a file whole, which fails at its end where its checksum does not fit."""
+def checked_chunks(storage: Storage, survey: Survey) -> ReadFrom:
+    """Return how to read a file, which fails at its end where its checksum does not fit. From an
+    offset on, which tables alone are read, nothing is checked.
+    """
     sidecars = frozenset(file.path for file in survey.files if file.path.endswith(".crc"))
 
-    def chunks(path: str) -> Iterator[bytes]:
+    def chunks(path: str, offset: int = 0) -> Iterator[bytes]:
         sidecar = f"{path}.crc"
-        wanted = _wanted(storage, sidecar) if sidecar in sidecars else None
+        wanted = _wanted(storage, sidecar) if sidecar in sidecars and not offset else None
         if wanted is None:
-            return storage.chunks(path)
+            return storage.chunks(path, offset)
         return _held_against(storage.chunks(path), wanted, path)
 
     return chunks

@@ -15,10 +15,10 @@ keys and lists too, where only the key's encoder could find it, so images of dif
 not equal byte for byte. Neither are lists merged with different delimiters (`,` up to 4.1, none
 since). Row checksums (4.3) are checked and taken off: they cover the column family's id.
 
-Files come through `read`. A shard need not fit into memory, one of its tables does: RocksDB's are
-seldom larger than 64 MB. Tables, and what changelogs wrote since, are merged as sorted runs (see
-`sorted_writes`), where the MANIFEST says which tables do not overlap; all else is settled by hash
-(see `last_writes`).
+Files come through `read`; neither a shard nor one of its tables need fit into memory. Of a table
+that holds keys of a part, those blocks are read that may hold them, and its end. Tables, and what
+changelogs wrote since, are merged as sorted runs (see `sorted_writes`), where the MANIFEST says
+which tables do not overlap; all else is settled by hash (see `last_writes`).
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ from stateshift.engines.spark.entries.shard_parts import part_in, parts_between,
 from stateshift.engines.spark.entries.sorted_writes import in_runs, merged
 from stateshift.engines.spark.layout import newest_files
 from stateshift.engines.spill import BYTES_MAX
-from stateshift.engines.window import Window
+from stateshift.engines.window import FrontToBack, Window
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats import bounds
 from stateshift.formats.blocks import Binary, Block, Ints, cut
 from stateshift.formats.rocksdb.manifest import TableFile, decode_manifest, sorted_runs
-from stateshift.formats.rocksdb.sst_blocks import decode_sst_blocks
+from stateshift.formats.rocksdb.sst import open_alone
+from stateshift.formats.rocksdb.sst_blocks import decode_table
 from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange, open_table
 from stateshift.formats.rocksdb.table import Table as OpenTable
 from stateshift.formats.sorting import cuts
@@ -57,7 +58,7 @@ from stateshift.formats.spark.state_blocks import (
 )
 from stateshift.storage.protocol import CHUNK
 from stateshift.survey import ShardFiles
-from stateshift.world import Read, ReadFrom
+from stateshift.world import ReadFrom
 
 # Called with (store, keys): what the files of a shard delete.
 Deleted = Callable[[str, Binary], None]
@@ -67,6 +68,7 @@ _AFTER_TABLES = 1 << 60
 PLAINLY = "take this run back (`stateshift rollback WORKDIR`), then compact without keeping tables"
 _EARLY = 0.25  # of a table: it ends where one of those ends that it is made of
 _DIGITS_MAX = 20  # of a number of 64 bits
+_RUN_BYTES = 24 * 1024 * 1024  # of a table that is read: its end, and a few batches of blocks
 _TABLES_A_PART = 8  # so many, and parts that end with tables are about even
 
 # A key, and how many bytes lie between it and the one before.
@@ -83,7 +85,7 @@ class BlockEnds(NamedTuple):
 
 
 def folded(
-    read: Read,
+    read: ReadFrom,
     shard: ShardFiles,
     settings: Mapping[str, str],
     bytes_max: int = BYTES_MAX,
@@ -104,7 +106,7 @@ def folded(
 
 
 def changed(
-    read: Read, shard: ShardFiles, settings: Mapping[str, str], bytes_max: int = BYTES_MAX
+    read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str], bytes_max: int = BYTES_MAX
 ) -> Iterator[Block]:
     """Yield what a RocksDB shard's changelogs leave of the keys that they write: puts and deletes,
     each key once, ascending. Merges are refused: what they come to is not in changelogs alone.
@@ -140,7 +142,7 @@ def block_ends(read: ReadFrom, shard: ShardFiles) -> BlockEnds | None:
 
 
 def _rows(
-    read: Read, shard: ShardFiles, settings: Mapping[str, str], deleted: Deleted | None
+    read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str], deleted: Deleted | None
 ) -> Iterator[Writes]:
     """Yield what an HDFS-backed shard's files write."""
     checked = has_row_checksums(settings)
@@ -159,7 +161,7 @@ def _rows(
             raise error.at(path) from error
 
 
-def _bare_rows(read: Read, path: str, checked: bool) -> Iterator[Block]:
+def _bare_rows(read: ReadFrom, path: str, checked: bool) -> Iterator[Block]:
     """Yield a file's records, rows without checksums and of whole words."""
     is_snapshot = path.endswith(".snapshot")
     decode = decode_snapshot_blocks if is_snapshot else decode_delta_blocks
@@ -185,7 +187,11 @@ class _RocksDB:
     """A RocksDB shard being folded. What its zip says is known once everything was read."""
 
     def __init__(
-        self, read: Read, shard: ShardFiles, settings: Mapping[str, str], deleted: Deleted | None
+        self,
+        read: ReadFrom,
+        shard: ShardFiles,
+        settings: Mapping[str, str],
+        deleted: Deleted | None,
     ) -> None:
         self._read, self._shard, self._deleted = read, shard, deleted
         self._checked = has_row_checksums(settings)
@@ -272,7 +278,7 @@ class _RocksDB:
 
     def _runs(self) -> list[list[TableFile]]:
         """Return the version's tables as sorted runs; none where the MANIFEST does not tell them,
-        or where one table of each run is more than may be held at once.
+        or where what is held of each run is more than may be held at once.
         """
         numbers = set(map(_number, self._snapshot.tables))
         facts = [fact for fact in _facts(self._manifest) if fact.number in numbers]
@@ -283,7 +289,7 @@ class _RocksDB:
                 said = f"the version's MANIFEST has table {fact.number} end before it begins"
                 raise FormatError(said, self._zip)
         runs = sorted_runs(facts)
-        held = sum(max(fact.size for fact in run) for run in runs)
+        held = sum(min(_RUN_BYTES, max(fact.size for fact in run)) for run in runs)
         return runs if held <= bounds.whole() else []
 
     def _in_part(self, run: Iterable[TableFile]) -> Iterator[tuple[TableFile, KeyRange]]:
@@ -330,17 +336,17 @@ class _RocksDB:
             fact = f"the version needs the table {table.stored}, which is not among its files"
             raise FormatError(fact, self._zip)
         with errors_at(path):
-            for block, sequences in decode_sst_blocks(self._table(path, table.size), keys):
+            opened = self._opened(path, table.size)
+            for block, sequences in decode_table(opened, keys):
                 self._report_deleted(block)
                 yield Writes(block, sequences)
 
-    def _table(self, path: str, size: int) -> bytes:
-        bounds.require_whole(size, "an SST")
-        content = bounds.gathered(self._read(path), "an SST")
-        if len(content) != size:
-            fact = f"an SST of {size} bytes is {len(content)} long"
-            raise FormatError(fact, path, len(content))
-        return content
+    def _opened(self, path: str, size: int) -> OpenTable:
+        file = FrontToBack(partial(self._read, path), size)
+        if not file.ends_there():
+            length = sum(map(len, self._read(path)))
+            raise FormatError(f"an SST of {size} bytes is {length} long", path, length)
+        return open_alone(file.read, size)
 
     def _changes(self, paths: Sequence[str]) -> Iterator[Writes]:
         """Yield what changelogs write, later than all tables."""

@@ -38,7 +38,7 @@ from stateshift.engines.spark.rewrite.stores import of_stores
 from stateshift.engines.spark.rewrite.sums import Add, adders
 from stateshift.engines.spark.rewrite.wishes import Plain
 from stateshift.survey import ShardFiles
-from stateshift.world import Read
+from stateshift.world import ReadFrom
 
 if TYPE_CHECKING:
     from stateshift.formats.blocks import Block
@@ -52,7 +52,7 @@ CHANGES = "stateshift.changes"
 
 
 def comparable(
-    read: Read, shard: ShardFiles, settings: Mapping[str, str]
+    read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]
 ) -> Iterator[tuple[str, Block]]:
     """Yield the entries of one shard, as far as the settings let them be seen."""
     from stateshift.engines.spark.entries.fold import folded
@@ -107,7 +107,7 @@ def _evolvers(
 
 
 def _summed(
-    read: Read, shard: ShardFiles, settings: Mapping[str, str]
+    read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]
 ) -> Iterator[tuple[str, Block]]:
     """Yield one shard of several checkpoints, added up: held in memory, one checkpoint after the
     other. A key that cannot be added comes as often as it is there, so that the comparison fails.

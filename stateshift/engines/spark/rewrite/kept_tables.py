@@ -63,7 +63,7 @@ from stateshift.formats.spark.state_blocks import decode_changelog_blocks
 from stateshift.formats.spark.text import decode_object, encode_object
 from stateshift.storage.protocol import Content, Input
 from stateshift.survey import ShardFiles
-from stateshift.world import Read, Whole
+from stateshift.world import ReadFrom, Whole
 
 _NUMBERS = re.compile("[0-9]{1,18}")
 _DEFAULT = 0  # the column family that every RocksDB has
@@ -134,8 +134,8 @@ class _Kept:
             keys += int(after.sum()) - int(lookup.live(block.keys).sum())
         self._keys = keys
 
-    def _open(self, path: str) -> Iterator[bytes]:
-        return self._inputs[path]()
+    def _open(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        return self._inputs[path](offset)
 
     @cached_property
     def _version(self) -> Version:
@@ -207,7 +207,7 @@ class Version:
                 raise FormatError(f"{self.manifest_name} has a table of later sequences than all")
 
 
-def version_of(read: Read, shard: ShardFiles) -> Version:
+def version_of(read: ReadFrom, shard: ShardFiles) -> Version:
     """Return the version that a shard's zip holds, checked."""
     (path,) = (path for path in shard.files if path.endswith(".zip"))
     with errors_at(path):
@@ -226,7 +226,7 @@ def version_of(read: Read, shard: ShardFiles) -> Version:
 
 
 def compared_changes(
-    read: Read, shard: ShardFiles, settings: Mapping[str, str]
+    read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]
 ) -> Iterator[tuple[str, Block]]:
     """Yield what a version writes behind its kept tables, and those by what is said of them. Its
     files are a zip and changelogs, or a zip and the table that was made of those. Of a part of the

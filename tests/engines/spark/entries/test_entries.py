@@ -17,9 +17,13 @@ A, B, ROW, NEW = b"a" * 8, b"b" * 8, b"r" * 16, b"n" * 16
 FAMILIES = RocksDBSnapshot((), -1, {"default": 1, "$count": 2})
 
 
+def reading(files):
+    return lambda path, offset=0: iter([files[path.rpartition("/")[2]][offset:]])
+
+
 def folded(files, settings=None):
     shard = ShardFiles("0", "default", 3, tuple(f"state/0/3/{name}" for name in files))
-    found = entries(lambda path: iter([files[path.rpartition("/")[2]]]), shard, settings or {})
+    found = entries(reading(files), shard, settings or {})
     return sorted(found)
 
 

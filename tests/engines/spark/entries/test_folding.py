@@ -27,6 +27,7 @@ from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, encode_zip
 from stateshift.formats.spark.state_files import Record, encode_delta
 from stateshift.survey import ShardFiles
+from stateshift.world import ReadFrom
 from tests.engines.spark.golden import NAMES, golden
 from tests.engines.spark.reference import one_by_one
 
@@ -101,9 +102,17 @@ def test_keys_of_one_hash_are_still_two_keys() -> None:
     assert first.tolist() == [True, False, False, True, False, True]
 
 
+def reading(files: dict[str, bytes]) -> ReadFrom:
+    def read(path: str, offset: int = 0) -> Iterator[bytes]:
+        yield files[path][offset:]
+
+    return read
+
+
 def shard_of(records: list[Record]) -> tuple[Any, ShardFiles]:
     content = b"".join(encode_delta(records))
-    return lambda path: iter([content]), ShardFiles("0", "default", 0, ("state/0/0/1.snapshot",))
+    path = "state/0/0/1.snapshot"
+    return reading({path: content}), ShardFiles("0", "default", 0, (path,))
 
 
 def test_nothing_is_left_of_piles_whatever_ends_the_folding(
@@ -175,7 +184,7 @@ def test_a_table_of_other_keys_than_the_manifest_says_is_refused_whole_and_in_pa
     with pytest.raises(FormatError, match="holds other keys than") as caught:
         for part in parts:
             own = {SHARD_PART: encode_part(part)}
-            list(folded(lambda path: iter((files[path],)), shard, own))
+            list(folded(reading(files), shard, own))
     assert caught.value.where["path"] == "1.zip"
 
 
@@ -185,11 +194,11 @@ def test_a_manifest_whose_table_ends_before_it_begins_is_refused_in_every_part(
 ) -> None:
     files, shard = two_tables({5: (b"z", b"a")})
     with pytest.raises(FormatError, match="has table 5 end before it begins"):
-        list(folded(lambda path: iter((files[path],)), shard, {SHARD_PART: encode_part(part)}))
+        list(folded(reading(files), shard, {SHARD_PART: encode_part(part)}))
 
 
 def test_tables_that_overlap_as_the_manifest_says_are_merged() -> None:
     files, shard = two_tables({})
-    blocks = folded(lambda path: iter((files[path],)), shard, {})
+    blocks = folded(reading(files), shard, {})
     keys = [key for _, block in blocks for key, _ in block.records()]
     assert b"".join(keys) == b"abcdefghijklmnopqrstuvwxyz"
