@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -497,14 +498,29 @@ def test_rocksdb_is_written_as_tables_that_every_spark_reads_and_named_after_the
 
 def test_a_large_shard_gets_as_many_tables_as_its_files_promise() -> None:
     shard = ShardFiles("0", "default", 0, ("9.zip", *(f"{n}.sst" for n in range(3))))
-    assert [
-        table_count(size) for size in (0, 1, TABLE_BYTES, TABLE_BYTES + 1, 3 * TABLE_BYTES)
-    ] == [1, 1, 1, 2, 3]
+    assert [table_count(size) for size in (0, 1, TABLE_BYTES, TABLE_BYTES + 1)] == [1, 1, 1, 2]
+    assert [table_count(number * TABLE_BYTES) for number in (3, 4, 5, 8, 9)] == [4, 4, 8, 8, 9]
     mebibytes = (0, 15, 16, 33, 64, 400, 1024)
     counts = [count_of_little_tables(size << 20) for size in mebibytes]
     assert counts == [1, 1, 2, 4, 8, 8, 16]
     assert is_settled(shard, 3 * TABLE_BYTES) and not is_settled(shard, 2 * TABLE_BYTES)
     assert not is_settled(replace(shard, files=(*shard.files, "10.changelog")), 3 * TABLE_BYTES)
+
+
+def test_little_tables_of_ours_are_settled_until_spark_writes_behind_them() -> None:
+    """A rewriting has written them: to write them once more would leave the same entries."""
+
+    def shard_of(*more: str) -> ShardFiles:
+        ours = [f"SSTs/{number:06}-{uuid.uuid5(uuid.NAMESPACE_URL, 'x')}.sst" for number in (2, 3)]
+        return ShardFiles("0", "default", 0, ("9.zip", *ours, *more))
+
+    assert is_settled(shard_of(), 1)
+    assert is_settled(shard_of(f"SSTs/000004-{uuid.uuid5(uuid.NAMESPACE_URL, 'y')}.sst"), 1)
+    assert not is_settled(shard_of("10.changelog"), 1)
+    assert not is_settled(shard_of(f"SSTs/000012-{uuid.uuid4()}.sst"), 1)
+    assert not is_settled(shard_of("SSTs/000012.sst"), 1)
+    kept_beside = f"SSTs/000002-{uuid.uuid5(uuid.NAMESPACE_URL, 'y')}.sst"
+    assert not is_settled(shard_of(kept_beside), 1)
 
 
 def test_a_provider_that_nobody_here_knows_is_refused_by_name() -> None:

@@ -214,8 +214,8 @@ class _RocksDB:
         return merged(in_runs(changes, bytes_max), self._between, deletes=True)
 
     def bounds(self, read: ReadFrom, count: int) -> list[bytes] | None:
-        """Return what `table_bounds` does. Tables that overlap may all end alike: then it is their
-        blocks that show where the shard can be cut.
+        """Return what `table_bounds` does. Tables that overlap may all end alike, and a few may be
+        too few: then it is their blocks that show where the shard can be cut.
         """
         self._open_zips(newest_files(self._shard.files, ".zip"))
         runs = self._runs()
@@ -223,9 +223,10 @@ class _RocksDB:
             return None
         if count == 1:
             return []
-        if len(runs) > 1:
-            return cuts(self._ends_of_blocks(read, chain.from_iterable(runs)), count)
-        samples = [(fact.largest.key, fact.size) for fact in chain.from_iterable(runs)]
+        facts = list(chain.from_iterable(runs))
+        if len(runs) > 1 or len(facts) < count:
+            return cuts(self._ends_of_blocks(read, facts), count)
+        samples = [(fact.largest.key, fact.size) for fact in facts]
         return cuts(samples, count, early=_EARLY)
 
     def ends(self, read: ReadFrom, count: int) -> list[bytes]:

@@ -10,8 +10,9 @@ than PIECE_BYTES_MAX is cut into several pieces, each read from the same shards 
 of the targets: so much is read again, and can be done beside each other.
 
 A shard's tables are named before it is known what is in them: as many as the files it comes from
-promise, TABLE_BYTES each. Those of shards that entries move to are several where they have
-LITTLE_TABLE_BYTES each: they are made beside each other, by whom there is (see `state`).
+promise, TABLE_BYTES each. Instead of three, or five to seven, there are four, or eight: tables are
+made beside each other, by whom there is (see `state`), and those who make them have as many each.
+Those of shards that entries move to are several where they have LITTLE_TABLE_BYTES each.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ PIECE_BYTES_MAX = 8 * 1024 * 1024 * 1024
 TABLE_BYTES = 64 * 1024 * 1024  # as RocksDB makes them, by default
 LITTLE_TABLE_BYTES = 8 * 1024 * 1024
 LITTLE_TABLES_MAX = 8
+
+_ID_VERSION = 5  # of a UUID that is made of a name, as `_id` does
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,18 +156,44 @@ def _is_rekeyed(request: Request, store: StoreState) -> bool:
 
 
 def is_settled(shard: ShardFiles, size: int) -> bool:
-    """Whether nothing is left to compact: a snapshot alone, or as few tables as its bytes need
-    without a changelog behind them.
+    """Whether nothing is left to compact: a snapshot alone, or without a changelog behind them as
+    few tables as its bytes need, or those that were written here.
     """
     endings = [path.rpartition(".")[2] for path in shard.files]
     if "zip" not in endings:
         return endings == ["snapshot"]
-    return "changelog" not in endings and endings.count("sst") <= table_count(size)
+    if "changelog" in endings:
+        return False
+    return endings.count("sst") <= table_count(size) or _has_own_tables(shard)
+
+
+def _has_own_tables(shard: ShardFiles) -> bool:
+    """Whether all tables are those that one rewriting has given it: they do not overlap, and hold
+    nothing that is deleted. Its names are told from Spark's, which are random, by the kind of id.
+    """
+    numbers = []
+    for path in shard.files:
+        if path.endswith(".sst"):
+            number, _, unique = path.rpartition("/")[2].removesuffix(".sst").partition("-")
+            if not _is_id_of_ours(unique):
+                return False
+            numbers.append(number)
+    return len(set(numbers)) == len(numbers)
+
+
+def _is_id_of_ours(text: str) -> bool:
+    try:
+        return uuid.UUID(text).version == _ID_VERSION
+    except ValueError:
+        return False
 
 
 def table_count(size: int) -> int:
-    """Return how many tables hold so many bytes: one at least."""
-    return -(-size // TABLE_BYTES) or 1
+    """Return how many tables hold so many bytes: one at least, and of a few a power of two."""
+    least = -(-size // TABLE_BYTES) or 1
+    if least > LITTLE_TABLES_MAX:
+        return least
+    return 1 << (least - 1).bit_length()
 
 
 def count_of_little_tables(size: int) -> int:
