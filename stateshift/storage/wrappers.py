@@ -294,16 +294,19 @@ class _Bucket:
         self._lock = threading.Lock()
         self._debt = 0.0  # beyond what is held; below zero: tokens at hand
         self._seen = clock.now()
+        self._unlimited = False
 
     def take(self, count: float, rate: float | None) -> float:
         """Take tokens. Return the seconds to wait before using them."""
+        if not rate:
+            self._unlimited = True  # as most are: no lock, and no look at the clock
+            return 0.0
         with self._lock:
             now = self._clock.now()
+            if self._unlimited:  # a limit begins: nothing is owed, and nothing saved up
+                self._unlimited, self._seen, self._debt = False, now, 0.0
             # A clock that is set back must not make anybody wait for it.
             passed, self._seen = max(0.0, now - self._seen), now
-            if not rate:
-                self._debt = 0.0
-                return 0.0
             self._debt = max(self._debt - passed * rate, -self._burst_seconds * rate) + count
             return max(0.0, self._debt / rate)
 

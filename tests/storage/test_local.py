@@ -541,11 +541,12 @@ def test_hints_can_be_pasted_whatever_the_name() -> None:
     assert shown == "/a b/it's $HOME"
 
 
-def test_nothing_is_remembered_of_what_was_written_but_its_device(storage: LocalStorage) -> None:
+def test_nothing_is_remembered_of_what_was_written_but_its_directory(storage: LocalStorage) -> None:
     for number in range(500):
         storage.write(f"d/{number}", lambda: iter([b"x"]))
     remembered = [len(value) for value in vars(storage).values() if isinstance(value, dict | set)]
-    assert sum(remembered) <= 3  # the device, and two directories that were made
+    # The device, the directory that was written to, and two that were made.
+    assert sum(remembered) <= 4
     storage.sync()
     assert sum(len(value) for value in vars(storage).values() if isinstance(value, dict | set)) == 0
 
@@ -600,6 +601,28 @@ def test_a_directory_that_was_made_is_synced_for_the_first_file_created_in_it(
     trace = (tmp_path / "trace").read_text()
     first = 1 + 4  # the file, the directory it is in, and the three that entries were made in
     assert trace.count("fsync(") == first + 4 * 2
+
+
+def test_of_many_files_in_a_directory_the_way_there_is_looked_at_once(tmp_path: Path) -> None:
+    """Seen from outside, by strace."""
+    try:
+        done = python(
+            """
+            import sys
+            from stateshift.storage.local.storage import LocalStorage
+            storage = LocalStorage(sys.argv[1])
+            for number in range(100):
+                storage.write(f"state/0/1/{number}.delta", lambda: iter([b"x"]))
+            """,
+            str(tmp_path),
+            before=("strace", "-o", str(tmp_path / "trace"), "-e", "trace=lstat,newfstatat,fstat"),
+        )
+    except FileNotFoundError:
+        pytest.skip("there is no strace here")
+    said(done)
+    trace = (tmp_path / "trace").read_text()
+    looks = [line for line in trace.splitlines() if f'"{tmp_path}/state' in line]
+    assert 3 <= len(looks) < 20  # three names on the way, and the making of the directories
 
 
 def test_syncing_is_shown_to_the_kernel(tmp_path: Path) -> None:

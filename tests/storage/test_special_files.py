@@ -104,6 +104,36 @@ def test_nothing_is_written_through_a_linked_directory(
     assert list(elsewhere.iterdir()) == []
 
 
+@pytest.mark.parametrize("meanwhile", ["sync", "prune"])
+def test_a_directory_that_has_become_a_link_is_refused_from_the_next_sync_on(
+    tmp_path: Path, meanwhile: str
+) -> None:
+    elsewhere, directory = tmp_path / "elsewhere", tmp_path / "target/state"
+    elsewhere.mkdir()
+    storage = LocalStorage(str(tmp_path / "target"))
+    storage.write("state/1.delta", lambda: iter([b"content"]))
+    (directory / "1.delta").unlink()
+    if meanwhile == "sync":
+        directory.rmdir()
+        storage.sync()
+    else:
+        storage.prune("state")
+    directory.parent.mkdir(exist_ok=True)
+    directory.symlink_to(elsewhere)
+    with pytest.raises(StorageError, match="is a symbolic link"):
+        storage.write("state/2.delta", lambda: iter([b"content"]))
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_fence_in_a_linked_directory_lets_nothing_else_be_written_there(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "commits").symlink_to("elsewhere")
+    storage = LocalStorage(str(tmp_path))
+    storage.create("commits/below/7", fence_text("r1").encode())
+    with pytest.raises(StorageError, match="is a symbolic link"):
+        storage.write("commits/below/8", lambda: iter([b"content"]))
+
+
 def test_a_fence_lies_where_the_engine_looks_for_it(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "commits").symlink_to("elsewhere")

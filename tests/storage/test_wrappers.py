@@ -227,6 +227,18 @@ def test_a_pace_can_be_changed_while_it_is_kept() -> None:
     assert clock.now() == pytest.approx(12.0)
 
 
+def test_a_limit_that_begins_has_saved_nothing_up() -> None:
+    clock = StillClock(0.0)
+    pace = Pace(clock)
+    storage = Throttled(MemoryDisk().open("memory://m"), pace)
+    storage.write("a", lambda: iter([bytes(100)]))
+    clock.sleep(60.0)
+    clock.waits.clear()
+    pace.bytes_per_second = 10.0
+    storage.write("a", lambda: iter([bytes(110)]))
+    assert sum(clock.waits) == pytest.approx(11.0)
+
+
 class JumpingClock(StillClock):
     def __init__(self) -> None:
         super().__init__(1000.0)

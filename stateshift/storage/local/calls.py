@@ -95,6 +95,13 @@ def linked_directory(directory: str, root: str) -> str | None:
     return None
 
 
+def nearest(directory: str) -> str:
+    """Return the directory, or the first above it that is there."""
+    while not os.path.isdir(directory):
+        directory = os.path.dirname(directory)
+    return directory
+
+
 def sync_file_system(directory: str) -> None:
     """Make everything on the file system of this directory durable."""
     if _syncfs is None:

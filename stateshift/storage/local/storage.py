@@ -6,7 +6,8 @@ here:
 
 * `write` collects the content under a temporary name in the same directory and renames it into
   place. Two threads that write one path at once are kept apart; two processes are not (the lock on
-  the target sees to that).
+  the target sees to that). Links on the way to its directory are looked for at the directory's
+  first write after a sync, not at each of thousands.
 * `create` fills and fsyncs a file that has no name (O_TMPFILE) and then links it: linkat(2) fails
   where the name is taken, and what it makes visible is whole; killed before that, it leaves
   nothing, so that a fence or a lock never litters a place that is not ours. Where there is no
@@ -45,7 +46,8 @@ from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import Writing, is_temporary, unique_temporary
 from stateshift.survey import FileInfo, Owned, Room
 
-_DIRECTORIES_MAX = 4096  # remembered as made and not yet durable; beyond it we sync early
+# Remembered as made and not yet durable, beyond which we sync early; and as written to.
+_DIRECTORIES_MAX = 4096
 
 assert PIECE <= CHUNK
 
@@ -60,10 +62,13 @@ class LocalStorage:
         root = locations.local_path(self._location)
         assert root is not None, f"{location} is not local"
         self._root = root
+        self._above = root if root.endswith("/") else f"{root}/"
         self._lock = threading.Lock()
         self._syncing = threading.Lock()
         self._writing = Writing()
         self._unsynced: dict[int, str] = {}  # device -> a directory on it
+        # Directories written to since the last sync, with their devices: no link leads there.
+        self._written_to: dict[str, int] = {}
         # Directories whose entry in their parent may not be durable, each with the number of its
         # making: one that was removed and made again meanwhile is another.
         self._made: dict[str, int] = {}
@@ -136,7 +141,9 @@ class LocalStorage:
     def write(self, path: str, content: Content, modified: float | None = None) -> int:
         full, translated = self._full(path), self._translated(path)
         directory = os.path.dirname(full)
-        self._refuse_links_to(directory, path)
+        device = self._written_to.get(directory)
+        if device is None:
+            self._refuse_links_to(directory, path)
         with self._writing.to(full, _unlink_quietly) as temp:
             with translated:
                 descriptor = self._opened(temp, os.O_TRUNC)
@@ -149,17 +156,19 @@ class LocalStorage:
                     if size - begun >= _FLUSHED:
                         calls.begin_to_flush(descriptor, begun, size - begun)
                         begun = size
-                with translated:
-                    if modified is not None:
+                if modified is not None:
+                    with translated:
                         os.utime(descriptor, (modified, modified))
-                    device = os.fstat(descriptor).st_dev
+                if device is None:
+                    with translated:
+                        device = os.fstat(descriptor).st_dev
             finally:
                 with translated:
                     os.close(descriptor)
             with translated:
                 os.replace(temp, full)
             # Not before: a sync in between would take the mark and miss the rename.
-            self._remember(device, directory)
+            self._remember_write(device, directory)
         return size
 
     def create(self, path: str, content: bytes) -> None:
@@ -207,17 +216,19 @@ class LocalStorage:
                 calls.remove_if_empty(directory)
                 with self._lock:
                     self._made.pop(directory, None)
+                    self._written_to.pop(directory, None)
 
     def sync(self) -> None:
         # One at a time: who finds nothing left to sync has waited for the one who took it.
         with self._syncing:
             with self._lock:
                 unsynced, self._unsynced = self._unsynced, {}
+                self._written_to = {}
                 made = dict(self._made)
                 inherited, self._inherited = self._inherited, False
             try:
                 if inherited:
-                    nearest = _nearest(self._root)
+                    nearest = calls.nearest(self._root)
                     unsynced = {os.stat(nearest).st_dev: nearest} | unsynced
                 for directory in unsynced.values():
                     self._sync_device(directory)
@@ -231,10 +242,10 @@ class LocalStorage:
 
     def room(self) -> Room:
         with self._translated(""):
-            return free_space.room(_nearest(self._root))
+            return free_space.room(calls.nearest(self._root))
 
     def writable(self, under: str = "") -> bool | None:
-        return free_space.writable(_nearest(self._full(under)))
+        return free_space.writable(calls.nearest(self._full(under)))
 
     def owners(self) -> Iterator[Owned]:
         return local_owners.owners(self._root)
@@ -253,7 +264,7 @@ class LocalStorage:
 
     def _full(self, path: str) -> str:
         locations.check_path(path)
-        return os.path.join(self._root, path) if path else self._root
+        return f"{self._above}{path}" if path else self._root
 
     def _translated(self, path: str) -> _Translated:
         return _Translated(self._location, path)
@@ -306,6 +317,12 @@ class LocalStorage:
         with self._lock:
             self._unsynced[device] = directory
 
+    def _remember_write(self, device: int, directory: str) -> None:
+        with self._lock:
+            self._unsynced[device] = directory
+            if len(self._written_to) < _DIRECTORIES_MAX:
+                self._written_to[directory] = device
+
     def _make_directories(self, directory: str) -> None:
         missing = []
         above = directory
@@ -354,7 +371,7 @@ class LocalStorage:
     def _sync_device(self, directory: str) -> None:
         """Sync a device through any directory that is still there: ours may have been removed."""
         with self._translated(""):
-            calls.sync_file_system(_nearest(directory))
+            calls.sync_file_system(calls.nearest(directory))
 
 
 class _Translated:
@@ -373,13 +390,6 @@ class _Translated:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError):
             raise failures.from_os(error, self._location, self._path) from error
-
-
-def _nearest(directory: str) -> str:
-    """Return the directory, or the first above it that is there."""
-    while not os.path.isdir(directory):
-        directory = os.path.dirname(directory)
-    return directory
 
 
 def _unlink_quietly(temp: str) -> None:
