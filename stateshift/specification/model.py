@@ -52,6 +52,8 @@ WAIVERS: Mapping[str, str] = {
     "old-state": "A Spark before 3.0 wrote the state. Its join is an inner join, and no decimals "
     "are summed.",
     "operators-stay": "Some operators of a workflow stay behind.",
+    "operator-numbers": "There is a hole among the numbers of a query's operators. It will be "
+    "filled before a job starts from the copy.",
     "permission": "A directory says that we may not write to it.",
     "space": "There is less free space, or a smaller quota of files, than the move needs.",
     "target-reach": "The cluster shares this local disk, or its Spark has a file system that "

@@ -170,6 +170,10 @@ class Reading:
         place = self._place(path)
         self.findings.append(Finding("refuse", message, hint=way_out, path=place, offset=offset))
 
+    def refuse_unless_waived(self, message: str, waive: str, hint: str) -> None:
+        """Refuse what is no damage of a file: a spec may waive it by this name."""
+        self.findings.append(Finding("refuse", message, waive=waive, hint=hint))
+
     def warn(self, message: str, path: str | None = None, offset: int | None = None) -> None:
         place = self._place(path)
         self.findings.append(Finding("warn", message, path=place, offset=offset))

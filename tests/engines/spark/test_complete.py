@@ -4,7 +4,10 @@ it, and a real Spark does not find its state.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +15,7 @@ from tests.damage import images
 from tests.damage.commands import document_of, run
 
 CHAINED = "spark-4.3.0/chained-rocksdb"
+TO = "file:///elsewhere/copy"
 
 
 def judged(
@@ -37,15 +41,48 @@ def without(part: str) -> Callable[[str], str | None]:
 
 
 @pytest.mark.parametrize("operator", ["0", "1"])
-def test_a_hole_among_the_operators_is_warned_of(operator: str) -> None:
-    _, warned = judged(CHAINED, without(f"state/{operator}/"), "warn")
-    assert f"state/{operator} is missing" in warned[0]
+def test_a_hole_among_the_operators_is_refused(operator: str) -> None:
+    code, refused = judged(CHAINED, without(f"state/{operator}/"))
+    assert code == 5
+    assert f"state/{operator} is missing" in refused[0]
 
 
 def test_the_only_operator_has_the_number_0() -> None:
     name = "spark-3.5.9/window-hdfs"
-    _, warned = judged(name, lambda path: path.replace("state/0/", "state/1/"), "warn")
-    assert "state/0 is missing, and state/1 is there" in warned[0]
+    code, refused = judged(name, lambda path: path.replace("state/0/", "state/1/"))
+    assert code == 5
+    assert "state/0 is missing, and state/1 is there" in refused[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "levels"),
+    [
+        ({}, 4, ["refuse"]),
+        ({"transform": [{"kind": "compact"}]}, 4, ["refuse"]),
+        ({"waive": ["operator-numbers"]}, 0, ["warn"]),
+        ({"transform": [{"kind": "rename", "operators": {"1": "0"}}]}, 0, []),
+        ({"transform": [{"kind": "rename", "operators": {"1": "2"}}]}, 0, ["warn"]),
+    ],
+    ids=["moved", "compacted", "waived", "filled", "one by one"],
+)
+def test_a_plan_refuses_a_hole_that_it_does_not_fill(
+    more: dict[str, Any], code: int, levels: list[str], tmp_path: Path
+) -> None:
+    golden = images.image("spark-3.5.9/window-hdfs")
+    files = {path.replace("state/0/", "state/1/"): each for path, each in golden.files.items()}
+    waived = ["paths-stay", *more.get("waive", ())]
+    job = {
+        "name": "orders",
+        "checkpoint_location": golden.location,
+        "remote_location": TO,
+        "mode": "fork",
+    }
+    spec = {"version": 1, "engine": "spark", "jobs": [{**job, **more, "waive": waived}]}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    shown = run(images.on_a_disk(files), "plan", str(tmp_path / "spec.json"), "--json")
+    findings = document_of(shown)["findings"]
+    holes = [each["level"] for each in findings if "state/0 is missing" in each["message"]]
+    assert (shown.code, holes) == (code, levels)
 
 
 @pytest.mark.row("W-2")

@@ -13,11 +13,12 @@ CommitMetadata.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.small_files import Reading
 from stateshift.engines.spark.survey.restart.query_files import is_number
+from stateshift.plain import JsonObject
 from stateshift.survey import Operator
 
 _JOIN_STORES = (
@@ -37,14 +38,18 @@ _COPY = "restore {folder} from a copy of the checkpoint"
 
 
 def refuse_incomplete(
-    reading: Reading, operators: Sequence[Operator], named: Collection[str], epoch: int | None
+    reading: Reading,
+    operators: Sequence[Operator],
+    named: Collection[str],
+    epoch: int | None,
+    changes: Sequence[JsonObject] = (),
 ) -> None:
     """Refuse a query after a batch that is done, where an operator or a store is missing. `named`
-    are the operators that the last commit names.
+    are the operators that the last commit names; `changes` are what is to be made of the image.
     """
     if epoch is None:
         return
-    _warn_of_holes(reading, [operator.id for operator in operators])
+    _refuse_holes(reading, [operator.id for operator in operators], changes)
     for operator in operators:
         _refuse_lacking_stores(reading, operator)
     for operator_id in sorted(set(named) - {operator.id for operator in operators}):
@@ -58,21 +63,49 @@ def refuse_incomplete(
         )
 
 
-def _warn_of_holes(reading: Reading, ids: Iterable[str]) -> None:
-    """Warn of a number between others that no operator has. It is no refusal: who renames operators
-    one by one leaves such a hole until the last of them is renamed.
+def _refuse_holes(reading: Reading, ids: Sequence[str], changes: Sequence[JsonObject]) -> None:
+    """Refuse a number between others that no operator has. Where operators are renamed or dropped,
+    theirs are the numbers that they get, and it is a warning: who renames them one by one leaves a
+    hole until the last of them is renamed.
     """
-    numbers = sorted(int(operator) for operator in ids if is_number(operator))
-    expected = 0
-    for number in numbers:
-        if number != expected:
-            folder = f"state/{expected}"
-            reading.warn(
-                f"{reading.path(folder)} is missing, and {reading.path(f'state/{number}')} is "
-                "there: Spark numbers a query's operators from 0 on, without a hole, and starts "
-                "none without its state",
-                folder,
+    after = _ids_after(ids, changes)
+    for missing, present in _holes(ids if after is None else after):
+        folder = reading.path(f"state/{missing}")
+        fact = (
+            f"{folder} is missing, and {reading.path(f'state/{present}')} is there: Spark numbers "
+            "a query's operators from 0 on, without a hole, and starts none without its state"
+        )
+        if after is None:
+            reading.refuse_unless_waived(
+                fact,
+                "operator-numbers",
+                f"restore {folder} from a copy of the checkpoint, or give the operators the "
+                "numbers of the changed query: stateshift rename --help",
             )
+        else:
+            reading.warn(fact)
+
+
+def _ids_after(ids: Iterable[str], changes: Iterable[JsonObject]) -> list[str] | None:
+    """Return the ids of operators behind changes of them; None where there are none."""
+    names: Mapping[str, str] = {}
+    dropped: Collection[str] = ()
+    for change in changes:
+        if change["kind"] == "rename":
+            names = change.get("operators", {})
+        elif change["kind"] == "drop":
+            dropped = change.get("operators", ())
+    if not names and not dropped:
+        return None
+    return [names.get(operator, operator) for operator in ids if operator not in dropped]
+
+
+def _holes(ids: Iterable[str]) -> Iterator[tuple[int, int]]:
+    """Yield the first number of each hole, and the number behind it."""
+    expected = 0
+    for number in sorted(int(operator) for operator in ids if is_number(operator)):
+        if number != expected:
+            yield expected, number
         expected = number + 1
 
 

@@ -84,7 +84,7 @@ def surveyed_image(
     unique = _commit(reading, epoch) if epoch in listed.commits else {}
     operators = operators_of(reading, listed, settings)
     refuse_foreign_state(reading, operators, settings, cut.last)
-    refuse_incomplete(reading, operators, unique, epoch)
+    refuse_incomplete(reading, operators, unique, epoch, changes)
     shards = shards_of(reading, listed, operators, unique, epoch)
     schemas = _schemas(reading, listed, operators, epoch, settings)
     _refuse_settings(
