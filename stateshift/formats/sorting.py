@@ -29,7 +29,7 @@ from stateshift.errors import StorageError
 from stateshift.formats.binaries import count_upto, in_order, part, whole
 from stateshift.formats.blocks import Block
 
-BYTES_MAX = 64 * 1024 * 1024
+BYTES_MAX = 32 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
 SAMPLES = 4
 
