@@ -44,6 +44,7 @@ from stateshift.workdir import Workdir
 if TYPE_CHECKING:
     from stateshift.migration import Adapters
 
+_GIVEN_HINT = "name a spec, the URL of a Flink (http://jobmanager:8081) or a checkpoint of Spark"
 _REPLAY_HINT = "name a file that `stateshift advise --json` has written"
 
 
@@ -180,7 +181,7 @@ def _finding(
             message = "a checkpoint has no jobs by name"
             raise SpecError((Complaint("--job", message),), hint="leave --job out")
         return partial(subjects.of_checkpoint, given, outside)
-    return partial(_of_spec, spec_of(given), request, outside, adapters)
+    return partial(_of_spec, spec_of(given, _GIVEN_HINT), request, outside, adapters)
 
 
 def _of_spec(
@@ -193,9 +194,18 @@ def _of_spec(
     if len(names) > 1:
         which = f"a driver has one job, and this would be that of {', '.join(names)}"
         _refuse_driver_ui(request, which, f"--job {quote(names[0])}, or `driver_ui` in the spec")
-    notes = {name: each.unknown or each.note for name, each in where.items()}
+    notes = {name: _note_on(each) for name, each in where.items()}
     outside = replace(outside, notes=notes, since=moved_at(where, adapters.clock.now()))
     return subjects.of_spec(spec, request.jobs, outside)
+
+
+def _note_on(where: Whereabouts) -> str:
+    """Return what is to be known of where a job runs; "" of one that runs where the spec says."""
+    if where.unknown or where.note:
+        return where.unknown or where.note
+    if where.place.number is None:
+        return ""
+    return f"it was looked at on {where.place.cluster}, where `rebalance` has moved it"
 
 
 def _refuse_driver_ui(request: AdviceRequest, why: str, hint: str = "leave it out") -> None:

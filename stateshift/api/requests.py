@@ -20,20 +20,23 @@ from stateshift.migration import (
 from stateshift.plain import JsonObject
 from stateshift.specification import Spec, parse_spec
 
+NAME_A_SPEC = "name a spec (stateshift schema tells what it holds)"
+NAME_A_SPEC_OR_PLAN = f"{NAME_A_SPEC} or a saved plan"
+
 SpecLike = Spec | JsonObject | str | os.PathLike[str]
 
 
-def request_of(given: SpecLike | Proposal) -> Spec | Proposal:
+def request_of(given: SpecLike | Proposal, hint: str = NAME_A_SPEC_OR_PLAN) -> Spec | Proposal:
     """Return a spec or a plan from whatever form it was given in.
 
     A dictionary is a spec's, its relative paths are below the working directory. A string is the
-    path of a file.
+    path of a file; `hint` says what could have been named, if that cannot be read.
     """
     if isinstance(given, Spec | Proposal):
         return given
     if isinstance(given, Mapping):
         return _parsed(json.dumps(given), os.path.join(os.getcwd(), "spec"))
-    return read(os.fspath(given))
+    return read(os.fspath(given), hint)
 
 
 def move_of(given: SpecLike | Proposal) -> Spec | Proposal:
@@ -48,9 +51,9 @@ def move_of(given: SpecLike | Proposal) -> Spec | Proposal:
     return request
 
 
-def spec_of(given: SpecLike) -> Spec:
-    """Return a spec from whatever form it was given in."""
-    request = request_of(given)
+def spec_of(given: SpecLike, hint: str = NAME_A_SPEC) -> Spec:
+    """Return a spec from whatever form it was given in; `hint` is as for `request_of`."""
+    request = request_of(given, hint)
     if isinstance(request, Proposal):
         raise SpecError(
             (Complaint("", "a saved plan, and not a spec"),),
@@ -59,20 +62,20 @@ def spec_of(given: SpecLike) -> Spec:
     return request
 
 
-def read(path: str) -> Spec | Proposal:
+def read(path: str, hint: str = NAME_A_SPEC_OR_PLAN) -> Spec | Proposal:
     """Read a file. A saved plan says so in its first key; anything else is read as a spec.
 
     What is wrong with it names the file.
     """
     try:
-        return _read(path)
+        return _read(path, hint)
     except (SpecError, PlanError) as error:
         error.where["path"] = path
         raise
 
 
-def _read(path: str) -> Spec | Proposal:
-    text = _text(path)
+def _read(path: str, hint: str) -> Spec | Proposal:
+    text = _text(path, hint)
     try:
         plain = json.loads(text)
     except (ValueError, RecursionError):
@@ -95,12 +98,12 @@ def _parsed(text: str, path: str) -> Spec:
     return spec
 
 
-def _text(path: str) -> str:
+def _text(path: str, hint: str) -> str:
     if os.path.isdir(path):
         run = os.path.exists(os.path.join(path, "journal"))
-        hint = f"stateshift {'resume' if run else 'inspect'} {quote(path)}"
-        raise SpecError((Complaint("", "a directory, and not a spec"),), hint=hint)
-    return text_of(path, "name a spec (stateshift schema tells what it holds) or a saved plan")
+        command = f"stateshift {'resume' if run else 'inspect'} {quote(path)}"
+        raise SpecError((Complaint("", "a directory, and not a spec"),), hint=command)
+    return text_of(path, hint)
 
 
 def save(proposal: Proposal, path: str) -> None:

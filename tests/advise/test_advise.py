@@ -161,6 +161,7 @@ def test_every_formula_is_shown_with_its_numbers(ground: Ground) -> None:
         "up       = catchup 40 + lambda 1,200 / 1 = 1,240",
         "p'       = ceil(1.954 * 4) = 8, aligned (BALANCED) -> 8",
         "TPR is below: too little",
+        "lambda   = of read by its output ratio = 1,200",
     ):
         assert line in out
 
@@ -426,6 +427,26 @@ def test_watching_prints_a_document_a_line_until_it_is_stopped(ground: Ground) -
     documents = [json.loads(line) for line in ran.out.splitlines() if line.startswith("[")]
     assert [told[0]["verdict"] for told in documents] == ["scale"] * len(documents)
     assert len(documents) > 1
+
+
+def test_watching_shows_the_figures_and_the_formulas_if_asked(ground: Ground) -> None:
+    class Patience(Clock):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            if self.seconds > BEGAN + 200:
+                raise KeyboardInterrupt
+
+    ground.flink.clock = Patience()
+    ran = ground.advise("--job", "orders", "--watch", "--explain")
+    assert "orders: scale to 8, headroom -20%, 72,000 wait: " in ran.err
+    assert "      TPR is below: too little" in ran.err
+
+
+def test_a_place_that_is_not_there_is_no_spec_alone(ground: Ground) -> None:
+    ran = ground.advise(given=str(ground.folder / "checkpoint"))
+    assert ran.code == 2
+    assert "or a checkpoint of Spark" in ran.err
+    assert "saved plan" not in ran.err
 
 
 def test_one_long_restart_is_forgotten_after_three_more_runs() -> None:

@@ -28,6 +28,7 @@ from tests.cli.support import (
     submitting,
     with_checkpoint,
 )
+from tests.support.checkpoints import put
 
 pytestmark = pytest.mark.row("W-11", on="Spark")
 
@@ -126,6 +127,27 @@ def test_more_cores_than_state_partitions_do_not_help() -> None:
     assert "stateshift repartition s3a://b/orders --to s3a://b/orders-8 --partitions 8" in said_of(
         verdict
     )
+
+
+def test_a_query_that_falls_back_at_its_bound_does_not_fit() -> None:
+    before = look((), lag=0, at=NOW - 60)
+    last = look(batches(20, 10, 9.9, 10_000), lag=12_000, state_partitions=4)
+    verdict = judged(before, last)
+    assert (verdict.word, verdict.parallelism, verdict.wanted) == ("scale", 4, 8)
+    assert "inside the band" not in said_of(verdict)
+    assert "would need 8 cores, and is bounded by 4 state partitions" in said_of(verdict)
+
+
+def test_a_query_without_state_is_bounded_by_what_it_reads(ground: Ground) -> None:
+    ground.write(batches(20, 10, 9.9, 10_000, first=5), conf="2")
+    ground.arrives = 200.0
+    out = ground.advise(ground.spec(), "--cores", "4").out
+    assert "is bounded by 2 topic partitions: the topic needs more, or the query's source" in out
+    assert "stateshift repartition" not in out
+    ground.clock.seconds = BEGAN
+    put(ground.storage(), "state/0/0/1.delta", b"state")
+    out = ground.advise(ground.spec(), "--cores", "4").out
+    assert "is bounded by 2 state partitions: stateshift repartition" in out
 
 
 @pytest.mark.parametrize(

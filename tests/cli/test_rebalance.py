@@ -230,6 +230,18 @@ def test_metrics_have_the_decision_that_was_made_and_decide_nothing_anew(living:
 DAMAGES = ["", "{}", "[7]", "[" * 100_000, '{"number": "\\ud800"}', "\0"]
 
 
+def test_a_memory_that_ends_each_run_is_damaged_in_the_metrics(living: Living) -> None:
+    living.run()
+    (living.state / "memory.json").write_text("{")
+    out = living.folder / "stateshift.prom"
+    words = ("--rebalance", str(living.state), "--to", str(out))
+    done = said("metrics", str(living.folder), *words)
+    assert done.code == 0
+    assert "memory.json is damaged" in done.err
+    (damaged,) = read(out.read_bytes())["stateshift_rebalance_damaged"].samples.values()
+    assert damaged == 1
+
+
 @pytest.mark.parametrize("kept", ["decisions/0001.json", "moves/0001.json"])
 def test_what_is_damaged_is_named_and_the_other_metrics_are_written(
     living: Living, kept: str
@@ -317,6 +329,9 @@ def test_advise_follows_jobs_that_were_moved(living: Living) -> None:
     assert told["orders"]["verdict"] == "fits"
     assert told["orders"]["inputs"]["around"]["location"] == "file:///east/orders/1"
     assert told["orders"]["restart_from"] == "runs"
+    note = "it was looked at on east, where `rebalance` has moved it"
+    assert note in told["orders"]["reasons"]
+    assert note not in told["fraud"]["reasons"]
     assert told["orders"]["restart_seconds"] == move["was_down_seconds"]
 
 
@@ -500,6 +515,12 @@ def test_drain_empties_a_cluster_at_once(living: Living) -> None:
     assert {move["job"] for move in document["moves"]} == {"orders", "payments"}
     assert (living.on("west"), living.on("east")) == ([], ["orders", "payments"])
     whole(living)
+
+
+def test_jobs_that_are_not_on_a_drained_cluster_stay_for_that(living: Living) -> None:
+    document = living.document("--drain", "east")
+    stays = {stay["job"]: stay["reason"] for stay in document["stay"]}
+    assert stays["fraud"] == "east: it is to be emptied, and nothing moves there"
 
 
 def test_jobs_that_cannot_leave_a_drained_cluster_are_named(living: Living) -> None:
@@ -726,6 +747,23 @@ def test_what_runs_have_kept_is_not_guessed_when_it_is_damaged(living: Living, n
     done = living.run("--yes")
     assert done.code == 8
     assert name in done.err
+
+
+def test_a_damaged_memory_can_be_removed(living: Living) -> None:
+    living.section = {"runs": 1}
+    living.run("--yes")
+    file = living.state / "memory.json"
+    for text in DAMAGES:
+        if text == "{}":
+            continue  # as one without a word
+        file.write_text(text)
+        done = living.run("--yes")
+        assert done.code == 8
+        assert f"restore {file} from a copy, or remove it" in done.err
+    file.unlink()
+    stays = {each["job"]: each["cluster"] for each in living.document("--yes")["stay"]}
+    assert stays["orders"] == "east"
+    whole(living)
 
 
 # ---------------------------------------------------------------------------------- one at a time

@@ -209,8 +209,11 @@ def test_what_others_have_taken_of_such_a_cluster_counts(living: Living) -> None
     living.loads = {**living.loads, "other": 0.5}
     living.twins["east"].run("other", "other-0")
     living.started["other-0"] = BEGAN - 3600
-    clusters = ran(living, spec)["inputs"]["situation"]["clusters"]
+    document = ran(living, spec)
+    clusters = document["inputs"]["situation"]["clusters"]
     assert {each["name"]: each["other_load"] for each in clusters} == {"west": 0, "east": 2}
+    note = "jobs that the spec does not have take 2 slots, which count as busy all the time"
+    assert f"east: {note}" in document["notes"]
 
 
 # ------------------------------------------------------------------------ a clock that was wrong

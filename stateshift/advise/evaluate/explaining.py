@@ -21,10 +21,11 @@ def explained(inputs: Inputs, verdict: Verdict) -> Iterator[str]:
         yield _cores(inputs)
     restart = restart_seconds(inputs.around)
     backlog = is_backlog(verdict.loads, settings)
+    names = {load.id: load.name for load in verdict.loads}
     for load, decision in zip(verdict.loads, verdict.decisions, strict=False):
         yield f"{load.name}, {in_units(load.parallelism, verdict.unit)} at present"
         lines = (
-            *_arrives(load, decision, settings),
+            *_arrives(load, decision, settings, names),
             *_true_rate(load, decision, settings),
             *_thresholds(decision, settings, restart, backlog),
             *_wanted(load, decision, settings),
@@ -49,7 +50,9 @@ def _cores(inputs: SparkInputs) -> str:
     return f"cores    = {inputs.cores}, {_SAID_BY[inputs.cores_from]}"
 
 
-def _arrives(load: VertexLoad, decision: VertexDecision, settings: Settings) -> Iterator[str]:
+def _arrives(
+    load: VertexLoad, decision: VertexDecision, settings: Settings, names: Mapping[str, str]
+) -> Iterator[str]:
     if load.is_source:
         yield (
             f"lambda   = max(0, input rate {_n(load.input_rate)} + lag rate "
@@ -61,8 +64,10 @@ def _arrives(load: VertexLoad, decision: VertexDecision, settings: Settings) -> 
             f"{_n(decision.catchup_rate)}"
         )
         return
-    upstream = ", ".join(dict.fromkeys(edge.vertex[:8] for edge in load.inputs))
-    yield f"lambda   = of {upstream} by their output ratios = {_n(decision.target_rate)}"
+    ids = dict.fromkeys(edge.vertex for edge in load.inputs)
+    upstream = ", ".join(names.get(id, id) for id in ids)
+    ratios = "its output ratio" if len(ids) == 1 else "their output ratios"
+    yield f"lambda   = of {upstream} by {ratios} = {_n(decision.target_rate)}"
     yield f"catchup  = likewise = {_n(decision.catchup_rate)}"
 
 

@@ -163,6 +163,8 @@ def _lifting(what: str, needed: int, unit: Unit, location: str | None) -> str:
             return f"stateshift repartition {here} --to {here}-{needed} --partitions {needed}"
         case "partitions":
             return "the topic needs more partitions"
+        case "topic partitions":
+            return "the topic needs more, or the query's source the option minPartitions"
         case _:
             return f"--set {what}={needed} allows it"
 

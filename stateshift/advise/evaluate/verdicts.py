@@ -26,7 +26,7 @@ from stateshift.advise.evaluate.loads import VertexLoad, loads_of
 from stateshift.advise.evaluate.reasons import Unit
 from stateshift.advise.evaluate.samples import Unusable, usable
 from stateshift.advise.evaluate.settings import Settings
-from stateshift.advise.evaluate.spark_batches import HUNDREDTHS, QueryLoad, query_load
+from stateshift.advise.evaluate.spark_batches import HUNDREDTHS, QueryLoad, SparkSample, query_load
 
 Word = Literal["fits", "scale", "move", "unknown"]
 
@@ -117,7 +117,7 @@ def judge(loads: Sequence[VertexLoad], around: Circumstances) -> Verdict:
     if hidden:
         changes = {each.id: each.wanted for each in decisions if each.wanted > each.parallelism}
     else:
-        changes = settled_changes(decisions, around)
+        changes = settled_changes(decisions, around) or beyond_bounds(decisions)
     verdict = Verdict(
         around.job,
         "flink",
@@ -167,6 +167,17 @@ def settled_changes(decisions: Sequence[VertexDecision], around: Circumstances) 
     if not any(decision.is_outside for decision in changing):
         return {}
     return {each.id: settled[each.id] for each in changing}
+
+
+def beyond_bounds(decisions: Sequence[VertexDecision]) -> dict[str, int]:
+    """Return what vertices need that have too little, and as many as a bound allows: the job does
+    not keep up, and a reason says how the bound is lifted.
+    """
+    changes = {}
+    for each in decisions:
+        if each.is_below and each.ceiling is not None and each.unclamped > each.parallelism:
+            changes[each.id] = each.unclamped
+    return changes
 
 
 def _settled(decision: VertexDecision, around: Circumstances) -> int:
@@ -293,7 +304,7 @@ def _by_batches(inputs: SparkInputs) -> Verdict:
     decisions = _bounded(decisions, inputs)
     if measured.back_to_back and load.lag_rate <= LAG_GROWS * load.input_rate:
         return _keeps_up(inputs, measured, decisions)
-    changes = settled_changes(decisions, around)
+    changes = settled_changes(decisions, around) or beyond_bounds(decisions)
     verdict = Verdict(
         around.job,
         "spark",
@@ -316,14 +327,24 @@ def _by_batches(inputs: SparkInputs) -> Verdict:
 def _bounded(
     decisions: tuple[VertexDecision, ...], inputs: SparkInputs
 ) -> tuple[VertexDecision, ...]:
-    """Return the decision with the bound of the state's partitions: each is one task."""
+    """Return the decision with the bound of the partitions: each is one task."""
     (decision,) = decisions
-    partitions = inputs.samples[-1].state_partitions
-    if inputs.cores is None or partitions is None or decision.wanted <= partitions:
+    bound = _bound_of(inputs.samples[-1])
+    if inputs.cores is None or bound is None or decision.wanted <= bound.count:
         return decisions
-    wanted = max(min(decision.wanted, partitions), min(decision.parallelism, decision.wanted))
-    bound = Ceiling("state partitions", partitions)
+    wanted = max(min(decision.wanted, bound.count), min(decision.parallelism, decision.wanted))
     return (replace(decision, wanted=wanted, ceiling=bound),)
+
+
+def _bound_of(sample: SparkSample) -> Ceiling | None:
+    """Return what bounds the tasks of a query: the partitions of its state, or of the topics that
+    it reads if it has no state.
+    """
+    if sample.state_partitions is not None:
+        return Ceiling("state partitions", sample.state_partitions)
+    if sample.shards is None and sample.partitions is not None:
+        return Ceiling("topic partitions", sample.partitions)
+    return None
 
 
 def _keeps_up(

@@ -141,17 +141,19 @@ class SparkQuery:
         ends = self._ends(read)
         newest = entries[max(entries)]
         report, trouble = self._driver_report(max(commits, default=-1))
+        state_files = list(self._state_files())
         return SparkSample(
             time=self.clock.now(),
             batches=tuple(batches),
             lag=None if ends is None else lag_of(read, ends),
             partitions=len(read) or None,
-            state_partitions=state_partitions(newest),
+            # The logs of a query without state name a number, too, which bounds nothing.
+            state_partitions=state_partitions(newest) if state_files else None,
             cores=None if progress is None else progress.cores,
             state_rows=None if progress is None else progress.batches[-1].state_rows,
             driver=report,
             driver_trouble=trouble,
-            shards=shards_of(self._state_files()),
+            shards=shards_of(state_files),
         )
 
     def _driver_report(self, committed: int) -> tuple[DriverReport | None, str]:

@@ -77,7 +77,7 @@ def _minutes(seconds: float) -> str:
 def _forbidden(unit: Unit, cluster: Cluster, memory: Memory) -> Iterator[str]:
     """Yield what keeps a unit from one cluster."""
     if cluster.is_draining:
-        yield "it is to be emptied"
+        yield "it is to be emptied, and nothing moves there"
     for job in unit.jobs:
         if cluster.name in job.forbidden:
             yield job.forbidden[cluster.name]

@@ -18,6 +18,8 @@ from stateshift.advise.rebalance.situation import Cluster, Job, Unit
 CATCH_UP_FACTOR = 2.0
 # It never catches up: as many records as come within a day wait.
 NEVER_SECONDS = 86400.0
+# What is left of a cluster's load once its last job has gone: sums of fractions are not exact.
+NO_LOAD = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,8 @@ class Flows:
 
     def shift(self, unit: Unit, target: str) -> None:
         """Move a unit."""
-        self.loads[unit.cluster] -= unit.load
+        left = self.loads[unit.cluster] - unit.load
+        self.loads[unit.cluster] = left if left > NO_LOAD else 0.0
         self.loads[target] += unit.load
         self.rates[unit.cluster] -= unit.rate
         self.rates[target] += unit.rate

@@ -208,7 +208,22 @@ class Folder:
         """
         if not (self.path / "memory.json").exists():
             return MemoryRecord()
-        return self._read("memory.json", MemoryRecord)
+        try:
+            return self._read("memory.json", MemoryRecord)
+        except JournalError as error:
+            raise error.with_hint(self._forget_memory) from error
+
+    @property
+    def _forget_memory(self) -> str:
+        """Return what to do about a memory that cannot be read: where jobs are does not depend on
+        it.
+        """
+        file = quote(str(self.path / "memory.json"))
+        return (
+            f"restore {file} from a copy, or remove it: where jobs are is kept elsewhere. Only how "
+            "often a cluster was too full is forgotten, which moves did not help, and which jobs "
+            "have ended"
+        )
 
     def keep_memory(self, memory: MemoryRecord) -> None:
         """Write what the next run has to know."""

@@ -113,7 +113,13 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
         capacities=capacities,
         memory=memory,
         restarts=tuple(restarts.values()),
-        notes=(*_moved_by_hand(where), *ended, *_estimates(needs), *_notes(request, memory)),
+        notes=(
+            *_moved_by_hand(where),
+            *ended,
+            *_estimates(needs),
+            *_of_others(request, situation.clusters),
+            *_notes(request, memory),
+        ),
         absence=absence,
     )
 
@@ -345,6 +351,18 @@ def _cluster(
         is_draining=cluster.name in request.draining,
         unknown=unknown,
     )
+
+
+def _of_others(request: RebalanceRequest, clusters: Sequence[Cluster]) -> Iterator[str]:
+    """Yield how much of each cluster other jobs have; not where the spec says it itself."""
+    asked = [each.name for each in request.clusters if each.other_load is None]
+    workers = "slots" if request.spec.engine == "flink" else "cores"
+    for cluster in clusters:
+        if cluster.other_load > 0 and cluster.name in asked:
+            yield (
+                f"{cluster.name}: jobs that the spec does not have take {cluster.other_load:g} "
+                f"{workers}, which count as busy all the time"
+            )
 
 
 def _moved_by_hand(where: Mapping[str, Whereabouts]) -> Iterator[str]:

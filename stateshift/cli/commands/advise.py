@@ -129,15 +129,15 @@ def command(
     )
     adviser = adviser_of(request, terminal.adapters())
     if watch:
-        _watch(terminal, adviser, request)
+        _watch(terminal, adviser, request, explain)
     _show(terminal, adviser.round(), explain)
     return None
 
 
-def _watch(terminal: Terminal, adviser: Adviser, request: AdviceRequest) -> None:
+def _watch(terminal: Terminal, adviser: Adviser, request: AdviceRequest, explain: bool) -> None:
     """Judge again and again. It ends with Ctrl-C."""
     from stateshift.cli.views import advise_json
-    from stateshift.cli.views.advise_text import line
+    from stateshift.cli.views.advise_text import formulas, line
 
     clock = terminal.adapters().clock
     while True:
@@ -147,6 +147,8 @@ def _watch(terminal: Terminal, adviser: Adviser, request: AdviceRequest) -> None
         else:
             for each in advice:
                 terminal.say(line(each.verdict))
+                for formula in formulas(each) if explain else ():
+                    terminal.say(formula)
         clock.sleep(request.sample_seconds)
 
 

@@ -186,6 +186,11 @@ def _rebalanced(terminal: Terminal, name: str, path: str) -> Rebalanced:
     except StateshiftError as error:
         damaged = True
         _say_damaged(terminal, error)
+    try:
+        folder.memory()  # without it no run decides
+    except StateshiftError as error:
+        damaged = True
+        _say_damaged(terminal, error)
     return Rebalanced(name, decision, moves, damaged)
 
 

@@ -42,12 +42,22 @@ def blocks(advice: Sequence[Advice], explain: bool) -> Iterator[Block]:
             yield Line(reason, indent=2)
         yield from _costs(each.verdict)
         if explain:
-            yield from (Line(line, indent=4) for line in explained(each.inputs, each.verdict))
+            yield from (Line(line) for line in formulas(each))
 
 
 def line(verdict: Verdict) -> str:
-    """Return a verdict on one line, as --watch shows it where there is no terminal."""
-    return f"{verdict.job}: {headline(verdict)}: {verdict.reasons[0]}"
+    """Return a verdict on one line, as --watch shows it."""
+    words = headline(verdict)
+    if verdict.headroom is not None:
+        words += f", headroom {verdict.headroom:.0%}"
+    if verdict.lag is not None:
+        words += f", {verdict.lag:,.0f} wait"
+    return f"{verdict.job}: {words}: {verdict.reasons[0]}"
+
+
+def formulas(advice: Advice) -> Iterator[str]:
+    """Yield each formula of a verdict with its numbers, below its line."""
+    yield from (f"    {each}" for each in explained(advice.inputs, advice.verdict))
 
 
 def headline(verdict: Verdict) -> str:

@@ -46,6 +46,16 @@ def test_a_cluster_must_be_too_full_twice_before_anything_moves() -> None:
     assert second[1].reason == "a: its load is 100%, above 80%"
 
 
+def test_a_cluster_that_all_jobs_leave_has_no_load_at_all() -> None:
+    loads = (0.8525, 0.6855, 0.5165, 0.3469)
+    jobs = [job(f"j{number}", "a", load) for number, load in enumerate(loads)]
+    of = situation({"a": 8, "b": 8}, jobs)
+    emptied = replace(of.clusters[0], is_draining=True)
+    decision = decide(replace(of, clusters=(emptied, *of.clusters[1:])), POLICY, Memory())
+    assert decision.clusters[0].after == 0.0
+    assert len(decision.moves) == len(jobs)
+
+
 def test_a_cluster_that_was_well_in_between_begins_anew() -> None:
     of = situation({"a": 8, "b": 8}, FOUR)
     calm = replace(of, jobs=tuple(replace(one, load=0.1) for one in of.jobs))
