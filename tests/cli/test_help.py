@@ -30,6 +30,8 @@ HEAVY = {
     "numpy",
 }
 
+READING_STATE = {"pyarrow", "numpy", "mmh3", "fsspec", "hdfs", "pyspark"}  # or another storage
+
 
 def imported_by(*argv: str) -> set[str]:
     program = (
@@ -73,6 +75,7 @@ def test_who_plans_waits_for_nothing_that_carries_plans_out(tmp_path: Path) -> N
     assert "stateshift.migration.gathering" in modules
     carrying_out = {"executor", "report", "migration.calls", "migration.run", "migration.stages"}
     assert not modules & {f"stateshift.{name}" for name in carrying_out}
+    assert not modules & READING_STATE
     assert not [name for name in modules if name.startswith("stateshift.formats.flink.metadata")]
 
 
@@ -154,3 +157,11 @@ def test_the_module_is_the_command() -> None:
         check=True,
     )
     assert done.stdout.startswith("stateshift ")
+
+
+def test_who_inspects_waits_for_nothing_that_reads_state() -> None:
+    golden = Path(__file__).resolve().parents[1] / "golden/spark-4.3.0"
+    for name in ("window-hdfs", "window-rocksdb"):
+        modules = imported_by("inspect", str(golden / name / "checkpoint"))
+        assert "stateshift.engines.spark.survey.checkpoint" in modules
+        assert not modules & READING_STATE

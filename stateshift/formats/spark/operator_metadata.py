@@ -33,6 +33,7 @@ from stateshift.formats.spark.uris import Relocation
 
 VERSIONS = (1, 2)
 
+_JOIN_LISTS = ("-keyWithTsToValues", "-tsWithKey")
 _WHAT = "an operator's metadata"
 _PATHS = re.compile(
     r'"stateSchemaFilePaths?"\s*:\s*(\[[^\]"]*(?:"(?:[^"\\]|\\.)*"[^\]"]*)*\]|"(?:[^"\\]|\\.)*")'
@@ -167,3 +168,20 @@ def _properties(plain: JsonObject, start: int) -> JsonObject:
     if not isinstance(text, str):
         raise FormatError(f"{_WHAT}: 'operatorPropertiesJson' is not a string", None, start)
     return decode_object(text, f"{_WHAT}, its properties", start)
+
+
+def keeps_lists(store: str, metadata: OperatorMetadata | None) -> bool:
+    """Whether the values of a column family are lists."""
+    if store.endswith(_JOIN_LISTS):
+        return True
+    variables = metadata.properties.get("stateVariables") if metadata else None
+    if not isinstance(variables, list):
+        return False
+    return any(_is_list_variable(variable, store) for variable in variables)
+
+
+def _is_list_variable(variable: object, store: str) -> bool:
+    """Whether this is the list variable that a store holds."""
+    if not isinstance(variable, dict) or variable.get("stateName") != store:
+        return False
+    return "List" in str(variable.get("stateVariableType"))

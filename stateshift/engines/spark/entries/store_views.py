@@ -25,15 +25,13 @@ from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import operator_metadata
 from stateshift.formats.spark.names import Area, CheckpointPath, classify
 from stateshift.formats.spark.offset_conf import delimiter, is_avro
-from stateshift.formats.spark.operator_metadata import OperatorMetadata
+from stateshift.formats.spark.operator_metadata import OperatorMetadata, keeps_lists
 from stateshift.formats.spark.schema import StoreSchema, decode_schema
 from stateshift.formats.spark.types import Atomic, StructType, decode_struct
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, Operator
 
 ROCKSDB, HDFS_BACKED = "rocksdb", "hdfs-backed"
-
-_JOIN_LISTS = ("-keyWithTsToValues", "-tsWithKey")
 
 T = TypeVar("T")
 UNNUMBERED = -1  # a file of which there is one for all batches
@@ -254,20 +252,3 @@ def _with_wide_timeout(value: StructType, operator: str | None) -> StructType:
     if value.names[-1:] != ("timeoutTimestamp",):
         return value
     return replace(value, types=(*value.types[:-1], Atomic("long")))
-
-
-def keeps_lists(store: str, metadata: OperatorMetadata | None) -> bool:
-    """Whether the values of a column family are lists."""
-    if store.endswith(_JOIN_LISTS):
-        return True
-    variables = metadata.properties.get("stateVariables") if metadata else None
-    if not isinstance(variables, list):
-        return False
-    return any(_is_list_variable(variable, store) for variable in variables)
-
-
-def _is_list_variable(variable: object, store: str) -> bool:
-    """Whether this is the list variable that a store holds."""
-    if not isinstance(variable, dict) or variable.get("stateName") != store:
-        return False
-    return "List" in str(variable.get("stateVariableType"))

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stateshift.engines.spark.entries.store_views import keeps_lists
 from stateshift.engines.spark.image import StoreSchema
 from stateshift.engines.spark.small_files import Reading
 from stateshift.engines.spark.survey.restart.query_files import folder_of
 from stateshift.formats.spark import operator_metadata, schema
 from stateshift.formats.spark.offset_conf import is_avro
-from stateshift.formats.spark.operator_metadata import OperatorMetadata, StoreInfo
+from stateshift.formats.spark.operator_metadata import (
+    OperatorMetadata,
+    StoreInfo,
+    keeps_lists,
+)
 
 
 def schemas_of(
