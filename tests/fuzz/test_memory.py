@@ -70,10 +70,21 @@ def test_what_is_too_large_is_refused_by_name_within_the_bound(name: str, tmp_pa
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("name", bombs.CUT_OFF)
+def test_what_is_read_by_blocks_is_refused_by_what_is_wrong_with_it(
+    name: str, tmp_path: Path
+) -> None:
+    bombs.spark(tmp_path, bombs.CUT_OFF, name)
+    found = ran("verify", str(tmp_path), "--deep")
+    assert (found.code, found.peak < GIB) == (5, True), found
+    assert "an SST does not end with its magic" in found.out
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["a record of 512 MiB in lz4", "a table of 300 MiB"])
 @pytest.mark.parametrize("command", ["export", "inspect"])
 def test_other_commands_keep_the_bound_too(name: str, command: str, tmp_path: Path) -> None:
-    place = bombs.spark(tmp_path / "image", bombs.TOO_LARGE, name)
+    place = bombs.spark(tmp_path / "image", bombs.TOO_LARGE | bombs.CUT_OFF, name)
     more = ("--to", str(tmp_path / "out.jsonl")) if command == "export" else ("--entries",)
     found = ran(command, str(place), *more)
     assert (found.code, found.peak < GIB) == (3, True), found

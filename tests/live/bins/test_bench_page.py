@@ -73,8 +73,20 @@ def test_an_excess_that_cannot_be_told_from_none_counts_as_the_least_that_can() 
 
 def test_columns_are_held_against_objects_by_what_a_key_costs() -> None:
     told = page(move("all-at-once", 9.0), move("all-at-once", 0.7, form="columns"))
-    assert "1,200,000 keys, driver: columns ÷ objects = 0.020 (goal: at most 1/20" in told
+    assert "1,200,000 keys, driver: columns ÷ objects = 0.020" in told
     assert "| 1,200,000 | objects | driver | 4.17 | 4.17 | 8.33 |" in told
+
+
+def test_the_forms_of_a_state_are_compared_within_a_round() -> None:
+    rows = [
+        {"part": "forms", "form": form, "keys": 1000, "round": number, "at": "x y"}
+        | {"given": given, "taken": 0.5, "bytes": 56.0}
+        for number, costs in enumerate([(9.5, 0.0), (0.5, 0.0), (99.5, 0.0)])
+        for form, given in zip(("objects", "columns"), costs, strict=True)
+    ]
+    told = page(*rows)
+    assert "* columns ÷ objects = 0.050 (goal: at most 1/20 = 0.05, reached)" in told
+    assert "| objects | 56 | 9.500 | 0.500 | 10.000 (1.000 / 100.000) | 3 |" in told
 
 
 def test_a_part_that_was_not_measured_says_so() -> None:
