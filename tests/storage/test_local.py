@@ -579,85 +579,69 @@ def test_a_removed_directory_does_not_hinder_the_sync(
     storage.sync()
 
 
-def test_a_directory_that_was_made_is_synced_for_the_first_file_created_in_it(
-    tmp_path: Path,
-) -> None:
-    """And not for each: its entry is durable from then on. Seen from outside, by strace."""
+def traced(calls: str, program: str, tmp_path: Path) -> str:
+    """Return what strace, which sees it from outside, says of a program's system calls."""
+    trace = tmp_path / "trace"
+    before = ("strace", "-f", "-o", str(trace), "-e", f"trace={calls}")
     try:
-        done = python(
-            """
-            import sys
-            from stateshift.storage.local.storage import LocalStorage
-            storage = LocalStorage(sys.argv[1])
-            for number in range(5):
-                storage.create(f"a/b/c/{number}", b"x")
-            """,
-            str(tmp_path),
-            before=("strace", "-f", "-o", str(tmp_path / "trace"), "-e", "trace=fsync"),
-        )
+        done = python(program, str(tmp_path), before=before)
     except FileNotFoundError:
         pytest.skip("there is no strace here")
     said(done)
-    trace = (tmp_path / "trace").read_text()
+    return trace.read_text()
+
+
+def test_a_directory_that_was_made_is_synced_for_the_first_file_created_in_it(
+    tmp_path: Path,
+) -> None:
+    """And not for each: its entry is durable from then on."""
+    trace = traced(
+        "fsync",
+        """
+        import sys
+        from stateshift.storage.local.storage import LocalStorage
+        storage = LocalStorage(sys.argv[1])
+        for number in range(5):
+            storage.create(f"a/b/c/{number}", b"x")
+        """,
+        tmp_path,
+    )
     first = 1 + 4  # the file, the directory it is in, and the three that entries were made in
     assert trace.count("fsync(") == first + 4 * 2
 
 
 def test_of_many_files_in_a_directory_the_way_there_is_looked_at_once(tmp_path: Path) -> None:
-    """Seen from outside, by strace."""
-    try:
-        done = python(
-            """
-            import sys
-            from stateshift.storage.local.storage import LocalStorage
-            storage = LocalStorage(sys.argv[1])
-            for number in range(100):
-                storage.write(f"state/0/1/{number}.delta", lambda: iter([b"x"]))
-            """,
-            str(tmp_path),
-            before=("strace", "-o", str(tmp_path / "trace"), "-e", "trace=lstat,newfstatat,fstat"),
-        )
-    except FileNotFoundError:
-        pytest.skip("there is no strace here")
-    said(done)
-    trace = (tmp_path / "trace").read_text()
+    trace = traced(
+        "lstat,newfstatat,fstat",
+        """
+        import sys
+        from stateshift.storage.local.storage import LocalStorage
+        storage = LocalStorage(sys.argv[1])
+        for number in range(100):
+            storage.write(f"state/0/1/{number}.delta", lambda: iter([b"x"]))
+        """,
+        tmp_path,
+    )
     looks = [line for line in trace.splitlines() if f'"{tmp_path}/state' in line]
     assert 3 <= len(looks) < 20  # three names on the way, and the making of the directories
 
 
 def test_syncing_is_shown_to_the_kernel(tmp_path: Path) -> None:
-    """Seen from outside, where strace is there: syncfs in sync, fsync before the link in create
-    and move.
-    """
-    try:
-        done = python(
-            """
-            import sys
-            from stateshift.storage.local.storage import LocalStorage
-            storage = LocalStorage(sys.argv[1])
-            storage.write("a/b", lambda: iter([b"x"])); storage.sync()
-            storage.create("c/lock", b"x")
-            storage.move("a/b", "d/b")
-            storage.remove("d/b")
-            """,
-            str(tmp_path),
-            before=(
-                "strace",
-                "-f",
-                "-o",
-                str(tmp_path / "trace"),
-                "-e",
-                "trace=syncfs,fsync,linkat,link,unlink,rename",
-            ),
-        )
-    except FileNotFoundError:
-        pytest.skip("there is no strace here")
-    said(done)
-    calls = [
-        line.split(maxsplit=1)[1].split("(")[0]
-        for line in (tmp_path / "trace").read_text().splitlines()
-        if "(" in line
-    ]
+    """syncfs in sync, fsync before the link in create and move."""
+    trace = traced(
+        "syncfs,fsync,linkat,link,unlink,rename",
+        """
+        import sys
+        from stateshift.storage.local.storage import LocalStorage
+        storage = LocalStorage(sys.argv[1])
+        storage.write("a/b", lambda: iter([b"x"])); storage.sync()
+        storage.create("c/lock", b"x")
+        storage.move("a/b", "d/b")
+        storage.remove("d/b")
+        """,
+        tmp_path,
+    )
+    calls = [line.split(maxsplit=1)[1].split("(")[0] for line in trace.splitlines() if "(" in line]
     text = " ".join(
         c for c in calls if c in ("syncfs", "fsync", "linkat", "link", "unlink", "rename")
     )
