@@ -83,7 +83,7 @@ def _refuse_holes(reading: Reading, ids: Sequence[str], changes: Sequence[JsonOb
                 "numbers of the changed query: stateshift rename --help",
             )
         else:
-            reading.warn(fact)
+            reading.warn(fact, f"state/{missing}")
 
 
 def _ids_after(ids: Iterable[str], changes: Iterable[JsonObject]) -> list[str] | None:
