@@ -91,7 +91,7 @@ class Soak(Applications):
     moves: list[tuple[Proposal, str]] = field(default_factory=list)  # with what became of each
     functions: int = 0
     sent: int = 0  # records
-    most_bytes: int = 0
+    largest: Counter[str] = field(default_factory=Counter)  # bytes by folder, when it had most
     mover: subprocess.Popen[bytes] | None = None
     changer: subprocess.Popen[bytes] | None = None
     ends: threading.Event = field(default_factory=threading.Event)
@@ -182,10 +182,18 @@ class Soak(Applications):
             if decided is None:
                 break
             self.moves.append((proposal, decided.outcome))
-        size = sum(file.size for file in self.files.storage.list(""))
-        self.most_bytes = max(self.most_bytes, size)
+        sizes: Counter[str] = Counter()
+        for file in self.files.storage.list(""):
+            sizes[os.path.dirname(file.path)] += file.size
+        if sizes.total() > self.largest.total():
+            self.largest = sizes
         self.mover = self._still_at_work(self.mover)
         self.changer = self._still_at_work(self.changer)
+
+    @property
+    def most_bytes(self) -> int:
+        """What the group's folder had at most."""
+        return self.largest.total()
 
     @property
     def is_thorough(self) -> bool:

@@ -115,7 +115,7 @@ def test_what_comes_out_is_what_one_worker_alone_would_have_put_out(soak: Soak) 
     applied = sum(outcome == "applied" for _, outcome in soak.moves)
     print(
         f"{records.num_rows} records, {dict(soak.did)}; {applied} of {len(soak.moves)} steps "
-        f"applied; at most {soak.most_bytes} bytes",
+        f"applied; at most {soak.most_bytes} bytes, most of them in {soak.largest.most_common(3)}",
         flush=True,
     )
     put_out = list(soak.put_out())
@@ -124,7 +124,7 @@ def test_what_comes_out_is_what_one_worker_alone_would_have_put_out(soak: Soak) 
     versions = {row[-1] for _, row in put_out}
     assert versions <= {-1, 0, *soak.versions()} and max(versions) > 0
     assert_put_out_where_they_were(soak, put_out)
-    assert soak.most_bytes < 3 * KEYS * KEY_BYTES + ALLOWANCE
+    assert soak.most_bytes < 3 * KEYS * KEY_BYTES + ALLOWANCE, soak.largest.most_common(5)
 
 
 def end_of(records) -> Moment:

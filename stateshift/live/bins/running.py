@@ -164,6 +164,7 @@ class Running:
             self._begin()
         self.deal_anew()
         self.look()
+        self._look_at_data()  # a worker that dies soon comes to one clean-up in a life at most
 
     def _begin(self) -> None:
         """Begin with the bins that are here first, all of them empty."""
@@ -535,17 +536,20 @@ class Running:
 
     def clean_up(self) -> None:
         """Remove what nothing names any more: files that were not needed at the last look either,
-        since others may have taken them over in between.
+        since others may have taken them over in between. The first look is that of the start.
         """
-        operator, name = self.operator.name, self.name
+        before = self._unneeded
+        self._look_at_data()
+        self.files.remove_data(sorted(self._unneeded & before))
+        self.files.forget(self.operator.name, self.name, self.ledger)
+
+    def _look_at_data(self) -> None:
+        """Note which files nothing names any more, and which bins are worth being written whole."""
+        sizes = self.files.data(self.operator.name, self.name)
         needed = self.ledger.files | self.others.borrowed
-        sizes = self.files.data(operator, name)
-        unneeded = {file for file in sizes if self._is_past(file)} - needed
-        self.files.remove_data(sorted(unneeded & self._unneeded))
-        self._unneeded = unneeded
+        self._unneeded = {file for file in sizes if self._is_past(file)} - needed
         lasting = {file: size for file, size in sizes.items() if file in needed}
         self._rewritten = frozenset(worth_rewriting(self.ledger.here, lasting))
-        self.files.forget(operator, name, self.ledger)
 
     def _is_past(self, file: str) -> bool:
         """Whether no commit can name a file any more that does not yet."""

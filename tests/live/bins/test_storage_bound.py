@@ -14,6 +14,8 @@ from stateshift.live.protocol.configuration import Update
 from tests.live.bins.workers import Ground, hash_of
 
 KEYS, HOT, ROWS, SIZE = 3000, 100, 100, 1000
+SHORT_LIVES = [pytest.param(life, marks=pytest.mark.slow) for life in (3, 7)]
+LIVES = [None, 1, *SHORT_LIVES]
 
 
 @live.operator(bins=64, key="key", time="at", out="key long", values="at")
@@ -36,8 +38,10 @@ def stored(ground: Ground) -> int:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("life", LIVES, ids=lambda life: f"life-{life}")
 @pytest.mark.parametrize("batches", [150, pytest.param(1000, marks=pytest.mark.slow)])
-def test_a_thousand_batches_leave_three_times_the_state_at_most(batches):
+def test_a_thousand_batches_leave_three_times_the_state_at_most(batches, life):
+    """`life` is how many batches a worker comes to until it dies."""
     ground = Ground(large, ["west", "east"])
     workers = list(ground.workers.values())
     most = 0
@@ -51,8 +55,11 @@ def test_a_thousand_batches_leave_three_times_the_state_at_most(batches):
         for worker in workers:
             worker.running.step(read_batch(batch(number), large, large.bins), number)
             worker.between()
-            if number % CLEAN_UP_EVERY == 0:
+            if worker.running.ledger.number % CLEAN_UP_EVERY == 0:
                 worker.running.clean_up()
+            if life is not None and number % life == 0:
+                worker.offsets = [0] * (number + 2)  # nothing is read of a log
+                worker.start()
         if number * ROWS > KEYS:
             most = max(most, stored(ground))
     assert sum(len(worker.running.ledger.here) for worker in workers) == 64
