@@ -199,6 +199,7 @@ class _Runs:
         here = np.arange(len(self.starts))  # the runs that go on
         at = self.starts
         known = np.zeros(len(self.starts), np.int64)  # how long the key before is
+        counts = np.zeros(len(self.starts), np.int64)  # of each run's entries
         steps: list[tuple[Ints, ...]] = []
         while len(here):
             if len(steps) == RUN_MAX:
@@ -210,33 +211,36 @@ class _Runs:
             ends, after, keys = self.ends[here], at + fresh + size, shared + fresh
             if (shared > known).any() or (after > ends).any() or (keys > KEY_MAX).any():
                 return None
-            steps.append((here, np.full(len(here), len(steps)), shared, fresh, at, size))
+            steps.append((here, shared, fresh, at, size))
+            counts[here] = len(steps)
             more = after < ends
             here, at, known = here[more], after[more], keys[more]
-        columns = [np.concatenate(column) for column in zip(*steps, strict=True)]
-        order = np.argsort(columns[0] * RUN_MAX + columns[1])
-        return _Entries(content, *(column[order] for column in columns[1:]))
+        firsts = np.cumsum(counts) - counts
+        columns = [[firsts[step[0]] + number for number, step in enumerate(steps)]]
+        columns += map(list, list(zip(*steps, strict=True))[1:])
+        return _Entries(content, *columns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Entries:
-    """Entries in their order: the how manieth of its run each is, how many bytes of the key before
-    it begins with, how many it adds to them, where those stand, and the size of the value behind
-    them.
+    """Entries, by the how manieth of its run each is: first all that begin a run, then all that
+    follow those, and so on. The how manieth of all each is, how many bytes of the key before it
+    begins with, how many it adds to them, where those stand, and the size of the value behind them.
     """
 
     content: Content
-    steps: Ints
-    shared: Ints
-    fresh: Ints
-    places: Ints
-    value_sizes: Ints
+    numbers: list[Ints]
+    shared: list[Ints]
+    fresh: list[Ints]
+    places: list[Ints]
+    value_sizes: list[Ints]
 
     def decoded(self) -> Decoded | None:
-        sizes = self.shared + self.fresh
+        fresh = self._in_order(self.fresh)
+        sizes = self._in_order(self.shared) + fresh
         if (sizes < 8).any():
             return None
-        rows = self._keys()
+        rows = self._keys(int(sizes.max()))
         keys = rows.view(np.uint8).ravel()
         starts = np.arange(len(rows)) * 8 * rows.shape[1]
         tails = words(keys, starts + sizes - 8)
@@ -244,28 +248,32 @@ class _Entries:
         deleted = np.isin(kinds, DELETES)
         if not (deleted | (kinds == PUT) | (kinds == MERGE)).all():
             return None
-        values = self.places + self.fresh
+        values = self._in_order(self.places) + fresh
+        ends = values + self._in_order(self.value_sizes)
         merges = kinds == MERGE
         block = Block(
             cut(keys, starts, starts + sizes - 8),
-            cut(
-                self.content, values, values + self.value_sizes, deleted if deleted.any() else None
-            ),
+            cut(self.content, values, ends, deleted if deleted.any() else None),
             merges if merges.any() else None,
         )
         return block, tails >> np.uint64(8)
 
-    def _keys(self) -> Words:
+    def _in_order(self, column: list[Ints]) -> Ints:
+        """Return a column in the order of the entries."""
+        ordered = np.empty(sum(map(len, self.numbers)), np.int64)
+        for numbers, part in zip(self.numbers, column, strict=True):
+            ordered[numbers] = part
+        return ordered
+
+    def _keys(self, size_max: int) -> Words:
         """Return the whole keys as rows of a matrix of words, zeros behind them: what a key shares
         is in the row before it.
         """
-        rows = np.zeros(
-            (len(self.steps), -(-int((self.shared + self.fresh).max()) // 8)), np.uint64
-        )
-        for step in range(int(self.steps.max()) + 1):
-            here = np.flatnonzero(self.steps == step)
-            shared, whole = self.shared[here], (self.shared + self.fresh)[here]
-            begins = self.places[here] - shared
+        rows = np.zeros((sum(map(len, self.numbers)), -(-size_max // 8)), np.uint64)
+        for here, shared, fresh, places in zip(
+            self.numbers, self.shared, self.fresh, self.places, strict=True
+        ):
+            whole, begins = shared + fresh, places - shared
             for word in range(rows.shape[1]):
                 start = 8 * word
                 rows[here, word] = self._word(
