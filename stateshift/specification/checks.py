@@ -47,6 +47,7 @@ def check(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> None:
         _check_united(complaints, read)
         _check_data(complaints, read)
         _check_fork(complaints, read)
+        _check_sync(complaints, read)
         _check_warm(complaints, read)
         _check_prepared(complaints, read)
         _check_changes(complaints, read)
@@ -350,6 +351,17 @@ def _check_fork(complaints: Complaints, read: ReadJob) -> None:
         )
     if not read.job.target:
         complaints.add(read.at("mode"), "a fork without 'remote_location'", "where the copy goes")
+
+
+def _check_sync(complaints: Complaints, read: ReadJob) -> None:
+    """After a move the target is the only state that a job goes on from: it has to be durable."""
+    if read.job.sync or not read.job.moves:
+        return
+    message = (
+        f"a job in mode {read.job.mode!r} that is not synced: its target is all that is left of "
+        "its state, and a power cut could lose it"
+    )
+    complaints.add(read.at("sync"), message, 'no \'sync\', or "mode": "fork"')
 
 
 def _check_warm(complaints: Complaints, read: ReadJob) -> None:

@@ -297,6 +297,7 @@ class JobSpec:
     verify: Verify = "entries"
     verify_source: VerifySource = "deep"
     keep: tuple[Keep, ...] = ()
+    sync: bool = True
     planned_batch: Literal["keep", "drop"] = "keep"
     waive: tuple[str, ...] = ()
     flink: FlinkJob | None = None

@@ -311,6 +311,24 @@ def test_data_throttle_and_the_rest_are_read() -> None:
     )
 
 
+def test_a_job_is_synced_unless_a_fork_says_otherwise() -> None:
+    fork = {**JOB, "mode": "fork", "remote_location": "/test"}
+    assert read({"version": 1, "jobs": [fork]}).jobs[0].sync
+    assert not read({"version": 1, "jobs": [{**fork, "sync": False}]}).jobs[0].sync
+    assert not read({"version": 1, "sync": False, "jobs": [fork]}).jobs[0].sync
+
+
+def test_what_a_job_goes_on_from_is_synced() -> None:
+    moves = {**JOB, "remote_location": "/test", "sync": False}
+    warm = {**moves, "mode": "warm", "source_cluster": "a", "rounds": 2}
+    clusters = {"a": {"kind": "manual"}}
+    for job in (moves, warm):
+        asked = {"version": 1, "clusters": clusters, "jobs": [job]}
+        assert pointers(asked) == ["/jobs/0/sync"]
+    for_all = {"version": 1, "sync": False, "jobs": [{**JOB, "remote_location": "/test"}]}
+    assert pointers(for_all) == ["/sync"]
+
+
 def test_a_fork_that_merges_is_refused() -> None:
     job = {**JOB, "mode": "fork", "merge_jobs": ["/data/more"], "remote_location": "/test"}
     assert pointers({"version": 1, "jobs": [job]}) == ["/jobs/0/mode"]

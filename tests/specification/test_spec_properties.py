@@ -166,6 +166,7 @@ def job_specs(
             )
         ),
         mode=mode,
+        sync=mode != "fork" or draw(st.booleans()),
         verify=draw(st.sampled_from(["entries", "twice", "digests", "none"])),
         planned_batch=draw(st.sampled_from(["keep", "drop"])),
         kafka=None if flink else draw(KAFKAS),

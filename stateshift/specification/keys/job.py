@@ -191,6 +191,14 @@ JOB = Keys(
         for_all=True,
     ),
     _job(
+        "sync",
+        "boolean",
+        "sync",
+        "Fork: whether to wait until the copy is on disk. false, for a scratch copy on a local "
+        "disk, is quicker; a power cut can then lose the copy.",
+        for_all=True,
+    ),
+    _job(
         "mode",
         "choice",
         "mode",
