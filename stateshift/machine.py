@@ -2,6 +2,7 @@
 
 cores      those that this process may use, and no more than its container is given time for
 memory     all of it, or its container's
+boot       a name of its own for each time that it is started; Linux gives one
 processes  one a core, at most as many as `parallel` says; together they take no more memory
            than STATESHIFT_MEMORY, or else 60 % of the machine's, at PROCESS_BYTES each; at what
            the largest has taken, once one has taken more. One is this process itself: then none
@@ -22,6 +23,7 @@ PERCENT_OF_MEMORY = 60
 
 _CGROUP = Path("/sys/fs/cgroup")
 _UNBOUNDED = "max"
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 _STATUS, _PEAK = Path("/proc/self/status"), "VmHWM:"
 
 
@@ -53,6 +55,12 @@ def memory_taken() -> int:
         return int(words[words.index(_PEAK) + 1]) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def boot() -> str:
+    """Return the name of this start of the machine; empty where the system gives none."""
+    words = _words_of(_BOOT)
+    return words[0] if words else ""
 
 
 def process_count(parallel: int | None, cores: int, memory: int, asked: int | None) -> int:

@@ -8,6 +8,7 @@ lines     the journal's bytes: appended so that each record is on disk before th
 from stateshift.journal.lines import Journal, Lines, decode_records, encode_record, expect_ours
 from stateshift.journal.progress import PlanProgress, Progress, State, StepProgress, advance, fold
 from stateshift.journal.records import (
+    BootNoted,
     LockReleased,
     LockTaken,
     PlanAdopted,
@@ -30,6 +31,7 @@ from stateshift.journal.records import (
 )
 
 __all__ = [
+    "BootNoted",
     "Journal",
     "Lines",
     "LockReleased",

@@ -9,6 +9,7 @@ from typing import Literal
 
 from stateshift.errors import JournalError
 from stateshift.journal.records import (
+    BootNoted,
     LockReleased,
     LockTaken,
     PlanAdopted,
@@ -108,6 +109,7 @@ class Progress:
     steered: tuple[Steered, ...] = ()
     records: int = 0
     forgotten: Mapping[str, int] = field(default_factory=dict)  # rounds of each job
+    boot: str = ""  # which start of the machine it copies in, where it does not sync
 
     @property
     def known(self) -> list[PlanProgress]:
@@ -151,6 +153,9 @@ def advance(progress: Progress, record: Record) -> Progress:
             _expect(progress.state in ("running", "failed", "interrupted"), progress, record)
             left = tuple(wave for wave in progress.given_up if progress.half_back(wave.jobs))
             return replace(after, state="running", failure=None, given_up=left)
+        case BootNoted():
+            _expect(progress.state == "running", progress, record)
+            return replace(after, boot=record.boot)
         case LockTaken():
             _expect(progress.state in ("running", "rolling-back"), progress, record)
             return replace(after, locks=(*_other_locks(progress, record.location), record.location))

@@ -34,6 +34,17 @@ class RunResumed:
 
 
 @dataclass(frozen=True, slots=True)
+class BootNoted:
+    """Files are copied without a sync from here on, in this start of the machine; empty where the
+    system does not say which it is. A run that syncs all it copies has no such record.
+    """
+
+    kind: ClassVar[str] = "boot-noted"
+    at: float
+    boot: str
+
+
+@dataclass(frozen=True, slots=True)
 class LockTaken:
     """Written before the lock is taken, so that whoever takes the run back knows of a lock that
     may be there.
@@ -232,6 +243,7 @@ class RunRolledBack:
 Record = (
     RunStarted
     | RunResumed
+    | BootNoted
     | LockTaken
     | LockReleased
     | PlanAdopted
