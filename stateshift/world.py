@@ -8,6 +8,8 @@
     clock              time, so that tests need not wait
     meter              told of every file done, for whoever watches
     pace               how fast all storages together may be used, where that is bounded
+    unsynced           locations whose files are not synced; `storage` sees to it here, and whoever
+                       opens storages for the steps elsewhere
     found              what places held when this process first looked, so that files need not be
                        asked for one by one
     read               what shards came to that steps before have read whole, by the names that
@@ -206,6 +208,7 @@ class World:
     cores: int = 1
     fence: Callable[[str], str | None] = lambda location: None
     pace: Limits | None = None
+    unsynced: Collection[str] = ()
     look: Callable[[], None] = lambda: None
     found: Listings | None = field(default_factory=Listings)
     corrections: Mapping[str, Correction] = field(default_factory=dict)

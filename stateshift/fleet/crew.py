@@ -408,7 +408,9 @@ class Crew:
         token, share = f"{self._session}/{attempt}", max(1, self._carrier.slots(0))
         if world is None:
             return encode_order(ask, "", token, None, share, **more)
-        return encode_order(ask, world.run, token, world.pace, share, **more)
+        # A power cut of another machine would go unseen here: there files are synced as ever.
+        unsynced = [] if self._carrier.far else sorted(world.unsynced)
+        return encode_order(ask, world.run, token, world.pace, share, unsynced=unsynced, **more)
 
     def _see(self, step: Step, evidence: Evidence, world: World) -> None:
         """Look for what an executor wrote. A local disk that is not everybody's shows itself here:

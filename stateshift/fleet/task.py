@@ -38,6 +38,7 @@ from stateshift.storage import locations
 from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
 from stateshift.storage.temporaries import apart
+from stateshift.storage.unsynced import Unsynced
 from stateshift.storage.wrappers import Pace, Throttled
 from stateshift.survey import Image, Survey
 from stateshift.world import Listings, World
@@ -71,10 +72,13 @@ def open_world(order: Order, known: dict[str, Storage] | None = None) -> World:
     clock = SystemClock()
     opened: dict[str, Storage] = {} if known is None else known
     pace = Pace(clock, *order["rates"]) if any(order["rates"]) else None
+    unsynced = order.get("unsynced", ())
 
     def storage(location: str) -> Storage:
         if location not in opened:
             opened[location] = open_patiently(location)
+        if location in unsynced:
+            return Unsynced(opened[location], pace or Pace(clock))
         return opened[location] if pace is None else Throttled(opened[location], pace)
 
     return World(

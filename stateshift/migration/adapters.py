@@ -17,9 +17,11 @@ from stateshift.engines.registry import Entries, Transforms, engine
 from stateshift.migration.processes import Processes
 from stateshift.migration.submit_corrections import corrections
 from stateshift.specification import ClusterSpec, KafkaSpec, Spec
+from stateshift.specification.unsynced import unsynced
 from stateshift.step import Fleet
 from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
+from stateshift.storage.unsynced import Unsynced
 from stateshift.storage.wrappers import Pace, Throttled
 from stateshift.survey import Record
 from stateshift.workdir import Workdir
@@ -101,6 +103,7 @@ class Adapters:
     meter: Meter = field(default_factory=Unwatched)
     stop: threading.Event = field(default_factory=threading.Event)
     host: str = "localhost"
+    boot: str = ""
     open_fleet: OpenFleet = open_fleet
     open_processes: OpenProcesses | None = None
     fleet: Fleet | None = None
@@ -130,6 +133,7 @@ def real_adapters(meter: Meter | None = None, stop: threading.Event | None = Non
         watched,
         interrupt,
         host,
+        boot=machine.boot(),
         open_processes=open_processes,
         ask_records=read_kafka,
     )
@@ -142,11 +146,13 @@ def world_of(spec: Spec, run: str, workdir: Workdir, adapters: Adapters) -> Worl
     opening = threading.Lock()
     # It may be throttled at any time.
     pace = Pace(adapters.clock, spec.bytes_per_second, spec.operations_per_second)
+    not_synced = unsynced(spec)
 
     def storage(location: str) -> Storage:
         with opening:
             if location not in storages:
-                storages[location] = Throttled(adapters.open_storage(location), pace)
+                wrapped = Unsynced if location in not_synced else Throttled
+                storages[location] = wrapped(adapters.open_storage(location), pace)
             return storages[location]
 
     def cluster(name: str) -> Cluster:
@@ -169,5 +175,6 @@ def world_of(spec: Spec, run: str, workdir: Workdir, adapters: Adapters) -> Worl
         # A look, and no copy: a job that is to be started again does not wait for the pace.
         fence=lambda location: engine(spec.engine).fence_of(adapters.open_storage(location)),
         pace=pace,
+        unsynced=not_synced,
         corrections=corrections(workdir, spec),
     )

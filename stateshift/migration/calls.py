@@ -31,6 +31,7 @@ from stateshift.migration.proposal import Proposal, encode_proposal, proposal_of
 from stateshift.migration.rollback_checks import refuse_rollback
 from stateshift.migration.run import carry_out
 from stateshift.migration.submit_corrections import correct
+from stateshift.migration.unsynced import note_boot, refuse_lost_copies
 from stateshift.migration.way_back import roll_back_run
 from stateshift.plan import Plan
 from stateshift.purpose import WHILE_IT_RUNS
@@ -78,6 +79,7 @@ def apply(
         journal.append(
             RunStarted(adapters.clock.now(), run, __version__, plain.fingerprint(plain_spec), names)
         )
+        note_boot(journal, proposal.spec, adapters)
         begun()
         return with_end_told(open_run(proposal, journal, workdir, adapters), carry_out)
 
@@ -116,7 +118,10 @@ def resume(
                     hint=f"begin again: stateshift apply {quote(str(workdir.path / 'spec.json'))}",
                 )
             case _:
+                spec = proposal_of(workdir).spec
+                refuse_lost_copies(journal.progress, spec, adapters.boot, workdir)
                 journal.append(RunResumed(adapters.clock.now()))
+                note_boot(journal, spec, adapters)
                 begun()
                 return with_end_told(reopen_run(journal, workdir, adapters), carry_out)
 

@@ -579,12 +579,14 @@ def test_a_removed_directory_does_not_hinder_the_sync(
     storage.sync()
 
 
-def traced(calls: str, program: str, tmp_path: Path) -> str:
-    """Return what strace, which sees it from outside, says of a program's system calls."""
+def traced(calls: str, program: str, tmp_path: Path, *arguments: str) -> str:
+    """Return what strace, which sees it from outside, says of a program's system calls. Others do
+    not stop it.
+    """
     trace = tmp_path / "trace"
-    before = ("strace", "-f", "-o", str(trace), "-e", f"trace={calls}")
+    before = ("strace", "-f", "--seccomp-bpf", "-o", str(trace), "-e", f"trace={calls}")
     try:
-        done = python(program, str(tmp_path), before=before)
+        done = python(program, str(tmp_path), *arguments, before=before)
     except FileNotFoundError:
         pytest.skip("there is no strace here")
     said(done)
