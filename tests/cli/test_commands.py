@@ -297,6 +297,15 @@ def test_a_fork_is_said_to_stop_and_move_nothing(tmp_path: Path) -> None:
         "the source may run on: what is copied is its newest committed batch at that time" in shown
     )
     assert "move its image" not in shown and "the job runs" not in shown
+    assert "synced" not in shown
+
+
+def test_a_fork_that_is_not_synced_is_said_to_be_lost_by_a_power_cut(tmp_path: Path) -> None:
+    line = "the copy is not synced: a power cut can lose files of it"
+    local = write_spec(tmp_path, mode="fork", sync=False, remote_location="/there/orders")
+    assert line in with_checkpoint().run("plan", local).out
+    elsewhere = write_spec(tmp_path, mode="fork", sync=False)
+    assert line not in with_checkpoint().run("plan", elsewhere).out, "only a local disk is synced"
 
 
 def test_a_saved_plan_can_be_looked_at_and_applied(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ def changes(tmp_path: Path) -> list[dict[str, object]]:
     """What the spec that was written asks for, job by job."""
     (spec,) = tmp_path.glob("runs/*/spec.json")
     jobs = json.loads(spec.read_text())["jobs"]
-    return [{key: job[key] for key in ("transform", "mode") if key in job} for job in jobs]
+    kept = ("transform", "mode", "sync")
+    return [{key: job[key] for key in kept if key in job} for job in jobs]
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,15 @@ def changes(tmp_path: Path) -> list[dict[str, object]]:
             {"transform": [{"kind": "rewind", "batch": 3, "renumber": True}]},
         ),
         (["fork"], {"mode": "fork"}),
+        (["fork", "--no-sync"], {"mode": "fork", "sync": False}),
+        (
+            ["repartition", "--partitions", "2", "--fork", "--no-sync"],
+            {
+                "transform": [{"kind": "repartition", "partitions": 2}],
+                "mode": "fork",
+                "sync": False,
+            },
+        ),
         (["convert", "--codec", "zstd"], {"transform": [{"kind": "convert", "codec": "zstd"}]}),
         (
             ["rename", "--operator", "0=2"],
@@ -87,6 +97,35 @@ def test_a_split_is_a_fork_for_each_part(tmp_path: Path, orders: Path) -> None:
     assert changes(tmp_path) == [
         {"transform": [{"kind": "split", "by": 2, "part": part}], "mode": "fork"} for part in (0, 1)
     ]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["compact"],
+        ["convert", "--codec", "zstd"],
+        ["evolve", "--drop", "a"],
+        ["merge", "another"],
+        ["rename", "--operator", "0=1"],
+        ["repartition", "--partitions", "2"],
+        ["rewind", "--batch", "1"],
+    ],
+    ids=lambda argv: argv[0],
+)
+def test_what_is_moved_is_synced(argv: list[str], tmp_path: Path, orders: Path) -> None:
+    command, *flags = argv
+    target = str(tmp_path / "new")
+    ran = said(command, str(orders), "--to", target, *flags, "--no-sync", "--yes")
+    assert ran.code == 2
+    assert "--no-sync needs --fork" in ran.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_parts_of_a_split_need_not_be_synced(tmp_path: Path, orders: Path) -> None:
+    where = ["--to", str(tmp_path / "a"), "--to", str(tmp_path / "b")]
+    runs = ["--workdirs", str(tmp_path / "runs")]
+    assert said("split", str(orders), *where, *runs, "--no-sync", "--yes").code == 0
+    assert [job["sync"] for job in changes(tmp_path)] == [False, False]
 
 
 def test_a_merge_takes_the_first_as_the_job_and_the_others_along(

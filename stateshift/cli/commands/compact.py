@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import Fork, RunOptions, Source, Waive
-from stateshift.cli.shell.shortcut import given, in_place_job, one_job, run_epilog, run_jobs
+from stateshift.cli.shell.options import Fork, NoSync, RunOptions, Source, Waive
+from stateshift.cli.shell.shortcut import forked, given, in_place_job, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog(
@@ -42,6 +42,7 @@ def command(
     keep_tables: KeepTables = False,
     waive: Waive = None,
     fork: Fork = False,
+    no_sync: NoSync = False,
 ) -> int:
     """Copy a checkpoint with as few files as possible.
 
@@ -58,7 +59,8 @@ def command(
         raise typer.BadParameter("compact takes --to LOCATION or --in-place")
     if fork and in_place:
         raise typer.BadParameter("--fork needs --to LOCATION")
+    mode = forked(fork, no_sync)
     asked = given(in_place=in_place or None, keep_tables=keep_tables or None)
     changes = [{"kind": "compact", **asked}]
-    job = one_job(source, to, changes, waive, fork) if to else in_place_job(source, changes, waive)
+    job = one_job(source, to, changes, waive, mode) if to else in_place_job(source, changes, waive)
     return run_jobs(terminal, options, [job])

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import Fork, RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import given, one_job, run_epilog, run_jobs
+from stateshift.cli.shell.options import Fork, NoSync, RunOptions, Source, To, Waive
+from stateshift.cli.shell.shortcut import forked, given, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog(
@@ -45,6 +45,7 @@ def command(
     ] = None,
     waive: Waive = None,
     fork: Fork = False,
+    no_sync: NoSync = False,
 ) -> int:
     """Write state for another provider, codec or format.
 
@@ -58,4 +59,5 @@ def command(
         checkpoint_format=checkpoint_format,
         flink=flink,
     )
-    return run_jobs(terminal, options, [one_job(source, to, [change], waive, fork)])
+    job = one_job(source, to, [change], waive, forked(fork, no_sync))
+    return run_jobs(terminal, options, [job])

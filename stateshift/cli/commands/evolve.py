@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import Fork, RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import Keys, given, one_job, pairs, run_epilog, run_jobs
+from stateshift.cli.shell.options import Fork, NoSync, RunOptions, Source, To, Waive
+from stateshift.cli.shell.shortcut import Keys, forked, given, one_job, pairs, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog(
@@ -75,6 +75,7 @@ def command(
     ] = None,
     waive: Waive = None,
     fork: Fork = False,
+    no_sync: NoSync = False,
 ) -> int:
     """Change the columns of state that Spark refuses.
 
@@ -95,7 +96,7 @@ def command(
         nullable_key=nullable_key,
     )
     changes = [{**change, "store": name} for name in store or ["default"]]
-    job = one_job(source, to, changes, waive, fork)
+    job = one_job(source, to, changes, waive, forked(fork, no_sync))
     return run_jobs(terminal, options, [job])
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stateshift.cli.shell.options import RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import one_job, run_epilog, run_jobs
+from stateshift.cli.shell.options import NoSync, RunOptions, Source, To, Waive
+from stateshift.cli.shell.shortcut import forked, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog("stateshift fork /data/orders --to /test/orders")
@@ -15,10 +15,11 @@ def command(
     source: Source,
     to: To,
     waive: Waive = None,
+    no_sync: NoSync = False,
 ) -> int:
     """Copy a checkpoint for another job; its own job runs on.
 
     The copy gets a query id of its own, so that idempotent sinks do not take it for the
     original.
     """
-    return run_jobs(terminal, options, [one_job(source, to, [], waive, fork=True)])
+    return run_jobs(terminal, options, [one_job(source, to, [], waive, forked(True, no_sync))])

@@ -25,4 +25,4 @@ def command(
     full paths and share them with other checkpoints. The new image uses relative paths only,
     so its folder can be moved.
     """
-    return run_jobs(terminal, options, [one_job(source, to, [], waive, fork=False)], "flink")
+    return run_jobs(terminal, options, [one_job(source, to, [], waive)], "flink")

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import Fork, RunOptions, To, Waive, names_in
-from stateshift.cli.shell.shortcut import given, one_job, run_epilog, run_jobs
+from stateshift.cli.shell.options import Fork, NoSync, RunOptions, To, Waive, names_in
+from stateshift.cli.shell.shortcut import forked, given, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog("stateshift merge /data/eu /data/us --to /data/orders")
@@ -41,6 +41,7 @@ def command(
     ] = None,
     waive: Waive = None,
     fork: Fork = False,
+    no_sync: NoSync = False,
 ) -> int:
     """Merge the state of several images.
 
@@ -55,5 +56,5 @@ def command(
     changes = [given(kind="merge", locations=others, sum=sum)]
     if union:
         changes.append({"kind": "union", "operators": names_in(union)})
-    job = one_job(first, to, changes, waive, fork)
+    job = one_job(first, to, changes, waive, forked(fork, no_sync))
     return run_jobs(terminal, options, [job], "flink" if union else None)

@@ -64,7 +64,7 @@ def command(
     """
     if stop is not None and start is None:
         raise typer.BadParameter("--stop needs --start: a job that is stopped is started again")
-    job = one_job(source, to, [], waive, fork=False)
+    job = one_job(source, to, [], waive)
     job |= _ends(start, stop, warm)
     return run_jobs(terminal, options, [job], clusters=_clusters(start, stop, warm))
 

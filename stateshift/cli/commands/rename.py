@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import Fork, RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import Keys, given, one_job, pairs, run_epilog, run_jobs
+from stateshift.cli.shell.options import Fork, NoSync, RunOptions, Source, To, Waive
+from stateshift.cli.shell.shortcut import Keys, forked, given, one_job, pairs, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog(
@@ -38,6 +38,7 @@ def command(
     ] = None,
     waive: Waive = None,
     fork: Fork = False,
+    no_sync: NoSync = False,
 ) -> int:
     """Rename or drop operators and sources.
 
@@ -54,4 +55,5 @@ def command(
         changes.append({"kind": "rename", **named})
     if dropped:
         changes.append({"kind": "drop", **dropped})
-    return run_jobs(terminal, options, [one_job(source, to, changes, waive, fork)])
+    job = one_job(source, to, changes, waive, forked(fork, no_sync))
+    return run_jobs(terminal, options, [job])

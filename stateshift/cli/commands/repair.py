@@ -38,6 +38,6 @@ def command(
     return run_jobs(
         terminal,
         options,
-        [one_job(source, to, [{"kind": "repair", "files": files}], waive, fork=False)],
+        [one_job(source, to, [{"kind": "repair", "files": files}], waive)],
         "flink",
     )

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import Fork, RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import Keys, given, one_job, run_epilog, run_jobs
+from stateshift.cli.shell.options import Fork, NoSync, RunOptions, Source, To, Waive
+from stateshift.cli.shell.shortcut import Keys, forked, given, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog(
@@ -39,6 +39,7 @@ def command(
     ] = None,
     waive: Waive = None,
     fork: Fork = False,
+    no_sync: NoSync = False,
 ) -> int:
     """Distribute state over another number of partitions.
 
@@ -52,8 +53,8 @@ def command(
         raise typer.BadParameter(
             "--partitions for a checkpoint of Spark; --parallelism, --max-parallelism for Flink's"
         )
+    change: Keys = {"kind": "repartition", "partitions": partitions}
     if rescaled:
-        change: Keys = {"kind": "rescale", **rescaled}
-        return run_jobs(terminal, options, [one_job(source, to, [change], waive, fork)], "flink")
-    change = {"kind": "repartition", "partitions": partitions}
-    return run_jobs(terminal, options, [one_job(source, to, [change], waive, fork)])
+        change = {"kind": "rescale", **rescaled}
+    job = one_job(source, to, [change], waive, forked(fork, no_sync))
+    return run_jobs(terminal, options, [job], "flink" if rescaled else None)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import Fork, RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import given, one_job, run_epilog, run_jobs
+from stateshift.cli.shell.options import Fork, NoSync, RunOptions, Source, To, Waive
+from stateshift.cli.shell.shortcut import forked, given, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog("stateshift rewind /data/orders --to /data/orders-41 --batch 41")
@@ -32,6 +32,7 @@ def command(
     ],
     waive: Waive = None,
     fork: Fork = False,
+    no_sync: NoSync = False,
     renumber: Renumber = False,
 ) -> int:
     """Copy a checkpoint as of an earlier batch.
@@ -40,4 +41,5 @@ def command(
     after that batch again.
     """
     change = given(kind="rewind", batch=batch, renumber=renumber or None)
-    return run_jobs(terminal, options, [one_job(source, to, [change], waive, fork)])
+    job = one_job(source, to, [change], waive, forked(fork, no_sync))
+    return run_jobs(terminal, options, [job])

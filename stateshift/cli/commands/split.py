@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import RunOptions, Source, Waive, names_in
-from stateshift.cli.shell.shortcut import Keys, one_job, run_epilog, run_jobs
+from stateshift.cli.shell.options import NoSync, RunOptions, Source, Waive, names_in
+from stateshift.cli.shell.shortcut import Keys, forked, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog(
@@ -51,6 +51,7 @@ def command(
         ),
     ] = None,
     waive: Waive = None,
+    no_sync: NoSync = False,
 ) -> int:
     """Divide a job's state into several images.
 
@@ -60,24 +61,25 @@ def command(
     """
     _refuse_mismatch(to, column, values or [], operators or [])
     if operators:
-        return run_jobs(terminal, options, _by_operators(source, to, operators, waive), "flink")
+        jobs = _by_operators(source, to, operators, waive, forked(True, no_sync))
+        return run_jobs(terminal, options, jobs, "flink")
     if column is not None:
         parts: list[Keys] = [{"column": column, "values": part} for part in values or ()]
     else:
         parts = [{"by": len(to), "part": number} for number in range(len(to))]
     jobs = []
     for number, (target, part) in enumerate(zip(to, parts, strict=True)):
-        job = one_job(source, target, [{"kind": "split", **part}], waive, fork=True)
+        job = one_job(source, target, [{"kind": "split", **part}], waive, forked(True, no_sync))
         jobs.append({**job, "name": f"{job['name']}-{number}"})
     return run_jobs(terminal, options, jobs)
 
 
 def _by_operators(
-    source: str, to: list[str], operators: list[str], waive: list[str] | None
+    source: str, to: list[str], operators: list[str], waive: list[str] | None, mode: Keys
 ) -> list[Keys]:
     jobs = []
     for number, (target, names) in enumerate(zip(to, operators, strict=True)):
-        job = one_job(source, target, [], waive, fork=True)
+        job = one_job(source, target, [], waive, mode)
         jobs.append({**job, "name": f"part-{number}", "operators": names_in(names)})
     return jobs
 

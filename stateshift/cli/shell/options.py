@@ -74,6 +74,13 @@ Fork = Annotated[
         help="Do not fence the source: its job may run on. The copy gets an id of its own.",
     ),
 ]
+NoSync = Annotated[
+    bool,
+    typer.Option(
+        "--no-sync",
+        help="Do not wait until a fork is on a local disk. Quicker; a power cut can lose it.",
+    ),
+]
 WorkdirHere = Annotated[
     str | None,
     typer.Option(

@@ -50,15 +50,32 @@ def run_epilog(
     )
 
 
+def forked(fork: bool, no_sync: bool) -> Keys:
+    """Return the mode of a job, and whether its copy is synced. After a move the copy is all that
+    is left of its state.
+    """
+    if no_sync and not fork:
+        raise typer.BadParameter(
+            "--no-sync needs --fork: what a job goes on from has to be on disk"
+        )
+    mode: Keys = {"mode": "fork"} if fork else {}
+    if no_sync:
+        mode["sync"] = False
+    return mode
+
+
 def one_job(
-    source: str, target: str, changes: Changes, waive: list[str] | None, fork: bool
+    source: str,
+    target: str,
+    changes: Changes,
+    waive: list[str] | None,
+    mode: Keys | None = None,
 ) -> Keys:
-    """Return a job of a spec. It is called as its new place is."""
+    """Return a job of a spec. It is called as its new place is. Without a `mode` it moves."""
     job = _job(target, {"checkpoint_location": source, "remote_location": target})
+    job |= mode or {}
     if changes:
         job["transform"] = list(changes)
-    if fork:
-        job["mode"] = "fork"
     if waive:
         job["waive"] = waive
     return job

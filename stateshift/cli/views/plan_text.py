@@ -19,6 +19,7 @@ from stateshift.cli.views.text import (
     table_or_nothing,
 )
 from stateshift.cli.views.units import about, dash, many, number, size, span
+from stateshift.specification.unsynced import unsynced_places
 from stateshift.specification.warm import MANUAL, NEVER, READY, seconds_of
 from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
@@ -122,6 +123,8 @@ def one_plan(plan: Plan, job: JobSpec | None, verbose: bool = False) -> Iterator
         terms = terms_of(plan.engine)
         newest = f"its newest {terms.done} {terms.one}"
         yield _warning(f"the source may run on: what is copied is {newest} at that time")
+        if job is not None and unsynced_places(job):
+            yield _warning("the copy is not synced: a power cut can lose files of it")
     else:
         yield from _provisional(plan, job)
     if not plan.phases:
