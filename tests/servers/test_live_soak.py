@@ -19,7 +19,6 @@ import xxhash
 
 from stateshift.live.bins.compacting import SLACK
 from stateshift.live.bins.times import Moment
-from stateshift.live.bins.worker import CLEAN_UP_EVERY
 from stateshift.live.protocol.bins import bin_of
 from tests.acceptance.live_operators import BALLAST, BINS, LATER, visits_of_partitions
 from tests.acceptance.living_bins import put_out_alone, running
@@ -35,10 +34,10 @@ RATE, KEYS = 150, 4000
 PAUSE_SECONDS_MAX = 5.0
 KEY_BYTES = BALLAST + 50  # of a key's state, as it is kept
 RECORD_BYTES = KEY_BYTES + 100  # that a record adds to what its batch writes
-# However small the state is: what the batches between three looks at unneeded files have written,
-# and for each worker its commits, and what it has before it rewrites files, and while it does
-PENDING = 2 * CLEAN_UP_EVERY * PER_BATCH_MAX * RECORD_BYTES
-ALLOWANCE = PENDING + len(NAMES) * 4 * SLACK
+# However small the state is, for each worker: two batches whose files wait for the second look, and
+# one that is written; its commits, and what it has before it rewrites files, and while it does
+PENDING = 3 * PER_BATCH_MAX * RECORD_BYTES
+ALLOWANCE = len(NAMES) * (PENDING + 4 * SLACK)
 
 pytestmark = [
     pytest.mark.servers,

@@ -38,6 +38,7 @@ from stateshift.live.bins.answers import (
 from stateshift.live.bins.batch_commit import filled
 from stateshift.live.bins.batches import NOTHING, Batch
 from stateshift.live.bins.bin_run import Came, Work
+from stateshift.live.bins.cleaning import Cleaning
 from stateshift.live.bins.commits import (
     Commit,
     Counts,
@@ -49,7 +50,6 @@ from stateshift.live.bins.commits import (
     dealt_anew,
     whole,
 )
-from stateshift.live.bins.compacting import worth_rewriting
 from stateshift.live.bins.dealing import Deal, Numbers, Source
 from stateshift.live.bins.files import (
     WHOLE_EVERY,
@@ -58,7 +58,6 @@ from stateshift.live.bins.files import (
     Files,
     KnownMoves,
     Proposal,
-    commit_of,
     look,
     look_until_due,
     own_data,
@@ -138,7 +137,7 @@ class Running:
         self._answered: set[int] = set()
         # when each proposal was met that was not decided, by this process's own clock
         self._first_seen: dict[int, float] = {}
-        self._unneeded: set[str] = set()
+        self._cleaning = Cleaning(files, operator.name, name)
         self._rewritten: frozenset[int] = frozenset()  # bins that the next batch writes whole
         self._unanswered: Unanswered | None = None
         self._ahead = ReadingAhead(files, operator.name, name, home.read_ahead)
@@ -164,7 +163,7 @@ class Running:
             self._begin()
         self.deal_anew()
         self.look()
-        self._look_at_data()  # a worker that dies soon comes to one clean-up in a life at most
+        self._rewritten = self._cleaning.look(self.ledger, self.others.borrowed)
 
     def _begin(self) -> None:
         """Begin with the bins that are here first, all of them empty."""
@@ -403,6 +402,7 @@ class Running:
         """Take a commit for made."""
         before = self.ledger.bins(self._begun)
         self.ledger, self._unanswered = made.after, None
+        self._cleaning.note(made.commit)
         self._rewritten = frozenset()
         for work in made.works:
             for since in work.taken:
@@ -534,26 +534,14 @@ class Running:
                 return ledger.here.get(bin)
         return None
 
+    @property
+    def is_clean_up_due(self) -> bool:
+        """Whether it is time to clean up behind the last commit."""
+        return self._cleaning.is_due(self.ledger.number)
+
     def clean_up(self) -> None:
-        """Remove what nothing names any more: files that were not needed at the last look either,
-        since others may have taken them over in between. The first look is that of the start.
-        """
-        before = self._unneeded
-        self._look_at_data()
-        self.files.remove_data(sorted(self._unneeded & before))
-        self.files.forget(self.operator.name, self.name, self.ledger)
-
-    def _look_at_data(self) -> None:
-        """Note which files nothing names any more, and which bins are worth being written whole."""
-        sizes = self.files.data(self.operator.name, self.name)
-        needed = self.ledger.files | self.others.borrowed
-        self._unneeded = {file for file in sizes if self._is_past(file)} - needed
-        lasting = {file: size for file, size in sizes.items() if file in needed}
-        self._rewritten = frozenset(worth_rewriting(self.ledger.here, lasting))
-
-    def _is_past(self, file: str) -> bool:
-        """Whether no commit can name a file any more that does not yet."""
-        return commit_of(file) <= self.ledger.number
+        """Remove what nothing names any more; note which bins the next batch writes whole."""
+        self._rewritten = self._cleaning.clean_up(self.ledger, self.others.borrowed)
 
 
 def _moves_at_first(files: Files, begun: Begun, workers: int) -> KnownMoves:

@@ -37,7 +37,6 @@ from stateshift.storage.opening import open_patiently
 logger = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.1
-CLEAN_UP_EVERY = 5  # commits
 
 Frame = Any  # a DataFrame of Spark
 HomeName = Literal["driver", "executors"]
@@ -174,7 +173,7 @@ class Worker:
 
     def _after_commit(self, came: Came) -> None:
         self._deliver_all(came)
-        if self.running.ledger.number % CLEAN_UP_EVERY == 0:
+        if self.running.is_clean_up_due:
             self.running.clean_up()
 
     def _tick(self) -> None:

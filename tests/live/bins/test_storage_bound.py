@@ -9,11 +9,11 @@ from stateshift import live
 from stateshift.live.bins.batches import HASH, read_batch
 from stateshift.live.bins.commits import Kept, Piece
 from stateshift.live.bins.compacting import SLACK, worth_rewriting
-from stateshift.live.bins.worker import CLEAN_UP_EVERY
 from stateshift.live.protocol.configuration import Update
 from tests.live.bins.workers import Ground, hash_of
 
 KEYS, HOT, ROWS, SIZE = 3000, 100, 100, 1000
+LARGE_ROWS = 2 * KEYS // 3
 SHORT_LIVES = [pytest.param(life, marks=pytest.mark.slow) for life in (3, 7)]
 LIVES = [None, 1, *SHORT_LIVES]
 
@@ -27,14 +27,44 @@ def large(key, state, values):
 def batch(number: int) -> pa.Table:
     """First each key once, then the hot ones again and again."""
     rows = range(number * ROWS, (number + 1) * ROWS)
-    keys = [row if row < KEYS else row % HOT for row in rows]
+    return table([(row, row if row < KEYS else row % HOT) for row in rows])
+
+
+def table(rows: list[tuple[int, int]]) -> pa.Table:
+    """Rows, each a time and a key, with the hashes that Spark has of keys."""
+    at, keys = zip(*rows, strict=True)
     hashes = [hash_of(key) for key in keys]
     signed = [one - (1 << 64) if one >= 1 << 63 else one for one in hashes]
-    return pa.table({"at": pa.array(list(rows)), "key": pa.array(keys), HASH: pa.array(signed)})
+    return pa.table({"at": pa.array(at), "key": pa.array(keys), HASH: pa.array(signed)})
 
 
 def stored(ground: Ground) -> int:
     return sum(file.size for file in ground.storage.list("bins"))
+
+
+@live.operator(bins=64, key="key", time="at", out="key long", values="at")
+def middling(key, state, values):
+    """Keep as many bytes a key as that half of the state is written anew in each batch below."""
+    return live.Folded(bytes([values[-1] % 251]) * (SIZE // 2))
+
+
+def large_batch(number: int) -> pa.Table:
+    """Two rows in three keys that are there."""
+    rows = range(number * LARGE_ROWS, (number + 1) * LARGE_ROWS)
+    return table([(at, at * 7919 % KEYS) for at in rows])
+
+
+def test_batches_that_are_large_beside_the_state_leave_two_more_of_them_at_most():
+    ground = Ground(middling, ["alone"])
+    (worker,) = ground.workers.values()
+    most = 0
+    for number in range(30):
+        worker.running.step(read_batch(large_batch(number), middling, middling.bins), number)
+        if worker.running.is_clean_up_due:
+            worker.running.clean_up()
+        most = max(most, stored(ground))
+    state, written = KEYS * SIZE // 2, LARGE_ROWS * SIZE // 2
+    assert most < 3 * state + 2 * written + SLACK
 
 
 @pytest.mark.long
@@ -55,7 +85,7 @@ def test_a_thousand_batches_leave_three_times_the_state_at_most(batches, life):
         for worker in workers:
             worker.running.step(read_batch(batch(number), large, large.bins), number)
             worker.between()
-            if worker.running.ledger.number % CLEAN_UP_EVERY == 0:
+            if worker.running.is_clean_up_due:
                 worker.running.clean_up()
             if life is not None and number % life == 0:
                 worker.offsets = [0] * (number + 2)  # nothing is read of a log
