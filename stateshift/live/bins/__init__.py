@@ -10,6 +10,7 @@
     files       the group's files of bins: commits, data, workers, proposals of moves
     running     a worker: bins here, a batch at a time, one commit each
     reading_ahead   bins that will come, read before they do
+    cleaning    which files a worker can remove, and when it is worth looking
     compacting  which bins to write anew, so that dead files can go
     in_driver   the first home of bins: the driver's own process
     in_executors, bin_task   the second one: the processes of Spark's tasks
