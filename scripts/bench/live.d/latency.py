@@ -1,15 +1,17 @@
 """Latencies of records, by what was due when and what came out when.
 
-    Latencies   of each record when it was due, and how late its row came; in the order of due times
-    timeline    the worst of each 250 ms
-    summary     p50, p99, the maximum, and the points of the CCDF
+    Latencies    of each record when it was due, and how late its row came; in the order of due times
+    timeline     the worst of each 250 ms
+    summary      p50, p99, the maximum, and the points of the CCDF
+    over_rounds  one measurement for several of one case
 
 Nothing here reads a clock or starts anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,7 +95,34 @@ EXCESS_SECONDS_MIN = 0.1
 
 def excess(move: Mapping[str, Any]) -> float:
     """Return what a move has added to the worst latency of the time before it."""
+    if "excess" in move:
+        return float(move["excess"])
     return float(move["during"]["max"] - move["before"]["max"])
+
+
+def over_rounds(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return one measurement for several of one case: the medians of what they have measured, and
+    the rest of the first one.
+    """
+    one = _median_of(rounds)
+    one["rounds"] = len(rounds)
+    if "before" in one:
+        one["excess"] = statistics.median(map(excess, rounds))
+        one["exactly_once"] = all(each["exactly_once"] for each in rounds)
+    return one
+
+
+def _median_of(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in rounds[0].items():
+        values = [each[name] for each in rounds]
+        if isinstance(value, Mapping):
+            found[name] = _median_of(values)
+        elif isinstance(value, float):
+            found[name] = statistics.median(values)
+        else:
+            found[name] = value
+    return found
 
 
 def counted_excess(move: Mapping[str, Any]) -> float:

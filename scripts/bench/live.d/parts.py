@@ -39,6 +39,7 @@ class Size:
     """How much of each part is measured."""
 
     setups: Mapping[str, tuple[tuple[Setup, tuple[str, ...]], ...]]
+    moves_rounds: int  # of those in the driver as objects, which goals are set for
     bins: tuple[int, ...]
     bins_keys: int
     bins_rounds: int
@@ -67,6 +68,7 @@ WHOLE = Size(
             (Setup("columns", "executors", 600_000), FEW),
         ),
     },
+    moves_rounds=3,
     bins=(1, 16, 256, 4096, 65_536),
     bins_keys=200_000,
     bins_rounds=1,
@@ -87,6 +89,7 @@ QUICK = Size(
         "columns": ((Setup("columns", "driver", 50_000), (ALL_AT_ONCE,)),),
         "executors": ((Setup("objects", "executors", 50_000), (ALL_AT_ONCE,)),),
     },
+    moves_rounds=1,
     bins=(1, 256),
     bins_keys=20_000,
     bins_rounds=1,
@@ -112,15 +115,20 @@ def case_of(figures: Figures) -> tuple[Any, ...]:
 
 
 def strategies(which: str, size: Size, is_missing: IsMissing) -> Iterator[Figures]:
+    rounds = size.moves_rounds if which == "strategies" else 1
     for setup, names in size.setups[which]:
-        cases = {name: {**_of(setup), "part": "strategies", "strategy": name} for name in names}
-        missing = {name: case for name, case in cases.items() if is_missing(**case)}
+        cases = [
+            {**_of(setup), "part": "strategies", "strategy": name, "round": round_}
+            for round_ in range(rounds)
+            for name in names
+        ]
+        missing = [case for case in cases if is_missing(**case)]
         if not missing:
             continue
         with pair(setup, RATE) as both:
-            for name, case in missing.items():
+            for case in missing:
                 both.settle()
-                yield {**case, "rate": RATE, **both.move(WAYS[name])}
+                yield {**case, "rate": RATE, **both.move(WAYS[case["strategy"]])}
 
 
 def memory(size: Size, is_missing: IsMissing) -> Iterator[Figures]:
@@ -141,7 +149,8 @@ def load(size: Size, is_missing: IsMissing) -> Iterator[Figures]:
     missing = [
         case
         for case in cases
-        if is_missing(**case, strategy=FLUID) and is_missing(**case, saturated=True)
+        if is_missing(**case, strategy=FLUID, round=size.moves_rounds - 1)
+        and is_missing(**case, saturated=True)
     ]
     if not missing:
         return
@@ -152,11 +161,12 @@ def load(size: Size, is_missing: IsMissing) -> Iterator[Figures]:
             yield {**case, "strategy": "steady", "during": steady, "saturated": is_saturated}
             if is_saturated:
                 return
-            for name in (ALL_AT_ONCE, FLUID):
-                both.settle()
-                moved = both.move(WAYS[name])
-                moved.pop("timeline")
-                yield {**case, "strategy": name, **moved}
+            for round_ in range(size.moves_rounds):
+                for name in FEW:
+                    both.settle()
+                    moved = both.move(WAYS[name])
+                    moved.pop("timeline")
+                    yield {**case, "strategy": name, "round": round_, **moved}
 
 
 def _steady(both: Pair) -> tuple[dict[str, Any], bool]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from curves import COLOURS
 from latency import BARS, SHARES
-from page import ALL_AT_ONCE, FLUID, of_bins
+from page import ALL_AT_ONCE, FLUID, by_strategy, of_bins
 from pages import drawing
 
 Figures = Mapping[str, Any]
@@ -40,8 +40,12 @@ def pictured(every: Every, place: Path) -> None:
 
 
 def of_setup(every: Every, setup: tuple[str, str, int]) -> Every:
-    moves = [one for one in every if one["part"] == "strategies"]
-    return [one for one in moves if (one["form"], one["home"], one["keys"]) == setup]
+    """Return the first round of each strategy."""
+    first: dict[str, Figures] = {}
+    for one in every:
+        if one["part"] == "strategies" and (one["form"], one["home"], one["keys"]) == setup:
+            first.setdefault(one["strategy"], one)
+    return list(first.values())
 
 
 def timeline_panel(panel: Any, found: Every) -> None:
@@ -80,9 +84,11 @@ def histogram_panel(panel: Any, found: Every) -> None:
 
 
 def load_panel(panel: Any, every: Every) -> None:
+    held = [one for one in every if not one.get("saturated")]
     for name, colour in zip(("steady", ALL_AT_ONCE, FLUID), COLOURS, strict=False):
-        found = [one for one in every if one["strategy"] == name and not one.get("saturated")]
-        found.sort(key=lambda one: one["rate"])
+        found = []
+        for rate in sorted({one["rate"] for one in held if one["strategy"] == name}):
+            found.append(by_strategy([one for one in held if one["rate"] == rate])[name])
         for what, style in (("max", "-"), ("p99", "--")):
             panel.plot(
                 [one["rate"] for one in found],

@@ -71,6 +71,20 @@ def test_an_excess_that_cannot_be_told_from_none_counts_as_the_least_that_can() 
     assert "below 0.1 s it counts as that" in told
 
 
+def test_of_several_rounds_the_medians_are_told() -> None:
+    once = [move("all-at-once", 0.6 + worst) for worst in (1.0, 5.0, 3.0)]
+    fluid = [move("fluid", 0.6 + worst) for worst in (0.2, 0.9, 0.1)]
+    rounds = [one | {"round": number} for each in (once, fluid) for number, one in enumerate(each)]
+    told = page(*rounds)
+    assert (
+        "| all-at-once | 1 | 9.0 | 0.30 / 0.60 | 0.30 / 0.50 / 3.60 | 3.00 (1.00 / 5.00) |" in told
+    )
+    assert "excess, all-at-once ÷ fluid = 15.00 (goal: at least 10, reached)" in told
+    assert told.count("| fluid |") == 2  # latencies, and memory
+    late = rounds[1] | {"exactly_once": False}
+    assert "3.00 (1.00 / 5.00) | NO | 1.0 | 3 |" in page(rounds[0], late, *rounds[2:])
+
+
 def test_columns_are_held_against_objects_by_what_a_key_costs() -> None:
     told = page(move("all-at-once", 9.0), move("all-at-once", 0.7, form="columns"))
     assert "1,200,000 keys, driver: columns ÷ objects = 0.020" in told
