@@ -3,7 +3,8 @@ again: A B A B.
 
     export         against Spark's state reader, writing Parquet, too
     verify --deep  against Spark's state reader, keeping nothing: it decodes everything, and checks
-                   less
+                   less; with --no-history, too, since Spark does not read what lies before the
+                   last snapshot
     compact        against the same: Spark has no such thing, and could not have one that reads less
     repartition    against Spark's offline repartition (RocksDB), or the query again from its input
                    (HDFS-backed)
@@ -51,7 +52,7 @@ CASES = [
     (5 * 10**7, "rocksdb", 8),
 ]
 QUICK = 0.05  # of the entries in one shard
-WHAT = ("export", "verify", "compact", "repartition")
+WHAT = ("export", "verify", "verify-no-history", "compact", "repartition")
 
 
 @dataclass(frozen=True)
@@ -212,6 +213,8 @@ def our_side(name: str, case: Case, place: Path, scratch: Path) -> list[str]:
         return [*stateshift, "export", checkpoint, "--to", str(scratch / "ours.parquet")]
     if name == "verify":
         return [*stateshift, "verify", checkpoint, "--deep"]
+    if name == "verify-no-history":
+        return [*stateshift, "verify", checkpoint, "--deep", "--no-history"]
     # The copy is a fork of a job that reads where it did: nothing of the source is touched.
     copy = [checkpoint, "--to", str(scratch / "ours"), "--fork", "--waive", "paths-stay", "--yes"]
     shards = ["--partitions", str(SHARDS)] if name == "repartition" else []
@@ -232,7 +235,7 @@ def spark_side(
             str(scratch / "theirs.parquet"),
             cores,
         ]
-    if name in ("verify", "compact"):
+    if name in ("verify", "verify-no-history", "compact"):
         return "state reader to nowhere", lambda: [*spark, "read", checkpoint, "-", cores]
     if case.provider == "hdfs":
         again = [*spark, "rerun", str(place), str(SHARDS), cores, str(scratch / "theirs")]
