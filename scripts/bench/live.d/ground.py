@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from applications import wait_until
 from counting import BINS
-from latency import Latencies, latencies, summary, timeline
+from latency import BEFORE_SECONDS, Latencies, latencies, summary, timeline
 from open_loop import Rates
 from processes import Peaks
 
@@ -39,7 +39,6 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 SEEDS = os.environ.get("STATESHIFT_BENCH_SEEDS")  # a folder that keeps states for another run
 SECONDS_MAX = 240.0
-BEFORE_SECONDS = 30.0  # as long as the longest move: the worst of less would be lower
 AFTER_SECONDS = 1.0
 LATE_SECONDS = 5.0  # rows that come later than that say that it is not settled
 WARM_UP_ROWS = 20  # batches that each worker has had before anything is measured

@@ -19,6 +19,8 @@ import numpy as np
 from open_loop import Rates
 
 BUCKET_SECONDS = 0.25
+# Before a move, looked at for as long as the longest move takes: the worst of less would be lower.
+BEFORE_SECONDS = 30.0
 # of the CCDF: which share of the records is later
 SHARES = (1.0, 0.9, 0.75, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0001, 0.0)
 # of the histogram: a bar for each, four to a factor of ten

@@ -12,7 +12,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from latency import EXCESS_SECONDS_MIN, counted_excess, excess, over_rounds, times_lower
+from latency import (
+    BEFORE_SECONDS,
+    EXCESS_SECONDS_MIN,
+    counted_excess,
+    excess,
+    over_rounds,
+    times_lower,
+)
 from pages import put_down, reached, wrapped
 from published import MEGAPHONE
 
@@ -149,6 +156,10 @@ def setup_table(case: Case, found: Every) -> Iterator[str]:
         cells += [spread(rounds), "yes" if one["exactly_once"] else "NO", f"{one['load']:.1f}"]
         yield f"| {' | '.join([*cells, str(one['rounds'])])} |"
     yield ""
+    looked_at = min(one["before"]["rows"] / one["rate"] for one in found)
+    if round(looked_at) < BEFORE_SECONDS:
+        yield f"*Before* is {looked_at:.0f} s here."
+        yield ""
     yield from strategy_verdicts(case, list(moves.values()))
 
 

@@ -30,7 +30,7 @@ def modules() -> Iterator[None]:
 
 
 def move(strategy: str, worst: float, p50: float = 0.3, form: str = "objects") -> dict[str, Any]:
-    latency = {"p50": 0.3, "p90": 0.4, "p99": 0.5, "p99.9": 0.6, "max": 0.6, "rows": 9}
+    latency = {"p50": 0.3, "p90": 0.4, "p99": 0.5, "p99.9": 0.6, "max": 0.6, "rows": 270}
     more = 5.0 if form == "objects" else 0.1
     return {
         "part": "strategies",
@@ -38,6 +38,7 @@ def move(strategy: str, worst: float, p50: float = 0.3, form: str = "objects") -
         "home": "driver",
         "keys": 1_200_000,
         "strategy": strategy,
+        "rate": 9,
         "steps": 1,
         "moved_in": 9.0,
         "before": latency,
@@ -83,6 +84,12 @@ def test_of_several_rounds_the_medians_are_told() -> None:
     assert told.count("| fluid |") == 2  # latencies, and memory
     late = rounds[1] | {"exactly_once": False}
     assert "3.00 (1.00 / 5.00) | NO | 1.0 | 3 |" in page(rounds[0], late, *rounds[2:])
+
+
+def test_a_time_before_that_was_shorter_is_said() -> None:
+    assert "*Before* is" not in page(move("fluid", 1.0))
+    short = move("fluid", 1.0) | {"rate": 27}
+    assert "*Before* is 10 s here." in page(short)
 
 
 def test_columns_are_held_against_objects_by_what_a_key_costs() -> None:
