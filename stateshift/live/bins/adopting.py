@@ -272,8 +272,7 @@ def _first_commit(
         if bin in bins:
             kept = Kept((writing.add(content),), bins[bin].keys, bins[bin].due)
         here[str(bin)] = kept
-    if writing.content:
-        files.write_data(writing.path, writing.content)
+    writing.finish(files.write_data)
     now = time.time()
     commit = Commit(0, None, "", now, now, None, {}, 0, here=here)
     files.commit(operator.name, worker, commit)

@@ -91,24 +91,43 @@ class Came:
 
 
 class Writing:
-    """A file of data that is being filled."""
+    """The data of a commit that is being filled. Rows that are held get a file of their own: they
+    may be needed long after states and outputs of their batch are not.
+    """
+
+    def __init__(self, operator: str, worker: str, number: int) -> None:
+        self._states = _NewFile(operator, worker, number)
+        self._held = _NewFile(operator, worker, number)
+
+    def add(self, content: bytes) -> Piece:
+        """Add a piece of a state or of what is put out, and return where it will be."""
+        return self._states.add(content)
+
+    def hold(self, content: bytes) -> Piece:
+        """Add rows that are held, and return where they will be."""
+        return self._held.add(content)
+
+    def finish(self, write: Callable[[str, bytes], None]) -> None:
+        """Write what has been added."""
+        for file in (self._states, self._held):
+            content = b"".join(file.parts)
+            if content:
+                write(file.path, content)
+
+
+class _NewFile:
+    """A file that is being filled."""
 
     def __init__(self, operator: str, worker: str, number: int) -> None:
         self.path = data_file(operator, worker, number, uuid.uuid4().hex[:12])
-        self._parts: list[bytes] = []
+        self.parts: list[bytes] = []
         self._size = 0
 
     def add(self, content: bytes) -> Piece:
-        """Add a piece, and return where it will be."""
         piece = Piece(self.path, self._size, len(content))
-        self._parts.append(content)
+        self.parts.append(content)
         self._size += len(content)
         return piece
-
-    @property
-    def content(self) -> bytes:
-        """All of the pieces."""
-        return b"".join(self._parts)
 
 
 @dataclass
@@ -236,8 +255,8 @@ def run(work: Work, memory: Memory, writing: Writing, put_out: list[Output]) -> 
 def run_works(
     works: Iterable[Work], memory: Memory, writing: Writing, write: Callable[[str, bytes], None]
 ) -> Came:
-    """Take bins through their stages, and write what has changed, and what was put out, as one
-    file.
+    """Take bins through their stages, and write what has changed, what was put out, and what is
+    held.
     """
     import pyarrow
 
@@ -252,9 +271,7 @@ def run_works(
         table = pyarrow.concat_tables(came.tables)
         came.outputs = (writing.add(to_bytes(table)),)
         came.put_out = table.num_rows
-    content = writing.content
-    if content:
-        write(writing.path, content)
+    writing.finish(write)
     return came
 
 
@@ -265,9 +282,9 @@ def _hold_on(work: Work, memory: Memory, writing: Writing, done: Done) -> None:
         done.held = ()
         rows = _held(work, memory)
         if rows is not None and len(rows):
-            done.held = (writing.add(rows_as_bytes(rows)),)
+            done.held = (writing.hold(rows_as_bytes(rows)),)
     if work.rows is not None and len(work.rows):
-        done.held = (*done.held, writing.add(rows_as_bytes(work.rows)))
+        done.held = (*done.held, writing.hold(rows_as_bytes(work.rows)))
         done.rows_held = len(work.rows)
 
 
@@ -303,7 +320,7 @@ class _Run:
         for stage in work.stages:
             rest = self._stage(stage, rest)
         if rest is not None and len(rest):
-            done.held = (self.writing.add(rows_as_bytes(rest)),)
+            done.held = (self.writing.hold(rows_as_bytes(rest)),)
             done.rows_held = len(rest)
         if self.store is not None:
             if self.store.is_changed or work.is_rewritten or not self.kept.pieces:

@@ -58,16 +58,14 @@ class Deal:
 def deal_all(
     deals: Sequence[Deal], memory: Memory, writing: Writing, write: Callable[[str, bytes], None]
 ) -> list[Dealt]:
-    """Deal bins anew, and write them as one file. All are taken out of memory before any is put
+    """Deal bins anew, and write them. All are taken out of memory before any is put
     back: a number may name a bin of before, and another one of after.
     """
     stores = _taken(list(chain.from_iterable(each.sources for each in deals)), memory)
     done: list[Dealt] = []
     for each in deals:
         done += _deal(each, stores, memory, writing)
-    content = writing.content
-    if content:
-        write(writing.path, content)
+    writing.finish(write)
     return done
 
 
@@ -113,7 +111,7 @@ def _deal(
         Dealt(
             bin=bin,
             kept=kept.get(bin, Kept()) if is_here else None,
-            held=(writing.add(rows_as_bytes(held[bin])),) if bin in held else (),
+            held=(writing.hold(rows_as_bytes(held[bin])),) if bin in held else (),
         )
         for bin in targets
     ]

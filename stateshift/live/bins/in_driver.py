@@ -32,12 +32,12 @@ class InDriver:
         yield read_batch(table, self.operator, bins)
 
     def run(self, number: int, works: Sequence[Work]) -> Came:
-        """Take bins through their stages, and write what has changed in one file."""
+        """Take bins through their stages, and write what has changed."""
         writing = Writing(self.operator.name, self.worker, number)
         return run_works(works, self.memory, writing, self.files.write_data)
 
     def deal(self, number: int, deals: Sequence[Deal]) -> list[Dealt]:
-        """Deal all bins anew, and write them as one file."""
+        """Deal all bins anew, and write them."""
         writing = Writing(self.operator.name, self.worker, number)
         dealt = deal_all(deals, self.memory, writing, self.files.write_data)
         here = {one.bin for one in dealt}

@@ -41,6 +41,11 @@ def test_one_column_is_hashed_as_it_is_among_several(kind):
         assert hasher(encode)(value) == hash_of((value,), encode)
 
 
+def reader(files):
+    """Return what reads a piece of files that were written."""
+    return lambda piece: files[piece.file][piece.at : piece.at + piece.size]
+
+
 def test_keys_of_several_columns_states_requests_and_held_rows_are_dealt_together():
     schema = pa.schema([("a", pa.string()), ("b", pa.int32())])
     kinds = key_kinds(schema, ["a", "b"])
@@ -52,25 +57,24 @@ def test_keys_of_several_columns_states_requests_and_held_rows_are_dealt_togethe
     held = rows_as_bytes(Records([((5,), key, key) for key in keys]))
     before = Writing("paired", "west", 0)
     kept = Kept((before.add(store.whole()),), len(keys), store.due)
-    piece = before.add(held)
-    content = before.content
-    memory = Memory(paired, lambda one: content[one.at : one.at + one.size])
+    piece = before.hold(held)
     files = {}
+    before.finish(files.__setitem__)
+    memory = Memory(paired, reader(files))
     deal = Deal((Source(0, kept, (piece,)),), Numbers(1, 8, kinds))
     dealt = deal_all([deal], memory, Writing("paired", "west", 1), files.__setitem__)
-    (written,) = files.values()
+    read = reader(files)
     seen = []
     for one in dealt:
         assert one.kept is not None
-        pieces = [written[each.at : each.at + each.size] for each in one.kept.pieces]
-        again = Objects.read(paired, pieces)
+        again = Objects.read(paired, map(read, one.kept.pieces))
         assert again.due == one.kept.due
         for key in again.states:
             assert bin_of(hash_of(key, encode), 8) == one.bin
             seen.append(key)
         assert {asked.key for asked in again.pending.heap} == set(again.states)
         (held_piece,) = one.held
-        rows = rows_from_bytes(written[held_piece.at : held_piece.at + held_piece.size])
+        rows = rows_from_bytes(read(held_piece))
         assert [key for _, key, _ in rows.records] == [k for k in keys if k in again.states]
     assert sorted(seen) == sorted(keys)
 
@@ -82,18 +86,16 @@ def test_held_rows_of_tables_are_dealt_in_their_order():
 
     table = pa.table({"key": list(range(40)), "at": list(range(40))})
     held = rows_as_bytes(Columns([(at,) for at in range(40)], table))
-    before = Writing("kept_as_tables", "west", 0)
-    piece = before.add(held)
+    piece = Writing("kept_as_tables", "west", 0).hold(held)
     memory = Memory(kept_as_tables, lambda one: held)
     files = {}
     deal = Deal((Source(0, None, (piece,)),), Numbers(1, 2, ("long",)))
     dealt = deal_all([deal], memory, Writing("kept_as_tables", "west", 1), files.__setitem__)
-    (written,) = files.values()
     assert [one.kept for one in dealt] == [None, None]
     found = []
     for one in dealt:
         (part,) = one.held
-        rows = rows_from_bytes(written[part.at : part.at + part.size])
+        rows = rows_from_bytes(reader(files)(part))
         assert rows.moments == sorted(rows.moments)
         found += rows.table.column("key").to_pylist()
     assert sorted(found) == list(range(40))
@@ -101,8 +103,9 @@ def test_held_rows_of_tables_are_dealt_in_their_order():
 
 def test_keys_of_which_nothing_says_how_they_are_hashed_are_not_dealt():
     writing = Writing("paired", "west", 0)
-    kept = Kept((writing.add(Objects(paired, {("a", 1): 1}).whole()),), 1)
-    memory = Memory(paired, lambda one: writing.content)
+    content = Objects(paired, {("a", 1): 1}).whole()
+    kept = Kept((writing.add(content),), 1)
+    memory = Memory(paired, lambda one: content)
     deal = Deal((Source(0, kept, ()),), Numbers(4, 8, ()))
     with pytest.raises(Incompatible, match="nothing says how Spark hashes the keys"):
         deal_all([deal], memory, writing, lambda path, content: None)

@@ -67,6 +67,38 @@ def test_batches_that_are_large_beside_the_state_leave_two_more_of_them_at_most(
     assert most < 3 * state + 2 * written + SLACK
 
 
+def test_rows_that_wait_for_a_dead_worker_keep_no_states():
+    ground = Ground(middling, ["east", "west"])
+    east, west = ground.workers.values()
+
+    def work(worker, number):
+        worker.running.step(read_batch(large_batch(number), middling, middling.bins), number)
+        worker.between()
+        if worker.running.is_clean_up_due:
+            worker.running.clean_up()
+
+    def move(bins, number):
+        ground.propose([Update(number * LARGE_ROWS + 10, bin, 1) for bin in bins])
+        for worker in (east, west):
+            worker.running.answer()
+        assert ground.decide() == "applied"
+
+    for number in range(6):
+        if number == 3:
+            move(range(63), number)
+        work(east, number)
+        work(west, number)
+    move([63], 6)  # east dies before it gives that one
+    most = 0
+    for number in range(6, 46):
+        work(west, number)
+        most = max(most, stored(ground))
+    held = sum(piece.size for one in west.running.ledger.held.values() for piece in one.pieces)
+    assert held > 0
+    state, written = KEYS * SIZE // 2, LARGE_ROWS * SIZE // 2
+    assert most < 3 * state + 2 * (3 * written + SLACK) + held
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("life", LIVES, ids=lambda life: f"life-{life}")
 @pytest.mark.parametrize("batches", [150, pytest.param(1000, marks=pytest.mark.slow)])
