@@ -296,20 +296,17 @@ def as_table(cases: Iterator[list[Pair]]) -> str:
     lines = [
         "# State read and rewritten, beside Spark",
         "",
-        f"`./scripts/bench/state`; Python {sys.version.split()[0]}, pyarrow "
-        f"{pyarrow.__version__}, Spark "
-        f"{pyspark.__version__}. Of {os.cpu_count()} cores ours and Spark's `local[1]` "
-        "were kept to one; with two,",
-        "Spark has `local[2]`, and ours a process for each, as it does by itself.",
-        "An aggregation by a string and a long in 8 shards (or as many as are named), each a snapshot and 5 deltas; "
-        "repartitioned to 5. Seconds "
-        "are medians of whole processes; `busy` is",
-        "Spark without its start-up. Ratios are ours by Spark's, medians over pairs: of "
-        "whole processes, without "
-        "Spark's start-up,",
-        "of processor time. A load above 1 before a pair means that somebody else was at "
-        "work: wall times are then "
-        "noisy, ratios less so.",
+        f"`./scripts/bench/state`; Python {sys.version.split()[0]}, pyarrow {pyarrow.__version__}, "
+        f"Spark {pyspark.__version__}. Of {os.cpu_count()} cores ours and",
+        "Spark's `local[1]` were kept to one; with two, Spark has `local[2]`, and ours a process "
+        "for each, as it does by itself.",
+        "An aggregation by a string and a long in 8 shards (or as many as are named), each a "
+        "snapshot and 5 deltas; repartitioned",
+        "to 5. Seconds are medians of whole processes; `busy` is Spark without its start-up. "
+        "Ratios are ours by Spark's, medians over",
+        "pairs: of whole processes, without Spark's start-up, of processor time. A load above 1 "
+        "before a pair means that somebody",
+        "else was at work: wall times are then noisy, ratios less so.",
         "",
         "| entries | provider | command | cores | s | MiB | against, in Spark | s | busy s "
         "| MiB | whole | busy | cpu "
