@@ -91,25 +91,26 @@ class Came:
 
 
 class Writing:
-    """The data of a commit that is being filled. Rows that are held get a file of their own: they
-    may be needed long after states and outputs of their batch are not.
+    """The data of a commit that is being filled. Rows of bins that are awaited get a file of their
+    own: they may be needed long after states and outputs of their batch are not.
     """
 
     def __init__(self, operator: str, worker: str, number: int) -> None:
         self._states = _NewFile(operator, worker, number)
-        self._held = _NewFile(operator, worker, number)
+        self._awaiting = _NewFile(operator, worker, number)
 
     def add(self, content: bytes) -> Piece:
-        """Add a piece of a state or of what is put out, and return where it will be."""
+        """Add a piece that the next batches replace, and return where it will be."""
         return self._states.add(content)
 
-    def hold(self, content: bytes) -> Piece:
-        """Add rows that are held, and return where they will be."""
-        return self._held.add(content)
+    def hold(self, content: bytes, position: Position) -> Piece:
+        """Add rows of a bin which cannot be folded yet, and return where they will be."""
+        file = self._awaiting if position.place == "awaited" else self._states
+        return file.add(content)
 
     def finish(self, write: Callable[[str, bytes], None]) -> None:
         """Write what has been added."""
-        for file in (self._states, self._held):
+        for file in (self._states, self._awaiting):
             content = b"".join(file.parts)
             if content:
                 write(file.path, content)
@@ -282,9 +283,9 @@ def _hold_on(work: Work, memory: Memory, writing: Writing, done: Done) -> None:
         done.held = ()
         rows = _held(work, memory)
         if rows is not None and len(rows):
-            done.held = (writing.hold(rows_as_bytes(rows)),)
+            done.held = (writing.hold(rows_as_bytes(rows), work.after),)
     if work.rows is not None and len(work.rows):
-        done.held = (*done.held, writing.hold(rows_as_bytes(work.rows)))
+        done.held = (*done.held, writing.hold(rows_as_bytes(work.rows), work.after))
         done.rows_held = len(work.rows)
 
 
@@ -320,7 +321,7 @@ class _Run:
         for stage in work.stages:
             rest = self._stage(stage, rest)
         if rest is not None and len(rest):
-            done.held = (self.writing.hold(rows_as_bytes(rest)),)
+            done.held = (self.writing.hold(rows_as_bytes(rest), work.after),)
             done.rows_held = len(rest)
         if self.store is not None:
             if self.store.is_changed or work.is_rewritten or not self.kept.pieces:

@@ -111,7 +111,7 @@ def _deal(
         Dealt(
             bin=bin,
             kept=kept.get(bin, Kept()) if is_here else None,
-            held=(writing.hold(rows_as_bytes(held[bin])),) if bin in held else (),
+            held=(writing.add(rows_as_bytes(held[bin])),) if bin in held else (),
         )
         for bin in targets
     ]

@@ -57,7 +57,7 @@ def test_keys_of_several_columns_states_requests_and_held_rows_are_dealt_togethe
     held = rows_as_bytes(Records([((5,), key, key) for key in keys]))
     before = Writing("paired", "west", 0)
     kept = Kept((before.add(store.whole()),), len(keys), store.due)
-    piece = before.hold(held)
+    piece = before.add(held)
     files = {}
     before.finish(files.__setitem__)
     memory = Memory(paired, reader(files))
@@ -86,7 +86,7 @@ def test_held_rows_of_tables_are_dealt_in_their_order():
 
     table = pa.table({"key": list(range(40)), "at": list(range(40))})
     held = rows_as_bytes(Columns([(at,) for at in range(40)], table))
-    piece = Writing("kept_as_tables", "west", 0).hold(held)
+    piece = Writing("kept_as_tables", "west", 0).add(held)
     memory = Memory(kept_as_tables, lambda one: held)
     files = {}
     deal = Deal((Source(0, None, (piece,)),), Numbers(1, 2, ("long",)))
