@@ -26,7 +26,7 @@ def test_every_command_has_json_and_verbose_last() -> None:
 
 
 def test_a_command_that_starts_a_run_has_an_option_for_each_field_behind_its_own() -> None:
-    assert parameters(fork.command)[1:-2] == ["source", "to", "waive", *RUN_OPTIONS]
+    assert parameters(fork.command)[1:-2] == ["source", "to", "waive", "no_sync", *RUN_OPTIONS]
     assert not set(RUN_OPTIONS) & set(parameters(inspect_command.command))
 
 
