@@ -216,16 +216,16 @@ class _Runs:
             more = after < ends
             here, at, known = here[more], after[more], keys[more]
         firsts = np.cumsum(counts) - counts
-        columns = [[firsts[step[0]] + number for number, step in enumerate(steps)]]
-        columns += map(list, list(zip(*steps, strict=True))[1:])
-        return _Entries(content, *columns)
+        runs, shared, fresh, places, value_sizes = map(list, zip(*steps, strict=True))
+        order = [firsts[here] + step for step, here in enumerate(runs)]
+        return _Entries(content, order, shared, fresh, places, value_sizes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Entries:
-    """Entries, by the how manieth of its run each is: first all that begin a run, then all that
-    follow those, and so on. The how manieth of all each is, how many bytes of the key before it
-    begins with, how many it adds to them, where those stand, and the size of the value behind them.
+    """Entries as they were walked: first all that begin a run, then all that follow those, and so
+    on. Of each its number among all entries, how many bytes of the key before it begins with, how
+    many it adds to them, where those stand, and the size of the value behind them.
     """
 
     content: Content
