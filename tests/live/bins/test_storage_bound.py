@@ -38,6 +38,15 @@ def table(rows: list[tuple[int, int]]) -> pa.Table:
     return pa.table({"at": pa.array(at), "key": pa.array(keys), HASH: pa.array(signed)})
 
 
+def work(worker, rows: pa.Table, number: int) -> None:
+    """Do a batch, and what comes behind it."""
+    running = worker.running
+    running.step(read_batch(rows, running.operator, running.operator.bins), number)
+    worker.between()
+    if running.is_clean_up_due:
+        running.clean_up()
+
+
 def stored(ground: Ground) -> int:
     return sum(file.size for file in ground.storage.list("bins"))
 
@@ -59,9 +68,7 @@ def test_batches_that_are_large_beside_the_state_leave_two_more_of_them_at_most(
     (worker,) = ground.workers.values()
     most = 0
     for number in range(30):
-        worker.running.step(read_batch(large_batch(number), middling, middling.bins), number)
-        if worker.running.is_clean_up_due:
-            worker.running.clean_up()
+        work(worker, large_batch(number), number)
         most = max(most, stored(ground))
     state, written = KEYS * SIZE // 2, LARGE_ROWS * SIZE // 2
     assert most < 3 * state + 2 * written + SLACK
@@ -70,12 +77,6 @@ def test_batches_that_are_large_beside_the_state_leave_two_more_of_them_at_most(
 def test_rows_that_wait_for_a_dead_worker_keep_no_states():
     ground = Ground(middling, ["east", "west"])
     east, west = ground.workers.values()
-
-    def work(worker, number):
-        worker.running.step(read_batch(large_batch(number), middling, middling.bins), number)
-        worker.between()
-        if worker.running.is_clean_up_due:
-            worker.running.clean_up()
 
     def move(bins, number):
         ground.propose([Update(number * LARGE_ROWS + 10, bin, 1) for bin in bins])
@@ -86,12 +87,12 @@ def test_rows_that_wait_for_a_dead_worker_keep_no_states():
     for number in range(6):
         if number == 3:
             move(range(63), number)
-        work(east, number)
-        work(west, number)
+        work(east, large_batch(number), number)
+        work(west, large_batch(number), number)
     move([63], 6)  # east dies before it gives that one
     most = 0
     for number in range(6, 46):
-        work(west, number)
+        work(west, large_batch(number), number)
         most = max(most, stored(ground))
     held = sum(piece.size for one in west.running.ledger.held.values() for piece in one.pieces)
     assert held > 0
@@ -115,10 +116,7 @@ def test_a_thousand_batches_leave_three_times_the_state_at_most(batches, life):
                 worker.running.answer()
             assert ground.decide() == "applied"
         for worker in workers:
-            worker.running.step(read_batch(batch(number), large, large.bins), number)
-            worker.between()
-            if worker.running.is_clean_up_due:
-                worker.running.clean_up()
+            work(worker, batch(number), number)
             if life is not None and number % life == 0:
                 worker.offsets = [0] * (number + 2)  # nothing is read of a log
                 worker.start()
