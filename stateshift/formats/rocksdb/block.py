@@ -24,12 +24,13 @@ import xxhash
 
 from stateshift.errors import FormatError
 from stateshift.formats import bounds, snappy
-from stateshift.formats.crc32c import masked_crc32c
+from stateshift.formats.crc32c import crc32c, masked_crc32c
 
 Read = Callable[[int, int], bytes]  # offset, count -> so many bytes, or fewer where the file ends
 
 TRAILER = 5
 WHAT = "an SST"
+_BLOCK = f"a block of {WHAT}"
 
 # How often its size the keys of a block may come to: of 16 entries only the first has its key
 # whole.
@@ -81,7 +82,7 @@ def checked(file: File, handle: Handle) -> tuple[bytes, int]:
     checksum = CHECKSUMS[file.check]
     if checksum is None:
         return content, compression
-    if checksum(raw[: size + 1]) != _U32.unpack_from(raw, size + 1)[0]:
+    if checksum(content, compression) != _U32.unpack_from(raw, size + 1)[0]:
         raise FormatError(f"{WHAT}: a block's checksum does not fit its content", None, offset)
     return content, compression
 
@@ -93,11 +94,10 @@ def _truncated(handle: Handle, end: int) -> FormatError:
 
 
 def _decompressed(data: bytes, kind: int, offset: int) -> bytes:
-    match kind:
-        case 0:
-            return data
-        case 1:
-            return snappy.decompressed(data, offset)
+    if kind == 0:
+        return data
+    if kind == 1:
+        return snappy.decompressed(data, offset)
     if kind not in _EXPANSION_MAX:
         raise FormatError(f"{WHAT} has a block of unknown compression {kind}", None, offset)
     try:  # what `placed` does, which would take longer than this block
@@ -108,7 +108,7 @@ def _decompressed(data: bytes, kind: int, offset: int) -> bytes:
         raise FormatError(
             f"{WHAT}: a block of {len(data)} bytes claims to hold {size}", None, offset
         )
-    bounds.require_piece(size, f"a block of {WHAT}", offset)
+    bounds.require_piece(size, _BLOCK, offset)
     decompress = _zstd if kind == _ZSTD else _lz4
     try:
         content = decompress(data[position:], size)
@@ -182,8 +182,12 @@ def placed(offset: int) -> Iterator[None]:
 
 def varint(data: bytes, position: int, end: int) -> tuple[int, int]:
     """Read a varint; return it, and the position behind it."""
-    if position < end and data[position] < 0x80:
-        return data[position], position + 1
+    if position + 1 < end:  # of one byte, or of two, without a loop
+        first, second = data[position], data[position + 1]
+        if first < 0x80:
+            return first, position + 1
+        if second < 0x80:
+            return first & 0x7F | second << 7, position + 2
     value = shift = 0
     while position < end and shift < 64:
         byte = data[position]
@@ -205,18 +209,22 @@ def encode_varint(number: int) -> bytes:
     return bytes(out)
 
 
-def _xxh3(stored: bytes) -> int:
+def _masked_crc32c(stored: bytes, kind: int) -> int:
+    return masked_crc32c(bytes((kind,)), crc32c(stored))
+
+
+def _xxh3(stored: bytes, kind: int) -> int:
     """Return RocksDB's XXH3, which leaves the last byte out and mixes it in afterwards (format.cc,
     ModifyChecksumForLastByte).
     """
-    return (xxhash.xxh3_64_intdigest(stored[:-1]) ^ stored[-1] * 0x6B9083D9) & 0xFFFFFFFF
+    return (xxhash.xxh3_64_intdigest(stored) ^ kind * 0x6B9083D9) & 0xFFFFFFFF
 
 
-# Of a block as it is stored, with its compression byte.
-CHECKSUMS: dict[int, Callable[[bytes], int] | None] = {
+# Of a block as it is stored, and the byte behind it that says how it is compressed.
+CHECKSUMS: dict[int, Callable[[bytes, int], int] | None] = {
     0: None,
-    1: masked_crc32c,
-    2: xxhash.xxh32_intdigest,
-    3: lambda stored: xxhash.xxh64_intdigest(stored) & 0xFFFFFFFF,
+    1: _masked_crc32c,
+    2: lambda stored, kind: xxhash.xxh32_intdigest(stored + bytes((kind,))),
+    3: lambda stored, kind: xxhash.xxh64_intdigest(stored + bytes((kind,))) & 0xFFFFFFFF,
     4: _xxh3,
 }

@@ -18,9 +18,10 @@ what can be read, and says what is wrong and where.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import cache
+from itertools import chain, pairwise
 
 import numpy as np
 import pyarrow.compute as pc
@@ -172,11 +173,12 @@ class _Runs:
         """Return the runs, one for each restart, which ends where the next begins; None where the
         restarts are not in order.
         """
-        content = bytes(KEY_MAX) + b"".join(block.content for block in blocks)
+        around = bytes(KEY_MAX)
+        content = b"".join((around, *(block.content for block in blocks), around))
         sizes = np.fromiter((len(block.content) for block in blocks), np.int64, len(blocks))
         if sizes.min() < 8:
             return None
-        # Before the first block stand zeros, for the part of a key that an entry shares.
+        # Keys are read whole, also the part that is shared: the first and the last need room.
         lasts = np.cumsum(sizes) + KEY_MAX - 4
         firsts = lasts + 4 - sizes
         numbers = np.ndarray((len(content) - 3,), "<u4", content, strides=(1,))
@@ -216,31 +218,34 @@ class _Runs:
             more = after < ends
             here, at, known = here[more], after[more], keys[more]
         firsts = np.cumsum(counts) - counts
-        runs, shared, fresh, places, value_sizes = map(list, zip(*steps, strict=True))
-        order = [firsts[here] + step for step, here in enumerate(runs)]
-        return _Entries(content, order, shared, fresh, places, value_sizes)
+        runs, shared, fresh, places, value_sizes = zip(*steps, strict=True)
+        order = np.concatenate([firsts[here] + step for step, here in enumerate(runs)])
+        columns = map(np.concatenate, (shared, fresh, places, value_sizes))
+        return _Entries(content, runs, order, *columns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Entries:
     """Entries as they were walked: first all that begin a run, then all that follow those, and so
-    on. Of each its number among all entries, how many bytes of the key before it begins with, how
-    many it adds to them, where those stand, and the size of the value behind them.
+    on; `runs` are those that each of these steps has an entry of. Of each entry its place among all
+    (`order`), how many bytes of the key before it begins with, how many it adds to them, where
+    those stand, and the size of the value behind them.
     """
 
     content: Content
-    numbers: list[Ints]
-    shared: list[Ints]
-    fresh: list[Ints]
-    places: list[Ints]
-    value_sizes: list[Ints]
+    runs: Sequence[Ints]
+    order: Ints
+    shared: Ints
+    fresh: Ints
+    places: Ints
+    value_sizes: Ints
 
     def decoded(self) -> Decoded | None:
-        fresh = self._in_order(self.fresh)
-        sizes = self._in_order(self.shared) + fresh
+        sizes = self.shared + self.fresh
         if (sizes < 8).any():
             return None
-        rows = self._keys(int(sizes.max()))
+        rows = self._keys(sizes)
+        sizes = self._in_order(sizes)
         keys = rows.view(np.uint8).ravel()
         starts = np.arange(len(rows)) * 8 * rows.shape[1]
         tails = words(keys, starts + sizes - 8)
@@ -248,7 +253,7 @@ class _Entries:
         deleted = np.isin(kinds, DELETES)
         if not (deleted | (kinds == PUT) | (kinds == MERGE)).all():
             return None
-        values = self._in_order(self.places) + fresh
+        values = self._in_order(self.places + self.fresh)
         ends = values + self._in_order(self.value_sizes)
         merges = kinds == MERGE
         block = Block(
@@ -258,49 +263,58 @@ class _Entries:
         )
         return block, tails >> np.uint64(8)
 
-    def _in_order(self, column: list[Ints]) -> Ints:
+    def _in_order(self, column: Ints) -> Ints:
         """Return a column in the order of the entries."""
-        ordered = np.empty(sum(map(len, self.numbers)), np.int64)
-        for numbers, part in zip(self.numbers, column, strict=True):
-            ordered[numbers] = part
+        ordered = np.empty_like(column)
+        ordered[self.order] = column
         return ordered
 
-    def _keys(self, size_max: int) -> Words:
-        """Return the whole keys as rows of a matrix of words, zeros behind them: what a key shares
-        is in the row before it.
+    def _keys(self, sizes: Ints) -> Words:
+        """Return the whole keys, in order, as rows of a matrix of words, zeros behind them. What a
+        key shares is in the row of the step before.
         """
-        rows = np.zeros((sum(map(len, self.numbers)), -(-size_max // 8)), np.uint64)
-        for here, shared, fresh, places in zip(
-            self.numbers, self.shared, self.fresh, self.places, strict=True
-        ):
-            whole, begins = shared + fresh, places - shared
-            for word in range(rows.shape[1]):
-                start = 8 * word
-                rows[here, word] = self._word(
-                    rows[:, word], here, shared - start, whole - start, begins + start
-                )
-        return rows
+        width = -(-int(sizes.max()) // 8)
+        firsts = _firsts(width)
+        old = firsts.take(self.shared, axis=0)
+        new = self._from(self.places - self.shared, width)
+        new &= firsts.take(sizes, axis=0) ^ old
+        end = len(self.runs[0])  # of the entries that share nothing
+        for before, here in pairwise(self.runs):
+            above = new[end - len(before) : end]
+            if len(here) < len(before):
+                above = above[np.searchsorted(before, here)]
+            start, end = end, end + len(here)
+            old[start:end] &= above
+            new[start:end] |= old[start:end]
+        return _rows(self._in_order(_items(new)), width)
 
-    def _word(self, above: Words, here: Ints, shared: Ints, whole: Ints, places: Ints) -> Words:
-        """Return one word of the keys: how much of it they share, how much of it they have, and
-        where what is new stands. Where all of them share it, or none does, that takes fewer steps.
+    def _from(self, places: Ints, width: int) -> Words:
+        """Return so many words from each place on. All of them lie in the content: more than the
+        longest key may be stands before the first block and behind the last.
         """
-        if shared.min() >= 8:
-            return above[here - 1]
-        new = words(self.content, places)
-        if whole.min() < 8:
-            new = new & _first(whole)
-        if shared.max() <= 0:
-            return new
-        old = _first(shared)
-        return above[here - 1] & old | new & ~old
+        size = 8 * width
+        # numpy copies bytes that are no number faster than numbers that are not aligned.
+        every = np.ndarray((len(self.content) - size + 1,), f"V{size}", self.content, strides=(1,))
+        return _rows(every[places], width)
 
 
-def _first(count: Ints) -> Words:
-    """Return words of which the first `count` bytes are set."""
+def _items(rows: Words) -> Words:
+    """Return the rows of a matrix of words as one item each."""
+    return rows.view(f"V{8 * rows.shape[1]}").ravel()
+
+
+def _rows(items: Words, width: int) -> Words:
+    """Return such items as rows again."""
+    return items.view("<u8").reshape(-1, width)
+
+
+@cache
+def _firsts(width: int) -> Words:
+    """Return for each number of bytes so many words of which the first bytes are set."""
+    counts = np.clip(np.arange(8 * width + 1)[:, None] - 8 * np.arange(width), 0, 8)
     # A shift by all 64 bits is not defined.
-    bits = np.clip(count, 0, 7).astype(np.uint64) * np.uint64(8)
-    return np.where(count >= 8, ~np.uint64(0), (np.uint64(1) << bits) - np.uint64(1))
+    bits = np.minimum(counts, 7).astype(np.uint64) * np.uint64(8)
+    return np.where(counts == 8, ~np.uint64(0), (np.uint64(1) << bits) - np.uint64(1))
 
 
 def _three_numbers(content: Content, at: Ints) -> tuple[Ints, Ints, Ints, Ints] | None:

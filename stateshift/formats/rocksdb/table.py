@@ -316,25 +316,37 @@ def _index(block: bytes, place: Handle, delta: bool) -> Iterator[IndexEntry]:
 
 def _delta_index(block: bytes, offset: int) -> Iterator[IndexEntry]:
     end = end_of_entries(block, offset)
-    position, key, handle = 0, b"", Handle(0, 0)
+    position, key, start, size = 0, b"", 0, 0
     sharable = SHARING_MAX * len(block)
     while position < end:
-        shared, position = varint(block, position, end)
-        unshared, position = varint(block, position, end)
-        sharable -= shared
-        if shared > len(key) or sharable < 0:
-            raise FormatError(f"{WHAT}: a key of an index shares more than there is", None, offset)
-        key = key[:shared] + block[position : position + unshared]
-        position += unshared
+        shared, unshared, position = _key_sizes(block, position, end)
+        rest = position + unshared
         if shared == 0:
-            handle, position = handle_at(block, position, end)
+            key = block[position:rest]
+            start, position = varint(block, rest, end)
+            size, position = varint(block, position, end)
         else:
-            zigzag, position = varint(block, position, end)
-            size = handle.size + _unzigzag(zigzag)
-            handle = Handle(handle.offset + handle.size + TRAILER, size)
-        if handle.size < 0:
-            raise FormatError(f"{WHAT}: invalid block size {handle.size}", None, offset)
-        yield key, handle
+            sharable -= shared
+            if shared > len(key) or sharable < 0:
+                fact = f"{WHAT}: a key of an index shares more than there is"
+                raise FormatError(fact, None, offset)
+            key = key[:shared] + block[position:rest]
+            zigzag, position = varint(block, rest, end)
+            start += size + TRAILER
+            size += _unzigzag(zigzag)
+        if size < 0:
+            raise FormatError(f"{WHAT}: invalid block size {size}", None, offset)
+        yield key, Handle(start, size)
+
+
+def _key_sizes(block: bytes, position: int, end: int) -> tuple[int, int, int]:
+    """Return how many bytes a key shares, how many it adds, and where these stand."""
+    shared, unshared = block[position], block[position + 1]  # behind the end stand restarts
+    if shared < 0x80 and unshared < 0x80:
+        return shared, unshared, position + 2
+    shared, position = varint(block, position, end)
+    unshared, position = varint(block, position, end)
+    return shared, unshared, position
 
 
 def _unzigzag(number: int) -> int:
