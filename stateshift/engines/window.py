@@ -79,6 +79,9 @@ class FrontToBack:
 
     def read(self, offset: int, count: int) -> bytes:
         """Return `count` bytes from an offset on, or fewer where the file ends."""
+        start = offset - self._start
+        if start >= 0 and start + count <= len(self._held):
+            return self._held[start : start + count]
         if offset >= self._end_start:
             start = offset - self._end_start
             return self._end[start : start + count]

@@ -1,10 +1,12 @@
 """Arrow's byte strings as numpy sees them: one content, and where each item starts and ends in it.
 
-spans(items)         Spans(content, starts, ends), without copying a byte
-words(content, at)   the eight bytes at every place, as numbers; zeros beyond the end
-numbers_at(items, n) the eight bytes at the same place of every item, ordered as the bytes are
-hash64(items)        a number for each item, quickly: to deal items out by, and to find equal ones
-hash128(items)       a digest for each item
+spans(items)              Spans(content, starts, ends), without copying a byte
+words(content, at)        the eight bytes at every place, as numbers; zeros beyond the end
+word_rows(content, at, n) n words from every place on, as the rows of a matrix
+numbers_at(items, n)      the eight bytes at the same place of every item, ordered as the bytes are
+hash64(items)             a number for each item, quickly: to deal items out by, and to find equal
+                          ones
+hash128(items)            a digest for each item
 """
 
 from __future__ import annotations
@@ -76,6 +78,13 @@ def words(content: Content, places: Ints) -> Words:
     return picked
 
 
+def word_rows(content: bytes | Content, places: Ints, count: int) -> Words:
+    """Return `count` words from each place on, all of which lie in the content, as rows."""
+    size = 8 * count
+    every = np.ndarray((len(content) - size + 1,), f"V{size}", content, strides=(1,))
+    return every[places].view("<u8").reshape(-1, count)
+
+
 def numbers_at(items: Binary, place: int) -> Words:
     """Return the eight bytes at one place of every item, as a number that is ordered as they are;
     zeros behind its end.
@@ -115,13 +124,14 @@ def _hashed(content: Content, starts: Ints, sizes: Ints) -> Words:
             hashed[at], _ = mmh3.hash64(item, signed=False)
         sizes = np.where(sizes > LONG, 0, sizes)
         most, least = int(sizes.max()), 0
-    for position in range(0, most, 8):
-        if position + 8 <= least:
-            hashed = _mixed(hashed, words(content, starts + position))
-        else:
-            here = np.flatnonzero(sizes > position)
-            word = _some(words(content, starts[here] + position), sizes[here] - position)
-            hashed[here] = _mixed(hashed[here], word)
+    whole = least // 8
+    if whole and len(starts):
+        for word in word_rows(content, starts, whole).T:
+            hashed = _mixed(hashed, word)
+    for position in range(8 * whole, most, 8):
+        here = slice(None) if position < least else np.flatnonzero(sizes > position)
+        word = _some(words(content, starts[here] + position), sizes[here] - position)
+        hashed[here] = _mixed(hashed[here], word)
     return hashed ^ hashed >> np.uint64(29)
 
 

@@ -41,7 +41,7 @@ from stateshift.formats.rocksdb.sst import (
     open_content,
 )
 from stateshift.formats.rocksdb.table import ALL_KEYS, EndedBlock, KeyRange, Table
-from stateshift.formats.spans import Content, Words, words
+from stateshift.formats.spans import Content, Words, word_rows, words
 
 # So many bytes of blocks are decoded together, which is some hundred thousand runs at most.
 BATCH = 2 * 1024 * 1024
@@ -276,7 +276,8 @@ class _Entries:
         width = -(-int(sizes.max()) // 8)
         firsts = _firsts(width)
         old = firsts.take(self.shared, axis=0)
-        new = self._from(self.places - self.shared, width)
+        # More than the longest key may be stands before the first block and behind the last.
+        new = word_rows(self.content, self.places - self.shared, width)
         new &= firsts.take(sizes, axis=0) ^ old
         end = len(self.runs[0])  # of the entries that share nothing
         for before, here in pairwise(self.runs):
@@ -287,15 +288,6 @@ class _Entries:
             old[start:end] &= above
             new[start:end] |= old[start:end]
         return _rows(self._in_order(_items(new)), width)
-
-    def _from(self, places: Ints, width: int) -> Words:
-        """Return so many words from each place on. All of them lie in the content: more than the
-        longest key may be stands before the first block and behind the last.
-        """
-        size = 8 * width
-        # numpy copies bytes that are no number faster than numbers that are not aligned.
-        every = np.ndarray((len(self.content) - size + 1,), f"V{size}", self.content, strides=(1,))
-        return _rows(every[places], width)
 
 
 def _items(rows: Words) -> Words:

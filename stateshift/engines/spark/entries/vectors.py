@@ -76,9 +76,9 @@ def structs(rows: Binary, kind: StructType) -> pa.Array | None:
     if not len(rows) or rows.null_count or not kind.types:
         return None
     whole = spans(rows)
-    if (whole.sizes % 8).any():
+    if (whole.sizes & 7).any():
         return None
-    if (whole.starts % 8).any():  # rows that lie among other things
+    if (whole.starts & 7).any():  # rows that lie among other things
         whole = spans(cut(whole.content, whole.starts, whole.ends))
     every = np.ones(len(rows), bool)
     return _validated(_Buffer(whole.content).struct(whole.starts, whole.ends, every, kind))
@@ -136,10 +136,11 @@ class _Buffer:
         """Return structs from `starts` to `ends`, those of them that are `here`."""
         count = len(kind.types)
         bits = (count + 63) // 64
-        if (here & ((starts % 8 != 0) | (ends - starts < 8 * (bits + count)))).any():
+        sizes = ends - starts
+        if (here & ((starts & 7 != 0) | (sizes < 8 * (bits + count)))).any():
             return None
-        first = np.where(here, starts // 8, 0)
-        left = np.where(here, ends - starts, 0)
+        first = np.where(here, starts >> 3, 0)
+        left = np.where(here, sizes, 0)
         columns = []
         for at, column_kind in enumerate(kind.types):
             nulls = self._at(first + at // 64) >> np.uint64(at % 64) & np.uint64(1)
@@ -159,7 +160,7 @@ class _Buffer:
         """Return words by their number; beyond the end (only ever of what is not shown) the last
         one.
         """
-        return self._words[np.minimum(places, len(self._words) - 1)]
+        return self._words.take(places, mode="clip")
 
     def _column(self, column: _Slots, kind: DataType) -> pa.Array | None:
         slots, valid = column.slots, column.valid
@@ -191,9 +192,9 @@ class _Buffer:
     def _items(self, lists: _Parts, kind: DataType) -> tuple[Ints, pa.Array] | None:
         """Return how many items each list has, and all of them one behind the other."""
         begin, size, valid = lists.begin, lists.size, lists.valid
-        if lists.are_not((size >= 8) & (begin % 8 == 0)):
+        if lists.are_not((size >= 8) & (begin & 7 == 0)):
             return None
-        first = np.where(valid, begin // 8, 0)
+        first = np.where(valid, begin >> 3, 0)
         counts = np.where(valid, self._at(first), 0).view(np.int64)
         width = _width(kind)
         if lists.are_not((counts >= 0) & (counts <= 8 * size)):
@@ -219,9 +220,9 @@ class _Buffer:
     def _maps(self, maps: _Parts, kind: MapType) -> pa.Array | None:
         """Decode the size of the list of keys, that list, and the list of values."""
         begin, size, valid = maps.begin, maps.size, maps.valid
-        if maps.are_not((size >= 8) & (begin % 8 == 0)):
+        if maps.are_not((size >= 8) & (begin & 7 == 0)):
             return None
-        middle = np.where(valid, self._at(np.where(valid, begin // 8, 0)), 0).view(np.int64)
+        middle = np.where(valid, self._at(np.where(valid, begin >> 3, 0)), 0).view(np.int64)
         if maps.are_not((middle >= 0) & (middle <= size - 8)):
             return None
         rest = np.where(valid, size - 8 - middle, 0)
