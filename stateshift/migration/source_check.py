@@ -4,6 +4,8 @@ A survey goes by names, sizes and a few heads. Damage inside a file would come t
 copy or a comparison, with the job down. Here every byte that a restart needs is read before
 anything is stopped, locked or fenced.
 
+Of a fork nothing is stopped: what its steps check while they rewrite it is not read here, too.
+
 A job that runs writes on and tidies up meanwhile. What is damaged in a committed epoch stays
 damaged: only what every one of a few looks finds counts, and what vanishes between two of them does
 not.
@@ -12,7 +14,7 @@ not.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -25,7 +27,7 @@ from stateshift.migration.adapters import Adapters
 from stateshift.migration.gathering import Inquiry, other_images, source_now
 from stateshift.specification import JobSpec
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Finding, Image, Survey
+from stateshift.survey import Finding, Image, ShardFiles, Survey
 
 if TYPE_CHECKING:
     from stateshift.engines.views import Readers
@@ -36,8 +38,10 @@ SECONDS_BETWEEN = 0.5
 Look = Callable[[], tuple[Storage, Survey]]
 
 
-def damages(inquiry: Inquiry, job: JobSpec) -> tuple[Finding, ...]:
-    """Return what `verify --deep` would refuse of the job's images and a plan does not see."""
+def damages(inquiry: Inquiry, job: JobSpec, checked: Collection[str] = ()) -> tuple[Finding, ...]:
+    """Return what `verify --deep` would refuse of the job's images and a plan does not see. The
+    entries of state files that others have `checked`, or will, are not read.
+    """
     if not inquiry.spec.restart:
         return ()
     open_storage = inquiry.adapters.open_storage
@@ -46,27 +50,40 @@ def damages(inquiry: Inquiry, job: JobSpec) -> tuple[Finding, ...]:
         looks.append(partial(inquiry.engine.survey, location, open_storage))
     findings: list[Finding] = []
     for number, look in enumerate(looks):
-        moved = partial(_without_what_stays, inquiry.engine, job, number, look)
+        moved = partial(_what_is_looked_at, inquiry.engine, job, number, checked, look)
         findings += _lasting(inquiry, moved, job)
     return tuple(findings)
 
 
-def _without_what_stays(
-    kind: Engine, job: JobSpec, number: int, look: Look
+def _what_is_looked_at(
+    kind: Engine, job: JobSpec, number: int, checked: Collection[str], look: Look
 ) -> tuple[Storage, Survey]:
     """Return a survey without the operators that the spec leaves behind: their damage goes nowhere,
-    and is no reason to refuse the rest.
+    and is no reason to refuse the rest. Nor does it have the shards whose entries are checked
+    elsewhere.
     """
     storage, survey = look()
-    images = tuple(kind.taken_along(job, number, image) for image in survey.images)
-    return storage, replace(survey, images=images)
+    images: list[Image] = []
+    for image in survey.images:
+        moved = kind.taken_along(job, number, image)
+        left = [shard for shard in moved.shards if not _are_checked(shard, checked)]
+        images.append(replace(moved, shards=tuple(left)))
+    return storage, replace(survey, images=tuple(images))
 
 
-def refuse_damaged(inquiry: Inquiry, jobs: Iterable[JobSpec]) -> None:
-    """Refuse an image that no job could restart from: nothing is stopped for it."""
-    for job in _each_source_once(jobs):
+def _are_checked(shard: ShardFiles, checked: Collection[str]) -> bool:
+    return all(path in checked for path in shard.files)
+
+
+def refuse_damaged(
+    inquiry: Inquiry, jobs: Iterable[JobSpec], checked: Mapping[str, Collection[str]]
+) -> None:
+    """Refuse an image that no job could restart from: nothing is stopped for it. `checked` are the
+    files that a job's steps check, by its name.
+    """
+    for job in _each_source_once(jobs, checked):
         inquiry.adapters.meter.say(f"{job.name}: looking at the source")
-        findings = damages(inquiry, job)
+        findings = damages(inquiry, job, checked.get(job.name, ()))
         if findings:
             raise _damage_error(job, findings)
 
@@ -82,13 +99,15 @@ def _damage_error(job: JobSpec, findings: Sequence[Finding]) -> PlanError:
     )
 
 
-def _each_source_once(jobs: Iterable[JobSpec]) -> Iterator[JobSpec]:
+def _each_source_once(
+    jobs: Iterable[JobSpec], checked: Mapping[str, Collection[str]]
+) -> Iterator[JobSpec]:
     """Yield those whose source is to be looked into. What jobs divide among them is read for the
-    first, but operators that only another one takes along.
+    first, but operators that only another one takes along, or does not check by itself.
     """
     seen: set[tuple[object, ...]] = set()
     for job in jobs:
-        read = _what_is_read(job)
+        read = (_what_is_read(job), frozenset(checked.get(job.name, ())))
         if job.verify_source == "deep" and read not in seen:
             seen.add(read)
             yield job

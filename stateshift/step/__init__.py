@@ -31,7 +31,7 @@ from stateshift.step.preparing import PrepareJob
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence, Fleet, Step
 from stateshift.step.rounds import BringFiles, KeepBrought
 from stateshift.step.savepoints import TakeCheckpoint, TakeSavepoint
-from stateshift.step.shards import Elsewhere, TransformShard
+from stateshift.step.shards import ROWS_CHECKED, Elsewhere, TransformShard
 from stateshift.step.starting import AwaitProgress, SubmitJob
 
 AnyStep = (
@@ -56,6 +56,7 @@ AnyStep = (
 )
 
 __all__ = [
+    "ROWS_CHECKED",
     "AnyStep",
     "AwaitProgress",
     "BringFiles",

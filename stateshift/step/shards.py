@@ -29,6 +29,10 @@ from stateshift.world import Contents, ShardRead, World
 TOGETHER_BYTES_MAX = 1024 * 1024
 
 
+# The option by which a transform checks the rows of its inputs.
+ROWS_CHECKED = "rows"
+
+
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
     """Files at another location than a step's own."""
@@ -66,6 +70,12 @@ class TransformShard:
     @property
     def bytes(self) -> int:
         return sum(sum(item.size for item in place.files) for place in self._places)
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        """The paths of the inputs that are checked while they are read, as a look at them would."""
+        is_checked = ROWS_CHECKED in self.options
+        return tuple(item.path for item in self.inputs) if is_checked else ()
 
     @property
     def _places(self) -> tuple[Elsewhere, ...]:

@@ -48,7 +48,25 @@ def release_targets(context: RunContext, wave: WaveState) -> None:
 
 def _refuse_damaged_sources(context: RunContext, wave: WaveState) -> None:
     adapters = replace(context.adapters, open_storage=context.world.storage)
-    refuse_damaged(Inquiry(context.spec, adapters, context.workdir), wave.pending)
+    inquiry = Inquiry(context.spec, adapters, context.workdir)
+    checked = {job.name: _checked_by_steps(context, job) for job in wave.pending}
+    refuse_damaged(inquiry, wave.pending, checked)
+
+
+def _checked_by_steps(context: RunContext, job: JobSpec) -> frozenset[str]:
+    """Return the files of the source that the job's own steps check while they rewrite them: those
+    of the plan that it has begun with, or else of the proposed one.
+    """
+    if job.moves:
+        return frozenset()
+    adopted = context.plans.adopted(job, "move")
+    plans = context.plans.proposed_for(job) if adopted is None else [adopted[1]]
+    checked: set[str] = set()
+    for plan in plans:
+        for step in plan:
+            if isinstance(step, TransformShard):
+                checked.update(step.checked)
+    return frozenset(checked)
 
 
 def _load_transforms(context: RunContext, job: JobSpec) -> None:

@@ -3,8 +3,8 @@
     every needed file        decodes, in the codec that the offset log names; of a zip all members,
                              RocksDB's own too
     every schema             is of types that Spark can parse (`formats.spark.type_json`)
-    every row                lies inside its bounds, by its store's schema (`rows`)
-    every key                lies in the shard that its hash gives it, deleted ones too (`rows`)
+    every row                lies inside its bounds, by its store's schema (`entries.row_check`)
+    every key                lies in the shard that its hash gives it, deleted ones too (the same)
     a planned batch's state  the same, where that batch has written it (`planned_batch`)
     a join's indexes         are as many as its counts say, without a gap (`joins`)
     every checksum           of either kind fits the file beside it (`sidecars`)
@@ -29,10 +29,10 @@ from stateshift.engines.spark.check import repairs, sidecars, snapshots
 from stateshift.engines.spark.check.joins import Join
 from stateshift.engines.spark.check.planned_batch import after_planned, planned_files
 from stateshift.engines.spark.check.portions import part_of
-from stateshift.engines.spark.check.rows import RowCheck
 from stateshift.engines.spark.check.snapshots import Tally
 from stateshift.engines.spark.entries import single_file as decoding
 from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.row_check import RowCheck, are_strict
 from stateshift.engines.spark.entries.store_views import Views, views_of
 from stateshift.engines.spark.survey.checkpoint import survey as surveyed
 from stateshift.engines.views import Part, Tallies
@@ -265,7 +265,8 @@ class _StateReader:
     def check(self, shard: ShardFiles, join: Join, tally: Tally | None) -> Iterator[Finding]:
         """Read one store of one shard to its end, and add its entries to the join and the tally."""
         yield from self._codecs(shard)
-        rows = RowCheck(self.storage, shard, self.image.settings, self._shards_of(shard.operator))
+        strict, shards = are_strict(self.image.settings), self._shards_of(shard.operator)
+        rows = RowCheck(self.storage.chunks, shard, strict, shards)
         try:
             self._read_rows(shard, rows, join, tally)
         except FormatError as error:

@@ -25,6 +25,7 @@ from stateshift.engines.spark import layout
 from stateshift.engines.spark.entries.keys import KeyRule, key_rule
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.layout import ROCKSDB
+from stateshift.engines.spark.rewrite.checked_rows import RowRule, rules_of
 from stateshift.engines.spark.rewrite.comparison import (
     CHANGES,
     EVOLVE,
@@ -55,12 +56,13 @@ from stateshift.engines.spark.rewrite.pieces import (
 )
 from stateshift.engines.spark.rewrite.request import Request
 from stateshift.engines.spark.rewrite.session_keys import sessions_of
+from stateshift.engines.spark.rewrite.stores import of_stores
 from stateshift.engines.spark.rewrite.sums import cannot_add
 from stateshift.engines.spark.rewrite.wishes import Plain, wishes_of
 from stateshift.engines.spark.rewrite.zip_format import zip_format, zip_format_guessed
 from stateshift.formats.spark.offset_conf import codec_in, has_row_checksums
 from stateshift.specification import JobSpec
-from stateshift.step import CompareImages, TransformShard
+from stateshift.step import ROWS_CHECKED, CompareImages, TransformShard
 from stateshift.survey import Facts, ShardFiles
 
 REWRITE_STATE = "spark.rewrite-state"
@@ -99,12 +101,12 @@ def reshaping_of(job: JobSpec, facts: Facts, piece_bytes_max: int = PIECE_BYTES_
         return whole
     for number, image in enumerate(facts.source.images):
         request = Request(wishes, image, facts, number)
-        whole += _reshaped(request, piece_bytes_max, job.verify not in ("none", "twice"))
+        whole += _reshaped(job, request, piece_bytes_max)
     return whole
 
 
-def _reshaped(request: Request, piece_bytes_max: int, once: bool) -> Reshaping:
-    """Return what becomes of an image; a source that is read `once` is compared as it was read."""
+def _reshaped(job: JobSpec, request: Request, piece_bytes_max: int) -> Reshaping:
+    """Return what becomes of an image."""
     pieces: list[Piece] = []
     for store in request.stores:
         pieces += pieces_of(request, store, piece_bytes_max)
@@ -117,7 +119,7 @@ def _reshaped(request: Request, piece_bytes_max: int, once: bool) -> Reshaping:
     paths = {path: new for path, new in paths_of(request).items() if path not in taken}
     return Reshaping(
         steps=(
-            *_steps(request, anew, once),
+            *_steps(job, request, anew),
             *_steps_of_kept(request, kept),
             *joined_logs(request),
             *schemas,
@@ -135,14 +137,31 @@ def _targets(pieces: Iterable[Piece]) -> tuple[ShardFiles, ...]:
     return tuple(chain.from_iterable(piece.targets for piece in pieces))
 
 
-def _steps(request: Request, pieces: list[Piece], once: bool) -> Iterator[TransformShard]:
+def _steps(job: JobSpec, request: Request, pieces: list[Piece]) -> Iterator[TransformShard]:
+    """Yield the steps that rewrite pieces. A source that is read once is compared as it was read,
+    and checked where nothing is stopped for it.
+    """
     compared: dict[str, object] = {}
     source_settings = _target_view(request) | _source_view(request)
-    if once and SUMS not in source_settings:
+    if job.verify not in ("none", "twice") and SUMS not in source_settings:
         compared["compared"] = source_settings
+    checks = job.mode == "fork" and job.verify_source == "deep"
+    rules = rules_of(request) if checks else {}
     for number, bundle in enumerate(bundled(pieces, PIECES_MAX, DECODED_BYTES_MAX)):
         step = _step(request, number, bundle)
-        yield replace(step, options={**step.options, **compared})
+        checked = _rows(rules, bundle)
+        yield replace(step, options={**step.options, **compared, **checked})
+
+
+def _rows(rules: Mapping[str, RowRule], pieces: list[Piece]) -> dict[str, object]:
+    """Return the rules by which the rows of some pieces are checked, if all of them are."""
+    own: dict[str, RowRule] = {}
+    for operator in {piece.sources[0].operator for piece in pieces}:
+        of_operator = of_stores(rules, operator)
+        if not of_operator:
+            return {}
+        own |= {f"{operator}/{store}": rule for store, rule in of_operator.items()}
+    return {ROWS_CHECKED: plain.to_plain(own)}
 
 
 def _taken_and_same(request: Request) -> tuple[frozenset[str], list[Piece]]:

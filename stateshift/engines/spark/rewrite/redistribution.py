@@ -28,12 +28,13 @@ import numpy as np
 import pyarrow as pa
 
 from stateshift.engines.spark.entries.columnar import hashes_of
-from stateshift.engines.spark.entries.fold import Sample, block_ends, folded, table_bounds
+from stateshift.engines.spark.entries.fold import Sample, block_ends, table_bounds
 from stateshift.engines.spark.entries.keys import KeyRule
 from stateshift.engines.spark.entries.shard_parts import SHARD_PART, encode_part
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.rewrite import session_keys
+from stateshift.engines.spark.rewrite.checked_rows import RowChecks
 from stateshift.engines.spark.rewrite.evolution import Bytes, evolver
 from stateshift.engines.spark.rewrite.merged_records import united
 from stateshift.engines.spark.rewrite.shards import framed, internal_families, unframed, with_family
@@ -177,7 +178,7 @@ class Gathering:
         """Yield the entries of a source that are wanted, in the targets' encoding."""
         change, part = self._framing(source.files), self.options.get("part")
         keep = belongs(part, source.operator, source.shard) if part else None
-        entries = folded(self.open, source, self.options["settings"])
+        entries = self._checks.folded(source, self.options["settings"])
         for store, block in self.sums.watched(source, entries):
             if keep is not None:
                 block = keep(store, block)
@@ -187,6 +188,10 @@ class Gathering:
                 _, new_value = self._evolvers[store]
                 block = block.mapped(None, new_value)
             yield store, block
+
+    @cached_property
+    def _checks(self) -> RowChecks:
+        return RowChecks(self.options.get("rows", {}), self.plain["operator"], self.open)
 
     @cached_property
     def _families(self) -> Mapping[str, int]:

@@ -15,6 +15,8 @@
              sessions  "<operator>/<store>" -> the key's schema, where the provider changes (see
                        `session_keys`)
              part      what of the entries is kept (see `split`); all, where it is left out
+             rows      "<operator>/<store>" -> RowRule, where rows are checked as they are read (see
+                       `checked_rows`)
              compared  the settings by which a comparison sees the sources, where it takes what
                        they come to from here (see `source_sums`)
              settings  what the sources' rows are read by (see `fold`)
@@ -205,7 +207,7 @@ class _Piece:
         gathering = self.gathering()
         begun = Begun(gathering.open)
         (source,) = self.sources
-        if gathering.changes_nothing:
+        if gathering.changes_nothing and not self.options.get("rows"):
             rows = few_rows(begun, source, self.options["settings"])
             if rows is not None:
                 self.sums.add_rows(source, rows)

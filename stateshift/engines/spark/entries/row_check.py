@@ -26,13 +26,13 @@ from stateshift.formats.blocks import Binary, Block, Ints
 from stateshift.formats.rocksdb.sst import DELETES, decode_sst
 from stateshift.formats.spark.compression import decompress
 from stateshift.formats.spark.state_files import Record, decode_changelog, decode_delta
-from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, ShardFiles
+from stateshift.world import ReadFrom
 
 # So many rows of a shard are named one by one, the others counted.
 ROWS_MAX = 3
 
-STRICT = "spark.sql.streaming.statefulOperator.useStrictDistribution"
+_STRICT = "spark.sql.streaming.statefulOperator.useStrictDistribution"
 
 T = TypeVar("T")
 
@@ -57,6 +57,11 @@ class _Faults(Generic[T]):
             self.rows.append((key, fault))
 
 
+def are_strict(settings: Mapping[str, str]) -> bool:
+    """Whether the settings say that all of a key's columns decide its shard."""
+    return settings.get(_STRICT) == "true"
+
+
 class _Elsewhere(NamedTuple):
     """A key as it is shown, and the shard where it belongs."""
 
@@ -74,13 +79,14 @@ class _Written(NamedTuple):
 
 @dataclass
 class RowCheck:
-    """What is wrong with the rows of one store of one shard. `shards` is how many the operator
-    has.
+    """What is wrong with the rows of one store of one shard. `shards` is how many the operator has.
+    They are `strict` where all of a key's columns decide its shard: in checkpoints born before 3.3
+    it may be some of them only (SPARK-38204).
     """
 
-    storage: Storage
+    read: ReadFrom
     shard: ShardFiles
-    settings: Mapping[str, str]
+    strict: bool
     shards: int
     broken: _Faults[FormatError] = field(default_factory=_Faults)
     misplaced: _Faults[_Elsewhere] = field(default_factory=_Faults)
@@ -149,6 +155,12 @@ class RowCheck:
             return np.zeros(len(keys), np.int64)
         return hashes_of(view, keys, decoded) % self.shards
 
+    @property
+    def are_refused(self) -> bool:
+        """Whether one of the rows keeps a job from restarting."""
+        elsewhere = self.misplaced.count + self.deleted_elsewhere.count
+        return self.broken.count > 0 or (self.strict and elsewhere > 0)
+
     def findings(self) -> Iterator[Finding]:
         for key, error in self.broken.rows:
             path, offset = self._where(key)
@@ -163,25 +175,18 @@ class RowCheck:
             path, offset = self._where(key)
             yield self._displaced(path, offset, f"{fault.shown}", fault.shard)
         yield from self._more(
-            self.misplaced.count, "lie in a shard where they do not belong", self._strict
+            self.misplaced.count, "lie in a shard where they do not belong", self.strict
         )
         for key, fault in self.deleted_elsewhere.rows:
             path, offset = self._where(key, deleted=True)
             yield self._displaced(path, offset, f"{fault.shown}, which it deletes,", fault.shard)
         yield from self._more(
-            self.deleted_elsewhere.count, "are deleted where they do not belong", self._strict
+            self.deleted_elsewhere.count, "are deleted where they do not belong", self.strict
         )
-
-    @property
-    def _strict(self) -> bool:
-        """Whether rows are distributed by all of the key's columns. Those of checkpoints born
-        before 3.3 may be distributed by some of them only (SPARK-38204).
-        """
-        return self.settings.get(STRICT) == "true"
 
     def _displaced(self, path: str, offset: int | None, key: str, shard: int) -> Finding:
         fact = f"{path}: the key {key} is not looked for here, but in shard {shard}"
-        if self._strict:
+        if self.strict:
             return Finding("refuse", fact, path=path, offset=offset)
         return Finding(
             "warn",
@@ -209,13 +214,13 @@ class RowCheck:
     def _writes(self, path: str) -> Iterable[_Written]:
         """Yield what a file writes, record by record."""
         if path.endswith(".sst"):
-            entries = decode_sst(bounds.gathered(self.storage.chunks(path), "an SST"))
+            entries = decode_sst(bounds.gathered(self.read(path), "an SST"))
             return (_Written(None, entry.key, entry.kind in DELETES) for entry in entries)
         if path.endswith(".changelog"):
-            header, records = decode_changelog(self.storage.chunks(path))
-            return _with_offsets(records, _start(self.storage, path), int(header.column_families))
+            header, records = decode_changelog(self.read(path))
+            return _with_offsets(records, _start(self.read(path)), int(header.column_families))
         if path.endswith((".delta", ".snapshot")):
-            return _with_offsets(decode_delta(self.storage.chunks(path)), 0, 0)
+            return _with_offsets(decode_delta(self.read(path)), 0, 0)
         return ()
 
 
@@ -233,9 +238,9 @@ def _with_offsets(records: Iterable[Record], start: int, extra: int) -> Iterator
         start += 8 + extra + len(key) + len(value or b"")
 
 
-def _start(storage: Storage, path: str) -> int:
+def _start(changelog: Iterator[bytes]) -> int:
     """Return the offset of a changelog's first record: behind the version and the lineage."""
-    head = _head(decompress(storage.chunks(path)), 6)
+    head = _head(decompress(changelog), 6)
     if head[:3] != b"\0\2v":
         return 0
     if head[3:4] == b"2":

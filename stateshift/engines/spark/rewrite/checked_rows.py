@@ -1,0 +1,148 @@
+"""Rows checked while they are rewritten: what `entries.row_check` finds in a source. A look at it
+beforehand need not read them, too. Pure.
+
+    rules_of(request)   "<operator>/<store>" -> RowRule, of the stores that are checked so
+    RowChecks           the entries of a source as they are, until one of them is wrong
+
+Checked so is what has one store, of plain rows: aggregations and session windows. What a join's
+stores say of each other shows only beside each other, and rows of other kinds of operators are read
+by more than their schema. So is what is large: of a small state both readings take no time, and a
+look says what is wrong before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from stateshift import plain
+from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.keys import KeyRule
+from stateshift.engines.spark.entries.row_check import RowCheck, are_strict
+from stateshift.engines.spark.entries.store_view import StoreView
+from stateshift.engines.spark.image import spark_image
+from stateshift.engines.spark.rewrite.request import Request
+from stateshift.engines.spark.rewrite.stores import StoreState, of_stores
+from stateshift.engines.spark.rewrite.wishes import Plain
+from stateshift.errors import FormatError
+from stateshift.formats.blocks import Binary, Block
+from stateshift.formats.spark.types import decode_struct
+from stateshift.survey import ShardFiles
+from stateshift.world import ReadFrom
+
+# Of a store's files.
+BYTES_MIN = 64 * 1024 * 1024
+
+_KINDS = ("stateStoreSave", "sessionWindowStateStoreSaveExec")
+
+
+@dataclass(frozen=True, slots=True)
+class RowRule:
+    """How rows of a store are read, and in how many shards they are. They are `strict` where all
+    columns of a key decide its shard. A plain value: it stands in the options of transforms.
+    """
+
+    key: KeyRule
+    value: str
+    shards: int
+    strict: bool
+
+    def view(self, store: str) -> StoreView:
+        keys = StoreView.of_rule(store, self.key)
+        return StoreView(
+            "",
+            store,
+            keys.key,
+            decode_struct(self.value),
+            encoder=keys.encoder,
+            placed=keys.placed,
+        )
+
+
+def rules_of(request: Request) -> dict[str, RowRule]:
+    """Return the rules of all stores whose rows are checked while they are rewritten."""
+    if request.joining is not None or request.other_provider:
+        return {}
+    operators = {operator.id: operator for operator in request.image.operators}
+    stores_of_operator = Counter(store.operator for store in request.stores)
+    rules: dict[str, RowRule] = {}
+    for store in request.stores:
+        operator = operators[store.operator]
+        is_alone = stores_of_operator[store.operator] == 1
+        if operator.name in _KINDS and is_alone and request.size(store.shards) >= BYTES_MIN:
+            rules |= _rules(request, store, operator.shards)
+    return rules
+
+
+def _rules(request: Request, store: StoreState, shards: int) -> dict[str, RowRule]:
+    """Return the rules of a store, or of its column families; none where not all are known."""
+    schemas = spark_image(request.image).schemas
+    strict = are_strict(request.image.settings)
+    rules: dict[str, RowRule] = {}
+    for name, key in (store.rules or {}).items():
+        whole = f"{store.operator}/{name}"
+        schema = schemas[whole]
+        if schema["avro"] or schema["lists"]:
+            return {}
+        rules[whole] = RowRule(key, schema["value"], shards, strict)
+    return rules
+
+
+@dataclass(frozen=True)
+class RowChecks:
+    """What reads the sources of a piece of one operator; its rows are checked where there are rules
+    for them.
+    """
+
+    rules: Mapping[str, Plain]
+    operator: str
+    read: ReadFrom
+
+    def folded(
+        self, source: ShardFiles, settings: Mapping[str, str]
+    ) -> Iterator[tuple[str, Block]]:
+        """Yield the entries of a source."""
+        own = self._rules
+        if not own:
+            yield from folded(self.read, source, settings)
+            return
+        views = {store: rule.view(store) for store, rule in own.items()}
+        first = next(iter(own.values()))
+        rows = RowCheck(self.read, source, first.strict, first.shards)
+
+        def deleted(store: str, keys: Binary) -> None:
+            rows.check_deleted(_of(views, source, store), keys)
+
+        for store, block in folded(self.read, source, settings, deleted=deleted):
+            rows.sound(_of(views, source, store), block)
+            _refuse(rows)
+            yield store, block
+        _refuse(rows)
+
+    @cached_property
+    def _rules(self) -> dict[str, RowRule]:
+        plain_rules = of_stores(self.rules, self.operator).items()
+        return {store: plain.from_plain(RowRule, rule) for store, rule in plain_rules}
+
+
+def _of(views: Mapping[str, StoreView], source: ShardFiles, store: str) -> StoreView:
+    """Return the view of a store. One without column families may still call its one `default`."""
+    view = views.get(store) or views.get(source.store)
+    if view is None:
+        fact = f"entries of the store {store}, which no schema describes"
+        raise FormatError(fact, source.files[0])
+    return view
+
+
+def _refuse(rows: RowCheck) -> None:
+    """Refuse a source from which no job could restart."""
+    if not rows.are_refused:
+        return
+    first = next(finding for finding in rows.findings() if finding.level == "refuse")
+    raise FormatError(
+        first.message,
+        hint="`stateshift verify --deep` tells of all that is wrong with the source; take this run "
+        "back: `stateshift rollback WORKDIR`",
+    )
