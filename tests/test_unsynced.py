@@ -20,6 +20,7 @@ from stateshift.machine import boot
 from stateshift.migration.adapters import real_adapters, world_of
 from stateshift.report import Report
 from stateshift.specification import Spec, parse_spec
+from stateshift.specification.unsynced import unsynced_places
 from stateshift.step import CopyFiles
 from stateshift.storage.local import calls
 from stateshift.storage.locations import parent
@@ -131,6 +132,8 @@ def test_data_that_goes_along_is_not_synced_unless_a_synced_job_copies_there_too
     both = replace(unsynced, jobs=(job, other))
     world = world_of(both, "run", ground.workdir("both"), ground.adapters)
     assert set(world.unsynced) == {TARGET}
+    assert unsynced_places(both, job) == [TARGET]
+    assert unsynced_places(both, other) == []
 
 
 def test_only_local_places_of_forks_are_unsynced(ground: Ground) -> None:

@@ -31,7 +31,7 @@ def refuse_lost_copies(progress: Progress, spec: Spec, boot: str, workdir: Workd
     if is_same_boot:
         return
     for job in spec.jobs:
-        places = unsynced_places(job)
+        places = unsynced_places(spec, job)
         if places and any(map(_has_finished_steps, progress.plans_of((job.name,)))):
             since = "the machine was started again since, or is another one"
             if boot == "":

@@ -10,24 +10,24 @@ from stateshift.specification.location import scheme
 from stateshift.specification.model import JobSpec, Spec
 
 
-def unsynced_places(job: JobSpec) -> tuple[str, ...]:
-    """Return the local directories that a job is copied to without a sync."""
-    if job.sync or job.moves:
-        return ()
-    return tuple(place for place in _copied_to(job) if scheme(place) == "file")
-
-
 def unsynced(spec: Spec) -> frozenset[str]:
-    """Return the local directories that are not synced, of all jobs. Those that another job copies
-    to as well, and has synced, are.
+    """Return the local directories that are copied to without a sync, of all jobs. Those that
+    another job copies to as well, and has synced, are.
     """
     places: set[str] = set()
     synced: set[str] = set()
     for job in spec.jobs:
-        places.update(unsynced_places(job))
         if job.sync:
             synced.update(_copied_to(job))
+        elif not job.moves:
+            places.update(place for place in _copied_to(job) if scheme(place) == "file")
     return frozenset(places - synced)
+
+
+def unsynced_places(spec: Spec, job: JobSpec) -> list[str]:
+    """Return those of them that a job is copied to."""
+    not_synced = unsynced(spec)
+    return [place for place in _copied_to(job) if place in not_synced]
 
 
 def _copied_to(job: JobSpec) -> list[str]:

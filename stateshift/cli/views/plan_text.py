@@ -27,7 +27,7 @@ from stateshift.terms import terms_of
 if TYPE_CHECKING:
     from stateshift.cli.views.plan_facts import CutFacts, PlanFacts
     from stateshift.plan import Plan
-    from stateshift.specification import JobSpec
+    from stateshift.specification import JobSpec, Spec
     from stateshift.step import AnyStep
     from stateshift.survey import Finding
 
@@ -41,7 +41,7 @@ def proposal(facts: PlanFacts, verbose: bool = False) -> Iterator[Block]:
     for place, plan in enumerate(facts.plans):
         if place:
             yield Gap()
-        yield from one_plan(plan, spec.job(plan.job), verbose)
+        yield from one_plan(plan, spec, verbose)
     together = list(_together(facts))
     if together:
         yield Gap()
@@ -114,8 +114,9 @@ def _some(names: Sequence[str], most: int = 3) -> str:
 # ---- one plan ------------------------------------------------------------------------------------
 
 
-def one_plan(plan: Plan, job: JobSpec | None, verbose: bool = False) -> Iterator[Block]:
+def one_plan(plan: Plan, spec: Spec, verbose: bool = False) -> Iterator[Block]:
     """Show one plan: from where to where, what it depends on, and its phases."""
+    job = spec.job(plan.job)
     fork = _is_fork(plan, job)
     yield Line(_title(plan, fork), "strong")
     yield _places(plan)
@@ -123,7 +124,7 @@ def one_plan(plan: Plan, job: JobSpec | None, verbose: bool = False) -> Iterator
         terms = terms_of(plan.engine)
         newest = f"its newest {terms.done} {terms.one}"
         yield _warning(f"the source may run on: what is copied is {newest} at that time")
-        if job is not None and unsynced_places(job):
+        if job is not None and unsynced_places(spec, job):
             yield _warning("the copy is not synced: a power cut can lose files of it")
     else:
         yield from _provisional(plan, job)
