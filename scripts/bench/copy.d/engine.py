@@ -30,7 +30,7 @@ from stateshift.fleet.opening import Application, open_crew
 from stateshift.journal import Journal, PlanAdopted, RunStarted
 from stateshift.migration.adapters import real_adapters, world_of
 from stateshift.plan import Phase, Plan, phases_of
-from stateshift.specification import parse_spec
+from stateshift.specification import Spec, parse_spec
 from stateshift.step import CopyFiles
 from stateshift.storage.opening import open_patiently
 from stateshift.workdir import FileLines, Workdir
@@ -46,6 +46,7 @@ def main() -> None:
     )
     parser.add_argument("--parallel", type=int, default=4)
     parser.add_argument("--verify", action="store_true")
+    parser.add_argument("--no-sync", action="store_true")
     parser.add_argument("--fleet", metavar="MASTER")
     options = parser.parse_args()
     for location in (options.source, options.target):  # imports, and the first connection
@@ -54,7 +55,8 @@ def main() -> None:
     if profile is not None:
         profile.enable()
     with crew_of(options.fleet, (options.source, options.target)) as crew:
-        told = copied(options.source, options.target, options.parallel, options.verify, crew)
+        spec = spec_of(options.source, options.target, options.parallel, options.no_sync)
+        told = copied(spec, options.verify, crew)
     if profile is not None:
         profile.disable()
         profile.dump_stats(options.profile)
@@ -74,21 +76,21 @@ def crew_of(master: str | None, places: tuple[str, ...]) -> Iterator[Crew | None
             yield crew
 
 
-def copied(
-    source: str, target: str, parallel: int, verify: bool, crew: Crew | None = None
-) -> dict[str, float]:
-    spec = parse_spec(
-        json.dumps(
-            {
-                "version": 1,
-                "engine": "spark",
-                "parallel": parallel,
-                "jobs": [
-                    {"name": "bench", "checkpoint_location": source, "remote_location": target}
-                ],
-            }
-        )
-    )
+def spec_of(source: str, target: str, parallel: int, no_sync: bool) -> Spec:
+    job: dict[str, object] = {
+        "name": "bench",
+        "checkpoint_location": source,
+        "remote_location": target,
+    }
+    if no_sync:
+        job |= {"mode": "fork", "sync": False}
+    plain = {"version": 1, "engine": "spark", "parallel": parallel, "jobs": [job]}
+    return parse_spec(json.dumps(plain))
+
+
+def copied(spec: Spec, verify: bool, crew: Crew | None = None) -> dict[str, float]:
+    (job,) = spec.jobs
+    source, target = job.source, job.destination
     with tempfile.TemporaryDirectory(prefix="stateshift-bench-") as folder:
         world = world_of(spec, "bench", Workdir(folder), real_adapters())
         began, cpu = time.perf_counter(), _cpu()

@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -89,9 +89,11 @@ Way = Callable[[Ground, str, str], float]
 def ways_of(route: str, name: str) -> dict[str, Way]:
     """Whatever can be had here for this route."""
     found: dict[str, Way] = {
-        "ours": partial(_engine, False),
-        "ours, read back": partial(_engine, True),
+        "ours": partial(_engine, ()),
+        "ours, read back": partial(_engine, ("--verify",)),
     }
+    if route == "local-local":
+        found["ours, not synced"] = partial(_engine, ("--no-sync",))
     if name == "many":
         found |= {
             "ours, needed": partial(_applied, "none", ()),
@@ -100,7 +102,7 @@ def ways_of(route: str, name: str) -> dict[str, Way]:
             "ours, compacted, compared": partial(_applied, "entries", ("compact",)),
         }
     others: Mapping[str, Mapping[str, Way]] = {
-        "local-local": {"cp -r": _cp, "rclone": _rclone},
+        "local-local": {"cp -r": _cp, "cp -r, not synced": _cp_alone, "rclone": _rclone},
         "hdfs-hdfs": {"fs -cp": _fs_cp, "rclone": _rclone, "distcp": _distcp},
         "hdfs-s3": {"rclone": _rclone, "s5cmd": _by_disk_s5cmd, "s3 sync": _by_disk_aws},
     }
@@ -140,14 +142,8 @@ def _with(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _engine(verify: bool, here: Ground, source: str, target: str) -> float:
-    words = [
-        sys.executable,
-        str(HERE / "engine.py"),
-        source,
-        target,
-        *(["--verify"] if verify else []),
-    ]
+def _engine(options: Sequence[str], here: Ground, source: str, target: str) -> float:
+    words = [sys.executable, str(HERE / "engine.py"), source, target, *options]
     done = subprocess.run(
         words, capture_output=True, text=True, check=False, env=_with(here.environment)
     )
@@ -188,6 +184,11 @@ def _cp(here: Ground, source: str, target: str) -> float:
     return run(
         ["sh", "-c", 'cp -r "$1" "$2" && sync -f "$2"', "sh", source, target], here.environment
     )
+
+
+def _cp_alone(here: Ground, source: str, target: str) -> float:
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
+    return run(["cp", "-r", source, target], here.environment)
 
 
 def _rclone(here: Ground, source: str, target: str) -> float:
