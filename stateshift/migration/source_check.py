@@ -40,7 +40,7 @@ Look = Callable[[], tuple[Storage, Survey]]
 
 def damages(inquiry: Inquiry, job: JobSpec, checked: Collection[str] = ()) -> tuple[Finding, ...]:
     """Return what `verify --deep` would refuse of the job's images and a plan does not see. The
-    entries of state files that others have `checked`, or will, are not read.
+    entries of the source's files that others have `checked`, or will, are not read.
     """
     if not inquiry.spec.restart:
         return ()
@@ -50,7 +50,8 @@ def damages(inquiry: Inquiry, job: JobSpec, checked: Collection[str] = ()) -> tu
         looks.append(partial(inquiry.engine.survey, location, open_storage))
     findings: list[Finding] = []
     for number, look in enumerate(looks):
-        moved = partial(_what_is_looked_at, inquiry.engine, job, number, checked, look)
+        others = checked if number == 0 else ()
+        moved = partial(_what_is_looked_at, inquiry.engine, job, number, others, look)
         findings += _lasting(inquiry, moved, job)
     return tuple(findings)
 

@@ -22,6 +22,7 @@ from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.keys import KeyRule
 from stateshift.engines.spark.entries.row_check import RowCheck, are_strict
 from stateshift.engines.spark.entries.store_view import StoreView
+from stateshift.engines.spark.entries.store_views import Views
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.rewrite.request import Request
 from stateshift.engines.spark.rewrite.stores import StoreState, of_stores
@@ -108,15 +109,15 @@ class RowChecks:
         if not own:
             yield from folded(self.read, source, settings)
             return
-        views = {store: rule.view(store) for store, rule in own.items()}
+        views = Views({(self.operator, store): rule.view(store) for store, rule in own.items()})
         first = next(iter(own.values()))
         rows = RowCheck(self.read, source, first.strict, first.shards)
 
         def deleted(store: str, keys: Binary) -> None:
-            rows.check_deleted(_of(views, source, store), keys)
+            rows.check_deleted(views.of(self.operator, store), keys)
 
         for store, block in folded(self.read, source, settings, deleted=deleted):
-            rows.sound(_of(views, source, store), block)
+            rows.sound(views.of(self.operator, store), block)
             _refuse(rows)
             yield store, block
         _refuse(rows)
@@ -125,15 +126,6 @@ class RowChecks:
     def _rules(self) -> dict[str, RowRule]:
         plain_rules = of_stores(self.rules, self.operator).items()
         return {store: plain.from_plain(RowRule, rule) for store, rule in plain_rules}
-
-
-def _of(views: Mapping[str, StoreView], source: ShardFiles, store: str) -> StoreView:
-    """Return the view of a store. One without column families may still call its one `default`."""
-    view = views.get(store) or views.get(source.store)
-    if view is None:
-        fact = f"entries of the store {store}, which no schema describes"
-        raise FormatError(fact, source.files[0])
-    return view
 
 
 def _refuse(rows: RowCheck) -> None:
