@@ -30,6 +30,7 @@ ROCKSDB_FORMAT: Final = f"{_STREAMING}stateStore.rocksdb.formatVersion"
 JOIN_FORMAT: Final = f"{_STREAMING}join.stateFormatVersion"
 AGGREGATION_FORMAT: Final = f"{_STREAMING}aggregation.stateFormatVersion"
 GROUPS_FORMAT: Final = f"{_STREAMING}flatMapGroupsWithState.stateFormatVersion"
+STRICT: Final = f"{_STREAMING}statefulOperator.useStrictDistribution"
 _POLICY: Final = f"{_STREAMING}multipleWatermarkPolicy"
 
 BOOLEANS: Final = frozenset(
@@ -40,7 +41,7 @@ BOOLEANS: Final = frozenset(
         f"{_STREAMING}queryEvolution.enableSourceEvolution",
         ROW_CHECKSUM,
         f"{_STREAMING}statefulOperator.alwaysNullableOutput.enabled",
-        f"{_STREAMING}statefulOperator.useStrictDistribution",
+        STRICT,
     )
 )
 INTEGERS: Final = frozenset(
@@ -114,6 +115,11 @@ def delimiter(conf: Mapping[str, str]) -> bytes:
 def has_row_checksums(conf: Mapping[str, str]) -> bool:
     """Whether rows carry checksums (4.3)."""
     return conf.get(ROW_CHECKSUM, "false").strip().lower() == "true"
+
+
+def is_strict(conf: Mapping[str, str]) -> bool:
+    """Whether all of a key's columns decide its shard (since 3.3)."""
+    return conf.get(STRICT, "false").strip().lower() == "true"
 
 
 def fault_of_conf(conf: Mapping[str, str]) -> str | None:

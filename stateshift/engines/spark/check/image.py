@@ -32,7 +32,7 @@ from stateshift.engines.spark.check.portions import part_of
 from stateshift.engines.spark.check.snapshots import Tally
 from stateshift.engines.spark.entries import single_file as decoding
 from stateshift.engines.spark.entries.fold import folded
-from stateshift.engines.spark.entries.row_check import RowCheck, are_strict
+from stateshift.engines.spark.entries.row_check import RowCheck
 from stateshift.engines.spark.entries.store_views import Views, views_of
 from stateshift.engines.spark.survey.checkpoint import survey as surveyed
 from stateshift.engines.views import Part, Tallies
@@ -42,7 +42,7 @@ from stateshift.formats.blocks import Binary
 from stateshift.formats.spark import rocksdb
 from stateshift.formats.spark.compression import codec_of
 from stateshift.formats.spark.names import classify
-from stateshift.formats.spark.offset_conf import codec_in
+from stateshift.formats.spark.offset_conf import codec_in, is_strict
 from stateshift.formats.spark.schema import decode_schema
 from stateshift.formats.spark.type_json import check_schema
 from stateshift.storage.protocol import Storage
@@ -265,7 +265,7 @@ class _StateReader:
     def check(self, shard: ShardFiles, join: Join, tally: Tally | None) -> Iterator[Finding]:
         """Read one store of one shard to its end, and add its entries to the join and the tally."""
         yield from self._codecs(shard)
-        strict, shards = are_strict(self.image.settings), self._shards_of(shard.operator)
+        strict, shards = is_strict(self.image.settings), self._shards_of(shard.operator)
         rows = RowCheck(self.storage.chunks, shard, strict, shards)
         try:
             self._read_rows(shard, rows, join, tally)

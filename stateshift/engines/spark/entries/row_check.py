@@ -10,7 +10,7 @@ newest one that writes its key.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
@@ -31,8 +31,6 @@ from stateshift.world import ReadFrom
 
 # So many rows of a shard are named one by one, the others counted.
 ROWS_MAX = 3
-
-_STRICT = "spark.sql.streaming.statefulOperator.useStrictDistribution"
 
 T = TypeVar("T")
 
@@ -55,11 +53,6 @@ class _Faults(Generic[T]):
         self.count += 1
         if self.unnamed:
             self.rows.append((key, fault))
-
-
-def are_strict(settings: Mapping[str, str]) -> bool:
-    """Whether the settings say that all of a key's columns decide its shard."""
-    return settings.get(_STRICT) == "true"
 
 
 class _Elsewhere(NamedTuple):
