@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from stateshift.formats.binaries import joined, lengths
 from stateshift.formats.blocks import Binary, Ints, binary
-from stateshift.formats.spans import Content, Spans, Words, spans
+from stateshift.formats.spans import Content, Spans, Words, items_at, spans
 
 # Of a shape that fewer rows have, each is hashed by itself: a matrix costs more.
 FEW = 2048
@@ -134,10 +134,8 @@ def _cut(column: Spans, places: Ints, width: int) -> Content:
     first, last = int(column.starts[places[0]]), int(column.ends[places[-1]])
     if last - first == width * len(places):  # they lie behind each other
         return column.content[first:last].reshape(-1, width)
-    every = np.ndarray(
-        (len(column.content) - width + 1,), f"V{width}", column.content, strides=(1,)
-    )
-    return every[column.starts[places]].view(np.uint8).reshape(-1, width)
+    items = items_at(column.content, column.starts[places], width)
+    return items.view(np.uint8).reshape(-1, width)
 
 
 def _summed(digests: tuple[Words, Words]) -> int:

@@ -2,7 +2,9 @@
 
 spans(items)              Spans(content, starts, ends), without copying a byte
 words(content, at)        the eight bytes at every place, as numbers; zeros beyond the end
+items_at(content, at, n)  n bytes from every place on, each as one item that is no number
 word_rows(content, at, n) n words from every place on, as the rows of a matrix
+first_bytes(words, n)     words of which only the first n bytes count
 numbers_at(items, n)      the eight bytes at the same place of every item, ordered as the bytes are
 hash64(items)             a number for each item, quickly: to deal items out by, and to find equal
                           ones
@@ -66,23 +68,27 @@ def words(content: Content, places: Ints) -> Words:
     if len(content) < 8:
         content = np.concatenate((content, np.zeros(8 - len(content), np.uint8)))
     last = len(content) - 8
-    # numpy copies eight bytes that are no number faster than numbers that are not aligned.
-    every = np.ndarray((last + 1,), "V8", content, strides=(1,))
     beyond = places > last
     if not beyond.any():
-        return every[places].view("<u8")
-    picked = every[np.minimum(places, last)].view("<u8")
+        return items_at(content, places, 8).view("<u8")
+    picked = items_at(content, np.minimum(places, last), 8).view("<u8")
     gone = np.minimum(places[beyond] - last, 8).astype(np.uint64)
     shifted = picked[beyond] >> (np.minimum(gone, 7) * np.uint64(8))
     picked[beyond] = np.where(gone < 8, shifted, np.uint64(0))
     return picked
 
 
+def items_at(content: bytes | Content, places: Ints, size: int) -> Any:
+    """Return so many bytes from each place on, all of which lie in the content, as one item each:
+    numpy copies bytes that are no number faster than numbers that are not aligned.
+    """
+    every = np.ndarray((len(content) - size + 1,), f"V{size}", content, strides=(1,))
+    return every[places]
+
+
 def word_rows(content: bytes | Content, places: Ints, count: int) -> Words:
     """Return `count` words from each place on, all of which lie in the content, as rows."""
-    size = 8 * count
-    every = np.ndarray((len(content) - size + 1,), f"V{size}", content, strides=(1,))
-    return every[places].view("<u8").reshape(-1, count)
+    return items_at(content, places, 8 * count).view("<u8").reshape(-1, count)
 
 
 def numbers_at(items: Binary, place: int) -> Words:
@@ -92,7 +98,7 @@ def numbers_at(items: Binary, place: int) -> Words:
     held = spans(items)
     rest = np.maximum(held.sizes - place, 0)
     little = words(held.content, np.minimum(held.starts + place, held.ends))
-    return _some(little, rest).byteswap()
+    return first_bytes(little, rest).byteswap()
 
 
 def hash64(items: Binary) -> Words:
@@ -130,7 +136,7 @@ def _hashed(content: Content, starts: Ints, sizes: Ints) -> Words:
             hashed = _mixed(hashed, word)
     for position in range(8 * whole, most, 8):
         here = slice(None) if position < least else np.flatnonzero(sizes > position)
-        word = _some(words(content, starts[here] + position), sizes[here] - position)
+        word = first_bytes(words(content, starts[here] + position), sizes[here] - position)
         hashed[here] = _mixed(hashed[here], word)
     return hashed ^ hashed >> np.uint64(29)
 
@@ -140,7 +146,7 @@ def _mixed(hashed: Words, word: Words) -> Words:
     return mixed ^ mixed >> np.uint64(32)
 
 
-def _some(words: Words, count: Ints) -> Words:
+def first_bytes(words: Words, count: Ints) -> Words:
     """Return words of which only the first `count` bytes count."""
     # A shift by all 64 bits is not defined.
     kept = (np.uint64(1) << np.minimum(count, 7).astype(np.uint64) * np.uint64(8)) - np.uint64(1)

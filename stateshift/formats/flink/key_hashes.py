@@ -23,7 +23,7 @@ import numpy as np
 
 from stateshift.formats.blocks import Flags, Ints
 from stateshift.formats.flink.serializers import Serializer
-from stateshift.formats.spans import Content, words
+from stateshift.formats.spans import Content, first_bytes, words
 
 Codes = Any  # a numpy array of uint32
 
@@ -160,7 +160,7 @@ def _strip_hashes(
     while len(rows):
         word = words(content, at)
         if left.min() < _WORD:
-            word = word & _first_bytes(left)
+            word = first_bytes(word, left)
         plain[rows] &= word & _HIGH_BITS == 0
         codes[rows] += _word_hashes(word) * powers[left - 1]
         goes_on = left > _WORD
@@ -168,12 +168,6 @@ def _strip_hashes(
             rows, at, left = rows[goes_on], at[goes_on], left[goes_on]
         at, left = at + _WORD, left - _WORD
     return codes, plain
-
-
-def _first_bytes(count: Ints) -> Any:
-    """Return words of which the first `count` bytes are set; one at least."""
-    unused = np.clip(_WORD - count, 0, _WORD - 1).astype(np.uint64) * np.uint64(8)
-    return np.uint64(0xFFFFFFFFFFFFFFFF) >> unused
 
 
 def _word_hashes(word: Any) -> Codes:

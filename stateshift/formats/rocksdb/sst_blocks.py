@@ -41,7 +41,7 @@ from stateshift.formats.rocksdb.sst import (
     open_content,
 )
 from stateshift.formats.rocksdb.table import ALL_KEYS, EndedBlock, KeyRange, Table
-from stateshift.formats.spans import Content, Words, word_rows, words
+from stateshift.formats.spans import Content, Words, first_bytes, word_rows, words
 
 # So many bytes of blocks are decoded together, which is some hundred thousand runs at most.
 BATCH = 2 * 1024 * 1024
@@ -287,26 +287,15 @@ class _Entries:
             start, end = end, end + len(here)
             old[start:end] &= above
             new[start:end] |= old[start:end]
-        return _rows(self._in_order(_items(new)), width)
-
-
-def _items(rows: Words) -> Words:
-    """Return the rows of a matrix of words as one item each."""
-    return rows.view(f"V{8 * rows.shape[1]}").ravel()
-
-
-def _rows(items: Words, width: int) -> Words:
-    """Return such items as rows again."""
-    return items.view("<u8").reshape(-1, width)
+        rows = new.view(f"V{8 * width}").ravel()  # each as one item
+        return self._in_order(rows).view("<u8").reshape(-1, width)
 
 
 @cache
 def _firsts(width: int) -> Words:
     """Return for each number of bytes so many words of which the first bytes are set."""
     counts = np.clip(np.arange(8 * width + 1)[:, None] - 8 * np.arange(width), 0, 8)
-    # A shift by all 64 bits is not defined.
-    bits = np.minimum(counts, 7).astype(np.uint64) * np.uint64(8)
-    return np.where(counts == 8, ~np.uint64(0), (np.uint64(1) << bits) - np.uint64(1))
+    return first_bytes(~np.uint64(0), counts)
 
 
 def _three_numbers(content: Content, at: Ints) -> tuple[Ints, Ints, Ints, Ints] | None:

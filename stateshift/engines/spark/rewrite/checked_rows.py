@@ -12,7 +12,7 @@ at in no time, and a look says what is wrong before anything is written.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stateshift.engines.spark.entries.keys import KeyRule
 from stateshift.engines.spark.entries.store_view import StoreView
@@ -40,15 +40,7 @@ class RowRule:
     strict: bool
 
     def view(self, store: str) -> StoreView:
-        keys = StoreView.of_rule(store, self.key)
-        return StoreView(
-            "",
-            store,
-            keys.key,
-            decode_struct(self.value),
-            encoder=keys.encoder,
-            placed=keys.placed,
-        )
+        return replace(StoreView.of_rule(store, self.key), value=decode_struct(self.value))
 
 
 def rules_of(request: Request) -> dict[str, RowRule]:

@@ -51,6 +51,7 @@ from stateshift.formats.rocksdb.table import KeyRange
 from stateshift.formats.sorting import Scratch, SortedPile, SortedPiles, cuts
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot
 from stateshift.plain import from_plain
+from stateshift.step import ROWS_CHECKED
 from stateshift.survey import ShardFiles
 from stateshift.world import ReadFrom
 
@@ -191,7 +192,7 @@ class Gathering:
 
     @cached_property
     def _checks(self) -> RowChecks:
-        return RowChecks(self.options.get("rows", {}), self.plain["operator"], self.open)
+        return RowChecks(self.options.get(ROWS_CHECKED, {}), self.plain["operator"], self.open)
 
     @cached_property
     def _families(self) -> Mapping[str, int]:

@@ -67,6 +67,7 @@ from stateshift.formats.sorting import Scratch
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, decode_zip
 from stateshift.formats.spark.row_encoding import checked_rows, checked_values, encode_snapshot
 from stateshift.formats.spark.state_files import Record, encode_delta, with_row_checksum
+from stateshift.step import ROWS_CHECKED
 from stateshift.storage.protocol import Content, Input
 from stateshift.survey import ShardFiles
 from stateshift.world import Contents
@@ -207,7 +208,7 @@ class _Piece:
         gathering = self.gathering()
         begun = Begun(gathering.open)
         (source,) = self.sources
-        if gathering.changes_nothing and not self.options.get("rows"):
+        if gathering.changes_nothing and not self.options.get(ROWS_CHECKED):
             rows = few_rows(begun, source, self.options["settings"])
             if rows is not None:
                 self.sums.add_rows(source, rows)
