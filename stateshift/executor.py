@@ -49,8 +49,8 @@ from stateshift.world import World
 
 _log = logging.getLogger(__name__)
 
-# Of steps that decode what they read, so large ones wait for a core.
-LARGE_BYTES = 16 * 1024 * 1024
+# What steps may decode together of which more run at once than there are cores.
+DECODED_BYTES_MAX = 16 * 1024 * 1024
 
 # What steps may hold together of which more run at once than `world.parallel`.
 WAITING_BYTES_MAX = 64 * 1024 * 1024
@@ -173,13 +173,9 @@ class _Unit:
         return sum(step.bytes for step in self.steps)
 
     @property
-    def decodes_much(self) -> bool:
-        """Whether one of its steps takes a core and much memory."""
-        return any(map(_decodes_much, self.steps))
-
-
-def _decodes_much(step: AnyStep) -> bool:
-    return step.decodes and step.bytes >= LARGE_BYTES
+    def bytes_decoded(self) -> int:
+        """What its steps decode, which takes a core and memory."""
+        return sum(step.bytes for step in self.steps if step.decodes)
 
 
 def _is_taken(unit: _Unit, fleet: Fleet | None) -> bool:
@@ -272,10 +268,11 @@ class _Phase:
         return self._has_core(unit, here)
 
     def _has_core(self, unit: _Unit, running: Collection[_Unit]) -> bool:
-        """Whether this machine has a core left for a unit, if it takes one."""
-        if not unit.decodes_much:
+        """Whether this machine has a core left for a unit, if it takes one; or all is little."""
+        decoded = [other.bytes_decoded for other in running if other.bytes_decoded]
+        if not unit.bytes_decoded or len(decoded) < max(1, self.world.cores):
             return True
-        return sum(other.decodes_much for other in running) < max(1, self.world.cores)
+        return unit.bytes_decoded + sum(decoded) <= DECODED_BYTES_MAX
 
     def _at_once(self, unit: _Unit) -> int:
         """Return how many may run at most, this one among them."""

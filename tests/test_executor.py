@@ -14,7 +14,7 @@ import pytest
 
 from stateshift import executor
 from stateshift.errors import ClusterError, Interrupted, StorageError
-from stateshift.executor import LARGE_BYTES, WAITING_BYTES_MAX
+from stateshift.executor import DECODED_BYTES_MAX, WAITING_BYTES_MAX
 from stateshift.formats import marks
 from stateshift.journal import Journal, RollbackStarted, RunFailed, RunResumed
 from stateshift.plan import Plan
@@ -121,7 +121,13 @@ def most_at_once(world: World, expected: int, size: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("size", "cores", "expected"), [(LARGE_BYTES, 2, 2), (LARGE_BYTES - 1, 2, 4), (10, 1, 4)]
+    ("size", "cores", "expected"),
+    [
+        (DECODED_BYTES_MAX, 2, 2),
+        (DECODED_BYTES_MAX // 2, 1, 2),
+        (DECODED_BYTES_MAX // 3, 2, 3),
+        (10, 1, 4),
+    ],
 )
 def test_steps_that_compute_over_much_state_wait_for_a_core(
     size: int, cores: int, expected: int
