@@ -438,8 +438,8 @@ def test_watching_shows_the_figures_and_the_formulas_if_asked(ground: Ground) ->
 
     ground.flink.clock = Patience()
     ran = ground.advise("--job", "orders", "--watch", "--explain")
-    assert "orders: scale to 8, headroom -20%, 72,000 wait: " in ran.err
-    assert "      TPR is below: too little" in ran.err
+    assert "orders: scale to 8, headroom -20%, 72,000 wait: " in ran.out
+    assert "      TPR is below: too little" in ran.out
 
 
 def test_a_place_that_is_not_there_is_no_spec_alone(ground: Ground) -> None:

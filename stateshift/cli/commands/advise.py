@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -136,19 +137,16 @@ def command(
 
 def _watch(terminal: Terminal, adviser: Adviser, request: AdviceRequest, explain: bool) -> None:
     """Judge again and again. It ends with Ctrl-C."""
-    from stateshift.cli.views import advise_json
-    from stateshift.cli.views.advise_text import formulas, line
+    from stateshift.cli.views import advise_json, advise_text
 
     clock = terminal.adapters().clock
     while True:
         advice = adviser.round()
-        if terminal.json:
-            terminal.document("advise", advise_json.document(advice))
-        else:
-            for each in advice:
-                terminal.say(line(each.verdict))
-                for formula in formulas(each) if explain else ():
-                    terminal.say(formula)
+        terminal.answer(
+            "advise",
+            partial(advise_json.document, advice),
+            partial(advise_text.watched, advice, explain),
+        )
         clock.sleep(request.sample_seconds)
 
 

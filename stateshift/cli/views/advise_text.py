@@ -42,22 +42,15 @@ def blocks(advice: Sequence[Advice], explain: bool) -> Iterator[Block]:
             yield Line(reason, indent=2)
         yield from _costs(each.verdict)
         if explain:
-            yield from (Line(line) for line in formulas(each))
+            yield from (Line(line) for line in _formulas(each))
 
 
-def line(verdict: Verdict) -> str:
-    """Return a verdict on one line, as --watch shows it."""
-    words = headline(verdict)
-    if verdict.headroom is not None:
-        words += f", headroom {verdict.headroom:.0%}"
-    if verdict.lag is not None:
-        words += f", {verdict.lag:,.0f} wait"
-    return f"{verdict.job}: {words}: {verdict.reasons[0]}"
-
-
-def formulas(advice: Advice) -> Iterator[str]:
-    """Yield each formula of a verdict with its numbers, below its line."""
-    yield from (f"    {each}" for each in explained(advice.inputs, advice.verdict))
+def watched(advice: Sequence[Advice], explain: bool) -> Iterator[Block]:
+    """Yield what --watch shows of a round: a line for each job."""
+    for each in advice:
+        yield Line(_line(each.verdict))
+        if explain:
+            yield from (Line(formula) for formula in _formulas(each))
 
 
 def headline(verdict: Verdict) -> str:
@@ -77,6 +70,20 @@ def _wanted(verdict: Verdict) -> str:
     if verdict.unit == "subtasks":
         return str(verdict.wanted)
     return in_units(verdict.wanted, verdict.unit)
+
+
+def _line(verdict: Verdict) -> str:
+    words = headline(verdict)
+    if verdict.headroom is not None:
+        words += f", headroom {verdict.headroom:.0%}"
+    if verdict.lag is not None:
+        words += f", {verdict.lag:,.0f} wait"
+    return f"{verdict.job}: {words}: {verdict.reasons[0]}"
+
+
+def _formulas(advice: Advice) -> Iterator[str]:
+    """Yield each formula of a verdict with its numbers, below its line."""
+    yield from (f"    {each}" for each in explained(advice.inputs, advice.verdict))
 
 
 def _row(verdict: Verdict) -> Row:
