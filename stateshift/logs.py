@@ -54,7 +54,7 @@ def clean(text: str) -> str:
 
 
 class LineFormatter(logging.Formatter):
-    """Lines such as `2026-03-01T12:00:00.123Z INFO stateshift.executor: text`."""
+    """Lines such as `2026-03-01T12:00:00.123Z INFO stateshift.lock: text`."""
 
     def __init__(self) -> None:
         super().__init__()

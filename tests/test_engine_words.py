@@ -189,7 +189,7 @@ OF_SPARK = (
 )
 OF_BOTH = (
     "report.py",
-    "executor.py",
+    "executor",
     "lock.py",
     "estimating.py",
     "step",

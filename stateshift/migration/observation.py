@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from stateshift import executor
 from stateshift.clusters.protocol import SILENT_SECONDS_MAX, Silence, Silent
 from stateshift.errors import StalePlan
 from stateshift.journal import PlanProgress
@@ -19,7 +18,7 @@ from stateshift.migration.history import is_stopping, plans_while_running
 from stateshift.migration.plan_book import NumberedPlan
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
-from stateshift.step import AnyStep, StopJob, TakeCheckpoint, TakeSavepoint
+from stateshift.step import AnyStep, StopJob, TakeCheckpoint, TakeSavepoint, places_filled
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Facts, Survey
 
@@ -171,7 +170,7 @@ def remove_leftovers(context: RunContext, plans: Iterable[PlanProgress]) -> None
     """
     targets: set[str] = set()
     for plan in plans:
-        targets |= executor.places_filled(_cut_short(context, plan))
+        targets |= places_filled(_cut_short(context, plan))
     for target in sorted(targets):
         context.world.storage(target).prune()
 

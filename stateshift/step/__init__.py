@@ -28,7 +28,7 @@ from stateshift.step.images import CompareImages
 from stateshift.step.jobs import StopJob
 from stateshift.step.owners import KeepOwners
 from stateshift.step.preparing import PrepareJob
-from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence, Fleet, Step
+from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence, Fleet, Step, places_filled
 from stateshift.step.rounds import BringFiles, KeepBrought
 from stateshift.step.savepoints import TakeCheckpoint, TakeSavepoint
 from stateshift.step.shards import ROWS_CHECKED, Elsewhere, TransformShard
@@ -83,4 +83,5 @@ __all__ = [
     "TakeSavepoint",
     "TransformShard",
     "WriteFile",
+    "places_filled",
 ]

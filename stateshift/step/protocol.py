@@ -8,14 +8,14 @@ evidence if there is any, and says what it had to leave.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from stateshift.step.evidence import Evidence, FileEvidence
 from stateshift.world import World
 
-__all__ = ["Discrepancy", "Evidence", "FileEvidence", "Fleet", "Step"]
+__all__ = ["Discrepancy", "Evidence", "FileEvidence", "Fleet", "Step", "places_filled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +98,8 @@ class Fleet(Protocol):
     def run(self, step: Step, world: World) -> Evidence: ...
 
     def holds(self, step: Step, world: World, evidence: Evidence) -> list[Discrepancy]: ...
+
+
+def places_filled(steps: Iterable[Step]) -> set[str]:
+    """Return the locations that these steps write files to."""
+    return {step.fills for step in steps if step.fills is not None}

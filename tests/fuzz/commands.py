@@ -182,6 +182,10 @@ TARGETS = (
     _target("inspect", inspect, "look/inspecting.py", "engines/flink/views/decoded.py"),
     _target("export", export, "look/exporting.py", "engines/flink/views/export.py"),
     _target(
-        "apply", apply, "executor.py", "engines/flink/plan/move.py", "engines/spark/plan/move.py"
+        "apply",
+        apply,
+        "executor/running.py",
+        "engines/flink/plan/move.py",
+        "engines/spark/plan/move.py",
     ),
 )

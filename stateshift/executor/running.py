@@ -1,4 +1,4 @@
-"""One loop that carries out plans, and its two sisters: ask whether it still holds, take it back.
+"""One loop that carries out plans.
 
 The executor skips what the journal holds as finished and repeats the rest; repeating a step is
 always safe, so there is no resume code. A step's record is on disk before the step's effect begins,
@@ -15,36 +15,23 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 
 from stateshift.errors import StateshiftError
-from stateshift.formats.marks import FOLDER, is_of_a_job
-from stateshift.journal import (
-    Journal,
-    PlanFinished,
-    PlanProgress,
-    PlanUndone,
-    StepFinished,
-    StepStarted,
-    StepUndone,
-)
+from stateshift.journal import Journal, PlanFinished, PlanProgress, StepFinished, StepStarted
 from stateshift.plan import PHASES, Phase, PhaseName, Plan
 from stateshift.step import (
     AnyStep,
     CompareImages,
-    Discrepancy,
     Evidence,
-    FenceSource,
     Fleet,
-    LiftFence,
-    PrepareJob,
     Step,
     TransformShard,
+    places_filled,
 )
 from stateshift.step.images import read_before
-from stateshift.storage.protocol import Storage
 from stateshift.world import World
 
 _log = logging.getLogger(__name__)
@@ -57,9 +44,6 @@ WAITING_BYTES_MAX = 64 * 1024 * 1024
 
 # More of them at once wait for a storage no faster: of the files of each, one is read at a time.
 WAITING_STEPS_MAX = 64
-
-# So many files that a rollback has to leave at a place are named.
-LEFT_NAMED_MAX = 3
 
 # More threads than this wait for a fleet's answers no faster.
 THREADS_MAX = 512
@@ -183,7 +167,7 @@ def _is_taken(unit: _Unit, fleet: Fleet | None) -> bool:
     return fleet is not None and not unit.ordered and fleet.takes(unit.steps[0])
 
 
-def _is_worth(fleet: Fleet, taken: Sequence[Step]) -> bool:
+def is_worth(fleet: Fleet, taken: Sequence[Step]) -> bool:
     """Whether there are steps for the fleet, and enough of them."""
     return len(taken) > 0 and fleet.is_worth(sum(step.bytes for step in taken))
 
@@ -209,7 +193,7 @@ class _Phase:
         self._read: dict[int, Mapping[str, Mapping[str, int]]] = {}
         self._lock = threading.Lock()
         taken = [unit.steps[0] for unit in self.units if _is_taken(unit, fleet)]
-        self.fleet = fleet if fleet is not None and _is_worth(fleet, taken) else None
+        self.fleet = fleet if fleet is not None and is_worth(fleet, taken) else None
         if self.fleet is not None:
             self.fleet.begin(name, taken, world)
 
@@ -340,201 +324,3 @@ def _counted(evidence: Evidence) -> str:
 
 def _was_repeated(evidence: Evidence | None) -> bool:
     return evidence is not None and evidence.repeated
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """A step whose evidence does not hold any more."""
-
-    plan: int
-    step: str
-    discrepancy: Discrepancy
-
-
-def ask(
-    plan: Plan,
-    progress: PlanProgress,
-    world: World,
-    kinds: Sequence[str] = (),
-    fleet: Fleet | None = None,
-) -> list[Broken]:
-    """Return the steps whose evidence does not hold any more; only of some `kinds` where given. A
-    fleet is asked many at once; its answers stand in the plan's order.
-    """
-    steps = _with_evidence(plan, progress, kinds)
-    answers = _answers(steps, progress, world, fleet)
-    broken: list[Broken] = []
-    for step, discrepancies in zip(steps, answers, strict=True):
-        broken += [Broken(progress.plan, step.name, each) for each in discrepancies]
-    return broken
-
-
-def _answers(
-    steps: Sequence[AnyStep], progress: PlanProgress, world: World, fleet: Fleet | None
-) -> list[list[Discrepancy]]:
-    """Return what does not hold any more of each step, asked by the fleet if it takes any."""
-    taken = [] if fleet is None else list(filter(fleet.takes, steps))
-    if fleet is None or not _is_worth(fleet, taken):
-        return [_ask_step(step, progress, world, None) for step in steps]
-    fleet.begin("verify", taken, world)
-    return _ask_side_by_side(steps, progress, world, fleet, len(taken))
-
-
-def _with_evidence(plan: Plan, progress: PlanProgress, kinds: Sequence[str]) -> list[AnyStep]:
-    """Return the finished steps of these kinds, or of all, but for fences that were lifted
-    again.
-    """
-    finished = [step for step in plan if progress.finished(step.name)]
-    if kinds:
-        finished = [step for step in finished if step.kind in kinds]
-    lifted = {(step.location, step.paths) for step in finished if isinstance(step, LiftFence)}
-    return [step for step in finished if not _is_lifted(step, lifted)]
-
-
-def _is_lifted(step: AnyStep, lifted: Collection[tuple[str, tuple[str, ...]]]) -> bool:
-    return isinstance(step, FenceSource) and (step.location, step.paths) in lifted
-
-
-def _ask_side_by_side(
-    steps: Sequence[AnyStep], progress: PlanProgress, world: World, fleet: Fleet, waiting: int
-) -> list[list[Discrepancy]]:
-    """Ask many steps at once; `waiting` of them are the fleet's."""
-    threads_max = min(THREADS_MAX, max(1, fleet.slots(waiting)))
-    with ThreadPoolExecutor(threads_max) as threads:
-        try:
-            return list(threads.map(lambda step: _ask_step(step, progress, world, fleet), steps))
-        except BaseException:
-            threads.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def _ask_step(
-    step: AnyStep, progress: PlanProgress, world: World, fleet: Fleet | None
-) -> list[Discrepancy]:
-    evidence = progress.steps[step.name].evidence
-    assert evidence is not None, "a finished step has shown something"
-    if fleet is not None and fleet.takes(step):
-        return fleet.holds(step, world, evidence)
-    return step.holds(world, evidence)
-
-
-def roll_back(
-    number: int,
-    plan: Plan,
-    world: World,
-    journal: Journal,
-    others: Iterable[tuple[int, Plan]] = (),
-) -> None:
-    """Take the plan's effects back, last one first: what was visible last disappears first. What
-    had to be left is in the journal with each. `others` of the run are taken back after it: what
-    lies where they wrote is reported then.
-    """
-    roll_back_phases(number, plan, world, journal, PHASES)
-    progress = journal.progress.plans[number]
-    if progress.undone:
-        return
-    theirs: set[str] = set()
-    for other, made in others:
-        theirs |= _written(made, journal.progress.plans[other])
-    ours = _written(plan, progress)
-    left = _remove_leftovers(plan, ours, ours - theirs, world, journal.progress.discard)
-    journal.append(PlanUndone(world.clock.now(), number, tuple(left)))
-
-
-def roll_back_phases(
-    number: int, plan: Plan, world: World, journal: Journal, phases: Sequence[PhaseName]
-) -> None:
-    """Take back the effects of some phases alone. The plan is then not undone."""
-    for phase in reversed(plan.phases):
-        if phase.name in phases:
-            _roll_back_phase(number, plan, phase, world, journal)
-
-
-def _roll_back_phase(number: int, plan: Plan, phase: Phase, world: World, journal: Journal) -> None:
-    progress = journal.progress.plans[number]
-    pending = [step for step in reversed(phase.steps) if progress.has_effect(step.name)]
-    if pending:
-        files = sum(step.files for step in pending)
-        world.meter.phase(plan.job, f"undo {phase.name}", files, 0)
-    for step in pending:
-        _undo_step(number, step, world, journal)
-
-
-def _undo_step(number: int, step: AnyStep, world: World, journal: Journal) -> None:
-    world.check_interrupted()
-    evidence = journal.progress.plans[number].steps[step.name].evidence
-    world.meter.step(step.name, f"undo: {step.describe()}")
-    _log.info("step %s is undone: %s", step.name, step.kind)
-    remaining = step.undo(world, evidence)
-    journal.append(StepUndone(world.clock.now(), number, step.name, tuple(remaining)))
-    world.meter.done(step.files, 0)
-
-
-def _written(plan: Plan, progress: PlanProgress) -> set[str]:
-    """Return the places that what was begun of the plan writes to. A job that was started early
-    writes to its own, where no step may have copied anything yet.
-    """
-    begun = [step for step in plan if step.name in progress.steps]
-    early = {step.location for step in begun if isinstance(step, PrepareJob)}
-    return places_filled(begun) | early
-
-
-def places_filled(steps: Iterable[AnyStep]) -> set[str]:
-    """Return the locations that these steps write files to."""
-    return {step.fills for step in steps if step.fills is not None}
-
-
-def _remove_leftovers(
-    plan: Plan, written: Collection[str], swept: Collection[str], world: World, discard: bool
-) -> list[str]:
-    """Remove empty directories, temporary files of ours and what our jobs have left for us from the
-    places that the plan's steps wrote to; files that somebody else wrote there stay, and are named.
-    Only while the lock on them is still ours. With `discard` what is left in the target goes, too:
-    it was empty before the run, so that only the job itself can have written it.
-    """
-    left = []
-    for place in sorted(set(swept) - {plan.source}):
-        storage = world.storage(place)
-        if place == plan.target:
-            _remove_of_job(storage, all_of_it=discard)
-        storage.prune()
-        paths = _paths_in(storage)
-        if paths:
-            left.append(_left_behind(place, paths))
-    if plan.source in written:
-        _prune_source(world.storage(plan.source), plan)
-    return left
-
-
-def _prune_source(storage: Storage, plan: Plan) -> None:
-    """Remove the folder of our own files from a source, if it is empty; and the place of a first
-    deployment, where nothing was written there but by us.
-    """
-    storage.prune(FOLDER)
-    if plan.purpose == "start" and not _paths_in(storage):
-        storage.prune()
-
-
-def _left_behind(place: str, paths: Sequence[str]) -> str:
-    """Say which files stay at a place, and what to do about them."""
-    named = ", ".join(paths[:LEFT_NAMED_MAX])
-    if len(paths) > LEFT_NAMED_MAX:
-        named += ", …"
-    count = "1 file" if len(paths) == 1 else f"{len(paths)} files"
-    return (
-        f"{place}: {count} that this run did not write ({named}): left there; look at what that "
-        "is, and remove it before a job is moved there again"
-    )
-
-
-def _remove_of_job(storage: Storage, all_of_it: bool) -> None:
-    """Remove the files by which a job that ran there and we have told each other something; or
-    everything.
-    """
-    for file in list(storage.list()):
-        if all_of_it or is_of_a_job(file.path):
-            storage.remove(file.path)
-
-
-def _paths_in(storage: Storage) -> list[str]:
-    return sorted(file.path for file in storage.list())
