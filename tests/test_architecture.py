@@ -229,6 +229,7 @@ DOCUMENTS = (
         "diff_facts",
         "diff_json",
         "endpoints_facts",
+        "judgement_json",
         "plan_facts",
         "plan_json",
         "problems_json",

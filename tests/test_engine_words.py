@@ -15,7 +15,7 @@ import pytest
 
 import stateshift
 from stateshift import look, migration
-from stateshift.cli.views import diff_json, survey_json
+from stateshift.cli.views import diff_json, judgement_json
 from stateshift.cli.views import diff_text as render_diff
 from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_text as render_run
@@ -125,7 +125,7 @@ def test_looking_at_images_of_flink_needs_no_word_of_spark(
     judged = look.restartable(source, ground.disk.open, thorough=True)
     heard.say(
         *plain_text(render_survey.judgement(judged, source)).splitlines(),
-        *strings_of(survey_json.judgement(judged)),
+        *strings_of(judgement_json.judgement(judged)),
     )
     seen = look.inspect(source, ground.disk.open)
     heard.say(

@@ -73,9 +73,9 @@ class ImageVerdict:
 
     def to_dict(self) -> Plain:
         """Return the document of `stateshift verify LOCATION --json`."""
-        from stateshift.cli.views import survey_json
+        from stateshift.cli.views import judgement_json
 
-        return cast(Plain, survey_json.judgement(self.judgement))
+        return cast(Plain, judgement_json.judgement(self.judgement))
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,13 +163,13 @@ def _judged(
 
 
 def _answer(terminal: Terminal, location: str, judgement: Judgement) -> int:
-    from stateshift.cli.views import survey_json
+    from stateshift.cli.views import judgement_json
     from stateshift.cli.views import survey_text as render_survey
     from stateshift.errors import VerifyError
 
     terminal.answer(
         "verify",
-        lambda: survey_json.judgement(judgement),
+        lambda: judgement_json.judgement(judgement),
         lambda: render_survey.judgement(judgement, location, terminal.verbose),
     )
     return 0 if judgement.restartable else VerifyError.exit_code

@@ -25,6 +25,7 @@ from stateshift.cli.views import (
     completion,
     dataflow_json,
     diff_json,
+    judgement_json,
     live_buffer_json,
     live_json,
     live_state_json,
@@ -88,7 +89,7 @@ DOCUMENTS: Mapping[str, Document] = {
     "verify": Document(
         "Whether a job could restart from an image, or whether a run's work still holds",
         ("verify",),
-        (survey_json.JudgementDocument, run_json.VerdictDocument),
+        (judgement_json.JudgementDocument, run_json.VerdictDocument),
     ),
     "plan": Document("What would be done", ("plan",), (plan_json.PlanDocument,)),
     "report": Document(
