@@ -1,6 +1,7 @@
 """The measurements as a table with its verdicts, and as a picture.
 
-What a person has written below WRITTEN in the results stays there.
+What a person has written below WRITTEN in the results stays there, and so do the tables of routes
+and sets that were not measured this time.
 """
 
 from __future__ import annotations
@@ -47,25 +48,45 @@ def as_table(every: Every, left_out: Mapping[str, str], results: Path, python: s
         "every digest asked of the "
         "target: the other tools compare nothing."
     )
-    lines = ["# Copying", "", *textwrap.wrap(told, 120, break_on_hyphens=False), ""]
+    page = "\n".join(
+        ["# Copying", "", *textwrap.wrap(told, 120, break_on_hyphens=False), ""]
+        + [f"Left out: {way}, {reason}." for way, reason in left_out.items()]
+    )
+    sections = _sections_of(results)
     for route, name in _groups(every):
-        lines += [
-            f"## {route.replace('-', ' → ')}, {NAMES[name]}",
-            "",
-            *_part(_of(every, route, name)),
-            "",
-        ]
-    lines += [f"Left out: {way}, {reason}." for way, reason in left_out.items()]
-    before = results.read_text().partition(WRITTEN) if results.exists() else ("", "", "")
-    return "\n".join(lines).rstrip() + "\n" + (f"\n{WRITTEN}{before[2]}" if before[1] else "")
+        sections[_heading(route, name)] = "\n".join(_part(_of(every, route, name)))
+    known = [_heading(route, name) for route in ROUTES for name in NAMES] + [WRITTEN]
+    for heading in known:
+        if heading in sections:
+            page = f"{page.rstrip()}\n\n{heading}\n\n{sections[heading].strip()}"
+    return page.rstrip() + "\n"
+
+
+def _heading(route: str, name: str) -> str:
+    return f"## {route.replace('-', ' → ')}, {NAMES[name]}"
+
+
+def _sections_of(results: Path) -> dict[str, str]:
+    """What stands on the page by heading; what a person wrote last may have headings of its own."""
+    page = results.read_text() if results.exists() else ""
+    measured, heading, written = page.partition(f"\n{WRITTEN}\n")
+    sections = {}
+    for section in measured.split("\n## ")[1:]:
+        first, _, rest = section.partition("\n")
+        sections[f"## {first}"] = rest
+    if heading:
+        sections[WRITTEN] = written
+    return sections
 
 
 def drawn(every: Every, place: Path) -> None:
-    """Bars of the medians, one panel for each route and set; the whiskers are least and most."""
+    """Bars of the medians, one panel for each route and set, where all were measured; the whiskers
+    are least and most.
+    """
     pyplot = drawing()
-    if pyplot is None:
-        return
     groups = _groups(every)
+    if pyplot is None or len(groups) < len(ROUTES) * len(NAMES):
+        return
     figure, panels = pyplot.subplots(
         len(groups), 1, figsize=(9, 1 + 2.4 * len(groups)), squeeze=False
     )
@@ -86,7 +107,7 @@ def drawn(every: Every, place: Path) -> None:
             capsize=2,
         )
         panel.invert_yaxis()
-        panel.set_title(f"{route.replace('-', ' → ')}, {NAMES[name]}", fontsize=10)
+        panel.set_title(_heading(route, name).removeprefix("## "), fontsize=10)
         panel.set_xlabel("seconds, without the start", fontsize=8)
         panel.tick_params(labelsize=8)
     figure.tight_layout()
