@@ -169,6 +169,7 @@ def started(here: Ground, route: str, directory: Path, how: Way) -> float:
         put(here, route, directory, "one"),
         here.target(route, f"one-{time.monotonic_ns()}"),
     )
+    os.sync()  # what others have written is not part of it
     seconds = how(here, source, target)
     here.remove(target)
     return seconds
