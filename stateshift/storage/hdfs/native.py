@@ -19,6 +19,7 @@ from stateshift.storage import locations
 from stateshift.storage.hdfs import failures
 from stateshift.storage.hdfs.calls import HdfsCalls, Quota, Remaining, Status
 from stateshift.storage.hdfs.conf import HadoopConf
+from stateshift.storage.protocol import CHUNK
 
 if TYPE_CHECKING:
     from hdfs_native import Client, FileReader, FileStatus
@@ -30,8 +31,6 @@ T = TypeVar("T")
 _ANSWER: Final = re.compile(r'RPCError\("(?:[\w]+\.)*(?:\w+\$)?(\w+)", "(.*?)(?:\\n|"\)$|$)')
 
 _UNREACHED: Final = f"{failures.UNREACHED}; STATESHIFT_HDFS=web asks over HTTP"
-
-SMALL: Final = 256 * 1024  # bytes
 
 # Without: 15 attempts, half a second to 15 apart (HdfsClientConfigKeys.Failover, Hadoop 3.4).
 _PATIENCE: Final = {
@@ -163,12 +162,12 @@ class NativeCalls:
 
 
 def _pieces(file: FileReader, offset: int, wanted: int) -> Iterator[bytes]:
-    """Yield a small file, as most of a checkpoint are, in one piece; a large one as it comes."""
-    if not wanted:
-        return iter(())
-    if wanted <= SMALL:
-        return iter([file.read_range(offset, wanted)])
-    return iter(file.read_range_stream(offset, wanted))
+    """Yield a file by whole pieces. As it comes from a DataNode, it would be of 64 KiB each: too
+    little to be ahead by some of them, and too many to hand on.
+    """
+    end = offset + wanted
+    for start in range(offset, end, CHUNK):
+        yield file.read_range(start, min(CHUNK, end - start))
 
 
 def _status(status: FileStatus, path: str) -> Status:
