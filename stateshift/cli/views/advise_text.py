@@ -42,7 +42,7 @@ def blocks(advice: Sequence[Advice], explain: bool) -> Iterator[Block]:
             yield Line(reason, indent=2)
         yield from _costs(each.verdict)
         if explain:
-            yield from (Line(line) for line in _formulas(each))
+            yield from _formulas(each)
 
 
 def watched(advice: Sequence[Advice], explain: bool) -> Iterator[Block]:
@@ -50,7 +50,7 @@ def watched(advice: Sequence[Advice], explain: bool) -> Iterator[Block]:
     for each in advice:
         yield Line(_line(each.verdict))
         if explain:
-            yield from (Line(formula) for formula in _formulas(each))
+            yield from _formulas(each)
 
 
 def headline(verdict: Verdict) -> str:
@@ -81,9 +81,10 @@ def _line(verdict: Verdict) -> str:
     return f"{verdict.job}: {words}: {verdict.reasons[0]}"
 
 
-def _formulas(advice: Advice) -> Iterator[str]:
+def _formulas(advice: Advice) -> Iterator[Line]:
     """Yield each formula of a verdict with its numbers, below its line."""
-    yield from (f"    {each}" for each in explained(advice.inputs, advice.verdict))
+    for formula in explained(advice.inputs, advice.verdict):
+        yield Line(f"    {formula}")
 
 
 def _row(verdict: Verdict) -> Row:

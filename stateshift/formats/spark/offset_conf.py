@@ -114,12 +114,17 @@ def delimiter(conf: Mapping[str, str]) -> bytes:
 
 def has_row_checksums(conf: Mapping[str, str]) -> bool:
     """Whether rows carry checksums (4.3)."""
-    return conf.get(ROW_CHECKSUM, "false").strip().lower() == "true"
+    return _is_true(conf, ROW_CHECKSUM)
 
 
 def is_strict(conf: Mapping[str, str]) -> bool:
     """Whether all of a key's columns decide its shard (since 3.3)."""
-    return conf.get(STRICT, "false").strip().lower() == "true"
+    return _is_true(conf, STRICT)
+
+
+def _is_true(conf: Mapping[str, str], key: str) -> bool:
+    """Whether a setting is true, written as Spark takes it."""
+    return conf.get(key, "false").strip().lower() == "true"
 
 
 def fault_of_conf(conf: Mapping[str, str]) -> str | None:
