@@ -5,6 +5,9 @@ It finds nameservices, asks their NameNodes and fails over by itself, from the s
 files; but for what they say otherwise, it gives up after a few seconds, as `Retrying` tries again
 and can be interrupted: its own patience is Hadoop's, some minutes for each call. Its errors are
 Python's own where it knows one, else RuntimeErrors that name Hadoop's exception in their text.
+
+It asks each DataNode to have a block on its disk before it acknowledges the last of it, which
+Hadoop's own client and WebHDFS do not: a power cut of all machines of a block loses nothing of it.
 """
 
 from __future__ import annotations
@@ -19,12 +22,13 @@ from stateshift.storage import locations
 from stateshift.storage.hdfs import failures
 from stateshift.storage.hdfs.calls import HdfsCalls, Quota, Remaining, Status
 from stateshift.storage.hdfs.conf import HadoopConf
-from stateshift.storage.protocol import CHUNK
 
 if TYPE_CHECKING:
     from hdfs_native import Client, FileReader, FileStatus
 
 T = TypeVar("T")
+
+PIECE: Final = 1024 * 1024
 
 # As its RuntimeErrors tell an answer of the NameNode's; what follows the first line is the server's
 # stack.
@@ -89,7 +93,7 @@ class NativeCalls:
             if not piece:
                 break
             received += len(piece)
-            yield bytes(piece)
+            yield piece
         if received < wanted:
             raise failures.cut_short(self._location, path, received, wanted)
 
@@ -162,12 +166,19 @@ class NativeCalls:
 
 
 def _pieces(file: FileReader, offset: int, wanted: int) -> Iterator[bytes]:
-    """Yield a file by whole pieces. As it comes from a DataNode, it would be of 64 KiB each: too
-    little to be ahead by some of them, and too many to hand on.
+    """Yield a part of a file in pieces of PIECE. A DataNode sends it by 64 KiB, of which the client
+    holds some that were not asked for yet; each of them would be too little to hand on.
     """
-    end = offset + wanted
-    for start in range(offset, end, CHUNK):
-        yield file.read_range(start, min(CHUNK, end - start))
+    packets: list[bytes] = []
+    size = 0
+    for packet in file.read_range_stream(offset, wanted) if wanted else ():
+        packets.append(packet)
+        size += len(packet)
+        if size >= PIECE:
+            yield b"".join(packets)
+            packets, size = [], 0
+    if packets:
+        yield b"".join(packets)
 
 
 def _status(status: FileStatus, path: str) -> Status:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from stateshift.errors import MissingFile, StorageError, TransientStorageError
@@ -53,11 +55,10 @@ def test_ports_that_do_not_answer_are_told_with_the_way_over_http() -> None:
 
 
 class Content:
-    """A file as the native client opens it."""
+    """A file as the native client opens it, sent in packets of 3 bytes."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
-        self.asked: list[tuple[int, int]] = []
 
     def read(self, path: str) -> Content:
         return self
@@ -65,33 +66,41 @@ class Content:
     def __len__(self) -> int:
         return len(self.content)
 
-    def read_range(self, offset: int, length: int) -> bytes:
-        self.asked.append((offset, length))
-        return self.content[offset : offset + length]
+    def read_range_stream(self, offset: int, length: int) -> Iterator[bytes]:
+        for start in range(offset, offset + length, 3):
+            yield self.content[start : min(start + 3, offset + length)]
 
 
 @pytest.mark.parametrize(
-    ("size", "offset", "length", "asked"),
+    ("size", "offset", "length", "pieces"),
     [
         (0, 0, None, []),
-        (3, 0, None, [(0, 3)]),
-        (8, 0, None, [(0, 4), (4, 4)]),
-        (9, 2, None, [(2, 4), (6, 3)]),
-        (9, 2, 5, [(2, 4), (6, 1)]),
+        (3, 0, None, [3]),
+        (12, 0, None, [6, 6]),
+        (13, 2, None, [6, 5]),
+        (13, 2, 7, [6, 1]),
         (9, 12, None, []),
     ],
 )
-def test_a_file_is_read_by_whole_pieces(
+def test_what_a_datanode_sends_is_joined(
     monkeypatch: pytest.MonkeyPatch,
     size: int,
     offset: int,
     length: int | None,
-    asked: list[tuple[int, int]],
+    pieces: list[int],
 ) -> None:
-    monkeypatch.setattr(native, "CHUNK", 4)
+    monkeypatch.setattr(native, "PIECE", 4)
     content = bytes(range(size))
-    file = Content(content)
-    pieces = list(NativeCalls(file, WHERE).open("/checkpoint/a", offset, length))
-    assert file.asked == asked
+    got = list(NativeCalls(Content(content), WHERE).open("/checkpoint/a", offset, length))
+    assert list(map(len, got)) == pieces
     end = None if length is None else offset + length
-    assert b"".join(pieces) == content[offset:end]
+    assert b"".join(got) == content[offset:end]
+
+
+def test_a_file_that_ends_before_its_length_is_an_error() -> None:
+    class Short(Content):
+        def __len__(self) -> int:
+            return len(self.content) + 1
+
+    with pytest.raises(TransientStorageError):
+        list(NativeCalls(Short(b"abc"), WHERE).open("/checkpoint/a", 0, None))
