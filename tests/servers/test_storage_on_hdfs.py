@@ -5,17 +5,22 @@ storage.
 from __future__ import annotations
 
 import gc
+import json
 import os
+import time
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stateshift.errors import StorageError, TransientStorageError
 from stateshift.step import KeepOwners
+from stateshift.storage.hdfs.conf import read_conf
 from stateshift.storage.hdfs.opening import open_hdfs
 from stateshift.storage.protocol import CHUNK, Storage
 from stateshift.survey import Owned
@@ -248,3 +253,35 @@ def test_equal_files_have_equal_checksums_and_need_not_be_read(single: Servers, 
     kept = one.checksum("big")
     assert kept is not None and "CRC32C" in kept
     assert kept == other.checksum("big") != other.checksum("different")
+
+
+# A DataNode gives the same figures for ten seconds.
+COUNTED_SECONDS = 12
+
+
+def test_what_is_written_natively_is_on_the_datanodes_disk(single: Servers) -> None:
+    """As the pages say, and what it costs. Who writes over HTTP leaves it to the kernel."""
+    before = _forced_to_disk(single)
+    for way in ("native", "web"):
+        storage = on(single, "hdfs-a", way, f"forced-{way}")
+        storage.write("a", lambda: iter([b"x" * CHUNK]))
+        after = _forced_to_disk(single)
+        assert after - before == (1 if way == "native" else 0)
+        before = after
+
+
+def _forced_to_disk(servers: Servers) -> int:
+    """How often the DataNode has had a block forced to its disk so far."""
+    time.sleep(COUNTED_SECONDS)
+    conf = read_conf(servers.exports())
+    key = "dfs.namenode.http-address.hdfs-a."
+    namenode = next(conf.get(name) for name in conf.properties if name.startswith(key))
+    live = _bean(namenode, "NameNode,name=NameNodeInfo")["LiveNodes"]
+    (datanode,) = json.loads(live).values()
+    return int(_bean(datanode["infoAddr"], "DataNode,name=DataNodeActivity-*")["FsyncCount"])
+
+
+def _bean(server: str, name: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"http://{server}/jmx?qry=Hadoop:service={name}") as answer:
+        (bean,) = json.load(answer)["beans"]
+    return dict(bean)
