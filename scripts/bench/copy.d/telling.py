@@ -14,19 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from pages import drawing
-from tools import OURS, ROUTES
+from tools import NOT_SYNCED, OURS, ROUTES
 
 WRITTEN = "## Where the time goes"
 NAMES = {"many": "a checkpoint of many small files", "large": "2 GiB in eight files"}
 # way -> (the goal, whether it is how many times the fastest tool's time ours may be, or how many
 # times ours theirs is)
 GOALS = {
-    "ours": (1.1, "at most"),
+    "ours": (1.0, "at most"),
     "ours, needed": (10.0, "at least"),
     "ours, compacted": (15.0, "at least"),
 }
 
-NOT_SYNCED = ", not synced"  # no such way is held against one that is
 NOT_SYNCED_GOAL = 1.0
 
 ROUNDS_MIN = 5  # for a verdict
@@ -46,7 +45,9 @@ def as_table(every: Every, left_out: Mapping[str, str], results: Path, python: s
         "the copy to the end of "
         "publish; *compared* is that with the comparison of both sides, *read back* with "
         "every digest asked of the "
-        "target: the other tools compare nothing."
+        "target: the other tools compare nothing. What is written to a disk or to HDFS is on the "
+        "disk when a way is done, but for those that are *not synced*: the other tools need a "
+        "`sync` for it, which is counted."
     )
     page = "\n".join(
         ["# Copying", "", *textwrap.wrap(told, 120, break_on_hyphens=False), ""]
@@ -129,7 +130,7 @@ def _of(every: Every, route: str, name: str) -> dict[str, list[Any]]:
 
 
 def _part(ways: Mapping[str, list[Any]]) -> Iterator[str]:
-    fastest = _fastest(ways)
+    fastest = _fastest(ways, synced=True)
     yield (
         f"| way | seconds | times as long as {fastest or 'the others'} | files | rounds | "
         "load | at |"
@@ -151,9 +152,9 @@ def _part(ways: Mapping[str, list[Any]]) -> Iterator[str]:
     for way, (goal, word) in GOALS.items():
         if fastest and way in ways:
             yield from _verdict(ways, way, fastest, goal, word)
-    if f"ours{NOT_SYNCED}" in ways and f"cp -r{NOT_SYNCED}" in ways:
-        unsynced = (f"ours{NOT_SYNCED}", f"cp -r{NOT_SYNCED}")
-        yield from _verdict(ways, *unsynced, NOT_SYNCED_GOAL, "at most")
+    not_synced = _fastest(ways, synced=False)
+    if not_synced and f"{OURS}{NOT_SYNCED}" in ways:
+        yield from _verdict(ways, f"{OURS}{NOT_SYNCED}", not_synced, NOT_SYNCED_GOAL, "at most")
 
 
 def _verdict(
@@ -172,11 +173,12 @@ def _verdict(
     yield f"* {way}: {times:.2f} {compared} {other} (goal: {word} {goal}): {judged}"
 
 
-def _fastest(ways: Mapping[str, list[Any]]) -> str | None:
+def _fastest(ways: Mapping[str, list[Any]], synced: bool) -> str | None:
+    """The fastest of the others, of those that wait for the disk or of those that do not."""
     others = {
         way: statistics.median(_seconds(found))
         for way, found in ways.items()
-        if not way.startswith(OURS) and not way.endswith(NOT_SYNCED)
+        if not way.startswith(OURS) and way.endswith(NOT_SYNCED) != synced
     }
     return min(others, key=lambda way: others[way]) if others else None
 

@@ -7,6 +7,8 @@ source, target) and gives seconds: of the whole command, or, of ours, from the f
                      publish
     ours, compacted  the same with {"kind": "compact"}
     ... compared     both with the comparison of both sides, which is the default
+    ... not synced   without waiting for the disk. All others on disks and HDFS do: the tools by a
+                     `sync` behind them, ours on HDFS by how its client writes
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 OURS = "ours"
+NOT_SYNCED = ", not synced"
 ROUTES = ("local-local", "hdfs-hdfs", "hdfs-s3")
 AT_ONCE = 64
 SLOW = ("distcp",)  # minutes: once is enough to see that
@@ -93,7 +96,7 @@ def ways_of(route: str, name: str) -> dict[str, Way]:
         "ours, read back": partial(_engine, ("--verify",)),
     }
     if route == "local-local":
-        found["ours, not synced"] = partial(_engine, ("--no-sync",))
+        found[f"{OURS}{NOT_SYNCED}"] = partial(_engine, ("--no-sync",))
     if name == "many":
         found |= {
             "ours, needed": partial(_applied, "none", ()),
@@ -102,11 +105,28 @@ def ways_of(route: str, name: str) -> dict[str, Way]:
             "ours, compacted, compared": partial(_applied, "entries", ("compact",)),
         }
     others: Mapping[str, Mapping[str, Way]] = {
-        "local-local": {"cp -r": _cp, "cp -r, not synced": _cp_alone, "rclone": _rclone},
-        "hdfs-hdfs": {"fs -cp": _fs_cp, "rclone": _rclone, "distcp": _distcp},
+        "local-local": _both({"cp -r": _cp, "rclone": _rclone}),
+        "hdfs-hdfs": _both({"fs -cp": _fs_cp, "rclone": _rclone}) | {"distcp": _distcp},
         "hdfs-s3": {"rclone": _rclone, "s5cmd": _by_disk_s5cmd, "s3 sync": _by_disk_aws},
     }
-    return found | {way: how for way, how in others[route].items() if way not in unavailable()}
+    missing = unavailable()
+    return found | {
+        way: how
+        for way, how in others[route].items()
+        if way.removesuffix(NOT_SYNCED) not in missing
+    }
+
+
+def _both(ways: Mapping[str, Way]) -> dict[str, Way]:
+    """Each as it is, and with what it has written on the disk: ours is not done before that."""
+    as_they_are = {f"{way}{NOT_SYNCED}": how for way, how in ways.items()}
+    return as_they_are | {way: partial(_synced, how) for way, how in ways.items()}
+
+
+def _synced(how: Way, here: Ground, source: str, target: str) -> float:
+    seconds, began = how(here, source, target), time.perf_counter()
+    run(["sync", "-f", str(here.scratch)], here.environment)
+    return seconds + time.perf_counter() - began
 
 
 def unavailable() -> dict[str, str]:
@@ -179,14 +199,6 @@ def _applied(
 
 
 def _cp(here: Ground, source: str, target: str) -> float:
-    """And a sync of what it has written: ours is not done before that."""
-    Path(target).parent.mkdir(parents=True, exist_ok=True)
-    return run(
-        ["sh", "-c", 'cp -r "$1" "$2" && sync -f "$2"', "sh", source, target], here.environment
-    )
-
-
-def _cp_alone(here: Ground, source: str, target: str) -> float:
     Path(target).parent.mkdir(parents=True, exist_ok=True)
     return run(["cp", "-r", source, target], here.environment)
 
