@@ -31,7 +31,7 @@ from stateshift.formats.spans import Content
 PADDING: Final = 64
 
 # A lane for so many bytes of a part; where it may begin is looked for in so many of them.
-LANE_BYTES, WINDOW = 8 * 1024, 256
+LANE_BYTES, WINDOW = 4 * 1024, 128
 # Fewer lanes are walked one by one.
 LANES_MIN: Final = 8
 # Keys that a guess takes for likely.
