@@ -42,7 +42,7 @@ from measure import bench_directory
 from pages import figures_in
 from servers import Servers, default_root
 from telling import as_table, drawn
-from tools import OURS, ROUTES, SLOW, Ground, Way, run, unavailable, ways_of
+from tools import OURS, ROUTES, SLOW, Ground, Way, left_out, run, ways_of
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "scripts" / "bench" / "results" / "copy.md"
@@ -83,7 +83,8 @@ def main() -> None:
             for name in options.sets.split(","):
                 measure(here, directory, route, name, options.rounds, options.tag, only)
     wanted = [one for one in kept(directory) if one.tag == options.tag]
-    table = as_table(wanted, unavailable(), RESULTS, platform.python_version())
+    missing = left_out(options.routes.split(","))
+    table = as_table(wanted, missing, RESULTS, platform.python_version())
     RESULTS.write_text(table)
     drawn(wanted, RESULTS.with_suffix(".png"))
     print(table)

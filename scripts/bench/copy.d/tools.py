@@ -104,15 +104,10 @@ def ways_of(route: str, name: str) -> dict[str, Way]:
             "ours, needed, compared": partial(_applied, "entries", ()),
             "ours, compacted, compared": partial(_applied, "entries", ("compact",)),
         }
-    others: Mapping[str, Mapping[str, Way]] = {
-        "local-local": _both({"cp -r": _cp, "rclone": _rclone}),
-        "hdfs-hdfs": _both({"fs -cp": _fs_cp, "rclone": _rclone}) | {"distcp": _distcp},
-        "hdfs-s3": {"rclone": _rclone, "s5cmd": _by_disk_s5cmd, "s3 sync": _by_disk_aws},
-    }
     missing = unavailable()
     return found | {
         way: how
-        for way, how in others[route].items()
+        for way, how in _others(route).items()
         if way.removesuffix(NOT_SYNCED) not in missing
     }
 
@@ -127,6 +122,24 @@ def _synced(how: Way, here: Ground, source: str, target: str) -> float:
     seconds, began = how(here, source, target), time.perf_counter()
     run(["sync", "-f", str(here.scratch)], here.environment)
     return seconds + time.perf_counter() - began
+
+
+def _others(route: str) -> Mapping[str, Way]:
+    others: Mapping[str, Mapping[str, Way]] = {
+        "local-local": _both({"cp -r": _cp, "rclone": _rclone}),
+        "hdfs-hdfs": _both({"fs -cp": _fs_cp, "rclone": _rclone}) | {"distcp": _distcp},
+        "hdfs-s3": {"rclone": _rclone, "s5cmd": _by_disk_s5cmd, "s3 sync": _by_disk_aws},
+    }
+    return others[route]
+
+
+def left_out(routes: Sequence[str]) -> dict[str, str]:
+    """What somebody would use on these routes and is not there, and why."""
+    return {
+        way: reason
+        for way, reason in unavailable().items()
+        if any(way in _others(route) for route in routes)
+    }
 
 
 def unavailable() -> dict[str, str]:
