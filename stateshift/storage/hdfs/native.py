@@ -166,8 +166,8 @@ class NativeCalls:
 
 
 def _pieces(file: FileReader, offset: int, wanted: int) -> Iterator[bytes]:
-    """Yield a part of a file in pieces of PIECE. A DataNode sends it by 64 KiB, of which the client
-    holds some that were not asked for yet; each of them would be too little to hand on.
+    """Yield a part of a file in pieces of PIECE or a little more. A DataNode sends packets of
+    64 KiB, too small to hand on one by one; the client reads some of them ahead.
     """
     packets: list[bytes] = []
     size = 0
