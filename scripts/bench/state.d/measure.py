@@ -1,5 +1,6 @@
 """Runs our commands and what Spark has in their place on the same state, one after the other and
-again: A B A B.
+again: A B A B. Commands that are compared with the same of Spark share its run of a round: A1 B A2
+A3.
 
     export         against Spark's state reader, writing Parquet, too
     verify --deep  against Spark's state reader, keeping nothing: it decodes everything, and checks
@@ -16,8 +17,8 @@ could be used; processor time, which other work on the machine disturbs less; an
 that each had, with all of its processes. Ratios are ours divided by Spark's, per pair, and the
 median of them.
 
-Every pair is kept in $STATESHIFT_BENCH_DIR/state.jsonl; the table has the last measurement of each
-case.
+Every pair is kept beside the page, in results/state.jsonl, or in $STATESHIFT_BENCH_DIR/state.jsonl
+if it was scaled; the table has the last measurement of each case.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from running import Run, run
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent.parent
 RESULTS = ROOT / "scripts" / "bench" / "results" / "state.md"
+FIGURES = RESULTS.with_suffix(".jsonl")
 MIB = 1 << 20
 SHARDS = 5  # from 8
 # How many entries, of which provider, in how many shards. What lies in one is as much as a shard of
@@ -109,6 +111,7 @@ def main() -> None:
     if options.quick:
         options.millions, options.scale, options.pairs = [4], QUICK, 1
     directory = bench_directory()
+    figures = FIGURES if options.scale == 1.0 else directory / FIGURES.name
     for entries, provider, shards in CASES:
         fits = (
             not options.millions or entries // 10**6 in options.millions
@@ -118,9 +121,9 @@ def main() -> None:
         place = made(directory, provider, int(entries * options.scale), shards)
         if not options.make:
             case = Case(int(entries * options.scale), provider, options.cores, options.tag, shards)
-            measure(directory, place, case, options.what, options.pairs)
+            measure(figures, directory, place, case, options.what, options.pairs)
     if not options.make:
-        table = as_table(kept(directory))
+        table = as_table(kept(figures))
         if options.scale == 1.0:
             RESULTS.write_text(table + _sections_below(RESULTS.read_text()))
         print(table)
@@ -163,10 +166,13 @@ def made(directory: Path, provider: str, entries: int, shards: int) -> Path:
     return place
 
 
-def measure(directory: Path, place: Path, case: Case, what: Sequence[str], rounds: int) -> None:
-    scratch = directory / "scratch"
+def measure(
+    figures: Path, directory: Path, place: Path, case: Case, what: Sequence[str], rounds: int
+) -> None:
+    scratch = directory / f"scratch-{os.getpid()}"
     cores = range(case.cores) if case.cores > 1 else [os.cpu_count() - 1]
     for _ in range(rounds):
+        sparks: dict[str, Run] = {}
         for name in what:
             shutil.rmtree(scratch, ignore_errors=True)
             scratch.mkdir()
@@ -177,9 +183,11 @@ def measure(directory: Path, place: Path, case: Case, what: Sequence[str], round
             )
             check(name, scratch, case.entries)
             shutil.rmtree(scratch / "ours", ignore_errors=True)
-            spark = run(spark_command(), cores, {"PYSPARK_PYTHON": sys.executable}, scratch)
-            pair = pair_of(case, name, against, ours, spark, load)
-            with (directory / "state.jsonl").open("a") as file:
+            if against not in sparks:
+                command = spark_command()
+                sparks[against] = run(command, cores, {"PYSPARK_PYTHON": sys.executable}, scratch)
+            pair = pair_of(case, name, against, ours, sparks[against], load)
+            with figures.open("a") as file:
                 file.write(json.dumps(asdict(pair)) + "\n")
             print(line_of([pair]), file=sys.stderr, flush=True)
     shutil.rmtree(scratch, ignore_errors=True)
@@ -258,10 +266,10 @@ def check(name: str, scratch: Path, entries: int) -> None:
             raise SystemExit(f"{found} entries were exported, and there are {entries}")
 
 
-def kept(directory: Path) -> Iterator[list[Pair]]:
+def kept(figures: Path) -> Iterator[list[Pair]]:
     """The pairs of the last run of each case: those with the tag that the last one has."""
     by_case: dict[tuple[object, ...], list[Pair]] = {}
-    for line in (directory / "state.jsonl").read_text().splitlines():
+    for line in figures.read_text().splitlines():
         pair = Pair(**json.loads(line))
         by_case.setdefault(
             (pair.entries, pair.provider, pair.shards, WHAT.index(pair.what), pair.cores), []
