@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from stateshift.errors import StorageError
 from stateshift.formats.blocks import Binary, Ints
-from stateshift.formats.spans import hash64
+from stateshift.formats.spans import Words, hash64
 
 # Of keys and values, as they are written.
 BYTES_MAX = 96 * 1024 * 1024
@@ -41,8 +41,13 @@ PILES, LEVELS = 16, 5
 
 def pile_of(keys: Binary, level: int) -> Ints:
     """Return which pile each key belongs on: at each level by other bits of its hash."""
+    return pile_of_hashes(hash64(keys), level)
+
+
+def pile_of_hashes(hashes: Words, level: int) -> Ints:
+    """Return `pile_of` of keys with these hashes."""
     bits = PILES.bit_length() - 1
-    turned = hash64(keys) >> np.uint64(64 - bits * (level + 1))
+    turned = hashes >> np.uint64(64 - bits * (level + 1))
     return (turned & np.uint64(PILES - 1)).astype(np.int64)
 
 

@@ -174,7 +174,14 @@ MODULES = tuple(
         *("survey/checkpoint", "survey/restart/query_files", "survey/restart/operators"),
         *("survey/restart/shards", "survey/restart/image"),
         *("chains", "entries/fold", "entries/last_writes"),
-        *("check/image", "entries/row_check", "check/joins", "check/sidecars", "check/snapshots"),
+        *(
+            "check/image",
+            "entries/row_check",
+            "check/joins",
+            "check/sidecars",
+            "check/snapshots",
+            "check/tally",
+        ),
     )
 )
 

@@ -29,7 +29,7 @@ from stateshift.engines.spark.check import repairs, sidecars, snapshots
 from stateshift.engines.spark.check.joins import Join
 from stateshift.engines.spark.check.planned_batch import after_planned, planned_files
 from stateshift.engines.spark.check.portions import part_of
-from stateshift.engines.spark.check.snapshots import Tally
+from stateshift.engines.spark.check.tally import Tally
 from stateshift.engines.spark.entries import single_file as decoding
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.row_check import RowCheck

@@ -2,7 +2,7 @@
 the same. Reads only.
 
     version s  =  the snapshot s  =  an older snapshot (or nothing), and every change file up to s
-    Tally         entries added up, whatever their order: what both ways have to agree on
+    a tally       entries added up, whatever their order: what both ways have to agree on
 
 A restart takes the snapshot and never looks at what came before it, so a snapshot that lost
 something goes unnoticed until somebody misses it. Both ways are followed up to the version of the
@@ -17,29 +17,24 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
-
-import numpy as np
 
 from stateshift.engines.match import matched
 from stateshift.engines.spark.chains import StoreFiles, chain
+from stateshift.engines.spark.check.tally import tally_of
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.layout import under
 from stateshift.engines.views import HistoryCheck, Tallies
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.binaries import joined
-from stateshift.formats.blocks import Block, binary
-from stateshift.formats.spans import hash64
+from stateshift.formats.blocks import Block
 from stateshift.formats.spark import rocksdb
 from stateshift.formats.spark.names import classify
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, ShardFiles, Survey, sizes_of
 
 ZIP_MAX = 1 << 28
-
-_FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
-
 
 # An operator's id, the number of a shard, and a store of it.
 Place = tuple[str, int, str]
@@ -48,24 +43,6 @@ Place = tuple[str, int, str]
 def place_of(shard: ShardFiles) -> Place:
     """Return what tells the shard's store from all others of its image."""
     return shard.operator, shard.shard, shard.store
-
-
-@dataclass(slots=True)
-class Tally:
-    """A count of entries and a sum of a number for each, modulo 2^64: the same in whatever order
-    they come, and equal for other entries only by chance.
-    """
-
-    records: int = 0
-    total: int = 0
-
-    def add(self, store: str, block: Block) -> None:
-        name = hash64(binary([store.encode()]))[0]
-        mixed = (hash64(block.keys) + name) * _FIRST ^ hash64(block.values)
-        mixed = (mixed ^ mixed >> np.uint64(32)) * _SECOND
-        mixed ^= mixed >> np.uint64(29)
-        self.records += len(block)
-        self.total = (self.total + int(mixed.sum(dtype=np.uint64))) % (1 << 64)
 
 
 def check_histories(
@@ -157,10 +134,8 @@ def _agree(
     if expected is None:
         return False
     without_snapshot = replace(shard, files=older + changes_in(shard.files))
-    tally = Tally()
     try:
-        for store, block in folded(storage.chunks, without_snapshot, image.settings):
-            tally.add(store, block)
+        tally = tally_of(storage.chunks, without_snapshot, image.settings)
     except (FormatError, MissingFile):
         return True
     return (tally.records, tally.total) == expected

@@ -105,6 +105,21 @@ def folded(
         raise FormatError("these files are not of one state store provider", shard.files[0])
 
 
+def written(
+    read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]
+) -> Iterator[Block] | None:
+    """Return what a shard's files write in the order of time, deletes among it; None where that is
+    not enough to know what they come to: they hold tables, or rows with checksums. Merges are not
+    among it: they need column families, which a table's version names.
+    """
+    kinds = {path.rpartition(".")[2] for path in shard.files}
+    if kinds <= {"snapshot", "delta"}:
+        return (writes.block for writes in _rows(read, shard, settings, None))
+    if kinds <= {"changelog"} and not has_row_checksums(settings):
+        return _RocksDB(read, shard, settings, None).written()
+    return None
+
+
 def changed(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str], bytes_max: int = BYTES_MAX
 ) -> Iterator[Block]:
@@ -207,6 +222,10 @@ class _RocksDB:
         for block in self._settled(paths, bytes_max):
             bare = row_checksums.off_values(block, self._between) if self._checked else block
             yield from self._named(bare)
+
+    def written(self) -> Iterator[Block]:
+        """Yield what `written` does."""
+        return (writes.block for writes in self._changes(_changelogs(self._shard.files)))
 
     def changed(self, bytes_max: int) -> Iterator[Block]:
         """Yield what `changed` does."""

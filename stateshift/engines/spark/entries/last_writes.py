@@ -123,7 +123,7 @@ def _lasts(writes: list[Writes], between: bytes) -> tuple[Flags, Block | None]:
     """
     hashes = np.concatenate([hash64(write.block.keys) for write in writes])
     kept = np.ones(len(hashes), bool)
-    again = _repeated(hashes)
+    again = repeated(hashes)
     if again is None:
         return kept, None
     several = Several.of(writes, again, hashes[again])
@@ -144,7 +144,7 @@ def _live(writes: list[Writes], kept: Flags) -> Iterator[Block]:
             yield _puts(block if live.all() else block.take(np.flatnonzero(live)))
 
 
-def _repeated(hashes: Words) -> Ints | None:
+def repeated(hashes: Words) -> Ints | None:
     """Return which hashes are there more than once; None where each is there once, which is the
     rule in a snapshot.
     """
@@ -153,10 +153,10 @@ def _repeated(hashes: Words) -> Ints | None:
         return None
     order = np.argsort(hashes)
     same = hashes[order][1:] == hashes[order][:-1]
-    repeated = np.zeros(len(hashes), bool)
-    repeated[order[1:][same]] = True
-    repeated[order[:-1][same]] = True
-    return np.flatnonzero(repeated)
+    is_again = np.zeros(len(hashes), bool)
+    is_again[order[1:][same]] = True
+    is_again[order[:-1][same]] = True
+    return np.flatnonzero(is_again)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
