@@ -1,7 +1,8 @@
 """Records dealt onto piles on disk, for what may be larger than memory.
 
     Dealt           batches held in memory, and dealt onto piles once they are too many
-    pile_of         which of PILES piles each key belongs on
+    hold            as much as may be held in memory; given_up hands it on, piece by piece
+    pile_of         which of PILES piles each key belongs on; pile_of_hashes, where they are known
     with Piles(count, schema) as piles:
         piles.deal(batch, numbers)     each record of the batch onto the pile of its number
         piles.each()                   (number, batches) pile by pile, the batches in the order in
@@ -16,7 +17,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO, Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +38,34 @@ Writer = Any  # a pyarrow.RecordBatchStreamWriter
 # Few enough that several steps at once do not run out of open files. A pile of a pile has a 256th
 # of the records; what is too large even after five times are records of few keys.
 PILES, LEVELS = 16, 5
+
+
+class Sized(Protocol):
+    """What is held in memory, and how many bytes of it."""
+
+    @property
+    def size(self) -> int: ...
+
+
+Held = TypeVar("Held", bound=Sized)
+
+
+def hold(coming: Iterator[Held], bytes_max: float) -> tuple[list[Held], bool]:
+    """Return as much as may be held in memory, and whether that is all."""
+    held, size = [], 0
+    for each in coming:
+        held.append(each)
+        size += each.size
+        if size > bytes_max:
+            return held, False
+    return held, True
+
+
+def given_up(held: list[Held]) -> Iterator[Held]:
+    """Yield one after the other, each forgotten when it is handed out."""
+    held.reverse()
+    while held:
+        yield held.pop()
 
 
 def pile_of(keys: Binary, level: int) -> Ints:

@@ -170,7 +170,7 @@ def made(directory: Path, provider: str, entries: int, shards: int) -> Path:
 def measure(
     figures: Path, directory: Path, place: Path, case: Case, what: Sequence[str], rounds: int
 ) -> None:
-    scratch = directory / f"scratch-{os.getpid()}"
+    scratch = directory / "scratch"
     cores = range(case.cores) if case.cores > 1 else [os.cpu_count() - 1]
     for _ in range(rounds):
         sparks: dict[str, Run] = {}

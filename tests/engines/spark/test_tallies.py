@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateshift.engines.spark.check.tally import WRITES_MAX, Tally, tally_of
+from stateshift.engines.spark.check.tally import BYTES_MAX, Tally, tally_of
 from stateshift.engines.spark.entries.fold import folded, written
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError
@@ -30,14 +30,14 @@ def tally_of_folded(read: ReadFrom, shard: ShardFiles, conf: dict[str, str]) -> 
 
 @pytest.mark.sample(140)
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("writes_max", [WRITES_MAX, 3])
-def test_golden_shards_add_up_to_what_their_entries_do(name: str, writes_max: int) -> None:
+@pytest.mark.parametrize("bytes_max", [BYTES_MAX, 3 * 17])
+def test_golden_shards_add_up_to_what_their_entries_do(name: str, bytes_max: int) -> None:
     storage = golden(name)
     for image in survey(storage).images:
         conf = dict(image.settings)
         for shard in image.shards:
             expected = tally_of_folded(storage.chunks, shard, conf)
-            assert tally_of(storage.chunks, shard, conf, writes_max) == expected
+            assert tally_of(storage.chunks, shard, conf, bytes_max) == expected
 
 
 def reading(files: dict[str, bytes]) -> ReadFrom:
@@ -54,9 +54,9 @@ WRITES = st.lists(st.tuples(KEYS, st.none() | VALUES), max_size=40)
 
 
 @settings(deadline=None)
-@given(st.lists(WRITES, max_size=4), st.sampled_from((1, 7, 1000)))
+@given(st.lists(WRITES, max_size=4), st.sampled_from((17, 7 * 17, 1000 * 17)))
 def test_the_last_write_of_a_key_counts_in_memory_and_on_piles(
-    files: list[list[tuple[bytes, bytes | None]]], writes_max: int
+    files: list[list[tuple[bytes, bytes | None]]], bytes_max: int
 ) -> None:
     paths = [f"state/0/0/{number}.delta" for number in range(1, len(files) + 1)]
     contents = {
@@ -67,7 +67,7 @@ def test_the_last_write_of_a_key_counts_in_memory_and_on_piles(
     last = dict(entry for writes in files for entry in writes)
     expected = Tally()
     expected.add("default", block_of((k, v) for k, v in last.items() if v is not None))
-    assert tally_of(reading(contents), shard, {}, writes_max) == expected
+    assert tally_of(reading(contents), shard, {}, bytes_max) == expected
 
 
 def test_changelogs_that_are_not_enough_are_not_counted_as_if_they_were() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -19,7 +20,15 @@ import pyarrow as pa
 
 from stateshift.engines.spark.entries.fold import folded, written
 from stateshift.engines.spark.entries.last_writes import repeated
-from stateshift.engines.spill import LEVELS, PILES, Piles, RecordBatch, pile_of_hashes
+from stateshift.engines.spill import (
+    LEVELS,
+    PILES,
+    Piles,
+    RecordBatch,
+    given_up,
+    hold,
+    pile_of_hashes,
+)
 from stateshift.formats.blocks import Binary, Block, Flags, binary
 from stateshift.formats.spans import Words, hash64, missing
 from stateshift.survey import ShardFiles
@@ -27,7 +36,8 @@ from stateshift.world import ReadFrom
 
 _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 
-WRITES_MAX: Final = 2_000_000  # held in memory, of 17 bytes each
+_WRITE_BYTES: Final = 17
+BYTES_MAX: Final = 2_000_000 * _WRITE_BYTES  # held in memory
 
 _SCHEMA: Final = pa.schema([("key", pa.uint64()), ("number", pa.uint64()), ("put", pa.bool_())])
 
@@ -53,13 +63,13 @@ def tally_of(
     read: ReadFrom,
     shard: ShardFiles,
     settings: Mapping[str, str],
-    writes_max: int = WRITES_MAX,
+    bytes_max: int = BYTES_MAX,
 ) -> Tally:
     """Return the tally of the entries that a shard's files come to."""
     tally = Tally()
     blocks = written(read, shard, settings)
     if blocks is not None:
-        _count_lasts(tally, _hashed(shard.store, blocks), writes_max)
+        _count_lasts(tally, _hashed(shard.store, blocks), bytes_max)
         return tally
     for store, block in folded(read, shard, settings):
         tally.add(store, block)
@@ -73,6 +83,10 @@ class _Writes:
     keys: Words
     numbers: Words
     puts: Flags
+
+    @property
+    def size(self) -> int:
+        return len(self.keys) * _WRITE_BYTES
 
 
 def _hashed(store: str, blocks: Iterable[Block]) -> Iterator[_Writes]:
@@ -89,30 +103,25 @@ def _numbers(store: str, keys: Words, values: Binary) -> Words:
     return mixed ^ mixed >> np.uint64(29)
 
 
-def _count_lasts(tally: Tally, writes: Iterator[_Writes], most: int, level: int = 0) -> None:
+def _count_lasts(tally: Tally, writes: Iterator[_Writes], bytes_max: int, level: int = 0) -> None:
     """Count the last writes of all keys, but for deletes. `level` says how often the writes were
     put onto piles already.
     """
-    held: list[_Writes] = []
-    count = 0
-    for write in writes:
-        held.append(write)
-        count += len(write.keys)
-        if count > most and level < LEVELS:
-            _count_piles(tally, chain(held, writes), most, level)
-            return
-    if held:
+    held, are_all = hold(writes, bytes_max if level < LEVELS else inf)
+    if not are_all:
+        _count_piles(tally, chain(given_up(held), writes), bytes_max, level)
+    elif held:
         _count_held(tally, held)
 
 
-def _count_piles(tally: Tally, writes: Iterable[_Writes], most: int, level: int) -> None:
+def _count_piles(tally: Tally, writes: Iterable[_Writes], bytes_max: int, level: int) -> None:
     with Piles(PILES, _SCHEMA) as piles:
         for write in writes:
             columns = [pa.array(write.keys), pa.array(write.numbers), pa.array(write.puts)]
             batch = pa.record_batch(columns, schema=_SCHEMA)
             piles.deal(batch, pile_of_hashes(write.keys, level))
         for _, pile in piles.each():
-            _count_lasts(tally, map(_writes_of, pile), most, level + 1)
+            _count_lasts(tally, map(_writes_of, pile), bytes_max, level + 1)
 
 
 def _writes_of(batch: RecordBatch) -> _Writes:

@@ -109,8 +109,8 @@ def written(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]
 ) -> Iterator[Block] | None:
     """Return what a shard's files write in the order of time, deletes among it; None where that is
-    not enough to know what they come to: they hold tables, or rows with checksums. Merges are not
-    among it: they need column families, which a table's version names.
+    not enough to know what they come to: they hold tables, or rows with checksums. No merges are
+    among it: changelogs with merges are refused at their end where no zip names column families.
     """
     kinds = {path.rpartition(".")[2] for path in shard.files}
     if kinds <= {"snapshot", "delta"}:

@@ -28,7 +28,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stateshift.engines.spill import BYTES_MAX, LEVELS, PILES, Piles, RecordBatch, pile_of
+from stateshift.engines.spill import (
+    BYTES_MAX,
+    LEVELS,
+    PILES,
+    Piles,
+    RecordBatch,
+    given_up,
+    hold,
+    pile_of,
+)
 from stateshift.formats.blocks import Binary, Block, Flags, Ints
 from stateshift.formats.spans import Words, hash64, missing
 
@@ -65,21 +74,10 @@ def settled(
     writes were dealt onto piles already.
     """
     coming = iter(writes)
-    held, are_all = _held(coming, bytes_max if level < LEVELS else inf)
+    held, are_all = hold(coming, bytes_max if level < LEVELS else inf)
     if are_all:
         return _settled(held, between)
-    return _settled_by_pile(chain(_given_up(held), coming), between, bytes_max, level)
-
-
-def _held(coming: Iterator[Writes], bytes_max: float) -> tuple[list[Writes], bool]:
-    """Return as many writes as may be held in memory, and whether those are all."""
-    held, size = [], 0
-    for write in coming:
-        held.append(write)
-        size += write.size
-        if size > bytes_max:
-            return held, False
-    return held, True
+    return _settled_by_pile(chain(given_up(held), coming), between, bytes_max, level)
 
 
 def _settled_by_pile(
@@ -90,13 +88,6 @@ def _settled_by_pile(
             piles.deal(batch_of(write), pile_of(write.block.keys, level))
         for _, pile in piles.each():
             yield from settled(map(writes_of, pile), between, bytes_max, level + 1)
-
-
-def _given_up(held: list[Writes]) -> Iterator[Writes]:
-    """Yield one after the other, each forgotten when it is handed out."""
-    held.reverse()
-    while held:
-        yield held.pop()
 
 
 def _settled(writes: list[Writes], between: bytes) -> Iterator[Block]:
@@ -136,7 +127,7 @@ def _lasts(writes: list[Writes], between: bytes) -> tuple[Flags, Block | None]:
 def _live(writes: list[Writes], kept: Flags) -> Iterator[Block]:
     """Yield the puts among the writes that are kept."""
     start = 0
-    for write in _given_up(writes):
+    for write in given_up(writes):
         block = write.block
         live = kept[start : start + len(block)] & ~missing(block.values)
         start += len(block)
