@@ -27,7 +27,7 @@ from stateshift.formats.blocks import Binary, Ints
 from stateshift.formats.spans import Words, hash64
 
 # Of keys and values, as they are written.
-BYTES_MAX = 96 * 1024 * 1024
+BYTES_MAX = 80 * 1024 * 1024
 
 # Arrow has no types that mypy --strict could tell apart here.
 RecordBatch = Any  # a pyarrow.RecordBatch

@@ -47,6 +47,7 @@ _PROGRAM = (
     "import signal, sys; "
     "signal.signal(signal.SIGINT, signal.SIG_IGN); signal.signal(signal.SIGTERM, signal.SIG_IGN); "
     "sys.path[:] = {path!r}; "
+    "from stateshift.formats import bounds; bounds.own_process(); "
     "from {worker} import serve; serve()"
 )
 _WORKER = "stateshift.fleet.worker"

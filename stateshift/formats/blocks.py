@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from stateshift.formats import bounds
+
 BLOCK_RECORDS = 1 << 17
 BLOCK_BYTES = 32 * 1024 * 1024
 
@@ -36,6 +38,16 @@ Column = Any  # a pyarrow.Array of any type
 
 # What makes another key, or another value, of one.
 Change = Callable[[bytes], bytes]
+
+# What Arrow takes its memory from by itself keeps more of what is given back: 30 to 50 MiB of a
+# process's 300. Jemalloc is as fast. Where somebody chose another, or in a program that imports us,
+# it stays.
+if (
+    bounds.is_own_process()
+    and pa.default_memory_pool().backend_name == "mimalloc"
+    and "jemalloc" in pa.supported_memory_backends()
+):
+    pa.set_memory_pool(pa.jemalloc_memory_pool())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,6 +7,9 @@ thing may have.
     piece  a sixteenth: a record, a block, a line. It is copied a few times on its way
     text   a 64th: a JSON document, whose objects take up to 34 times the memory of their text
 
+`own_process` notes that the process is ours alone, and not of a program that imports us: then
+`blocks` chooses what Arrow takes its memory from.
+
 Files that are streamed may have any size. A format asks before it allocates a length that it has
 read; a length that the bytes cannot hold is damage, and the format says so itself.
 """
@@ -30,6 +33,7 @@ class _Bound:
 
     total = DEFAULT
     asked: int | None = None
+    is_ours = False
 
 
 def set_total(size: int) -> None:
@@ -46,6 +50,16 @@ def set_asked(size: int | None) -> None:
 def asked() -> int | None:
     """Return what somebody asked for; None where nobody did."""
     return _Bound.asked
+
+
+def own_process() -> None:
+    """Note that this process is ours alone; to be called before `blocks` is imported."""
+    _Bound.is_ours = True
+
+
+def is_own_process() -> bool:
+    """Return whether this process is ours alone, as far as we were told."""
+    return _Bound.is_ours
 
 
 def total() -> int:

@@ -272,10 +272,11 @@ def _defaults(arguments: list[str], terminal: Terminal) -> Mapping[str, object]:
 
 
 def _bound_memory(value: object) -> None:
-    """Set how much memory this process may take for what it reads."""
+    """Set how much memory this process may take for what it reads; it is ours from here on."""
     from stateshift.errors import Complaint, SpecError
     from stateshift.formats import bounds
 
+    bounds.own_process()
     try:
         bounds.set_asked(None if value is None else _memory(str(value)))
     except ValueError as error:
