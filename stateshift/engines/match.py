@@ -1,6 +1,6 @@
 """Two sides of entries held against each other by their keys.
 
-    matched((side, Block) ...) -> Matched ...       side is 0 or 1, the blocks in any order
+    matched(Sided ...) -> Matched ...       blocks of side 0 and of side 1, in any order
 
       Matched  same     keys that have the same value on both sides
                removed  entries that only side 0 has
@@ -19,21 +19,42 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from math import inf
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stateshift.engines.spill import BYTES_MAX, LEVELS, PILES, Piles, RecordBatch, pile_of
+from stateshift.engines.spill import (
+    BYTES_MAX,
+    LEVELS,
+    PILES,
+    Piles,
+    RecordBatch,
+    given_up,
+    hold,
+    pile_of,
+)
 from stateshift.formats.binaries import whole
 from stateshift.formats.blocks import Binary, Block, Flags, Ints, binary, block_of
 from stateshift.formats.spans import Words, hash64
 
 SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary()), ("side", pa.int8())])
 
-Sided = tuple[int, Block]
 Value = bytes | None
 Record = tuple[bytes, Value]
+
+
+class Sided(NamedTuple):
+    """A block, and the side that it is of: 0 or 1."""
+
+    side: int
+    block: Block
+
+    @property
+    def size(self) -> int:
+        return self.block.size
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,22 +77,16 @@ def matched(
     """Yield what is the same, removed, added and changed, a part at a time. `level` counts how
     often the entries were dealt onto piles already.
     """
-    coming, size = iter(sides), 0
-    held: list[Sided] = []
-    for side, block in coming:
-        held.append((side, block))
-        size += block.size
-        if size > bytes_max and level < LEVELS:
-            break
-    else:
+    coming = iter(sides)
+    held, are_all = hold(coming, bytes_max if level < LEVELS else inf)
+    if are_all:
         left, right = _whole(held, 0), _whole(held, 1)
         held.clear()
         yield from _matched(left, right)
         return
     with Piles(PILES, SCHEMA) as piles:
-        for side, block in chain(held, coming):
+        for side, block in chain(given_up(held), coming):
             piles.deal(batch_of(side, block), pile_of(block.keys, level))
-        held.clear()
         for _, pile in piles.each():
             yield from matched(chain.from_iterable(map(sided, pile)), bytes_max, level + 1)
 
@@ -111,7 +126,7 @@ def sided(batch: RecordBatch) -> Iterator[Sided]:
     for number in (0, 1):
         places = np.flatnonzero(sides == number)
         if len(places):
-            yield number, Block(keys, values).take(places)
+            yield Sided(number, Block(keys, values).take(places))
 
 
 def _whole(held: Iterable[Sided], side: int) -> Block:

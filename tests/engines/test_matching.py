@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateshift.engines.match import matched
+from stateshift.engines.match import Sided, matched
 from stateshift.formats.blocks import block_of
 
 KEYS = st.sampled_from([b"", b"a", b"b", b"key", b"k" * 9, b"\0" * 8, b"\0" * 9])
@@ -20,7 +20,7 @@ def test_sides_are_matched_one_for_one(
     left: list[tuple[bytes, bytes]], right: list[tuple[bytes, bytes]], every: int, bytes_max: int
 ) -> None:
     both = [
-        (side, block_of(records[at : at + every]))
+        Sided(side, block_of(records[at : at + every]))
         for side, records in enumerate((left, right))
         for at in range(0, len(records), every)
     ]

@@ -24,10 +24,10 @@ from stateshift.engines.flink.image import is_readable, metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.flink.survey.image import survey as surveyed
 from stateshift.engines.flink.views.decoded import Shower
-from stateshift.engines.match import Matched, matched
+from stateshift.engines.match import Matched, Sided, matched
 from stateshift.engines.views import Change, Counts, Difference, Differences, Opening
 from stateshift.errors import PlanError
-from stateshift.formats.blocks import Block, block_of
+from stateshift.formats.blocks import block_of
 from stateshift.formats.flink.metadata import OperatorState
 from stateshift.survey import Image, Survey
 from stateshift.world import Pairs, Unit, unit_of
@@ -128,20 +128,20 @@ class _Comparing:
         self._counts.clear()  # of a look that may lead to nothing
         return same
 
-    def _compare(self, entries: Iterator[tuple[int, Block]]) -> None:
+    def _compare(self, entries: Iterator[Sided]) -> None:
         for match in matched(entries):
             for key in match.same.to_pylist():
                 self._count(key).same += 1
             self._add_differences(match)
 
-    def _entries(self, read: Reading) -> Iterator[tuple[int, Block]]:
+    def _entries(self, read: Reading) -> Iterator[Sided]:
         """Yield the entries of both sides, each key with its state's name in front."""
         for number, state, streams in self._present():
             for store, pairs in read(state, streams):
                 own = (store, unit_of(store))
                 self._counts.setdefault(own, Counts(self._name, store, unit=own[1]))
                 before = self._number(own)
-                yield number, block_of((before + key, value) for key, value in pairs)
+                yield Sided(number, block_of((before + key, value) for key, value in pairs))
 
     def _count(self, key: bytes) -> Counts:
         return self._counts[self._stores[int.from_bytes(key[:PREFIX], "big")]]

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from stateshift.engines.match import matched
+from stateshift.engines.match import Sided, matched
 from stateshift.engines.spark.chains import StoreFiles, chain
 from stateshift.engines.spark.check.tally import tally_of
 from stateshift.engines.spark.entries.fold import folded
@@ -165,12 +165,10 @@ def _compared(
         )
 
 
-def _blocks(
-    storage: Storage, image: Image, side: int, shard: ShardFiles
-) -> Iterator[tuple[int, Block]]:
+def _blocks(storage: Storage, image: Image, side: int, shard: ShardFiles) -> Iterator[Sided]:
     """Yield the entries of one side, with their store's name before their keys."""
     for store, block in folded(storage.chunks, shard, image.settings):
-        yield side, Block(joined(store.encode() + b"\0", block.keys), block.values)
+        yield Sided(side, Block(joined(store.encode() + b"\0", block.keys), block.values))
 
 
 def ssts_of(storage: Storage, path: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from itertools import chain
 
 import pyarrow.compute as pc
 
-from stateshift.engines.match import Matched, Shelf, matched
+from stateshift.engines.match import Matched, Shelf, Sided, matched
 from stateshift.engines.spark.entries.sides import SEPARATOR, Side, Sides
 from stateshift.engines.spark.views.selection import Opened, opened, operator_id
 from stateshift.engines.views import Change, Counts, Difference, Differences, Opening, Readers
@@ -135,10 +135,10 @@ class _Comparison:
     def _matched(self, left: list[ShardFiles], right: list[ShardFiles]) -> Iterator[Matched]:
         return matched(chain(self._formed(0, left), self._formed(1, right)))
 
-    def _formed(self, side: int, shards: list[ShardFiles]) -> Iterator[tuple[int, Block]]:
+    def _formed(self, side: int, shards: list[ShardFiles]) -> Iterator[Sided]:
         for store, block in self._sides.formed(side, shards):
             self._begin((store,))
-            yield side, block
+            yield Sided(side, block)
 
     def _same(self, keys: Binary) -> None:
         for store, places in _by_store(keys, self._counts):
