@@ -277,6 +277,7 @@ class MemoryStorage:
         return content
 
     def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
+        assert offset >= 0, "whoever reads an offset refuses one below zero"
         content = self._file(path).content
         for start in range(offset, len(content), CHUNK):
             yield content[start : start + CHUNK]

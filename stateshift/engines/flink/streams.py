@@ -50,6 +50,11 @@ class Streams:
     places: Places
 
     def chunks(self, stream: StreamHandle, start: int = 0) -> Iterator[bytes]:
+        """Yield a stream from `start` on; each storage would take what is below zero for something
+        else.
+        """
+        if start < 0:
+            raise FormatError(f"an offset of {start}", None, None)
         match stream:
             case Inline(_, content):
                 yield content[start:]
@@ -59,6 +64,8 @@ class Streams:
                 if inner is not None:
                     yield from self.chunks(inner, start)
             case Segment(start=first, size=size):
+                if first < 0:
+                    raise FormatError(f"a segment begins at {first}", None, None)
                 yield from upto(self.read(self._path(stream), first + start), size - start)
             case RelativeFile() | AbsoluteFile():
                 yield from self.read(self._path(stream), start)
