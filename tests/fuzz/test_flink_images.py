@@ -75,6 +75,8 @@ def test_an_offset_below_zero_makes_no_command_end_in_a_bug(name: str, tmp_path:
         changed = content[:place] + below_zero + content[place + 1 :]
         answers = run_commands(image, {image.metadata_path: changed}, tmp_path)
         assert answers["verify --deep"].code == 5, f"{name}: byte {place}"
+        looked = answers["inspect"]
+        assert looked.code == 0 or ", subtask " in looked.err, f"{name}: byte {place}"
 
 
 def longs_in(value: object) -> Iterator[Longs]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from stateshift.engines.flink.entries.image import Digest, of_subtask
@@ -35,6 +36,8 @@ from stateshift.formats.flink.operator_state import (
 )
 from stateshift.formats.flink.serializers import Unknown
 from stateshift.formats.flink.state_values import key_parts, read_value
+
+_HINT = "stateshift verify LOCATION --deep names the file it stands in"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,19 @@ def of_operator(operator: OperatorState, streams: Streams) -> Iterator[Shown]:
     """Yield the entries of one operator, subtask by subtask."""
     own, prefix = operator.id.hex(), prefix_bytes(operator.max_parallelism)
     for subtask in operator.all_subtasks:
-        for state, key, value in _of_subtask(subtask, prefix, streams):
-            yield Shown(own, state, subtask.index, key, value)
+        with _errors_of(own, subtask):
+            for state, key, value in _of_subtask(subtask, prefix, streams):
+                yield Shown(own, state, subtask.index, key, value)
+
+
+@contextmanager
+def _errors_of(operator: str, subtask: SubtaskState) -> Iterator[None]:
+    """Name whose state it is in errors that are raised inside."""
+    try:
+        yield
+    except FormatError as error:
+        fact = f"operator {operator}, subtask {subtask.index}: {error.fact}"
+        raise type(error)(fact, error.path, error.offset, hint=error.hint or _HINT) from error
 
 
 def _of_subtask(
