@@ -54,7 +54,7 @@ class Streams:
         else.
         """
         if start < 0:
-            raise FormatError(f"an offset of {start}", None, None)
+            raise FormatError(f"state begins at byte {start}", None, None)
         match stream:
             case Inline(_, content):
                 yield content[start:]
@@ -65,7 +65,7 @@ class Streams:
                     yield from self.chunks(inner, start)
             case Segment(start=first, size=size):
                 if first < 0:
-                    raise FormatError(f"a segment begins at {first}", None, None)
+                    raise FormatError(f"a segment begins at byte {first}", None, None)
                 yield from upto(self.read(self._path(stream), first + start), size - start)
             case RelativeFile() | AbsoluteFile():
                 yield from self.read(self._path(stream), start)
