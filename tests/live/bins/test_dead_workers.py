@@ -29,17 +29,17 @@ from tests.live.bins.workers import BINS, Ground, Reader, alone, count_and_ask
 from tests.live.jobs import Killed
 
 NAMES = ("west", "east", "south")
-END = 300
-LEFT = 60  # rows that nobody has read before the last move
+END = 300  # rows that all have read at the end, at least
+LEFT = 60  # of them, that nobody has read before the last move
 IMPATIENT = Manner(lead_seconds=0.0, timeout_seconds=0.3, wait_seconds=0.3)
 PATIENT = Manner(lead_seconds=0.0)
 EFFECTS = 36  # of the worker that dies, in the longest of the events
 
 
 @cache
-def wanted() -> list[tuple[int, ...]]:
-    """What one worker alone puts out."""
-    return alone(count_and_ask, END)
+def wanted(until: int) -> list[tuple[int, ...]]:
+    """What one worker alone puts out that reads so many rows."""
+    return alone(count_and_ask, until)
 
 
 class Group:
@@ -48,7 +48,7 @@ class Group:
     def __init__(self) -> None:
         self.ground = Ground(count_and_ask, NAMES)
         self.dead: set[str] = set()
-        self.until = END - LEFT
+        self.until: int | None = END - LEFT  # as far as they read; None: rows never end
         for worker in self.ground.workers.values():
             worker.read(9)
         self.move("east", [2, 3, 4])
@@ -83,8 +83,11 @@ class Group:
 
     def read(self, worker: Reader) -> None:
         """Read some rows, as long as there are any to be read yet."""
-        if worker.read_to < self.until:
-            worker.read(min(worker.read_to + 6, self.until))
+        until = worker.read_to + 6
+        if self.until is not None:
+            until = min(until, self.until)
+        if worker.read_to < until:
+            worker.read(until)
 
     def evict(self, name: str) -> None:
         """Take the name of a worker from it, as the command does."""
@@ -127,7 +130,10 @@ class Group:
         return CountCarrier(watch, (), manner, wait=self.work, count=count).carry()
 
     def move_between_the_living(self) -> Moved:
-        """Move a bin from one of those that live to the other."""
+        """Move a bin from one of those that live to the other. Rows come until it has moved: they
+        read as fast as the machine lets them, and the faster, the later the time of the move.
+        """
+        self.until = None
         giver, taker = (name for name in NAMES if name not in self.dead)
         now = self.bins()
         number = now.names.index(giver)
@@ -135,11 +141,17 @@ class Group:
         here = self.ground.workers[giver].running.ledger.here
         return self.move(taker, [next(bin for bin in mine if bin in here)])
 
+    @property
+    def read_to(self) -> int:
+        """How many rows the one has read that has read most."""
+        return max(worker.read_to for worker in self.ground.workers.values())
+
     def finish(self) -> list[tuple[int, ...]]:
         """Read to the end, and return all that was put out."""
+        end = max(END, self.read_to)
         for _ in range(5):
             for worker in self.ground.workers.values():
-                worker.read(END)
+                worker.read(end)
                 worker.between()
         return self.ground.put_out()
 
@@ -174,7 +186,7 @@ def test_whatever_a_dead_worker_had_agreed_to_the_others_move_on_once_it_is_evic
     assert victim not in {part.runs.worker for part in group.bins().running}
     assert group.move_between_the_living().state == "finished"
     group.go_on_as(victim)
-    assert group.finish() == wanted()
+    assert group.finish() == wanted(group.read_to)
     counts = {worker.running.bins for worker in group.ground.workers.values()}
     assert counts == {group.ground.bins}
 
@@ -215,7 +227,7 @@ def test_who_has_not_dealt_is_named_with_the_way_out_and_blocks_nobody_once_evic
     group.go_on_as("east")
     assert group.ground.workers["east"].running.bins == 2 * BINS
     assert group.move("south", [4, 5]).state == "finished"
-    assert group.finish() == wanted()
+    assert group.finish() == wanted(group.read_to)
 
 
 def test_bins_of_an_evicted_worker_move_once_somebody_goes_on_under_its_name():
@@ -234,13 +246,13 @@ def test_bins_of_an_evicted_worker_move_once_somebody_goes_on_under_its_name():
         assert "start an application" in str(caught.value.hint)
     group.go_on_as("east")
     assert group.move("south", [2, 3]).state == "finished"
-    assert group.finish() == wanted()
+    assert group.finish() == wanted(group.read_to)
 
 
 def test_a_worker_that_is_evicted_while_bins_are_on_their_way_to_it_is_not_forgotten():
     group = Group()
     group.ground.moves = group.bins().moves.decided
-    at = max(worker.read_to for worker in group.ground.workers.values()) // 3 + 1
+    at = group.read_to // 3 + 1
     group.ground.propose([Update(at, bin, 0) for bin in (5, 6)])
     for worker in group.ground.workers.values():
         worker.running.answer()
@@ -253,7 +265,7 @@ def test_a_worker_that_is_evicted_while_bins_are_on_their_way_to_it_is_not_forgo
     parts = {part.runs.worker: part.is_evicted for part in group.bins().parts}
     assert parts == {"west": True, "east": False, "south": False}
     group.go_on_as("west")
-    assert group.finish() == wanted()
+    assert group.finish() == wanted(group.read_to)
 
 
 @pytest.mark.parametrize(("dead", "bin"), [("west", 0), ("south", 5)])
@@ -262,7 +274,7 @@ def test_a_split_that_waits_for_what_an_evicted_worker_has_to_give_says_that_som
 ):
     group = Group()
     group.ground.moves = group.bins().moves.decided
-    at = max(worker.read_to for worker in group.ground.workers.values()) // 3 + 1
+    at = group.read_to // 3 + 1
     group.ground.propose([Update(at, bin, 1)])
     for worker in group.ground.workers.values():
         worker.running.answer()
