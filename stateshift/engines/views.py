@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 Change = Literal["added", "removed", "changed"]
 Opening = Callable[[str], Storage]
 
+HINT_FILE = "stateshift verify LOCATION --deep names the file it stands in"
+
 
 @dataclass(frozen=True, slots=True)
 class DecodedFile:

@@ -50,8 +50,8 @@ class Streams:
     places: Places
 
     def chunks(self, stream: StreamHandle, start: int = 0) -> Iterator[bytes]:
-        """Yield a stream from `start` on; each storage would take what is below zero for something
-        else.
+        """Yield a stream from `start` on. A start below zero is refused here: a storage might count
+        it from the end.
         """
         if start < 0:
             raise FormatError(f"state begins at byte {start}", None, None)

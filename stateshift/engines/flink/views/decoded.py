@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from stateshift.engines.flink.entries.image import Digest, of_subtask
 from stateshift.engines.flink.entries.keyed import headers_of, keyed_entries, why_opaque
 from stateshift.engines.flink.streams import Streams
+from stateshift.engines.views import HINT_FILE
 from stateshift.errors import FormatError
 from stateshift.formats.flink.java_data import Input
 from stateshift.formats.flink.key_groups import prefix_bytes
@@ -36,8 +37,6 @@ from stateshift.formats.flink.operator_state import (
 )
 from stateshift.formats.flink.serializers import Unknown
 from stateshift.formats.flink.state_values import key_parts, read_value
-
-_HINT = "stateshift verify LOCATION --deep names the file it stands in"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ def _errors_of(operator: str, subtask: SubtaskState) -> Iterator[None]:
         yield
     except FormatError as error:
         fact = f"operator {operator}, subtask {subtask.index}: {error.fact}"
-        raise type(error)(fact, error.path, error.offset, hint=error.hint or _HINT) from error
+        raise type(error)(fact, error.path, error.offset, hint=error.hint or HINT_FILE) from error
 
 
 def _of_subtask(

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stateshift.engines.spark.entries.store_view import StoreView
+from stateshift.engines.views import HINT_FILE
 from stateshift.errors import FormatError
 from stateshift.formats.binaries import part
 from stateshift.formats.blocks import Block
@@ -57,5 +58,4 @@ def value_of(piece: Piece, value: bytes | None) -> Value:
 
 def _at(error: FormatError, piece: Piece) -> FormatError:
     fact = f"a row of the store {piece.view.store} does not fit its schema: {error.fact}"
-    hint = "stateshift verify LOCATION --deep names the file it stands in"
-    return FormatError(fact, piece.path, hint=hint)
+    return FormatError(fact, piece.path, hint=HINT_FILE)
