@@ -4,10 +4,8 @@
     footer     checksum type u8 | metaindex HANDLE | index HANDLE | padding | u32LE version |
                magic u64LE
     metaindex  name -> HANDLE: properties, range deletions, filters
-    index      one entry per data block, the value a HANDLE. With `index.value.is.delta.encoded`
-               there is no value size, and where the key shares something the value is the zigzag
-               difference of the size: the block follows the one before it directly. A partitioned
-               index is an index of such blocks
+    index      one entry per data block (`table_index`), in a form of its own where the properties
+               say `index.value.is.delta.encoded`. A partitioned index is an index of such blocks
 
 Source: RocksDB, table/format.cc (Footer, format versions 2 to 5),
 block_based/partitioned_index_iterator, table_properties.cc; Spark 3.2 to 4.3 and Flink 1.15 to 2.3
@@ -27,7 +25,6 @@ from typing import NamedTuple
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.rocksdb.block import (
     CHECKSUMS,
-    SHARING_MAX,
     TRAILER,
     WHAT,
     DataBlock,
@@ -36,12 +33,12 @@ from stateshift.formats.rocksdb.block import (
     Read,
     block_entries,
     checked,
-    end_of_entries,
     handle_at,
     placed,
     read_block,
     varint,
 )
+from stateshift.formats.rocksdb.table_index import IndexEntry, entries_of_index
 
 MAGIC = 0x88E241B785F4CFF7
 FOOTER = 53
@@ -70,8 +67,6 @@ class RangeDeletion(NamedTuple):
     sequence: int
 
 
-# A key that ends what a block holds, and where the block is.
-IndexEntry = tuple[bytes, Handle]
 EndedBlock = tuple[bytes, DataBlock]
 
 
@@ -154,7 +149,7 @@ class Table:
         """
         trailer = 0 if self.number(b"rocksdb.index.key.is.user.key") else 8
         after, upto = keys
-        for key, handle in _index(read_block(self.file, place), place, self.delta):
+        for key, handle in entries_of_index(read_block(self.file, place), place, self.delta):
             end = key[: len(key) - trailer]
             if end < last:
                 raise _out_of_order(place)
@@ -300,55 +295,6 @@ def _range_deletions(file: File, place: Handle) -> Iterator[RangeDeletion]:
 
 def _check_partitions(table: Table, top: Handle) -> None:
     """Check the blocks of a partitioned filter, which its first one lists."""
-    partitions = _index(read_block(table.file, top), top, table.delta)
+    partitions = entries_of_index(read_block(table.file, top), top, table.delta)
     for partition in _behind_each_other(handle for _, handle in partitions):
         checked(table.file, partition)
-
-
-def _index(block: bytes, place: Handle, delta: bool) -> Iterator[IndexEntry]:
-    with placed(place.offset):
-        if delta:
-            yield from _delta_index(block, place.offset)
-            return
-        for key, value in block_entries(block, place.offset):
-            yield key, handle_at(value, 0, len(value))[0]
-
-
-def _delta_index(block: bytes, offset: int) -> Iterator[IndexEntry]:
-    end = end_of_entries(block, offset)
-    position, key, start, size = 0, b"", 0, 0
-    sharable = SHARING_MAX * len(block)
-    while position < end:
-        shared, unshared, position = _key_sizes(block, position, end)
-        rest = position + unshared
-        if shared == 0:
-            key = block[position:rest]
-            start, position = varint(block, rest, end)
-            size, position = varint(block, position, end)
-        else:
-            sharable -= shared
-            if shared > len(key) or sharable < 0:
-                fact = f"{WHAT}: a key of an index shares more than there is"
-                raise FormatError(fact, None, offset)
-            key = key[:shared] + block[position:rest]
-            zigzag, position = varint(block, rest, end)
-            start += size + TRAILER
-            size += _unzigzag(zigzag)
-        if size < 0:
-            raise FormatError(f"{WHAT}: invalid block size {size}", None, offset)
-        yield key, Handle(start, size)
-
-
-def _key_sizes(block: bytes, position: int, end: int) -> tuple[int, int, int]:
-    """Return how many bytes a key shares, how many it adds, and where these stand."""
-    shared, unshared = block[position], block[position + 1]  # behind the end stand restarts
-    if shared < 0x80 and unshared < 0x80:
-        return shared, unshared, position + 2
-    shared, position = varint(block, position, end)
-    unshared, position = varint(block, position, end)
-    return shared, unshared, position
-
-
-def _unzigzag(number: int) -> int:
-    """Return the signed number that an unsigned one stands for."""
-    return -(number >> 1) - 1 if number & 1 else number >> 1
