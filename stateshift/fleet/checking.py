@@ -70,7 +70,7 @@ def _settings_of_parts(cutter: Cutter, there: Sequence[Portion]) -> list[list[Se
     for (survey, image), size, is_divisible in zip(there, sizes, at, strict=True):
         if is_divisible:
             shards.append(ShardAt(survey.location, image.shards[0], image.settings, size))
-    of_shards = iter(cutter.settings_of_parts(shards, cutter.bytes_of_part(sum(sizes))))
+    of_shards = iter(cutter.settings_of_parts(shards, cutter.bytes_of_part(sizes)))
     whole = [[image.settings] for _, image in there]
     return [next(of_shards) if each else own for each, own in zip(at, whole, strict=True)]
 

@@ -93,7 +93,7 @@ def _pieces(cutter: Cutter, sides: Sides, sizes: Sizes) -> list[_Piece]:
             paths = chain.from_iterable(shard.files for shard in group)
             size = sum(sizes[side].get(path, 0) for path in paths)
             shards.append(ShardAt(storage.location, group[0], image.settings, size))
-    part_bytes = cutter.bytes_of_part(sum(shard.size for shard in shards))
+    part_bytes = cutter.bytes_of_part([shard.size for shard in shards])
     alone = [number for number, piece in enumerate(groups) if len(piece.shards) == 1]
     divided = cutter.settings_of_parts([shards[number] for number in alone], part_bytes)
     settings = dict(zip(alone, divided, strict=True))

@@ -148,7 +148,8 @@ class Crew:
         phase.
         """
         slots, size = self._carrier.slots(0), sum(step.bytes for step in steps)
-        self._part_bytes = self._cutter.bytes_of_part(size)
+        sizes = chain.from_iterable(map(_sizes_of_shards, steps))
+        self._part_bytes = self._cutter.bytes_of_part(list(sizes))
         if not self._ways.is_chosen:
             return
         parts = sum(max(1, self._count_of(step, world)) for step in steps)
@@ -239,7 +240,7 @@ class Crew:
             for number, order in enumerate(orders):
                 yield self._asked(ask, f"{step.name}/{ask}/{number}", world, **order)[0]
 
-        size = step.bytes // max(1, len(step.sides[1].shards))
+        (size, *_) = _sizes_of_shards(step)
         shards = []
         for _, side in sides:
             if len(side.shards) == 1:
@@ -320,7 +321,7 @@ class Crew:
         for image, shard in shards:
             size = sum(sizes.get(path, 0) for path in shard.files)
             there.append(ShardAt(survey.location, shard, image.settings, size))
-        part_bytes = self._cutter.bytes_of_part(sum(each.size for each in there))
+        part_bytes = self._cutter.bytes_of_part([each.size for each in there])
         part_bytes = min(part_bytes, EXPORTED_BYTES_MAX)
         all_settings = self._cutter.settings_of_parts(there, part_bytes)
         for alone, settings in zip(each_alone(survey, shards), all_settings, strict=True):
@@ -436,6 +437,14 @@ class Crew:
 def _check_interrupted(world: World | None) -> None:
     if world is not None:
         world.check_interrupted()
+
+
+def _sizes_of_shards(step: Step) -> list[int]:
+    """Return how large the parts of a step are that are cut each by itself."""
+    count = 1
+    if isinstance(step, CompareImages):
+        count = max(1, len(step.sides[1].shards))
+    return [step.bytes // count] * count
 
 
 def _is_throttled(world: World) -> bool:

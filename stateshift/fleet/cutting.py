@@ -3,11 +3,13 @@
     Cutter.settings_of_parts(shards, ...)  of each the settings by which its parts are read
 
 There are about PARTS_A_SLOT orders for each that can be at work, and none of less than
-PART_BYTES_MIN: shards that are many enough stay whole. Where a shard can be cut, an executor looks.
+PART_BYTES_MIN: shards that are many enough stay whole, unless the last of them would leave others
+idle for long. Where a shard can be cut, an executor looks.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +22,7 @@ from stateshift.world import World
 PARTS_A_SLOT = 2
 PARTS_MAX = 1024
 PART_BYTES_MIN = 16 * 1024 * 1024
+IDLE_MAX = 0.15  # of the time that all would need if none were idle
 
 Settings = Mapping[str, str]
 
@@ -44,9 +47,27 @@ class Cutter:
     slots: int
     least: int = PART_BYTES_MIN
 
-    def bytes_of_part(self, total: int) -> int:
-        """Return how large parts are, where so much is read in all."""
-        return max(self.least, total // (PARTS_A_SLOT * max(1, self.slots)))
+    def bytes_of_part(self, sizes: Sequence[int]) -> int:
+        """Return how large parts are, where shards of these sizes are read. To read one in more
+        parts is more work, since each reads all changelogs.
+        """
+        part_bytes = max(self.least, sum(sizes) // (PARTS_A_SLOT * self._at_once))
+        while part_bytes >= 2 * self.least and self._idle(sizes, part_bytes) > IDLE_MAX:
+            part_bytes //= 2
+        return part_bytes
+
+    def _idle(self, sizes: Sequence[int], part_bytes: int) -> float:
+        """Return how much longer it takes than if nobody were idle at the end."""
+        busy = [0.0] * self._at_once
+        for size in sizes:
+            count = _count_of_parts(size, part_bytes)
+            for _ in range(count):
+                heapq.heapreplace(busy, busy[0] + size / count)
+        return max(busy) * self._at_once / max(1, sum(sizes)) - 1
+
+    @property
+    def _at_once(self) -> int:
+        return max(1, self.slots)
 
     def settings_of_parts(self, shards: Sequence[ShardAt], part_bytes: int) -> list[list[Settings]]:
         """Return for each shard the settings of its parts; its own where it stays whole."""

@@ -76,6 +76,16 @@ def test_portions_hold_every_shard_once_and_everything_needed(case: Path) -> Non
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_files_of_shards_that_are_left_out_are_not_all_in_one_portion(case: Path) -> None:
+    found = survey(on_a_disk(case).open(HERE), True)
+    for image in found.images:
+        parts = list(portions(found, replace(image, shards=()), 1))
+        assert {path for _, part in parts for path in part.needed} == set(image.needed)
+        places = {(shard.operator, shard.shard) for shard in image.shards if shard.files}
+        assert len(parts) > len(places)
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_a_portion_is_the_same_after_its_way_over_the_wire(case: Path) -> None:
     found = survey(on_a_disk(case).open(HERE), True)
     for own, part in portions(found, found.images[0], 1):

@@ -7,7 +7,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import partial
-from os.path import commonprefix
 
 import pytest
 
@@ -48,7 +47,8 @@ def index(handles: list[Handle], keys: list[bytes], interval: int = 1) -> bytes:
         if number % interval == 0:
             restarts += len(body).to_bytes(4, "little")
         else:
-            shared = len(commonprefix([before, key]))
+            while key.startswith(before[: shared + 1]) and shared < len(before):
+                shared += 1
         body += encode_varint(shared) + encode_varint(len(key) - shared) + key[shared:]
         if shared:
             difference = handle.size - handles[number - 1].size

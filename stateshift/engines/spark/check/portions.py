@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import TypeVar
 
 from stateshift.engines.bundles import DECODED_BYTES_MAX, FILES_MAX
@@ -42,15 +43,16 @@ def portions(
     describing, others = _describing(image)
     needed = _by_place(others, lambda path: path.removeprefix(start))
     planned = _by_place(planned_files(image), lambda path: path.removeprefix(start))
-    shards = places_in(image)
-    needed_beside = _at(_outside(shards, needed), needed)
-    listed_beside = _at(_outside(shards, listed), listed)
-    yield _portion(survey, image, (), [*describing, *needed_beside], listed_beside)
+    of_no_shard = [*describing, *needed.pop(None, [])]
+    yield _portion(survey, image, (), of_no_shard, listed.pop(None, []))
     sizes = {file.path: file.size for file in inside}
-    for bundle in _bundled(image.shards, needed, sizes, files_max):
-        places = list(dict.fromkeys(map(_shard_place, bundle)))
+    shards = _of_places(image.shards)
+    # The files of shards that are left out of the image lie there, too.
+    there = [*shards, *(place for place in chain(needed, listed) if place not in shards)]
+    for places in _bundled(dict.fromkeys(there), needed, sizes, files_max):
         own_needed = [*describing, *_at(places, needed)]
-        portion, part = _portion(survey, image, tuple(bundle), own_needed, _at(places, listed))
+        own_shards = tuple(_at(places, shards))
+        portion, part = _portion(survey, image, own_shards, own_needed, _at(places, listed))
         written = tuple(_at(places, planned))
         planned_state = None
         if written:
@@ -133,10 +135,6 @@ def _by_place(files: Iterable[T], path_of: Callable[[T], str]) -> dict[Place | N
     return by_place
 
 
-def _outside(shards: set[Place], places: Iterable[Place | None]) -> list[Place | None]:
-    return [place for place in places if place not in shards]
-
-
 def _at(places: Iterable[Place | None], by_place: Mapping[Place | None, list[T]]) -> list[T]:
     """Return what lies at these places, in their order."""
     files: list[T] = []
@@ -149,10 +147,11 @@ def shard_groups(
     shards: tuple[ShardFiles, ...], sizes: Mapping[str, int]
 ) -> list[list[ShardFiles]]:
     """Return shards by place, as many together as are worth a task."""
+    by_place = _of_places(shards)
     paths: dict[Place | None, list[str]] = {}
-    for shard in shards:
-        paths.setdefault(_shard_place(shard), []).extend(shard.files)
-    return list(_bundled(shards, paths, sizes, FILES_MAX))
+    for place, own in by_place.items():
+        paths[place] = list(chain.from_iterable(shard.files for shard in own))
+    return [_at(places, by_place) for places in _bundled(by_place, paths, sizes, FILES_MAX)]
 
 
 def _without(image: Image, shards: tuple[ShardFiles, ...], needed: list[str]) -> Image:
@@ -191,26 +190,31 @@ def _shard_place(shard: ShardFiles) -> Place:
     return shard.operator, shard.shard
 
 
-def _bundled(
-    shards: tuple[ShardFiles, ...],
-    needed: dict[Place | None, list[str]],
-    sizes: Mapping[str, int],
-    files_max: int,
-) -> Iterator[list[ShardFiles]]:
-    """Yield shards by place, as many together as are worth a task."""
-    by_place: dict[Place, list[ShardFiles]] = {}
+def _of_places(shards: Iterable[ShardFiles]) -> dict[Place | None, list[ShardFiles]]:
+    """Return the stores of each place."""
+    by_place: dict[Place | None, list[ShardFiles]] = {}
     for shard in shards:
         by_place.setdefault(_shard_place(shard), []).append(shard)
-    bundle: list[ShardFiles] = []
+    return by_place
+
+
+def _bundled(
+    places: Iterable[Place | None],
+    needed: Mapping[Place | None, list[str]],
+    sizes: Mapping[str, int],
+    files_max: int,
+) -> Iterator[list[Place | None]]:
+    """Yield as many places together as are worth a task."""
+    bundle: list[Place | None] = []
     files = size = 0
-    for place, own_shards in by_place.items():
+    for place in places:
         paths = needed.get(place, [])
         own_size = sum(sizes.get(path, 0) for path in paths)
         is_full = files + len(paths) > files_max or size + own_size > DECODED_BYTES_MAX
         if bundle and is_full:
             yield bundle
             bundle, files, size = [], 0, 0
-        bundle += own_shards
+        bundle.append(place)
         files += len(paths)
         size += own_size
     if bundle:
