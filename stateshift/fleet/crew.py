@@ -46,7 +46,7 @@ from stateshift.fleet.parts import (
     parts_of,
     shards_of,
 )
-from stateshift.fleet.rewriting import count_of_parts, rewritten
+from stateshift.fleet.rewriting import AskAll, count_of_parts, rewritten
 from stateshift.plain import from_plain, to_plain
 from stateshift.step import (
     BringFiles,
@@ -202,14 +202,7 @@ class Crew:
         count = count_of_parts(step, self._part_bytes)
         if count == 1:
             return None
-
-        def ask_all(ask: str, orders: Sequence[Order]) -> list[tuple[Json, bool]]:
-            labelled = []
-            for number, order in enumerate(orders):
-                labelled.append((f"{step.name}/{ask}/{number}", order))
-            return self._all_asked(ask, labelled, world)
-
-        return rewritten(step, count, ask_all)
+        return rewritten(step, count, self._ask_all_of(step, world))
 
     def _compared(self, step: CompareImages, parts: ComparedParts, world: World) -> Evidence:
         """Compare part by part; the sums of the parts are the step's."""
@@ -236,9 +229,10 @@ class Crew:
         if step.engine != SPARK or any(SUMS in side.settings for _, side in sides):
             return [[each] for each in sides]
 
+        ask_all = self._ask_all_of(step, world)
+
         def asked(ask: str, orders: Iterable[Order]) -> Iterator[Json]:
-            for number, order in enumerate(orders):
-                yield self._asked(ask, f"{step.name}/{ask}/{number}", world, **order)[0]
+            return (answer for answer, _ in ask_all(ask, list(orders)))
 
         (size, *_) = _sizes_of_shards(step)
         shards = []
@@ -354,6 +348,17 @@ class Crew:
                 raise
 
     # -- carrying
+
+    def _ask_all_of(self, step: Step, world: World) -> AskAll:
+        """Return what sends out orders that a step is carried out by."""
+
+        def ask_all(ask: str, orders: Sequence[Order]) -> list[tuple[Json, bool]]:
+            labelled = []
+            for number, order in enumerate(orders):
+                labelled.append((f"{step.name}/{ask}/{number}", order))
+            return self._all_asked(ask, labelled, world)
+
+        return ask_all
 
     def _all_asked(
         self, ask: str, orders: Sequence[LabelledOrder], world: World

@@ -18,9 +18,10 @@ sorted together.
 from __future__ import annotations
 
 import io
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import accumulate, chain
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -95,14 +96,15 @@ def cuts(samples: Iterable[tuple[bytes, float]], count: int, early: float = 0.0)
     they are of into parts of about the same size. A cut may be `early` by such a share of a part.
     """
     ordered = sorted(samples)
-    total = sum(size for _, size in ordered)
-    seen = 0.0
-    keys: list[bytes] = []
-    for key, size in ordered:
-        seen += size
-        keys += [key] * (int(seen * count / total + early) - len(keys))
-    largest = ordered[-1][0] if ordered else b""
-    return (keys + [largest] * count)[: count - 1]
+    if not ordered:
+        return [b""] * (count - 1)
+    seen = list(accumulate(size for _, size in ordered))
+
+    def parts_before(size: float) -> int:
+        return int(size * count / seen[-1] + early)
+
+    ends = (bisect_left(seen, number, key=parts_before) for number in range(1, count))
+    return [ordered[min(end, len(ordered) - 1)][0] for end in ends]
 
 
 class SortedPiles:
