@@ -46,6 +46,7 @@ from stateshift.fleet.parts import (
     parts_of,
     shards_of,
 )
+from stateshift.fleet.redistributing import can_be_dealt_out, redistributed
 from stateshift.fleet.rewriting import AskAll, count_of_parts, rewritten
 from stateshift.plain import from_plain, to_plain
 from stateshift.step import (
@@ -171,6 +172,13 @@ class Crew:
         is_of_entries = bool(step.sides[1].shards) and not step.paths
         return is_of_entries and step.bytes >= 2 * self._part_bytes
 
+    def _is_dealt_out(self, step: TransformShard) -> bool:
+        """Whether several read sources of a step, and others write its targets: what lies between
+        is on the disk of one machine.
+        """
+        is_large = step.bytes >= 2 * self._part_bytes
+        return is_large and not self._carrier.far and can_be_dealt_out(step)
+
     def _count_of(self, step: Step, world: World) -> int:
         """Return how many orders a step is, about."""
         if isinstance(step, TransformShard):
@@ -199,6 +207,9 @@ class Crew:
 
     def _rewritten(self, step: TransformShard, world: World) -> Evidence | None:
         """Rewrite a large shard in parts; None where it stays whole."""
+        if self._is_dealt_out(step):
+            count = round(step.bytes / self._part_bytes)
+            return redistributed(step, count, self._ask_all_of(step, world))
         count = count_of_parts(step, self._part_bytes)
         if count == 1:
             return None

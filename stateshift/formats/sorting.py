@@ -5,6 +5,10 @@ memory.
     piles.add(3, block) ...            to one of several piles
     piles.pile(3).blocks(after, upto)  those of it, ascending; records of one key behind each other
 
+    piles.put_aside()                  all of it lies in the scratch file
+    index_of({3: piles.pile(3)})       says where
+    opened(index, file)                the piles again, also in another process that has the file
+
 What is held comes to BYTES_MAX over all piles. Beyond that every pile's records are sorted and put
 aside, in chunks of CHUNK_BYTES, in one scratch file; giving them back merges these runs a chunk of
 each at a time. The scratch file is handed in as a function that opens it: in memory by default, on
@@ -18,11 +22,13 @@ sorted together.
 from __future__ import annotations
 
 import io
+import json
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate, chain
-from typing import BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 
@@ -37,6 +43,21 @@ SAMPLES = 4
 # Opens a file without a name, which is gone when it is closed.
 Scratch = Callable[[], BinaryIO]
 
+
+class Place(NamedTuple):
+    """Where a block lies in a scratch file."""
+
+    at: int
+    size: int
+
+
+class Kept(NamedTuple):
+    """A block that can be had again; `place` is none of one in memory."""
+
+    load: Callable[[], Block]
+    place: Place | None = None
+
+
 _SCHEMA = pa.schema([("keys", pa.large_binary()), ("values", pa.large_binary())])
 
 
@@ -50,7 +71,7 @@ class Chunk:
     samples: tuple[bytes, ...]
     records: int
     size: int
-    load: Callable[[], Block]
+    kept: Kept
 
     @property
     def last(self) -> bytes:
@@ -123,8 +144,12 @@ class SortedPiles:
         self._held.setdefault(number, []).append(block)
         self._size += block.size
         if self._size >= self._bytes_max:
-            self._file = self._file or _File(self._scratch())
-            self._put_aside(self._file.kept)
+            self.put_aside()
+
+    def put_aside(self) -> None:
+        """Have all records so far in the scratch file."""
+        self._file = self._file or _File(self._scratch())
+        self._put_aside(self._file.kept)
 
     def pile(self, number: int) -> SortedPile:
         """Return one of them; from now on nothing is added to any."""
@@ -132,7 +157,7 @@ class SortedPiles:
             self._put_aside(_in_memory)
         return SortedPile(tuple(self._runs.get(number, ())))
 
-    def _put_aside(self, keep: Callable[[Block], Callable[[], Block]]) -> None:
+    def _put_aside(self, keep: Callable[[Block], Kept]) -> None:
         """Make runs of all that is held."""
         for number in sorted(self._held):
             block = in_order(whole(self._held.pop(number)))
@@ -147,17 +172,51 @@ class _File:
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._end = file, 0
 
-    def kept(self, block: Block) -> Callable[[], Block]:
+    def kept(self, block: Block) -> Kept:
         content = pa.record_batch([block.keys, block.values], schema=_SCHEMA).serialize()
-        place, size = self._end, len(content)
-        put_aside(self._file, place, content)
-        self._end += size
-        return lambda: self._load(place, size)
+        place = Place(self._end, len(content))
+        put_aside(self._file, place.at, content)
+        self._end += place.size
+        return self.at(place)
 
-    def _load(self, place: int, size: int) -> Block:
-        self._file.seek(place)
-        batch = pa.ipc.read_record_batch(pa.py_buffer(self._file.read(size)), _SCHEMA)
+    def at(self, place: Place) -> Kept:
+        """Return what lies at a place."""
+        return Kept(partial(self._load, place), place)
+
+    def _load(self, place: Place) -> Block:
+        self._file.seek(place.at)
+        batch = pa.ipc.read_record_batch(pa.py_buffer(self._file.read(place.size)), _SCHEMA)
         return Block(batch.column(0), batch.column(1))
+
+
+def index_of(piles: Mapping[int, SortedPile]) -> bytes:
+    """Return where piles lie that were put aside."""
+    plain = {}
+    for number, pile in piles.items():
+        plain[number] = [[_plain_chunk(chunk) for chunk in run] for run in pile.runs]
+    return json.dumps(plain).encode()
+
+
+def opened(index: bytes, file: BinaryIO) -> dict[int, SortedPile]:
+    """Return piles that lie in a scratch file."""
+    scratch = _File(file)
+    piles = {}
+    for number, plain_runs in json.loads(index).items():
+        runs = (tuple(_chunk_of(plain, scratch) for plain in run) for run in plain_runs)
+        piles[int(number)] = SortedPile(tuple(runs))
+    return piles
+
+
+def _plain_chunk(chunk: Chunk) -> list[object]:
+    assert chunk.kept.place is not None, "it was put aside"
+    samples = [key.hex() for key in chunk.samples]
+    return [chunk.first.hex(), samples, chunk.records, chunk.size, *chunk.kept.place]
+
+
+def _chunk_of(plain: list[Any], scratch: _File) -> Chunk:
+    first, samples, records, size, *place = plain
+    keys = tuple(map(bytes.fromhex, samples))
+    return Chunk(bytes.fromhex(first), keys, records, size, scratch.at(Place(*place)))
 
 
 def put_aside(file: BinaryIO, place: int, content: bytes | memoryview) -> None:
@@ -190,7 +249,7 @@ class _Cursor:
     def fill(self) -> bool:
         """Hold records, if any are left, and return whether they are."""
         while not self._holds_any() and self.following is not None:
-            block, self.following = self.following.load(), next(self.chunks, None)
+            block, self.following = self.following.kept.load(), next(self.chunks, None)
             end = len(block) if self.upto is None else count_upto(block.keys, self.upto)
             start = 0 if self.after is None else count_upto(block.keys, self.after)
             self.held = part(block, min(start, end), end)
@@ -234,11 +293,11 @@ def _pieces(block: Block) -> Iterator[Block]:
         yield part(block, start, min(start + step, len(block)))
 
 
-def _in_memory(block: Block) -> Callable[[], Block]:
-    return lambda: block
+def _in_memory(block: Block) -> Kept:
+    return Kept(lambda: block)
 
 
-def _chunk(block: Block, load: Callable[[], Block]) -> Chunk:
+def _chunk(block: Block, kept: Kept) -> Chunk:
     count = len(block)
     samples = tuple(block.keys[-(-count * n // SAMPLES) - 1].as_py() for n in range(1, SAMPLES + 1))
-    return Chunk(block.keys[0].as_py(), samples, count, block.size, load)
+    return Chunk(block.keys[0].as_py(), samples, count, block.size, kept)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stateshift.errors import StorageError
 from stateshift.formats import sorting
 from stateshift.formats.blocks import Block, block_of
-from stateshift.formats.sorting import SortedPile, SortedPiles
+from stateshift.formats.sorting import SortedPile, SortedPiles, index_of, opened
 
 Records = list[tuple[bytes, bytes]]
 RECORDS = st.lists(st.tuples(st.binary(max_size=3), st.binary(max_size=20)), max_size=30)
@@ -52,6 +52,25 @@ def test_what_went_in_comes_out_in_order_whole_or_in_parts(
             assert [
                 r for after, upto in pairwise(bounds) for r in records_of(pile, after, upto)
             ] == found
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), RECORDS), max_size=20), st.sampled_from((200, 1 << 30))
+)
+@settings(max_examples=100, deadline=None)
+def test_what_was_put_aside_is_found_again_by_its_index(
+    parts: list[tuple[int, Records]], bytes_max: int
+) -> None:
+    file = io.BytesIO()
+    piles = SortedPiles(lambda: file, bytes_max)
+    for number, records in parts:
+        piles.add(number, block_of(records))
+    piles.put_aside()
+    own = {number: piles.pile(number) for number in range(3)}
+    again = opened(index_of(own), io.BytesIO(file.getvalue()))
+    for number, pile in own.items():
+        assert records_of(again[number]) == records_of(pile)
+        assert again[number].bounds(3) == pile.bounds(3)
 
 
 def many(count: int, step: int) -> Block:

@@ -164,16 +164,25 @@ class Gathering:
 
     def _in_piles(self, bounds: Sequence[bytes] | None, scratch: Scratch) -> Gathered:
         piles, internal = SortedPiles(scratch), Counter[int]()
+        for target, own, is_internal in self.dealt_out():
+            piles.add(target, own)
+            internal[target] += len(own) if is_internal else 0
+        by_target = {target: piles.pile(target) for target in self.plain["targets"]}
+        return replace(self.of_piles(by_target), internal=internal, bounds=bounds)
+
+    def dealt_out(self) -> Iterator[tuple[int, Block, bool]]:
+        """Yield entries as they are read: their target, and whether they are Spark's own."""
         counted_apart = internal_families(self.base)
         for source in self.sources:
             for store, block in self.read(source):
                 is_internal = store.rpartition("/")[2] in counted_apart
                 for target, own in self._dealt(source, store, block):
-                    piles.add(target, with_family(store, own, self._families))
-                    internal[target] += len(own) if is_internal else 0
-        by_target = {target: piles.pile(target) for target in self.plain["targets"]}
+                    yield target, with_family(store, own, self._families), is_internal
+
+    def of_piles(self, piles: Mapping[int, SortedPile]) -> Gathered:
+        """Return the entries of targets that lie in piles."""
         unite = self._united if len(self.sources) > 1 else _as_they_are
-        return Gathered(by_target, internal, unite, bounds)
+        return Gathered(piles, Counter(), unite, None)
 
     def read(self, source: ShardFiles) -> Iterator[tuple[str, Block]]:
         """Yield the entries of a source that are wanted, in the targets' encoding."""
