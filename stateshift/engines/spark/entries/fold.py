@@ -70,6 +70,7 @@ _EARLY = 0.25  # of a table: it ends where one of those ends that it is made of
 _DIGITS_MAX = 20  # of a number of 64 bits
 _RUN_BYTES = 24 * 1024 * 1024  # of a table that is read: its end, and a few batches of blocks
 _TABLES_A_PART = 8  # so many, and parts that end with tables are about even
+SAMPLES_A_TABLE = 512  # at most, of where its blocks end
 
 # A key, and how many bytes lie between it and the one before.
 Sample = tuple[bytes, float]
@@ -428,11 +429,20 @@ def _are_of(fact: TableFile, keys: Binary) -> bool:
     return bool(fact.smallest.key <= first and last <= fact.largest.key)
 
 
-def _ends_of_blocks(read: ReadFrom, path: str, size: int) -> list[tuple[bytes, float]]:
-    """Return where blocks of a table end, each with its size: its index alone is read."""
+def _ends_of_blocks(read: ReadFrom, path: str, size: int) -> Iterator[Sample]:
+    """Yield where blocks of a table end, each with the size of those since the one before: of a
+    large table not all, which would be many. Its index alone is read.
+    """
+    least = size // SAMPLES_A_TABLE
+    end, passed = b"", 0
     with errors_at(path):
-        ends = table_at(partial(read, path), size).ends()
-        return [(end, handle.size) for end, handle in ends]
+        for end, handle in table_at(partial(read, path), size).ends():
+            passed += handle.size
+            if passed >= least:
+                yield end, passed
+                passed = 0
+    if passed:
+        yield end, passed
 
 
 def table_at(chunks: Callable[[int], Iterator[bytes]], size: int) -> OpenTable:
