@@ -16,6 +16,7 @@ processes of this machine, so that all of its cores share the work.
     parts        a comparison of entries in parts
     cutting      how far a large shard is cut into parts, which several read
     rewriting    a large shard rewritten in parts: its tables by several, then the zip
+    redistributing  HDFS-backed shards that become others: who reads some, who writes some
     checking     `verify --deep`: portions of an image, and parts of shards
     comparing    `diff`: sums first, and then what differs
     ending       how a Spark job ended, by its message
