@@ -29,7 +29,8 @@ from tests.fleet.test_processes import (
 
 pytestmark = pytest.mark.skipif(processes_here(None) == 1, reason="one core shares with nobody")
 
-IMAGES = ("window-hdfs", "session-hdfs")
+TO_HDFS = {"kind": "convert", "provider": "hdfs-backed"}
+IMAGES = {"window-hdfs": [], "session-hdfs": [], "window-rocksdb": [TO_HDFS]}
 
 
 @pytest.fixture(params=IMAGES)
@@ -39,8 +40,10 @@ def asked(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     shutil.copytree(FOLDER / "spark-4.3.0" / request.param / "checkpoint", place)
     shards = len([found for found in place.glob("state/0/*") if found.name.isdigit()])
     assert shards > 1
-    change = {"kind": "repartition", "partitions": shards + 1}
-    return waiving_paths(spec(place, tmp_path / "target", change))
+    changes = [*IMAGES[request.param], {"kind": "repartition", "partitions": shards + 1}]
+    asked = waiving_paths(spec(place, tmp_path / "target"))
+    (job,) = asked["jobs"]
+    return {**asked, "jobs": [{**job, "transform": changes}]}
 
 
 @pytest.fixture
