@@ -12,6 +12,7 @@ processes of this machine, so that all of its cores share the work.
                  cluster
     crew         the fleet as the executor and `look` know it: repeats what was lost with an
                  executor, says what goes on
+    asking       how many orders at once, and again those that were lost
     carrier      the interface of what carries orders out and answers back
     parts        a comparison of entries in parts
     cutting      how far a large shard is cut into parts, which several read

@@ -3,22 +3,15 @@ lost is repeated.
 
     Carrier  gets one order to one executor and its answer back, or says that it was Lost
              (`carrier`)
-    Crew     everything else: what is taken, how many at once, how often again, what is looked at
-             afterwards
-
-A lost executor costs its step and nothing else: the step is repeated, which is always safe, up to
-ATTEMPTS_MAX times in all, since a step that kills whoever takes it would never end. Rates are
-shared out evenly over the slots: together executors never exceed them.
+    Asking   sends orders out, and those again that were lost (`asking`)
+    Crew     everything else: what is taken, what is cut, what is looked at afterwards
 """
 
 from __future__ import annotations
 
-import logging
 import os
-import uuid
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING
@@ -29,14 +22,13 @@ from stateshift.engines.spark.rewrite.comparison import SUMS
 from stateshift.engines.views import Compared, ExportedPart, HistoryCheck, Tallies, Wanted
 from stateshift.errors import ClusterError, FormatError, MissingFile
 from stateshift.fleet import checking
-from stateshift.fleet.carrier import OF_SPARK, Carrier, Lost, Ways
+from stateshift.fleet.asking import Asking, LabelledOrder
+from stateshift.fleet.carrier import OF_SPARK, Carrier, Ways
 from stateshift.fleet.cutting import PART_BYTES_MIN, Cutter, ShardAt
 from stateshift.fleet.orders import (
     Json,
     Order,
-    decode_answer,
     decode_discrepancies,
-    encode_order,
     with_repeated,
 )
 from stateshift.fleet.parts import (
@@ -47,7 +39,7 @@ from stateshift.fleet.parts import (
     shards_of,
 )
 from stateshift.fleet.redistributing import can_be_dealt_out, redistributed
-from stateshift.fleet.rewriting import AskAll, count_of_parts, rewritten
+from stateshift.fleet.rewriting import count_of_parts, rewritten
 from stateshift.plain import from_plain, to_plain
 from stateshift.step import (
     BringFiles,
@@ -70,20 +62,12 @@ if TYPE_CHECKING:
     from stateshift.formats.blocks import Block
 
 TAKEN = (BringFiles, CopyFiles, TransformShard, CompareImages)
-ATTEMPTS_MAX = 4
 CHECKED_MAX = 64
-THREADS_MAX = 256
 SPARK = "spark"
 EXPORTED_BYTES_MAX = 64 * 1024 * 1024  # of state, whose rows wait for their turn on a disk
 
 # What an executor's Python must have beside the standard library; storages bring their own.
 MODULES = ("mmh3", "numpy", "pyarrow", "xxhash", "google_crc32c", "cramjam")
-
-
-# An order, and what it is called.
-LabelledOrder = tuple[str, Order]
-
-_log = logging.getLogger(__name__)
 
 
 class Crew:
@@ -98,7 +82,7 @@ class Crew:
     ) -> None:
         self._carrier, self._meter, self._ways = carrier, meter or Unwatched(), ways
         self._part_bytes_min = part_bytes_min
-        self._session = uuid.uuid4().hex
+        self.asking = Asking(carrier, self._meter, ways)
         self._part_bytes = WORTHWHILE_BYTES
 
     def close(self) -> None:
@@ -121,7 +105,7 @@ class Crew:
         }
 
         def check(number: int) -> None:
-            self._asked("check", f"check/{number}", None, **needed)
+            self.asking.one("check", f"check/{number}", None, **needed)
 
         check(0)  # waits for the first executor to come
         more = range(1, min(CHECKED_MAX, self._carrier.slots(1)))
@@ -165,7 +149,7 @@ class Crew:
 
     @property
     def _cutter(self) -> Cutter:
-        return Cutter(self.spread, self._carrier.slots(0), self._part_bytes_min)
+        return Cutter(self.asking.spread, self._carrier.slots(0), self._part_bytes_min)
 
     def _is_cut(self, step: CompareImages) -> bool:
         """Whether the shards of a step are cut into parts."""
@@ -199,7 +183,7 @@ class Crew:
             evidence = self._rewritten(step, world)
         if evidence is None:
             needed = {"step": to_plain(step), "there": _there(step, world)}
-            done, again = self._asked("run", step.name, world, **needed)
+            done, again = self.asking.one("run", step.name, world, **needed)
             evidence = with_repeated(Evidence.from_plain(done), again)
         self._see(step, evidence, world)
         world.meter.done(step.files, step.bytes)
@@ -209,11 +193,11 @@ class Crew:
         """Rewrite a large shard in parts; None where it stays whole."""
         if self._is_dealt_out(step):
             count = round(step.bytes / self._part_bytes)
-            return redistributed(step, count, self._ask_all_of(step, world))
+            return redistributed(step, count, self.asking.all_of(step, world))
         count = count_of_parts(step, self._part_bytes)
         if count == 1:
             return None
-        return rewritten(step, count, self._ask_all_of(step, world))
+        return rewritten(step, count, self.asking.all_of(step, world))
 
     def _compared(self, step: CompareImages, parts: ComparedParts, world: World) -> Evidence:
         """Compare part by part; the sums of the parts are the step's."""
@@ -228,7 +212,7 @@ class Crew:
         orders: list[LabelledOrder] = []
         for label, side in chain.from_iterable(pieces):
             orders.append((label, {"side": to_plain(side), "engine": step.engine}))
-        folds: Iterator[Fold] = (done for done, _ in self._all_asked("sum", orders, world))
+        folds: Iterator[Fold] = (done for done, _ in self.asking.all("sum", orders, world))
         return [fold_together(islice(folds, len(own))) for own in pieces]
 
     def _pieces(
@@ -240,7 +224,7 @@ class Crew:
         if step.engine != SPARK or any(SUMS in side.settings for _, side in sides):
             return [[each] for each in sides]
 
-        ask_all = self._ask_all_of(step, world)
+        ask_all = self.asking.all_of(step, world)
 
         def asked(ask: str, orders: Iterable[Order]) -> Iterator[Json]:
             return (answer for answer, _ in ask_all(ask, list(orders)))
@@ -270,7 +254,7 @@ class Crew:
             except (FormatError, MissingFile) as error:
                 return [step.unreadable(error)]
             return step.held(fold_together(folds), evidence)
-        done, _ = self._asked("holds", step.name, world, step=to_plain(step), evidence=evidence)
+        done, _ = self.asking.one("holds", step.name, world, step=to_plain(step), evidence=evidence)
         return decode_discrepancies(done)
 
     # -- what `look` asks
@@ -285,7 +269,9 @@ class Crew:
             for own, part in portions(survey, image)
             if part.shards
         )
-        checks = [from_plain(HistoryCheck, answer) for answer in self.spread("histories", orders)]
+        checks = [
+            from_plain(HistoryCheck, answer) for answer in self.asking.spread("histories", orders)
+        ]
         return sum(checks, HistoryCheck())
 
     def unequal(
@@ -310,7 +296,7 @@ class Crew:
             {"survey": to_plain(piece), "wanted": to_plain(wanted), "format": format}
             for piece in self._export_pieces(survey, list(shards))
         )
-        for answer in self.spread("export", orders):
+        for answer in self.asking.spread("export", orders):
             made = from_plain(ExportedPart, answer)
             try:
                 yield made
@@ -334,101 +320,6 @@ class Crew:
             for own in settings:
                 yield replace(alone, images=(replace(image, settings=own),))
 
-    def spread(self, ask: str, orders: Iterable[Order]) -> Iterator[Json]:
-        """Yield the answers in the order of the orders; only so many ahead of who takes them as
-        keep the fleet at work.
-        """
-        ahead = 2 * min(THREADS_MAX, max(1, self._carrier.slots(THREADS_MAX)))
-        waiting: deque[Future[tuple[Json, bool]]] = deque()
-        with ThreadPoolExecutor(ahead) as threads:
-            try:
-                for number, order in enumerate(orders):
-                    waiting.append(
-                        threads.submit(self._asked, ask, f"{ask}/{number}", None, **order)
-                    )
-                    if len(waiting) >= ahead:
-                        yield waiting.popleft().result()[0]
-                while waiting:
-                    yield waiting.popleft().result()[0]
-            except GeneratorExit:  # nobody wants more: what is at work is waited for
-                threads.shutdown(wait=False, cancel_futures=True)
-                raise
-            except BaseException:
-                threads.shutdown(wait=False, cancel_futures=True)
-                self._carrier.close()  # what is at work ends, and nobody waits for it
-                raise
-
-    # -- carrying
-
-    def _ask_all_of(self, step: Step, world: World) -> AskAll:
-        """Return what sends out orders that a step is carried out by."""
-
-        def ask_all(ask: str, orders: Sequence[Order]) -> list[tuple[Json, bool]]:
-            labelled = []
-            for number, order in enumerate(orders):
-                labelled.append((f"{step.name}/{ask}/{number}", order))
-            return self._all_asked(ask, labelled, world)
-
-        return ask_all
-
-    def _all_asked(
-        self, ask: str, orders: Sequence[LabelledOrder], world: World
-    ) -> list[tuple[Json, bool]]:
-        """Return the answers to orders that a step is carried out by, as `_asked` does."""
-
-        def asked(labelled: LabelledOrder) -> tuple[Json, bool]:
-            label, order = labelled
-            return self._asked(ask, label, world, **order)
-
-        at_once = min(THREADS_MAX, len(orders), max(1, self._carrier.slots(len(orders))))
-        with ThreadPoolExecutor(at_once) as threads:
-            try:
-                return list(threads.map(asked, orders))
-            except BaseException:
-                threads.shutdown(wait=False, cancel_futures=True)
-                raise
-
-    def _asked(
-        self, ask: str, label: str, world: World | None, **more: object
-    ) -> tuple[Json, bool]:
-        """Return the answer, and whether an attempt before may have done some of it."""
-        reason, ways = "", self._ways
-        for attempt in range(ATTEMPTS_MAX):
-            _check_interrupted(world)
-            order = self._order(ask, f"{label}/{attempt}", world, **more)
-            try:
-                done, again = decode_answer(self._carrier.carry(order, label))
-                return done, again or attempt > 0
-            except Lost as lost:
-                reason = str(lost)
-            _log.warning(
-                "%s: attempt %d of %d was lost with its %s: %s",
-                label,
-                attempt + 1,
-                ATTEMPTS_MAX,
-                ways.worker,
-                reason,
-            )
-            _check_interrupted(world)
-            if attempt + 1 < ATTEMPTS_MAX:
-                self._meter.say(
-                    f"{ways.name}: {label} was lost with its {ways.worker}, and is repeated "
-                    f"({reason})"
-                )
-        raise ClusterError(
-            f"{label} was lost with its {ways.worker} {ATTEMPTS_MAX} times: {reason}",
-            cluster=self._carrier.master,
-            hint=ways.too_little,
-        )
-
-    def _order(self, ask: str, attempt: str, world: World | None, **more: object) -> str:
-        token, share = f"{self._session}/{attempt}", max(1, self._carrier.slots(0))
-        if world is None:
-            return encode_order(ask, "", token, None, share, **more)
-        # A power cut of another machine would go unseen here: there files are synced as ever.
-        unsynced = [] if self._carrier.far else sorted(world.unsynced)
-        return encode_order(ask, world.run, token, world.pace, share, unsynced=unsynced, **more)
-
     def _see(self, step: Step, evidence: Evidence, world: World) -> None:
         """Look for what an executor wrote. A local disk that is not everybody's shows itself here:
         we do not find it.
@@ -448,11 +339,6 @@ class Crew:
                     hint="every executor must see the same disk there; stateshift rollback "
                     "WORKDIR, then use a storage that all can reach, or no --fleet",
                 )
-
-
-def _check_interrupted(world: World | None) -> None:
-    if world is not None:
-        world.check_interrupted()
 
 
 def _sizes_of_shards(step: Step) -> list[int]:

@@ -30,7 +30,7 @@ Nothing that is secret stands in either: credentials are the executor's own.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -44,6 +44,9 @@ Json: TypeAlias = Any
 Order: TypeAlias = Mapping[str, Json]
 # Orders of one kind go out to whoever is free; their answers come back in the same order.
 Spread: TypeAlias = Callable[[str, Iterable[Order]], Iterator[Json]]
+# The same of orders that a step is carried out by, each answer with whether an attempt before may
+# have done some of it.
+AskAll: TypeAlias = Callable[[str, Sequence[Order]], Sequence[tuple[Json, bool]]]
 
 
 class Broke(RuntimeError):

@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING
 
 from stateshift.engines.spark.layout import HDFS
 from stateshift.engines.spark.rewrite.files import REWRITE_STATE
-from stateshift.fleet.orders import Json, Order
-from stateshift.fleet.rewriting import AskAll
+from stateshift.fleet.orders import AskAll, Json, Order
 from stateshift.plain import from_plain, to_plain
 from stateshift.step import TransformShard
 from stateshift.step.evidence import FilesWritten, OperatorFold

@@ -17,14 +17,14 @@ what one process reads.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from stateshift.engines.spark.layout import ROCKSDB
 from stateshift.engines.spark.rewrite.files import REWRITE_STATE
-from stateshift.fleet.orders import Json, Order
+from stateshift.fleet.orders import AskAll, Json, Order
 from stateshift.plain import JsonObject, from_plain, to_plain
 from stateshift.step import TransformShard
 from stateshift.step.evidence import FilesWritten, OperatorFold
@@ -35,10 +35,6 @@ from stateshift.world import World
 if TYPE_CHECKING:
     from stateshift.engines.spark.rewrite.shards import TableContent
     from stateshift.formats.rocksdb.manifest import TableFacts
-
-# Sends orders of one kind out at once; returns their answers in the same order, each with whether
-# an attempt before may have done some of it.
-AskAll = Callable[[str, Sequence[Order]], Sequence[tuple[Json, bool]]]
 
 
 class KnownTable(NamedTuple):

@@ -16,7 +16,7 @@ import pytest
 from stateshift import executor
 from stateshift.errors import ClusterError, Interrupted, MissingFile, VerifyError
 from stateshift.fleet import Crew
-from stateshift.fleet.crew import ATTEMPTS_MAX
+from stateshift.fleet.asking import ATTEMPTS_MAX
 from stateshift.fleet.orders import Broke
 from stateshift.fleet.parts import WORTHWHILE_BYTES
 from stateshift.fleet.task import _listings
@@ -508,9 +508,9 @@ def test_who_wants_no_more_answers_may_ask_again() -> None:
     carrier = MemoryCarrier(worlds_of(stage()))
     crew = Crew(carrier)
     nothing: dict[str, Any] = {"modules": [], "locations": [], "there": []}
-    answers = crew.spread("check", [nothing] * 9)
+    answers = crew.asking.spread("check", [nothing] * 9)
     next(answers)
     assert isinstance(answers, Generator)
     answers.close()
     assert not carrier.closed
-    assert len(list(crew.spread("check", [nothing] * 2))) == 2
+    assert len(list(crew.asking.spread("check", [nothing] * 2))) == 2

@@ -56,7 +56,7 @@ def in_portions(disk: MemoryDisk, files_max: int) -> set[Finding]:
 def in_parts(disk: MemoryDisk) -> set[Finding]:
     """What a fleet finds that cuts every shard into parts."""
     found = survey(disk.open(HERE), True)
-    cutter = Cutter(crew_on(disk).spread, slots=2, least=1)
+    cutter = Cutter(crew_on(disk).asking.spread, slots=2, least=1)
     findings: set[Finding] = set()
     for image in found.images:
         findings |= set(checking.deep(cutter, list(portions(found, image, 1)), {}))
