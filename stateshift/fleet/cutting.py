@@ -10,8 +10,9 @@ idle for long. Where a shard can be cut, an executor looks.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from stateshift.errors import FormatError, MissingFile
 from stateshift.fleet.orders import Order, Spread
@@ -104,6 +105,12 @@ def parts_here(order: Order, world: World) -> list[str]:
     except (FormatError, MissingFile):
         return []
     return [encode_part(part) for part in parts]
+
+
+def spans(length: int, count: int) -> Iterator[tuple[int, int]]:
+    """Yield at most `count` spans, of about as many places each, that cover `length` places."""
+    count = max(1, min(length, count))
+    yield from pairwise(length * number // count for number in range(count + 1))
 
 
 def _count_of_parts(size: int, part_bytes: int) -> int:

@@ -17,14 +17,15 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from stateshift.engines.spark.layout import HDFS
 from stateshift.engines.spark.rewrite.files import REWRITE_STATE
+from stateshift.fleet.cutting import spans
 from stateshift.fleet.orders import AskAll, Json, Order
 from stateshift.plain import from_plain, to_plain
 from stateshift.step import TransformShard
@@ -62,13 +63,13 @@ def redistributed(step: TransformShard, count: int, ask_all: AskAll) -> Evidence
     (piece,) = step.options["pieces"]
     plain = to_plain(step)
     orders: list[Order] = []
-    for span in _spans(len(piece["sources"]), count):
+    for span in spans(len(piece["sources"]), count):
         orders.append({"step": plain, "span": span})
     answers = ask_all("deal", orders)
     dealt = [from_plain(Dealt, done) for done, _ in answers]
     try:
         orders = []
-        for span in _spans(len(piece["targets"]), count):
+        for span in spans(len(piece["targets"]), count):
             orders.append({"step": plain, "span": span, "dealt": to_plain(dealt)})
         written = ask_all("gather", orders)
     finally:
@@ -80,12 +81,6 @@ def redistributed(step: TransformShard, count: int, ask_all: AskAll) -> Evidence
         files += from_plain(tuple[FileEvidence, ...], done)
     read = dict(chain.from_iterable(each.read.items() for each in dealt))
     return FilesWritten(tuple(files), read, repeated=any(again for _, again in written))
-
-
-def _spans(length: int, count: int) -> Iterator[tuple[int, int]]:
-    """Yield about `count` spans of so many places, none of them empty."""
-    count = max(1, min(length, count))
-    yield from pairwise(length * number // count for number in range(count + 1))
 
 
 def deal_here(order: Order, world: World) -> Json:

@@ -19,11 +19,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from stateshift.engines.spark.layout import ROCKSDB
 from stateshift.engines.spark.rewrite.files import REWRITE_STATE
+from stateshift.fleet.cutting import spans
 from stateshift.fleet.orders import AskAll, Json, Order
 from stateshift.plain import JsonObject, from_plain, to_plain
 from stateshift.step import TransformShard
@@ -89,9 +90,8 @@ def rewritten(step: TransformShard, count: int, ask_all: AskAll) -> Evidence | N
         return None
     ends = [None, *bounds, None]
     tables = len(ends) - 1
-    places = [tables * number // count for number in range(count + 1)]
     orders = []
-    for first, last in pairwise(places):
+    for first, last in spans(tables, count):
         orders.append({"step": plain, "first": first, "ends": ends[first : last + 1]})
     answers = list(ask_all("tables", orders))
     parts: list[TablesWritten] = [from_plain(TablesWritten, done) for done, _ in answers]

@@ -45,14 +45,14 @@ Scratch = Callable[[], BinaryIO]
 
 
 class Place(NamedTuple):
-    """Where a block lies in a scratch file."""
+    """The offset of a block in a scratch file, and its size there, in bytes."""
 
     at: int
     size: int
 
 
 class Kept(NamedTuple):
-    """A block that can be had again; `place` is none of one in memory."""
+    """A way back to a block. `place` is None where the block is in memory."""
 
     load: Callable[[], Block]
     place: Place | None = None

@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from stateshift import api
+from stateshift import api, machine
 from stateshift.errors import Interrupted
-from stateshift.machine import processes_here
 from tests.engines.spark.golden import FOLDER
 from tests.fleet.test_processes import (
     Killing,
@@ -27,10 +26,14 @@ from tests.fleet.test_processes import (
     waiving_paths,
 )
 
-pytestmark = pytest.mark.skipif(processes_here(None) == 1, reason="one core shares with nobody")
-
 TO_HDFS = {"kind": "convert", "provider": "hdfs-backed"}
 IMAGES = {"window-hdfs": [], "session-hdfs": [], "window-rocksdb": [TO_HDFS]}
+
+
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes share the work, also where there is one core."""
+    monkeypatch.setattr(machine, "cores", lambda: 2)
 
 
 @pytest.fixture(params=IMAGES)

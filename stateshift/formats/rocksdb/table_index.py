@@ -94,7 +94,9 @@ def _between(block: bytes, content: Content, begins: Ints) -> Iterator[IndexEntr
 
 
 def _varints(content: Content, position: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """Return numbers, and where each ends: behind `ends` where it is longer than there is."""
+    """Return the varints at these positions, and where each ends. One that has not ended at its own
+    of `ends`, or is too long to be read here, has a place behind that.
+    """
     import numpy as np
 
     numbers, goes_on = np.zeros(len(position), np.int64), np.ones(len(position), bool)

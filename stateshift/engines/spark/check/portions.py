@@ -48,8 +48,8 @@ def portions(
     sizes = {file.path: file.size for file in inside}
     shards = _of_places(image.shards)
     # The files of shards that are left out of the image lie there, too.
-    there = [*shards, *(place for place in chain(needed, listed) if place not in shards)]
-    for places in _bundled(dict.fromkeys(there), needed, sizes, files_max):
+    there = dict.fromkeys(chain(shards, needed, listed))
+    for places in _bundled(there, needed, sizes, files_max):
         own_needed = [*describing, *_at(places, needed)]
         own_shards = tuple(_at(places, shards))
         portion, part = _portion(survey, image, own_shards, own_needed, _at(places, listed))
