@@ -95,7 +95,7 @@ def parts_here(order: Order, world: World) -> list[str]:
     says why.
     """
     # Loads Arrow.
-    from stateshift.engines.spark.entries.fold import parts_of
+    from stateshift.engines.spark.entries.shard_cuts import parts_of
     from stateshift.engines.spark.entries.shard_parts import encode_part
 
     chunks = world.storage(order["location"]).chunks

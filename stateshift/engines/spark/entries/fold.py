@@ -24,39 +24,35 @@ which tables do not overlap; all else is settled by hash (see `last_writes`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from stateshift.engines.spark.entries import row_checksums
 from stateshift.engines.spark.entries.last_writes import Writes, settled
-from stateshift.engines.spark.entries.shard_parts import part_in, parts_between, within
+from stateshift.engines.spark.entries.rocksdb_version import Version, errors_at, version_of
+from stateshift.engines.spark.entries.shard_parts import part_in, within
 from stateshift.engines.spark.entries.sorted_writes import in_runs, merged
 from stateshift.engines.spark.layout import newest_files
 from stateshift.engines.spill import BYTES_MAX
-from stateshift.engines.window import FrontToBack, Window
+from stateshift.engines.window import FrontToBack
 from stateshift.errors import FormatError, Incompatible
-from stateshift.formats import bounds
 from stateshift.formats.blocks import Binary, Block, Ints, cut
-from stateshift.formats.rocksdb.manifest import TableFile, decode_manifest, sorted_runs
+from stateshift.formats.rocksdb.manifest import TableFile
 from stateshift.formats.rocksdb.sst import open_alone
 from stateshift.formats.rocksdb.sst_blocks import decode_table
-from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange, open_table
+from stateshift.formats.rocksdb.table import KeyRange
 from stateshift.formats.rocksdb.table import Table as OpenTable
-from stateshift.formats.sorting import cuts
 from stateshift.formats.spans import Spans, missing, spans, words
 from stateshift.formats.spark.offset_conf import delimiter, has_row_checksums
-from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, decode_zip_version
+from stateshift.formats.spark.rocksdb import Table
 from stateshift.formats.spark.state_blocks import (
     decode_changelog_blocks,
     decode_delta_blocks,
     decode_snapshot_blocks,
 )
-from stateshift.storage.protocol import CHUNK
 from stateshift.survey import ShardFiles
 from stateshift.world import ReadFrom
 
@@ -66,23 +62,6 @@ Deleted = Callable[[str, Binary], None]
 # Later than any sequence number of RocksDB's, which have 56 bits.
 _AFTER_TABLES = 1 << 60
 PLAINLY = "take this run back (`stateshift rollback WORKDIR`), then compact without keeping tables"
-_EARLY = 0.25  # of a table: it ends where one of those ends that it is made of
-_DIGITS_MAX = 20  # of a number of 64 bits
-_RUN_BYTES = 24 * 1024 * 1024  # of a table that is read: its end, and a few batches of blocks
-_TABLES_A_PART = 8  # so many, and parts that end with tables are about even
-SAMPLES_A_TABLE = 512  # at most, of where its blocks end
-
-# A key, and how many bytes lie between it and the one before.
-Sample = tuple[bytes, float]
-
-
-class BlockEnds(NamedTuple):
-    """The last keys of a shard's blocks, by which it can be cut, and the numbers of its column
-    families, with which the keys begin.
-    """
-
-    samples: list[Sample]
-    families: Mapping[str, int]
 
 
 def folded(
@@ -130,33 +109,6 @@ def changed(
     return _RocksDB(read, shard, settings, None).changed(bytes_max)
 
 
-def table_bounds(read: ReadFrom, shard: ShardFiles, count: int) -> list[bytes] | None:
-    """Return `count` - 1 keys that cut the shard into parts of about the same size, as far as the
-    tables that it lies in show; None where `folded` does not give its entries in the order of
-    their keys. Column families are part of the keys.
-    """
-    if not any(path.endswith(".zip") for path in shard.files):
-        return None
-    return _RocksDB(read, shard, {}, None).bounds(read, count)
-
-
-def parts_of(read: ReadFrom, shard: ShardFiles, count: int) -> list[KeyRange]:
-    """Return about `count` parts of a shard, of about the same size, in its order; one where it
-    cannot be cut.
-    """
-    if not {path.rpartition(".")[2] for path in shard.files} >= {"zip", "sst"}:
-        return [ALL_KEYS]
-    ends = _RocksDB(read, shard, {}, None).ends(read, count)
-    return parts_between(sorted(set(ends)))
-
-
-def block_ends(read: ReadFrom, shard: ShardFiles) -> BlockEnds | None:
-    """Return where the blocks of a RocksDB shard's tables end; None where the tables are no sorted
-    runs. Keys that only changelogs write show nowhere.
-    """
-    return _RocksDB(read, shard, {}, None).block_ends(read)
-
-
 def _rows(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str], deleted: Deleted | None
 ) -> Iterator[Writes]:
@@ -200,7 +152,7 @@ def _whole(block: Block) -> Block:
 
 
 class _RocksDB:
-    """A RocksDB shard being folded. What its zip says is known once everything was read."""
+    """A RocksDB shard being folded."""
 
     def __init__(
         self,
@@ -213,14 +165,12 @@ class _RocksDB:
         self._checked = has_row_checksums(settings)
         self._between = delimiter(settings)
         self._part = part_in(settings)
-        self._zip = ""
-        self._manifest: bytes | None = None
-        self._snapshot = RocksDBSnapshot((), 0)
+        self._version = Version(shard.files)
 
     def folded(self, bytes_max: int) -> Iterator[tuple[str, Block]]:
-        paths = newest_files(self._shard.files, ".zip")
-        self._open_zips(paths)
-        for block in self._settled(paths, bytes_max):
+        """Yield what `folded` does."""
+        self._version = version_of(self._read, self._shard)
+        for block in self._settled(bytes_max):
             bare = row_checksums.off_values(block, self._between) if self._checked else block
             yield from self._named(bare)
 
@@ -233,85 +183,16 @@ class _RocksDB:
         changes = map(_without_merges, self._changes(_changelogs(self._shard.files)))
         return merged(in_runs(changes, bytes_max), self._between, deletes=True)
 
-    def bounds(self, read: ReadFrom, count: int) -> list[bytes] | None:
-        """Return what `table_bounds` does. Tables that overlap may all end alike, and a few may be
-        too few: then it is their blocks that show where the shard can be cut.
-        """
-        self._open_zips(newest_files(self._shard.files, ".zip"))
-        runs = self._runs()
-        if not runs:
-            return None
-        if count == 1:
-            return []
-        facts = list(chain.from_iterable(runs))
-        if len(runs) > 1 or len(facts) < count:
-            return cuts(self._ends_of_blocks(read, facts), count)
-        samples = [(fact.largest.key, fact.size) for fact in facts]
-        return cuts(samples, count, early=_EARLY)
-
-    def ends(self, read: ReadFrom, count: int) -> list[bytes]:
-        """Return the keys at which parts end that are read each by itself; none where there are no
-        sorted runs. They are ends of blocks, where a part has not many tables.
-        """
-        self._open_zips(newest_files(self._shard.files, ".zip"))
-        facts = list(chain.from_iterable(self._runs()))
-        if not facts:
-            return []
-        if len(facts) >= _TABLES_A_PART * count:
-            return cuts([(fact.largest.key, fact.size) for fact in facts], count)
-        return cuts(self._ends_of_blocks(read, facts), count)
-
-    def block_ends(self, read: ReadFrom) -> BlockEnds | None:
-        """Return what `block_ends` does."""
-        self._open_zips(newest_files(self._shard.files, ".zip"))
-        runs = self._runs()
-        if self._snapshot.tables and not runs:
-            return None
-        ends = list(self._ends_of_blocks(read, chain.from_iterable(runs)))
-        return BlockEnds(ends, self._snapshot.families)
-
-    def _ends_of_blocks(self, read: ReadFrom, facts: Iterable[TableFile]) -> Iterator[Sample]:
-        tables = self._tables_by_number()
-        for fact in facts:
-            path = self._table_paths.get(tables[fact.number].stored)
-            if path is not None:
-                yield from _ends_of_blocks(read, path, fact.size)
-
-    def _settled(self, paths: Sequence[str], bytes_max: int) -> Iterator[Block]:
+    def _settled(self, bytes_max: int) -> Iterator[Block]:
         """Yield what all tables and changelogs come to: in the order of the keys, where tables are
         sorted runs.
         """
-        changes = self._changes(_changelogs(paths))
-        runs = self._runs()
-        if runs:
-            changed = in_runs(changes, bytes_max)
-            return merged([*map(self._ascending, runs), *changed], self._between)
-        tables = (self._written(table, self._part) for table in self._snapshot.tables)
+        changes = self._changes(_changelogs(newest_files(self._shard.files, ".zip")))
+        if self._version.runs:
+            runs = map(self._ascending, self._version.runs)
+            return merged([*runs, *in_runs(changes, bytes_max)], self._between)
+        tables = (self._written(table, self._part) for table in self._version.snapshot.tables)
         return settled(chain(chain.from_iterable(tables), changes), self._between, bytes_max)
-
-    def _open_zips(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            if path.endswith(".zip"):
-                self._zip = path
-                with errors_at(path):
-                    version = decode_zip_version(bounds.gathered(self._read(path), "a zip"))
-                self._snapshot, self._manifest = version.snapshot, version.manifest
-
-    def _runs(self) -> list[list[TableFile]]:
-        """Return the version's tables as sorted runs; none where the MANIFEST does not tell them,
-        or where what is held of each run is more than may be held at once.
-        """
-        numbers = set(map(_number, self._snapshot.tables))
-        facts = [fact for fact in _facts(self._manifest) if fact.number in numbers]
-        if len(facts) < len(self._snapshot.tables):
-            return []
-        for fact in facts:
-            if fact.largest.key < fact.smallest.key:
-                said = f"the version's MANIFEST has table {fact.number} end before it begins"
-                raise FormatError(said, self._zip)
-        runs = sorted_runs(facts)
-        held = sum(min(_RUN_BYTES, max(fact.size for fact in run)) for run in runs)
-        return runs if held <= bounds.whole() else []
 
     def _in_part(self, run: Iterable[TableFile]) -> Iterator[tuple[TableFile, KeyRange]]:
         """Yield the tables of a run that hold keys of the part by their MANIFEST, each with those
@@ -329,33 +210,23 @@ class _RocksDB:
         """Yield what the tables of a run hold. One with keys that are not the MANIFEST's is
         refused: older writes would win, or a key would be in two parts, or in none.
         """
-        tables = self._tables_by_number()
         for fact, wanted in self._in_part(run):
-            table = tables[fact.number]
+            table = self._version.tables[fact.number]
             for writes in self._written(table, wanted):
                 if not _are_of(fact, writes.block.keys):
                     raise FormatError(
                         f"the table {table.stored} holds other keys than the version's MANIFEST "
                         "says: RocksDB would not find them",
-                        self._zip,
+                        self._version.zip,
                     )
                 yield writes
 
-    def _tables_by_number(self) -> dict[int, Table]:
-        return {_number(table): table for table in self._snapshot.tables}
-
-    @cached_property
-    def _table_paths(self) -> dict[str, str]:
-        """The paths of the shard's tables by their names in SSTs/."""
-        listed = [path for path in self._shard.files if path.endswith(".sst")]
-        return {path.rpartition("/")[2]: path for path in listed}
-
     def _written(self, table: Table, keys: KeyRange) -> Iterator[Writes]:
         """Yield what a table holds of some keys."""
-        path = self._table_paths.get(table.stored)
+        path = self._version.table_paths.get(table.stored)
         if path is None:
             fact = f"the version needs the table {table.stored}, which is not among its files"
-            raise FormatError(fact, self._zip)
+            raise FormatError(fact, self._version.zip)
         with errors_at(path):
             opened = self._opened(path, table.size)
             for block, sequences in decode_table(opened, keys):
@@ -382,7 +253,7 @@ class _RocksDB:
                     time += len(block)
                     if len(writes.block):
                         yield writes
-        if typed and not self._snapshot.families:
+        if typed and not self._version.snapshot.families:
             fact = "a changelog has column families, and no snapshot before it names them"
             raise FormatError(fact, self._shard.files[0])
 
@@ -396,7 +267,7 @@ class _RocksDB:
         those of column families that were removed since.
         """
         keys = block.keys.filter(block.values.is_null())
-        known = list(self._snapshot.families.values())
+        known = list(self._version.snapshot.families.values())
         if known:
             keys = keys.filter(pa.array(np.isin(_families(spans(keys)), known)))
         return Block(keys, pa.nulls(len(keys), block.values.type))
@@ -404,7 +275,9 @@ class _RocksDB:
     def _named(self, block: Block) -> Iterator[tuple[str, Block]]:
         """Yield the entries of each column family by its name, its id taken off their keys."""
         store = self._shard.store
-        names = {number: f"{store}/{name}" for name, number in self._snapshot.families.items()}
+        names = {
+            number: f"{store}/{name}" for name, number in self._version.snapshot.families.items()
+        }
         if not names:
             yield store, block
             return
@@ -429,29 +302,6 @@ def _are_of(fact: TableFile, keys: Binary) -> bool:
     return bool(fact.smallest.key <= first and last <= fact.largest.key)
 
 
-def _ends_of_blocks(read: ReadFrom, path: str, size: int) -> Iterator[Sample]:
-    """Yield where blocks of a table end, each with the size of those since the one before: of a
-    large table not all, which would be many. Its index alone is read.
-    """
-    least = size // SAMPLES_A_TABLE
-    end, passed = b"", 0
-    with errors_at(path):
-        for end, handle in table_at(partial(read, path), size).ends():
-            passed += handle.size
-            if passed >= least:
-                yield end, passed
-                passed = 0
-    if passed:
-        yield end, passed
-
-
-def table_at(chunks: Callable[[int], Iterator[bytes]], size: int) -> OpenTable:
-    """Open a table through a window of what a storage gives at once: to hold less of that would be
-    to ask for the rest again. `chunks` reads it from an offset on.
-    """
-    return open_table(Window(chunks, size, CHUNK).read, size)
-
-
 def _without_merges(writes: Writes) -> Writes:
     if writes.block.merges is not None and writes.block.merges.any():
         raise Incompatible("changelogs merge values into tables, which are kept", hint=PLAINLY)
@@ -473,31 +323,3 @@ def _families(keys: Spans) -> Ints:
 def _as_in_keys(family: int) -> bytes:
     """Return a column family's number as keys begin with it, and are in the order of it."""
     return family.to_bytes(2, "little")
-
-
-def _facts(manifest: bytes | None) -> Iterable[TableFile]:
-    """Return what a MANIFEST says of its tables; nothing where it cannot be read: Spark's own
-    metadata names the tables, too.
-    """
-    if manifest is None:
-        return ()
-    try:
-        families = decode_manifest(manifest).families
-    except FormatError:
-        return ()
-    return families[0].tables.values() if families.keys() == {0} else ()
-
-
-def _number(table: Table) -> int:
-    """Return the number by which the MANIFEST knows a table; -1 where its name says none."""
-    name = table.local.removesuffix(".sst")
-    return int(name) if name.isdecimal() and len(name) <= _DIGITS_MAX else -1
-
-
-@contextmanager
-def errors_at(path: str) -> Iterator[None]:
-    """Name the file in errors that are raised inside."""
-    try:
-        yield
-    except FormatError as error:
-        raise error.at(path) from error

@@ -30,8 +30,9 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from stateshift.engines.spark.entries.fold import PLAINLY, changed, errors_at, table_at
+from stateshift.engines.spark.entries.fold import PLAINLY, changed
 from stateshift.engines.spark.entries.last_writes import Writes
+from stateshift.engines.spark.entries.rocksdb_version import errors_at, table_at
 from stateshift.engines.spark.entries.shard_parts import part_in, within
 from stateshift.engines.spark.rewrite.wishes import Plain
 from stateshift.errors import FormatError, Incompatible

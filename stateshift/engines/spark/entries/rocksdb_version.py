@@ -1,0 +1,113 @@
+"""The version of a RocksDB shard that its newest zip says: its tables and where they lie, its
+column families, and how its tables are sorted.
+
+Tables that do not overlap are a sorted run, by the MANIFEST in the zip. Where that cannot be read
+there are none, and nothing is refused for it: Spark's own metadata names the tables, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+from stateshift.engines.spark.layout import newest_files
+from stateshift.engines.window import Window
+from stateshift.errors import FormatError
+from stateshift.formats import bounds
+from stateshift.formats.rocksdb.manifest import TableFile, decode_manifest, sorted_runs
+from stateshift.formats.rocksdb.table import Table as OpenTable
+from stateshift.formats.rocksdb.table import open_table
+from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, decode_zip_version
+from stateshift.storage.protocol import CHUNK
+from stateshift.survey import ShardFiles
+from stateshift.world import ReadFrom
+
+_NOTHING = RocksDBSnapshot((), 0)
+_DIGITS_MAX = 20  # of a number of 64 bits
+_RUN_BYTES = 24 * 1024 * 1024  # of a table that is read: its end, and a few batches of blocks
+
+
+@dataclass(frozen=True)
+class Version:
+    """What the newest zip of a shard's files says, its path in `zip`; nothing where they have
+    none.
+    """
+
+    files: tuple[str, ...]
+    zip: str = ""
+    snapshot: RocksDBSnapshot = _NOTHING
+    manifest: bytes | None = None
+
+    @cached_property
+    def tables(self) -> Mapping[int, Table]:
+        """The tables by their numbers."""
+        return {_number(table): table for table in self.snapshot.tables}
+
+    @cached_property
+    def table_paths(self) -> Mapping[str, str]:
+        """The paths of tables by their names in SSTs/."""
+        listed = [path for path in self.files if path.endswith(".sst")]
+        return {path.rpartition("/")[2]: path for path in listed}
+
+    @cached_property
+    def runs(self) -> list[list[TableFile]]:
+        """The tables as sorted runs; none where the MANIFEST does not tell them, or where what is
+        held of each run is more than may be held at once.
+        """
+        facts = [fact for fact in _facts(self.manifest) if fact.number in self.tables]
+        if len(facts) < len(self.snapshot.tables):
+            return []
+        for fact in facts:
+            if fact.largest.key < fact.smallest.key:
+                said = f"the version's MANIFEST has table {fact.number} end before it begins"
+                raise FormatError(said, self.zip)
+        runs = sorted_runs(facts)
+        held = sum(min(_RUN_BYTES, max(fact.size for fact in run)) for run in runs)
+        return runs if held <= bounds.whole() else []
+
+
+def version_of(read: ReadFrom, shard: ShardFiles) -> Version:
+    """Return the version that a shard's newest zip says."""
+    newest = newest_files(shard.files, ".zip")
+    zips = [path for path in newest if path.endswith(".zip")]
+    if not zips:
+        return Version(shard.files)
+    (path,) = zips
+    with errors_at(path):
+        decoded = decode_zip_version(bounds.gathered(read(path), "a zip"))
+    return Version(shard.files, path, decoded.snapshot, decoded.manifest)
+
+
+def table_at(chunks: Callable[[int], Iterator[bytes]], size: int) -> OpenTable:
+    """Open a table through a window of what a storage gives at once: to hold less of that would be
+    to ask for the rest again. `chunks` reads it from an offset on.
+    """
+    return open_table(Window(chunks, size, CHUNK).read, size)
+
+
+@contextmanager
+def errors_at(path: str) -> Iterator[None]:
+    """Name the file in errors that are raised inside."""
+    try:
+        yield
+    except FormatError as error:
+        raise error.at(path) from error
+
+
+def _facts(manifest: bytes | None) -> Iterable[TableFile]:
+    """Return what a MANIFEST says of its tables; nothing where it cannot be read."""
+    if manifest is None:
+        return ()
+    try:
+        families = decode_manifest(manifest).families
+    except FormatError:
+        return ()
+    return families[0].tables.values() if families.keys() == {0} else ()
+
+
+def _number(table: Table) -> int:
+    """Return the number by which the MANIFEST knows a table; -1 where its name says none."""
+    name = table.local.removesuffix(".sst")
+    return int(name) if name.isdecimal() and len(name) <= _DIGITS_MAX else -1
