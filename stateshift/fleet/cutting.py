@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from stateshift.engines.spark.layout import has_tables
 from stateshift.errors import FormatError, MissingFile
 from stateshift.fleet.orders import Order, Spread
 from stateshift.plain import from_plain, to_plain
@@ -72,7 +73,7 @@ class Cutter:
 
     def settings_of_parts(self, shards: Sequence[ShardAt], part_bytes: int) -> list[list[Settings]]:
         """Return for each shard the settings of its parts; its own where it stays whole."""
-        counts = [_count_of_parts(shard.size, part_bytes) for shard in shards]
+        counts = [_parts_worth_it(shard, part_bytes) for shard in shards]
         orders = []
         for shard, count in zip(shards, counts, strict=True):
             if count > 1:
@@ -115,6 +116,13 @@ def spans(length: int, count: int) -> Iterator[tuple[int, int]]:
 
 def _count_of_parts(size: int, part_bytes: int) -> int:
     return max(1, min(PARTS_MAX, round(size / part_bytes)))
+
+
+def _parts_worth_it(shard: ShardAt, part_bytes: int) -> int:
+    """Return how many parts to ask for: one where the names of its files say that it has no
+    others.
+    """
+    return _count_of_parts(shard.size, part_bytes) if has_tables(shard.shard.files) else 1
 
 
 def _order(shard: ShardAt, count: int) -> Order:

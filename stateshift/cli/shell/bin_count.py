@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from stateshift.cli.shell.terminal import Terminal
     from stateshift.cli.views.bin_count_facts import CountFacts
     from stateshift.live.bins.controlling import Controller
-    from stateshift.live.bins.migration import Moved
     from stateshift.live.bins.move_request import Manner
+    from stateshift.live.bins.moved import Moved
 
 
 def show(terminal: Terminal, group: str) -> int | None:

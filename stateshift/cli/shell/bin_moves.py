@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from stateshift.cli.views.bins_facts import MoveFacts
     from stateshift.cli.views.bins_json import SteeringState
     from stateshift.live.bins.controlling import Controller
-    from stateshift.live.bins.migration import Moved
     from stateshift.live.bins.move_request import Manner, Steps
+    from stateshift.live.bins.moved import Moved
     from stateshift.live.bins.watch import Bins
 
 SECONDS_BETWEEN_LINES = 1.0

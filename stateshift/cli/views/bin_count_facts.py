@@ -11,7 +11,7 @@ from stateshift.storage.locations import redact
 if TYPE_CHECKING:
     from stateshift.live.bins.bin_count import Advice
     from stateshift.live.bins.bin_loads import Load
-    from stateshift.live.bins.migration import Moved
+    from stateshift.live.bins.moved import Moved
     from stateshift.live.bins.watch import Bins
 
 CountState = Literal["shown", "checked", "finished", "applied", "aborted"]

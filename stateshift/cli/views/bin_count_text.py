@@ -12,7 +12,7 @@ from stateshift.cli.views.units import many, number, per_second, size, span
 if TYPE_CHECKING:
     from stateshift.cli.views.bin_count_facts import CountFacts
     from stateshift.live.bins.bin_loads import Load
-    from stateshift.live.bins.migration import Moved
+    from stateshift.live.bins.moved import Moved
 
 LOAD_HEADS = (">bin", "worker", ">keys", ">state", ">changes/s", ">rows/s", ">of the mean")
 

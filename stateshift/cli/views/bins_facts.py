@@ -18,8 +18,8 @@ from stateshift.storage.locations import redact
 if TYPE_CHECKING:
     from stateshift.live.bins.bin_loads import Load
     from stateshift.live.bins.files import Proposal
-    from stateshift.live.bins.migration import Moved
     from stateshift.live.bins.move_request import Manner, Steps
+    from stateshift.live.bins.moved import Moved
     from stateshift.live.bins.past import PastMove, Went
     from stateshift.live.bins.steering import CarriedBy, Throttle
     from stateshift.live.bins.watch import Bins, Part

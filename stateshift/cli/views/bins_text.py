@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         PastMoveFacts,
     )
     from stateshift.live.bins.files import Proposal
-    from stateshift.live.bins.migration import Moved
+    from stateshift.live.bins.moved import Moved
 
 CROSSING_HEADS = ("from", "to", ">bins", "which", ">keys", ">state")
 PART_HEADS = (

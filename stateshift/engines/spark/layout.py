@@ -112,6 +112,11 @@ def newest_files(files: Sequence[str], ending: str) -> Sequence[str]:
     return files[last:]
 
 
+def has_tables(files: Iterable[str]) -> bool:
+    """Whether a shard lies in RocksDB's tables, by the names of its files."""
+    return {path.rpartition(".")[2] for path in files} >= {"zip", "sst"}
+
+
 def rollback_of(run: str) -> str:
     """Return the command that takes a run's fence away again."""
     workdir = quote(f".stateshift/{run}")

@@ -19,7 +19,7 @@ from stateshift.errors import Complaint, Incompatible, PlanError, SpecError
 from stateshift.live.bins.bin_loads import HOT, Load, hot
 from stateshift.live.bins.files import Proposal
 from stateshift.live.bins.hashing import encoders_of
-from stateshift.live.bins.migration import Carrier, Stopped
+from stateshift.live.bins.migration import Carrier
 from stateshift.live.bins.move_request import (
     command,
     evicted,
@@ -29,6 +29,7 @@ from stateshift.live.bins.move_request import (
     refuse_under_way,
     refuse_without_rows,
 )
+from stateshift.live.bins.moved import Stopped
 from stateshift.live.bins.parts import Keyed
 from stateshift.live.bins.watch import Bins
 from stateshift.live.member import process_name

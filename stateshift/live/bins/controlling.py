@@ -18,7 +18,7 @@ from dataclasses import replace
 from stateshift.errors import Complaint, PlanError, SpecError, StalePlan
 from stateshift.live.bins.bin_count import CountCarrier, check_count
 from stateshift.live.bins.files import Proposal
-from stateshift.live.bins.migration import ASKED_TO_STOP, Carrier, Moved
+from stateshift.live.bins.migration import ASKED_TO_STOP, Carrier
 from stateshift.live.bins.move_request import (
     Manner,
     Steps,
@@ -27,6 +27,7 @@ from stateshift.live.bins.move_request import (
     moves_to,
     steps_of,
 )
+from stateshift.live.bins.moved import Moved
 from stateshift.live.bins.parts import Keyed
 from stateshift.live.bins.steering import CarriedBy, Steering, Throttle
 from stateshift.live.bins.watch import Bins, Watch, opened, watched

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Literal
 
 from stateshift.dataflow.move_steps import Step
 from stateshift.errors import (
@@ -31,6 +30,7 @@ from stateshift.live.bins.answers import REFUSED
 from stateshift.live.bins.compacting_moves import EVERY, compact
 from stateshift.live.bins.files import Answer, Proposal
 from stateshift.live.bins.move_request import Manner, Steps, TimedStep, command, refuse_under_way
+from stateshift.live.bins.moved import Moved, State, Stopped, late
 from stateshift.live.bins.steering import CarriedBy, Steering
 from stateshift.live.bins.step_table import StepTable
 from stateshift.live.bins.times import cut
@@ -49,47 +49,6 @@ TELL_SECONDS = 5.0  # between two words of whoever carries moves that it lives
 LISTENS = 20  # half-seconds in which a carrier that lives speaks, whatever its clock says
 LEAD_SECONDS_AGAIN = 0.1  # at least, once somebody was too far
 ASKED_TO_STOP = "stateshift live abort"
-
-State = Literal[
-    "waiting", "paused", "ahead", "proposed", "moving", "finished", "applied", "aborted"
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """How far a migration is.
-
-    `state`: waiting for the next step, paused, bins are copied ahead, a step is proposed, a step is
-    moving; at its end finished, applied (decided, and not seen to be complete) or aborted.
-    """
-
-    state: State
-    steps: int
-    begun: int = 0
-    complete: int = 0
-    bins: int = 0  # that the migration moves
-    bins_moved: int = 0  # of steps that are complete
-    number: int | None = None  # of the last proposal
-    time: Time | None = None  # at which it moves something
-    parts: int = 0
-    acknowledged: int = 0
-    prepared: int = 0  # bins that were read ahead
-    reason: str = ""
-    seconds: float = 0.0
-    silent: tuple[str, ...] = ()  # workers that did not answer the last proposal in time
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nobody carries it any more."""
-        return self.state in ("finished", "applied", "aborted")
-
-
-@dataclass
-class Stopped(Exception):
-    """The end of a migration before all of it is complete."""
-
-    state: State
-    reason: str
 
 
 @dataclass
@@ -204,7 +163,7 @@ class Carrier:
                 pause, since = Pause(self.wait), time.time()
                 self._tell_steps(rollout)
             elif time.time() >= since + self.manner.wait_seconds:
-                raise Stopped("applied", self._late(bins, rollout.sent))
+                raise Stopped("applied", late(bins, rollout.sent, self.manner.wait_seconds))
             pause()
 
     def _now(self, rollout: Rollout, bins: Bins, tries: int) -> Time:
@@ -260,7 +219,7 @@ class Carrier:
             steps = [step for step in self.steps if self._is_past(bins, step)]
             self._tell(complete=len(steps), bins_moved=sum(len(step.moves) for step in steps))
             if not self.table.is_complete and time.time() >= until:
-                raise Stopped("applied", self._late(bins, self.table.last))
+                raise Stopped("applied", late(bins, self.table.last, self.manner.wait_seconds))
             pause()
 
     def _is_past(self, bins: Bins, step: TimedStep) -> bool:
@@ -282,7 +241,7 @@ class Carrier:
                 return
             self._tell(state="moving")
             if time.time() >= until:
-                raise Stopped("applied", self._late(bins, last))
+                raise Stopped("applied", late(bins, last, self.manner.wait_seconds))
             pause()
 
     # ---------------------------------------------------------------- copying ahead
@@ -473,14 +432,6 @@ class Carrier:
             self.steering.carry(carried)
             self.told_at = now
         self.progress(self.moved)
-
-    def _late(self, bins: Bins, until: Time | None) -> str:
-        """Return who has not passed a time yet, for people."""
-        late = []
-        for part in bins.running:
-            if until is None or bins.passed_by(part) <= until:
-                late.append(part.name)
-        return f"{', '.join(late)} did not pass {until} within {self.manner.wait_seconds:g} s"
 
 
 def _cut(steps: Steps, bins: int) -> list[TimedStep]:

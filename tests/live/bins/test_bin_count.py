@@ -20,8 +20,8 @@ from stateshift.live.bins.bin_loads import Load, hot, loads
 from stateshift.live.bins.compactions import MOVES_BASE, MovesBase
 from stateshift.live.bins.evicting import evict
 from stateshift.live.bins.files import Files, Proposal, look
-from stateshift.live.bins.migration import Moved
 from stateshift.live.bins.move_request import Manner, moves_even
+from stateshift.live.bins.moved import Moved
 from stateshift.live.bins.parts import Keyed
 from stateshift.live.bins.past import past_moves
 from stateshift.live.protocol.chains import encode_densely

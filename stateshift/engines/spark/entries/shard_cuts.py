@@ -16,6 +16,7 @@ from stateshift.engines.spark.entries.rocksdb_version import (
     version_of,
 )
 from stateshift.engines.spark.entries.shard_parts import parts_between
+from stateshift.engines.spark.layout import has_tables
 from stateshift.formats.rocksdb.manifest import TableFile
 from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange
 from stateshift.formats.sorting import cuts
@@ -65,7 +66,7 @@ def parts_of(read: ReadFrom, shard: ShardFiles, count: int) -> list[KeyRange]:
     """Return about `count` parts of a shard, of about the same size, in its order; one where it
     cannot be cut. They end with blocks, where a part has not many tables.
     """
-    if not {path.rpartition(".")[2] for path in shard.files} >= {"zip", "sst"}:
+    if not has_tables(shard.files):
         return [ALL_KEYS]
     version = version_of(read, shard)
     facts = list(chain.from_iterable(version.runs))
