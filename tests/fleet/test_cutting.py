@@ -11,6 +11,7 @@ from stateshift.fleet.cutting import IDLE_MAX, PART_BYTES_MIN, Cutter, Settings,
 from stateshift.survey import ShardFiles
 
 MIB = 1024 * 1024
+TABLES = ("state/0/0/9.zip", "state/0/0/SSTs/1.sst")
 
 
 def cutter(slots: int) -> Cutter:
@@ -24,7 +25,7 @@ def cutter(slots: int) -> Cutter:
 def parts_of(sizes: list[int], slots: int) -> list[list[Settings]]:
     """Return the parts of shards of these sizes."""
     own = cutter(slots)
-    shards = [ShardAt("", ShardFiles("0", "default", 0, ()), {}, size) for size in sizes]
+    shards = [ShardAt("", ShardFiles("0", "default", 0, TABLES), {}, size) for size in sizes]
     return own.settings_of_parts(shards, own.bytes_of_part(sizes))
 
 
@@ -54,6 +55,15 @@ def test_whatever_their_sizes_nobody_is_idle_for_long(seed):
     ideal = sum(sizes) / MIB / slots
     least = PART_BYTES_MIN / MIB
     assert seconds(sizes, slots) <= max(ideal * (1 + IDLE_MAX), ideal + 2 * least) + 1e-6
+
+
+@pytest.mark.parametrize("files", [("state/0/0/9.snapshot", "state/0/0/10.delta"), TABLES[:1]])
+def test_of_shards_without_tables_nobody_is_asked_where_they_can_be_cut(files):
+    def never(ask: str, orders) -> Iterator[list[str]]:
+        raise AssertionError(f"{ask} was asked for")
+
+    shards = [ShardAt("", ShardFiles("0", "default", 0, files), {"a": "b"}, 1000 * MIB)]
+    assert Cutter(never, 8).settings_of_parts(shards, PART_BYTES_MIN) == [[{"a": "b"}]]
 
 
 def test_what_is_small_stays_whole():
