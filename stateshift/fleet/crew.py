@@ -84,6 +84,7 @@ class Crew:
         self._part_bytes_min = part_bytes_min
         self.asking = Asking(carrier, self._meter, ways)
         self._part_bytes = WORTHWHILE_BYTES
+        self._is_uneven = False
 
     def close(self) -> None:
         """Let go of who carries."""
@@ -135,6 +136,7 @@ class Crew:
         slots, size = self._carrier.slots(0), sum(step.bytes for step in steps)
         sizes = chain.from_iterable(map(_sizes_of_shards, steps))
         self._part_bytes = self._cutter.bytes_of_part(list(sizes))
+        self._is_uneven = self._cutter.leaves_idle([step.bytes for step in steps])
         if not self._ways.is_chosen:
             return
         parts = sum(max(1, self._count_of(step, world)) for step in steps)
@@ -158,10 +160,10 @@ class Crew:
 
     def _is_dealt_out(self, step: TransformShard) -> bool:
         """Whether several read sources of a step, and others write its targets: what lies between
-        is on the disk of one machine.
+        is on the disk of one machine, and costs some time there.
         """
-        is_large = step.bytes >= 2 * self._part_bytes
-        return is_large and not self._carrier.far and can_be_dealt_out(step)
+        is_worth_it = self._is_uneven and step.bytes >= 2 * self._part_bytes_min
+        return is_worth_it and not self._carrier.far and can_be_dealt_out(step)
 
     def _count_of(self, step: Step, world: World) -> int:
         """Return how many orders a step is, about."""
@@ -192,7 +194,7 @@ class Crew:
     def _rewritten(self, step: TransformShard, world: World) -> Evidence | None:
         """Rewrite a large shard in parts; None where it stays whole."""
         if self._is_dealt_out(step):
-            count = round(step.bytes / self._part_bytes)
+            count = max(2, round(step.bytes / self._part_bytes))
             return redistributed(step, count, self.asking.all_of(step, world))
         count = count_of_parts(step, self._part_bytes)
         if count == 1:

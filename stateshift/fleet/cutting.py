@@ -58,6 +58,10 @@ class Cutter:
             part_bytes //= 2
         return part_bytes
 
+    def leaves_idle(self, sizes: Sequence[int]) -> bool:
+        """Whether somebody would be idle for long where each of these is read whole."""
+        return bool(sizes) and self._idle(sizes, max(sizes)) > IDLE_MAX
+
     def _idle(self, sizes: Sequence[int], part_bytes: int) -> float:
         """Return how much longer it takes than if nobody were idle at the end."""
         busy = [0.0] * self._at_once

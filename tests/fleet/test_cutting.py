@@ -57,6 +57,24 @@ def test_whatever_their_sizes_nobody_is_idle_for_long(seed):
     assert seconds(sizes, slots) <= max(ideal * (1 + IDLE_MAX), ideal + 2 * least) + 1e-6
 
 
+@pytest.mark.parametrize(
+    ("sizes", "slots", "idle"),
+    [
+        ([], 2, False),
+        ([100], 1, False),
+        ([100], 2, True),
+        ([101, 100], 2, False),
+        ([100] * 3, 2, True),
+        ([100] * 4, 2, False),
+        ([300, 100, 100, 100], 2, False),
+        ([300, 100], 2, True),
+        ([100] * 50, 16, True),
+    ],
+)
+def test_somebody_is_idle_where_whole_ones_do_not_come_out_even(sizes, slots, idle):
+    assert cutter(slots).leaves_idle(sizes) == idle
+
+
 @pytest.mark.parametrize("files", [("state/0/0/9.snapshot", "state/0/0/10.delta"), TABLES[:1]])
 def test_of_shards_without_tables_nobody_is_asked_where_they_can_be_cut(files):
     def never(ask: str, orders) -> Iterator[list[str]]:
