@@ -9,10 +9,10 @@ memory.
     index_of({3: piles.pile(3)})       says where
     opened(index, file)                the piles again, also in another process that has the file
 
-What is held comes to BYTES_MAX over all piles. Beyond that every pile's records are sorted and put
-aside, in chunks of CHUNK_BYTES, in one scratch file; giving them back merges these runs a chunk of
-each at a time. The scratch file is handed in as a function that opens it: in memory by default, on
-disk where state is really moved.
+What is held over all piles, and what it takes to sort the largest of them, comes to BYTES_MAX.
+Beyond that every pile's records are sorted and put aside, in chunks of CHUNK_BYTES, in one scratch
+file; giving them back merges these runs a chunk of each at a time. The scratch file is handed in as
+a function that opens it: in memory by default, on disk where state is really moved.
 
 Where a run is merged: of the chunks that are held, the smallest last key among runs that go on is a
 bound below which nothing more can come, so everything up to it is taken from each run at once, and
@@ -24,6 +24,7 @@ from __future__ import annotations
 import io
 import json
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,7 +37,7 @@ from stateshift.errors import StorageError
 from stateshift.formats.binaries import count_upto, in_order, part, whole
 from stateshift.formats.blocks import Block
 
-BYTES_MAX = 32 * 1024 * 1024
+BYTES_MAX = 40 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
 SAMPLES = 4
 
@@ -134,7 +135,7 @@ class SortedPiles:
     def __init__(self, scratch: Scratch = io.BytesIO, bytes_max: int = BYTES_MAX) -> None:
         self._scratch, self._bytes_max = scratch, bytes_max
         self._held: dict[int, list[Block]] = {}
-        self._size = 0
+        self._sizes = Counter[int]()
         self._runs: dict[int, list[Run]] = {}
         self._file: _File | None = None
 
@@ -142,8 +143,8 @@ class SortedPiles:
         if not len(block):
             return
         self._held.setdefault(number, []).append(block)
-        self._size += block.size
-        if self._size >= self._bytes_max:
+        self._sizes[number] += block.size
+        if self._sizes.total() + max(self._sizes.values()) >= self._bytes_max:
             self.put_aside()
 
     def put_aside(self) -> None:
@@ -163,7 +164,7 @@ class SortedPiles:
             block = in_order(whole(self._held.pop(number)))
             run = tuple(_chunk(piece, keep(piece)) for piece in _pieces(block))
             self._runs.setdefault(number, []).append(run)
-        self._size = 0
+        self._sizes.clear()
 
 
 class _File:
