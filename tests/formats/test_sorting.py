@@ -77,7 +77,23 @@ def many(count: int, step: int) -> Block:
     return block_of([(b"%012d" % (n * step % 1_000_003), b"v" * 50) for n in range(count)])
 
 
-def test_no_more_is_held_than_is_allowed_however_much_comes_in() -> None:
+@pytest.mark.parametrize("targets", [1, 2, 8])
+def test_no_more_is_held_than_is_allowed_with_what_sorting_takes(targets: int) -> None:
+    file, written = io.BytesIO(), 0
+    piles = SortedPiles(lambda: file, bytes_max=1 << 20)
+    held = [0] * targets
+    for number in range(40 * targets):
+        block = many(1000, 7919 + number)
+        piles.add(number % targets, block)
+        held[number % targets] += block.size
+        if len(file.getbuffer()) > written:
+            assert sum(held) + max(held) >= 1 << 20, "no sooner than it has to be"
+            written, held = len(file.getbuffer()), [0] * targets
+        assert sum(held) + max(held) < 1 << 20
+    assert written
+
+
+def test_of_much_that_was_put_aside_a_chunk_of_each_run_is_read_at_once() -> None:
     opened: list[io.BytesIO] = []
 
     def scratch() -> io.BytesIO:
@@ -87,7 +103,6 @@ def test_no_more_is_held_than_is_allowed_however_much_comes_in() -> None:
     piles = SortedPiles(scratch, bytes_max=1 << 20)
     for start in range(40):
         piles.add(0, many(5000, 7919 + start))
-        assert piles._size < 1 << 20
     pile = piles.pile(0)
     assert len(opened) == 1 and len(pile.runs) > 5
     most = max(block.size for block in pile.blocks())
