@@ -60,7 +60,8 @@ class Cutter:
 
     def leaves_idle(self, sizes: Sequence[int]) -> bool:
         """Whether somebody would be idle for long where each of these is read whole."""
-        return bool(sizes) and self._idle(sizes, max(sizes)) > IDLE_MAX
+        largest = max(sizes, default=0)
+        return largest > 0 and self._idle(sizes, largest) > IDLE_MAX
 
     def _idle(self, sizes: Sequence[int], part_bytes: int) -> float:
         """Return how much longer it takes than if nobody were idle at the end."""

@@ -61,6 +61,7 @@ def test_whatever_their_sizes_nobody_is_idle_for_long(seed):
     ("sizes", "slots", "idle"),
     [
         ([], 2, False),
+        ([0, 0], 2, False),
         ([100], 1, False),
         ([100], 2, True),
         ([101, 100], 2, False),
