@@ -28,7 +28,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -69,8 +69,8 @@ class Measured:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--routes", default=",".join(ROUTES))
-    parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--routes", type=some_of(ROUTES), default=ROUTES)
+    parser.add_argument("--sets", type=some_of(SETS), default=SETS)
     parser.add_argument("--ways", default="", help="only these, with ; between")
     parser.add_argument("--tag", default=time.strftime("%Y-%m-%d"), help="the name of this run")
     options = parser.parse_args()
@@ -78,16 +78,29 @@ def main() -> None:
         signal.SIGTERM, lambda *_: sys.exit(143)
     )  # through every `finally`: servers are stopped
     directory, only = bench_directory(), [word for word in options.ways.split(";") if word]
-    with ground(directory, options.routes.split(",")) as here:
-        for route in options.routes.split(","):
-            for name in options.sets.split(","):
+    with ground(directory, options.routes) as here:
+        for route in options.routes:
+            for name in options.sets:
                 measure(here, directory, route, name, options.rounds, options.tag, only)
     wanted = [one for one in kept(directory) if one.tag == options.tag]
-    missing = left_out(options.routes.split(","))
+    missing = left_out(options.routes)
     table = as_table(wanted, missing, RESULTS, platform.python_version())
     RESULTS.write_text(table)
     drawn(wanted, RESULTS.with_suffix(".png"))
     print(table)
+
+
+def some_of(known: Sequence[str]) -> Callable[[str], list[str]]:
+    """Return what reads names with commas between; others than the known ones are refused."""
+
+    def read(text: str) -> list[str]:
+        names = text.split(",")
+        for name in names:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
+        return names
+
+    return read
 
 
 def measure(
