@@ -59,7 +59,10 @@ def late(bins: Bins, until: Time | None, seconds: float) -> str:
     if not behind:
         return f"not all bins came {within}"
     parts = ", ".join(f"{part.name} ({_stands(part, until)})" for part in behind)
-    return f"{parts} did not pass {until} {within}: moves are made as rows come that are later"
+    fact = f"{parts} did not pass {until} {within}"
+    if any(part.at < until for part in behind):
+        fact += ": moves are made as rows come that are later"
+    return fact
 
 
 def _stands(part: Part, until: Time) -> str:
