@@ -78,7 +78,7 @@ class Cutter:
 
     def settings_of_parts(self, shards: Sequence[ShardAt], part_bytes: int) -> list[list[Settings]]:
         """Return for each shard the settings of its parts; its own where it stays whole."""
-        counts = [_parts_worth_it(shard, part_bytes) for shard in shards]
+        counts = [_parts_to_ask_for(shard, part_bytes) for shard in shards]
         orders = []
         for shard, count in zip(shards, counts, strict=True):
             if count > 1:
@@ -123,7 +123,7 @@ def _count_of_parts(size: int, part_bytes: int) -> int:
     return max(1, min(PARTS_MAX, round(size / part_bytes)))
 
 
-def _parts_worth_it(shard: ShardAt, part_bytes: int) -> int:
+def _parts_to_ask_for(shard: ShardAt, part_bytes: int) -> int:
     """Return how many parts to ask for: one where the names of its files say that it has no
     others.
     """

@@ -89,7 +89,8 @@ def test_parts_of_shards_come_to_what_whole_ones_do(name: str) -> None:
     storage = golden(name)
     sharing = Sharing(storage, part_bytes_min=1)
     world = sharing.world({"rates": [None, None], "ask": "sum", "run": "the-run"})
-    for image in survey(storage).images:
+    images = survey(storage).images
+    for image in images:
         for shard in image.shards:
             step = CompareImages(
                 name="compare/0",
@@ -106,7 +107,7 @@ def test_parts_of_shards_come_to_what_whole_ones_do(name: str) -> None:
             evidence = sharing.readers.run(step, world)
             assert evidence == step.run(world)
             assert sharing.readers.holds(step, world, evidence) == []
-    shards = chain.from_iterable(image.shards for image in survey(storage).images)
+    shards = chain.from_iterable(image.shards for image in images)
     can_be_cut = any(has_tables(shard.files) for shard in shards)
     assert (sharing.asked_for("compare/0/parts") > 0) == can_be_cut
 

@@ -45,9 +45,8 @@ def test_who_is_behind_is_named_with_what_it_waits_for(behind: Part, stands: str
 
 def test_that_rows_are_waited_for_is_said_where_one_of_several_waits_for_them() -> None:
     parts = "count at west (waits for a bin), count at east (stands at 7)"
-    assert (
-        said(part("west", 9, (3,)), part("east", 7)) == f"{parts} did not pass 8 within 60 s" + ROWS
-    )
+    fact = f"{parts} did not pass 8 within 60 s{ROWS}"
+    assert said(part("west", 9, (3,)), part("east", 7)) == fact
 
 
 def test_where_nobody_is_behind_it_is_the_bins_or_the_first_step() -> None:
