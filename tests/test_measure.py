@@ -156,6 +156,81 @@ def test_anys_are_counted_in_quotes_too() -> None:
     assert measured(text).anys == 6
 
 
+@pytest.mark.parametrize(
+    ("text", "thin"),
+    [
+        ("def _f():\n    return 1\nx = _f()\n", ["_f"]),
+        ("def _f():\n    return 1\nx = _f() + _f()\n", []),
+        ("def f():\n    return 1\nx = f()\n", []),
+        ('def _f():\n    """Say."""\n    a = 1\n    b = 2\n    return a\nx = _f()\n', ["_f"]),
+        ("def _f():\n    a = 1\n    b = 2\n    c = 3\n    return a\nx = _f()\n", []),
+        ("class A:\n    def _f(self):\n        return 1\n    x = property(lambda s: s._f)\n", ["_f"]),
+        ("class A:\n    def __len__(self):\n        return 1\n", []),
+    ],
+)
+def test_a_thin_function_is_private_short_and_named_once(text: str, thin: list[str]) -> None:
+    assert [place.name for place in measured(text).thin] == thin
+
+
+def test_docstrings_that_begin_with_a_question_are_found() -> None:
+    text = '''
+        def f():
+            """Return what is there."""
+
+        def g():
+            """Return the files."""
+
+        def h():
+            """Return whether it is so, and what follows."""
+        '''
+    assert [place.name for place in measured(text).questions] == ["Return what is there."]
+
+
+def test_sentences_that_begin_with_a_pronoun_are_found_in_docstrings_and_comments() -> None:
+    text = '''
+        """Write the file. What is there is kept.
+
+        So it ends
+        """
+        # Of the newest: the first two
+        # lines are one comment. Then more.
+        x = 1  # What stands beside code is no sentence
+        # Who
+        '''
+    counts = measured(text)
+    assert [place.name for place in counts.openers] == [
+        "What is there is kept.",
+        "So it ends",
+        "Of the newest:",
+        "Who",
+    ]
+    assert counts.sentences == 7
+
+
+def test_public_functions_named_by_a_participle_alone_are_found() -> None:
+    text = """
+        def redistributed(): pass
+        def fenced_by(): pass
+        def kept(): pass
+        def reported_batches(): pass
+        def need(): pass
+        def _kept(): pass
+        class A:
+            def held(self): pass
+        """
+    names = [place.name for place in measured(text).participles]
+    assert names == ["redistributed", "fenced_by", "kept"]
+
+
+def test_a_class_name_of_three_modules_is_counted_once(tmp_path: Path) -> None:
+    package = write_package(tmp_path)
+    for name in ("a", "b", "c"):
+        (package / f"{name}.py").write_text("class Place: pass\nclass A: pass\n")
+    (package / "c.py").write_text("class Place: pass\nclass C: pass\n")
+    whole = json.loads(run(str(package), "--json").stdout)["whole"]
+    assert (whole["classes"], whole["modules"], whole["lines"]) == (1, 5, 24)
+
+
 def write_package(folder: Path) -> Path:
     package = folder / "package"
     (package / "room").mkdir(parents=True)
@@ -172,22 +247,24 @@ def test_rooms_the_worst_and_the_targets_are_shown(tmp_path: Path) -> None:
     package = write_package(tmp_path)
     done = run(str(package), "--worst", "1", "--check")
     assert done.returncode == 1
-    assert done.stderr == "measure: missed: median\n"
+    assert done.stderr == "measure: missed: median, functions\n"
     rows = [line.split()[:4] for line in done.stdout.splitlines()]
     assert ["package/room", "9", "1", "1.00"] in rows
     assert ["package", "9", "1", "0.00"] in rows
     assert ["all", "18", "2", "0.50"] in rows
     assert done.stdout.splitlines()[-1].endswith("deep.py:1 g")
+    assert "functions          111        71        60" in done.stdout
 
 
 def test_a_program_gets_the_same_figures(tmp_path: Path) -> None:
     document = json.loads(run(str(write_package(tmp_path)), "--json").stdout)
     assert document["all"]["median"] == 0.5
-    assert document["missed"] == ["median"]
+    assert document["missed"] == ["median", "functions"]
     assert document["rooms"].keys() == {"package", "package/room"}
 
 
 def test_targets_that_are_met_are_no_error(tmp_path: Path) -> None:
     package = write_package(tmp_path)
+    (package / "top.py").write_text("def f():\n" + "    a = 1\n" * 20)
     assert run(str(package / "top.py"), "--check").returncode == 0
     assert run(str(tmp_path / "nowhere")).returncode == 2
