@@ -24,7 +24,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 ROWS = (
-    ("models", "testing"),
+    ("testing",),
     ("__main__",),
     ("cli",),
     ("api",),
@@ -43,7 +43,7 @@ ROW_OF = {room: number for number, rooms in enumerate(ROWS) for room in rooms}
 
 MAY_OPEN_ADAPTERS = ("migration", "look", "fleet", "live", "advise")
 # What stands beside the program: nothing of it imports these.
-BESIDE = ("models", "testing")
+BESIDE = ("testing",)
 NO_ADAPTERS = (
     "stateshift.storage.protocol",
     "stateshift.clusters.protocol",
@@ -87,7 +87,7 @@ ENGINE_ROW_OF = {
 
 PURE_ROOMS = (
     *("errors", "plain", "specification", "survey", "formats", "step", "world", "plan", "report"),
-    *("dataflow", "models", "purpose", "suggestion"),
+    *("dataflow", "purpose", "suggestion"),
 )
 PURE_PARTS = (
     "stateshift.live.protocol",
@@ -601,11 +601,6 @@ BROKEN = (
     ),
     (
         checks_shipped,
-        {"stateshift.step.x": "def f():\n  from stateshift.models.cost import predict"},
-        "only tests and benches know models",
-    ),
-    (
-        checks_shipped,
         {"stateshift.migration": "import stateshift.testing.memory_storage"},
         "only tests and benches know testing",
     ),
@@ -678,10 +673,6 @@ ALLOWED = (
     },
     {"stateshift.engines.spark.survey.checkpoint": "import time"},
     {"stateshift.live.worker": "import time"},
-    {
-        "stateshift.models.network": "from stateshift.live.protocol.bins import bin_of",
-        "stateshift.live.protocol.bins": "",
-    },
     {"stateshift.testing.memory_storage": "import stateshift.storage.temporaries"},
 )
 

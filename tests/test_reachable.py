@@ -22,7 +22,7 @@ from tests.test_architecture import Package, _with_parents, read_package
 ROOT = Path(__file__).resolve().parents[1]
 
 # What stands beside the program, for tests and benches. What it alone uses, stands beside as well.
-BESIDE = ("models", "testing")
+BESIDE = ("testing",)
 
 # Where programs begin: the command line, and what users' programs and jobs import.
 ENTRIES = ("stateshift.__main__", "stateshift.api", "stateshift.job")
@@ -191,8 +191,8 @@ def test_what_nothing_reaches_is_found(text: str, found: list[str]) -> None:
     assert unreached({"stateshift/x.py": text}, {"main"}) == found
 
 
-def test_what_only_models_use_is_found() -> None:
-    sources = {"stateshift/x.py": "def a(): pass", "stateshift/models/m.py": "def t(): a()"}
+def test_what_only_twins_use_is_found() -> None:
+    sources = {"stateshift/x.py": "def a(): pass", "stateshift/testing/m.py": "def t(): a()"}
     assert unreached(sources, {"main"}) == ["stateshift/x.py:1 a"]
 
 
@@ -240,7 +240,6 @@ def test_every_module_is_reached_or_stands_beside_the_program() -> None:
         ("stateshift.cli.x", []),
         ("stateshift.cli.y", ["stateshift.cli.y"]),
         ("stateshift.cli.lazy", []),
-        ("stateshift.models.y", []),
         ("stateshift.testing.y", []),
     ],
 )

@@ -26,12 +26,12 @@ from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.times import cut
 from stateshift.live.protocol.configuration import Configuration, Time, Update, updated
 from stateshift.live.protocol.plan_file import Changes, WholeMap
-from stateshift.models.bin_messages import worker_of
-from stateshift.models.plan_writer import encode_plan_file
 from tests.acceptance.living_bins import FIRST, Applications, running
 from tests.acceptance.support import JOBS, stateshift
 from tests.live.bins.forms import FORMS
 from tests.live.bins.workers import BINS, TIES, alone, hash_of
+from tests.models.bin_messages import worker_of
+from tests.models.plan_writer import encode_plan_file
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

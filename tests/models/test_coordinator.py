@@ -32,8 +32,9 @@ from stateshift.live.protocol.task_flow import (
     check,
     flow,
 )
-from stateshift.models.checkpoint_wait import Checkpoints, wait
-from stateshift.models.coordinated_job import (
+from stateshift.step.evidence import OtherEvidence
+from tests.models.checkpoint_wait import Checkpoints, wait
+from tests.models.coordinated_job import (
     Choice,
     Hear,
     Job,
@@ -45,8 +46,7 @@ from stateshift.models.coordinated_job import (
     job,
     said,
 )
-from stateshift.models.task_instance import Instance, Record, Trigger, become, roles, routes, take
-from stateshift.step.evidence import OtherEvidence
+from tests.models.task_instance import Instance, Record, Trigger, become, roles, routes, take
 
 WALKS = 200
 RECORDS, CHECKPOINTS = 6, 3

@@ -22,8 +22,8 @@ from stateshift.dataflow.move_steps import (
 )
 from stateshift.errors import SpecError
 from stateshift.live.protocol.moves import moves_between
-from stateshift.models.cost import Ground, Prediction, drain_seconds, even_state, predict
-from stateshift.models.sweeps import (
+from tests.models.cost import Ground, Prediction, drain_seconds, even_state, predict
+from tests.models.sweeps import (
     PAPER,
     STRATEGIES,
     flat_up_to,

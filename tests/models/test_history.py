@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateshift.models.history import Data, Operation, Update, Verdict, check, scope, transactions
+from tests.models.history import Data, Operation, Update, Verdict, check, scope, transactions
 
 # phi and mu as the paper writes them: "t1@FC" is a data operation, "!FM" a function update.
 S1 = "t1@FC !FM t1@FM !MC t1@MC"

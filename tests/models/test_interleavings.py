@@ -11,8 +11,6 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from stateshift.dataflow.schedulers import Schedule, epoch_barrier, fries, multi_version, naive
-from stateshift.models.history import check
-from stateshift.models.interleavings import Explored, Machine, changed, explore, origins_of, walk
 from stateshift.specification.dataflow.operators import Dataflow
 from tests.dataflow.random_dataflows import ANY_KIND, ONE_TO_ONE, dataflows, with_targets
 from tests.dataflow.samples import (
@@ -26,6 +24,8 @@ from tests.dataflow.samples import (
     drawn,
     names,
 )
+from tests.models.history import check
+from tests.models.interleavings import Explored, Machine, changed, explore, origins_of, walk
 
 Asked = tuple[Dataflow, tuple[str, ...]]
 CONSISTENT = (fries, epoch_barrier, multi_version)

@@ -19,7 +19,7 @@ from stateshift.live.protocol.configuration import Update, configured
 from stateshift.live.protocol.folded import Folded
 from stateshift.live.protocol.moves import moves_between
 from stateshift.live.protocol.rollout import Rollout, advance, prepared
-from stateshift.models.bin_messages import (
+from tests.models.bin_messages import (
     END,
     START,
     Applied,
@@ -33,8 +33,8 @@ from stateshift.models.bin_messages import (
     Resize,
     Routed,
 )
-from stateshift.models.network import Network, deliver, drained, feed, network
-from stateshift.models.promises import alone, incomplete, incorrect, misplaced
+from tests.models.network import Network, deliver, drained, feed, network
+from tests.models.promises import alone, incomplete, incorrect, misplaced
 from tests.models.walking import KEYS, LAST, LOGIC, Job, a_job, deliver_any, walk, with_channel
 
 WALKS = 400

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from stateshift.dataflow.schedulers import epoch_barrier, fries, multi_version, naive
 from stateshift.errors import SpecError
-from stateshift.models.recovery import Change, Reconfiguration, Runtime, State
 from stateshift.specification.dataflow.operators import Dataflow
 from tests.dataflow.random_dataflows import dataflows, with_targets
 from tests.dataflow.samples import drawn
+from tests.models.recovery import Change, Reconfiguration, Runtime, State
 
 pytestmark = pytest.mark.row("F-1", "F-17")
 

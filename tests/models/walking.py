@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from stateshift.errors import SpecError
 from stateshift.live.protocol.configuration import Configuration, Time, Update, configured, updated
 from stateshift.live.protocol.folded import Folded, Key, State, Value
-from stateshift.models.bin_messages import Control, Data, Logic, Record, Resize
-from stateshift.models.network import Channel, Network, deliver, feed, network
+from tests.models.bin_messages import Control, Data, Logic, Record, Resize
+from tests.models.network import Channel, Network, deliver, feed, network
 
 LAST = 30  # the time to which all inputs come
 KEYS = tuple(range(12))

@@ -17,7 +17,7 @@ from curves import Axis, Curves, curve, legend_on, plotted
 from pages import drawing
 from paper import FLAT_UP_TO, LOWER_BY, SLOPES
 
-from stateshift.models.sweeps import Point
+from tests.models.sweeps import Point
 
 WAIT, DURATION = Axis("longest wait", "s"), Axis("duration", "s")
 RATE = Axis("rate", "M records/s")

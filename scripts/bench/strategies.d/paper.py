@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stateshift.models.sweeps import STRATEGIES
+from tests.models.sweeps import STRATEGIES
 
 # M-21: by sweep and strategy, the slope of the longest wait over what is varied, both as
 # logarithms.

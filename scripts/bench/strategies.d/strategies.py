@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # what benches share
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # tests.models
 
 from figures import DURATION, RATE, M, in_letters, over_duration, over_values, picture
 from matchings import matched_again_and_again
@@ -20,7 +21,7 @@ from pages import left_alone, missing, wrapped
 from paper import EXTRA_MEMORY, FLAT_UP_TO, GAP_WAITS, LOWER_BY, SLOPES
 
 from stateshift.dataflow.move_steps import AllAtOnce, Fluid, Move, Optimised, degree, in_steps
-from stateshift.models.sweeps import (
+from tests.models.sweeps import (
     PAPER,
     PAPER_BINS,
     STRATEGIES,
@@ -76,7 +77,7 @@ def _head(seed: int, lacking: Sequence[str]) -> Iterator[str]:
         "*Theirs* is what the text "
         "and the figures of Megaphone (PVLDB 12(9), 2019, section 5.3) show, measured on "
         "four machines; *ours* is "
-        "`stateshift.models.cost`, with the paper's bins, keys, rates and "
+        "`tests.models.cost`, with the paper's bins, keys, rates and "
         f"{PAPER.workers} workers. Only where "
         f"bins are varied it is {PAPER_BINS.workers} workers: with 16 bins, "
         f"{PAPER.workers} would have one each, "

@@ -18,11 +18,11 @@ from stateshift import live
 from stateshift.live.bins.files import wide_enough
 from stateshift.live.protocol.configuration import Configuration, resized, updated
 from stateshift.live.protocol.folded import Folded
-from stateshift.models.bin_messages import Applied, Logic, Record
-from stateshift.models.promises import incomplete, incorrect, misplaced
 from tests.conftest import SEED
 from tests.live.bins.walking import COUNTS, END, Walk
 from tests.live.bins.workers import BINS, LATER, TIES, Ground, hash_of, key_of
+from tests.models.bin_messages import Applied, Logic, Record
+from tests.models.promises import incomplete, incorrect, misplaced
 
 STEPS = int(os.environ.get("STATESHIFT_LIVE_STEPS", "1000000"))
 STEPS_AT_ONCE = 2000

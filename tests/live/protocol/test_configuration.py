@@ -17,7 +17,7 @@ from stateshift.live.protocol.configuration import (
     split,
     updated,
 )
-from stateshift.models.bin_messages import worker_of
+from tests.models.bin_messages import worker_of
 
 HASHES = st.integers(0, (1 << 64) - 1)
 

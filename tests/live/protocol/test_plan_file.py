@@ -20,7 +20,7 @@ from stateshift.live.protocol.plan_file import (
     decode_plan_file,
     planned,
 )
-from stateshift.models.plan_writer import as_lines, encode_plan_file
+from tests.models.plan_writer import as_lines, encode_plan_file
 
 GOLDEN = Path(__file__).parent / "golden"
 THIRD = 400_000_000_000

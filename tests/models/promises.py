@@ -20,8 +20,8 @@ from itertools import zip_longest
 
 from stateshift.live.protocol.configuration import Configuration, Time
 from stateshift.live.protocol.folded import Key, State
-from stateshift.models.bin_messages import END, Applied, Logic, Progress, Record, worker_of
-from stateshift.models.bin_worker import S, apply
+from tests.models.bin_messages import END, Applied, Logic, Progress, Record, worker_of
+from tests.models.bin_worker import S, apply
 
 
 def alone(

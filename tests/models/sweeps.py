@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from stateshift.dataflow.move_steps import AllAtOnce, Batched, Fluid, Optimised, Strategy, in_steps
 from stateshift.live.protocol.moves import moves_between
-from stateshift.models.cost import Ground, Prediction, even_state, predict
+from tests.models.cost import Ground, Prediction, even_state, predict
 
 KEY_BYTES = 8.0  # a u64 in a dense array
 M = 1e6

@@ -23,7 +23,7 @@ from stateshift.journal import Record as Journaled
 from stateshift.live.protocol.coordinator import Address, Coordinator, Outcome, Sent, advance, begin
 from stateshift.live.protocol.coordinator_messages import Word
 from stateshift.live.protocol.task_flow import Deployment, Flow, Migration, Task
-from stateshift.models.task_instance import Done, Instance, Item, hear, read, start, take
+from tests.models.task_instance import Done, Instance, Item, hear, read, start, take
 
 
 class Read(NamedTuple):

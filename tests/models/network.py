@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from stateshift.live.protocol.configuration import Configuration, Time
 from stateshift.live.protocol.folded import Key, State
-from stateshift.models.bin_messages import (
+from tests.models.bin_messages import (
     Applied,
     Control,
     Data,
@@ -31,7 +31,7 @@ from stateshift.models.bin_messages import (
     Sent,
     worker_of,
 )
-from stateshift.models.bin_worker import Worker, advance, worker
+from tests.models.bin_worker import Worker, advance, worker
 
 Channel = tuple[int, int]
 Channels = Mapping[Channel, tuple[Message, ...]]

@@ -48,7 +48,7 @@ from stateshift.live.protocol.configuration import (
     updated,
 )
 from stateshift.live.protocol.folded import Folded, Key, State, Value
-from stateshift.models.bin_messages import (
+from tests.models.bin_messages import (
     END,
     START,
     Applied,
