@@ -18,6 +18,7 @@ wrappers retry.
       ClusterError                  7  where jobs run failed             (cluster, job)
       JournalError                  8  the journal is damaged, foreign or held  (record)
       Interrupted                 130  asked to stop; always resumable
+    (no error)                      9  what was asked for is decided, and not seen to be complete
 
 Every error is one line of fact, and a hint: what to do about it, best of all a command that can be
 pasted.
@@ -27,6 +28,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Self
+
+NOT_SEEN_COMPLETE = 9  # decided, and carried out by running jobs later than somebody waited for
 
 
 class StateshiftError(Exception):

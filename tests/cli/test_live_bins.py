@@ -77,6 +77,29 @@ def test_a_move_that_is_aborted_exits_with_7(played: PlayedBins) -> None:
     assert ran.document["state"] == "aborted" and ran.document["exit_code"] == 7
 
 
+def test_a_move_that_is_decided_and_not_seen_to_be_complete_exits_with_9(
+    played: PlayedBins,
+) -> None:
+    words = ("--to", "east", "--bins", "0-2", "--lead", "0", "--wait", "0.3")
+
+    def answer_alone() -> None:
+        for worker in played.ground.workers.values():
+            worker.running.answer()
+
+    played.work = answer_alone  # the workers answer, and no later row comes
+    with played.running():
+        ran = run("move", played, *words)
+    assert ran.code == 9, ran.err
+    assert "0 of 3 bins moved" in ran.out and "Run this command again" in ran.out
+    with played.running():
+        again = run("move", played, *words, "--json")  # all of it is decided: it waits for that
+    assert again.code == 9 and again.document["state"] == "applied"
+    del played.work
+    with played.running():
+        assert not run("move", played, "--to", "east", "--bins", "0-2", *QUICK).code
+    assert played.at("east") == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("words", "code", "fact"),
     [

@@ -31,6 +31,7 @@ def change(
     from dataclasses import replace
 
     from stateshift.cli.views import bin_count_json, bin_count_text
+    from stateshift.errors import NOT_SEEN_COMPLETE
     from stateshift.live.bins.controlling import Controller
 
     controller = Controller(group)
@@ -45,7 +46,7 @@ def change(
     terminal.answer(
         "live-bins", lambda: bin_count_json.count(facts), lambda: bin_count_text.came(facts)
     )
-    return None
+    return NOT_SEEN_COMPLETE if facts.state == "applied" else None
 
 
 def _facts(controller: Controller) -> CountFacts:

@@ -96,6 +96,7 @@ def carry_out(
 
     from stateshift.cli.views import bins_json, bins_text
     from stateshift.cli.views.bins_facts import MoveFacts
+    from stateshift.errors import NOT_SEEN_COMPLETE
     from stateshift.live.bins.controlling import Controller
     from stateshift.live.bins.move_request import check
 
@@ -112,7 +113,7 @@ def carry_out(
     if facts.state == "aborted":
         return _tell_aborted(terminal, facts)
     terminal.answer("live-move", lambda: bins_json.move(facts), lambda: bins_text.came(facts))
-    return None
+    return NOT_SEEN_COMPLETE if facts.state == "applied" else None
 
 
 def _carried(terminal: Terminal, controller: Controller, steps: Steps, manner: Manner) -> Moved:

@@ -38,12 +38,14 @@ def change_epilog(example: str) -> str:
         4,
         6,
         7,
+        9,
         130,
-        e0="applied; the output says whether every worker runs it already (--check: it could be)",
+        e0="applied, and every worker runs it (--check: it could be)",
         e2="the request, the function, the dataflow or the key is not valid",
         e3="a file of the group is not what its format says",
         e4="the function does not fit the chain, or another change is under way",
         e7="aborted (a worker refused it, or did not answer in time) or taken back by its error",
+        e9="applied, and not every worker was seen to run it within --wait: `live status` shows it",
         e130="interrupted; the message says whether the change is applied",
     )
 
@@ -64,6 +66,7 @@ def carry_out(
     """Change chains, and say what came of it; return the exit code."""
     from stateshift.cli.views import live_json, live_text
     from stateshift.cli.views.live_facts import ChangeFacts
+    from stateshift.errors import NOT_SEEN_COMPLETE
     from stateshift.live import acts
 
     _refuse_doubles(edits)
@@ -78,7 +81,9 @@ def carry_out(
     if facts.state in ("aborted", "reverted"):
         return _tell_failed(terminal, facts)
     terminal.answer("live-change", lambda: live_json.change(facts), lambda: live_text.came(facts))
-    return None
+    carried = facts.carried
+    is_awaited = carried is not None and carried.workers > 0  # where nobody runs, nobody is
+    return NOT_SEEN_COMPLETE if facts.state == "applied" and is_awaited else None
 
 
 def _refuse_doubles(edits: Sequence[Edit]) -> None:

@@ -358,6 +358,7 @@ EXITS = {
     6: "a storage failed",
     7: "a cluster failed",
     8: "the journal is damaged or not ours, or another run holds it",
+    9: "decided, and not seen to be complete within --wait",
     130: "interrupted",
 }
 

@@ -32,7 +32,7 @@ class LiveCountDocument(TypedDict):
     state: Annotated[
         CountState,
         "shown: nothing was asked for. finished: all workers have redistributed their bins. "
-        "applied: it is decided, and not all were seen to have",
+        "applied (exit code 9): it is decided, and not all were seen to have",
     ]
     group: Annotated[str, "the group's folder"]
     bins: Annotated[int, "how many there were when it was asked for"]

@@ -38,7 +38,8 @@ class LiveMoveDocument(TypedDict):
 
     state: Annotated[
         Literal["checked", "finished", "applied", "aborted"],
-        "finished: all have come. applied: some are decided, and were not seen to be complete",
+        "finished: all have come. applied: some are decided, and were not seen to be complete "
+        "(exit code 9)",
     ]
     group: Annotated[str, "the group's folder"]
     move: Annotated[int | None, "the number of the last proposal; null if there was none"]

@@ -118,6 +118,7 @@ def came(facts: MoveFacts) -> Iterator[Block]:
     else:
         yield Line(f"{_moved(moved)}; the rest is decided, or not begun", "warn")
         yield Line(f"{moved.reason}. Look again: {live_command('status', facts.location)}")
+        yield Line("Run this command again: it moves what is left, and waits for what is decided")
 
 
 def _moved(moved: Moved) -> str:

@@ -51,7 +51,8 @@ class LiveChangeDocument(TypedDict):
 
     state: Annotated[
         Literal["checked", "finished", "applied", "aborted", "reverted"],
-        "finished: every worker runs it. applied: it is decided, and not yet seen everywhere. "
+        "finished: every worker runs it. applied: it is decided, and not yet seen everywhere "
+        "(exit code 9, where somebody runs it). "
         "reverted: its first error has taken it back",
     ]
     group: Annotated[str, "the group's folder"]

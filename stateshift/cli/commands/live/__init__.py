@@ -45,8 +45,10 @@ In a job, functions stand in a chain, which names its group's folder:
     4,
     6,
     7,
+    9,
     130,
     e7="the workers did not take the change or the move: it was aborted",
+    e9="decided, and not seen to be complete within --wait: running jobs carry it out",
     e130="interrupted; the message says whether the change is applied",
 )
 

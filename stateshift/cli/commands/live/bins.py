@@ -19,12 +19,14 @@ EPILOG = epilog(
     4,
     6,
     7,
+    9,
     130,
-    e0="shown, or done; the output says whether all workers are seen to have it",
+    e0="shown, or all workers have it (--check: they could)",
     e2="the number is no power of two, or a key that Spark alone hashes",
     e3="a file of the group is not what its format says",
     e4="halves are apart, bins are on their way, a worker is too old, or the time is past",
     e7="aborted: a worker refused, or did not answer in time; nothing has changed",
+    e9="decided, and not all have it within --wait; run the command again: it waits for them",
     e130="interrupted; run the command again: it waits for those that are left",
 )
 

@@ -25,12 +25,14 @@ EPILOG = epilog(
     4,
     6,
     7,
+    9,
     130,
-    e0="moved; the output says whether all of it is seen to be complete (--check: it could be)",
+    e0="moved, and all of it is complete (--check: it could be)",
     e2="the request, the bins or the plan file is not valid",
     e3="a file of the group is not what its format says",
     e4="the bins cannot go there, the time is past, or another move is under way",
     e7="aborted: a worker refused, or did not answer in time; steps that were decided are moved",
+    e9="decided, and not complete within --wait; run the command again: it waits for the rest",
     e130="interrupted; run the command again: it moves what is left",
 )
 
