@@ -38,6 +38,11 @@ from stateshift.plain import JsonObject
 
 Level = Literal["refuse", "warn", "note"]
 
+# What is at a place by which an image names itself: the image; elsewhere, the same files; files
+# that are looked for one by one; maybe the image, by another name; nothing, other files, or a place
+# that cannot be read. Empty where nobody has looked.
+Found = Literal["", "here", "equal", "elsewhere", "maybe", "missing", "different", "unreadable"]
+
 
 class FileInfo(NamedTuple):
     """One file as a listing tells it. `modified` is seconds since 1970, 0.0 where the storage does
@@ -112,13 +117,15 @@ class ShardFiles:
 @dataclass(frozen=True, slots=True)
 class EmbeddedPath:
     """A directory that a file of the image names absolutely, and how often. `role` says what the
-    place is to the job: where it reads its input, where it writes its output, or the image itself.
+    place is to the job: where it reads its input, where it writes its output, or the image itself;
+    `found` is what is there.
     """
 
     file: str
     path: str
     count: int
     role: Literal["source", "sink", "self"]
+    found: Found = ""
 
 
 @dataclass(frozen=True, slots=True)

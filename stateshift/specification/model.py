@@ -19,6 +19,8 @@
         driver_ca_file       the authority that signed that page's certificate
         sink                 what the job writes to: its own log tells which batches it has
         also                 what lies in the checkpoint, is not the engine's, and moves along
+        was_at               where the checkpoint was when its files were written, if it was copied
+                             by other means since
         flink                what only Flink's dialect has; the source is then the first of its
                              existing savepoints,
                              or the folder in which Flink puts the one it is asked for
@@ -290,6 +292,7 @@ class JobSpec:
     driver_ca_file: str | None = None
     sink: SinkSpec | None = None
     also: tuple[str, ...] = ()
+    was_at: str | None = None
     mode: Mode = "move"
     rounds: int | None = None
     until: str | None = None

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import RunOptions, Source, To, Waive
+from stateshift.cli.shell.options import RunOptions, Source, To, Waive, WasAt
 from stateshift.cli.shell.shortcut import Keys, given, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
@@ -54,6 +54,7 @@ def command(
             "are asked to stop it.",
         ),
     ] = False,
+    was_at: WasAt = None,
     waive: Waive = None,
 ) -> int:
     """Move a job's image; with --start, start the job there.
@@ -65,7 +66,7 @@ def command(
     if stop is not None and start is None:
         raise typer.BadParameter("--stop needs --start: a job that is stopped is started again")
     job = one_job(source, to, [], waive)
-    job |= _ends(start, stop, warm)
+    job |= given(was_at=was_at) | _ends(start, stop, warm)
     return run_jobs(terminal, options, [job], clusters=_clusters(start, stop, warm))
 
 

@@ -74,6 +74,14 @@ Fork = Annotated[
         help="Do not fence the source: its job may run on. The copy gets an id of its own.",
     ),
 ]
+WasAt = Annotated[
+    str | None,
+    typer.Option(
+        "--was-at",
+        metavar="OLD",
+        help="Where the checkpoint was made, if it was copied by other means since. Spark only.",
+    ),
+]
 NoSync = Annotated[
     bool,
     typer.Option(

@@ -121,6 +121,12 @@ class EmbeddedPathDocument(TypedDict):
     path: Annotated[str, "what it names"]
     count: Annotated[int, "how often"]
     role: Annotated[Literal["source", "sink", "self"], "what the place is to the job"]
+    found: Annotated[
+        Literal["", "here", "equal", "elsewhere", "maybe", "missing", "different", "unreadable"],
+        "of the image itself, what is there: the image (here); elsewhere, the same bytes (equal) "
+        "or files that are looked for one by one; maybe the image by another name; no file, other "
+        "bytes, or a place that cannot be read; empty where nobody has looked",
+    ]
 
 
 class EndpointDocument(TypedDict):
@@ -333,6 +339,7 @@ def embedded_path(path: EmbeddedPath) -> EmbeddedPathDocument:
         "path": redact(path.path),
         "count": path.count,
         "role": path.role,
+        "found": path.found,
     }
 
 

@@ -45,6 +45,14 @@ if TYPE_CHECKING:
 ENGINES = {"spark": "Spark", "flink": "Flink"}
 KINDS = {"data": "files, and no image among them", "foreign": "files that no engine we know wrote"}
 ROLES = {"source": "input", "sink": "output", "self": "the image itself"}
+ELSEWHERE = {
+    "equal": "elsewhere, the same files",
+    "elsewhere": "files of the image, elsewhere",
+    "maybe": "this image, by another name?",
+    "missing": "where the image was: gone",
+    "different": "where the image was: other files",
+    "unreadable": "where the image was: cannot be read",
+}
 
 Pair = tuple[str, str | Cell]
 
@@ -338,7 +346,8 @@ def _place(named: Sequence[EmbeddedPath]) -> Row:
     first, others = named[0], len(named) - 1
     files = f"{first.file} and {many(others, 'other')}" if others else first.file
     count = sum(path.count for path in named)
-    return redact(first.path), ROLES[first.role], number(count), files
+    place = ELSEWHERE.get(first.found, ROLES[first.role])
+    return redact(first.path), place, number(count), files
 
 
 def _settings(images: Iterable[Image]) -> Iterator[Block]:

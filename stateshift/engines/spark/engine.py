@@ -48,9 +48,11 @@ class SparkEngine:
         changes: Sequence[JsonObject] = (),
     ) -> tuple[Storage, Survey]:
         from stateshift.engines.spark.survey.checkpoint import survey
+        from stateshift.engines.spark.survey.own_places import with_own_places
 
         storage = opening(location)
-        return storage, survey(storage, thorough, changes=changes)
+        surveyed = survey(storage, thorough, changes=changes)
+        return storage, with_own_places(storage, surveyed, opening)
 
     def own_part(self, spec: Spec, job: JobSpec, survey: Survey) -> Survey:
         from stateshift.engines.spark.survey.own_part import own_part

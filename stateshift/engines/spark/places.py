@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from stateshift.engines.spark.layout import SINK_LOG
+from stateshift.engines.spark.layout import SINK_LOG, under
 from stateshift.formats.spark.names import DELTA_SCHEMA_LOG
 from stateshift.plain import JsonObject
 from stateshift.specification import JobSpec
@@ -79,11 +79,48 @@ def _of_checkpoints(job: JobSpec, facts: Facts, data_places: Places) -> Iterator
     infos = infos_of(surveys)
     source, target = facts.source.location, facts.target.location
     for survey in surveys:
-        options = _options((*data_places, (survey.location, _new_place(job, facts))))
+        new = _new_place(job, facts)
+        own = [(place, new) for place in own_places_of(job, survey)]
+        options = _options((*data_places, *own))
         for path, embedded in needed_embedded(survey.images).items():
             transform = _transform_of(path, embedded, data_places)
             if transform is not None:
                 yield Rewritten(transform, options, source, target, infos[path])
+
+
+def own_place(image: Image, place: EmbeddedPath) -> str:
+    """Return where the folder is, below the location, that a file names as one of its image."""
+    name = place.path.rpartition("/")[2]
+    if is_of_operator(place):
+        operator = place.file.partition("/_metadata/")[0]
+        return f"{operator}/_stateSchema/{name}"
+    return under(image.path, f"sources/{name}")
+
+
+def is_of_operator(place: EmbeddedPath) -> bool:
+    """Whether an operator's metadata names the place, and not Delta's schema log."""
+    return "/_metadata/v2/" in place.file
+
+
+def root_of(image: Image, place: EmbeddedPath) -> str | None:
+    """Return the location that the image had when its file was written; None where the path does
+    not tell.
+    """
+    inside = f"/{own_place(image, place)}"
+    return place.path.removesuffix(inside) if place.path.endswith(inside) else None
+
+
+def own_places_of(job: JobSpec, survey: Survey) -> tuple[str, ...]:
+    """Return every place by which the images of a location may name it: where it is, where the spec
+    says that it was, and where its files say so whose schemas are all here.
+    """
+    places = [survey.location, *filter(None, [job.was_at])]
+    for image in survey.images:
+        for embedded in image.embedded:
+            root = root_of(image, embedded) if embedded.role == "self" else None
+            if root is not None and embedded.found not in ("here", "different"):
+                places.append(root)
+    return tuple(dict.fromkeys(places))
 
 
 def infos_of(surveys: Iterable[Survey]) -> dict[str, FileInfo]:

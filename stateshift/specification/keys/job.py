@@ -171,6 +171,15 @@ JOB = Keys(
         engine="spark",
     ),
     _job(
+        "was_at",
+        "location",
+        "was_at",
+        "Where the checkpoint was when it was made, if it was copied by other means since (distcp, "
+        "a renamed bucket): its files name that place, and are rewritten.",
+        engine="spark",
+        blank_is_off=True,
+    ),
+    _job(
         "verify",
         "verify",
         "verify",

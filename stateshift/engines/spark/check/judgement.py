@@ -18,6 +18,7 @@ from time import perf_counter
 
 from stateshift.engines.spark.check.portions import part_of, places_in
 from stateshift.engines.spark.layout import rollback_of
+from stateshift.engines.spark.survey.own_places import copied_by_hand
 from stateshift.engines.spark.survey.restart.old_state import refused_since_3
 from stateshift.engines.spark.survey.restart.strangers import strangers
 from stateshift.engines.views import (
@@ -42,6 +43,11 @@ def judge(at: ImageAt, deep: DeepCheck | None, fleet: Readers | None) -> Judged:
     for fact in refused_since_3(image.operators, image.settings):
         findings.append(Finding("warn", fact))
     findings += strangers(at.survey.files, image)
+    placed = tuple(copied_by_hand(at.survey.location, image))
+    findings += placed
+    if any(finding.level == "refuse" for finding in placed):
+        image = replace(image, epochs=())
+        at = replace(at, image=image)
     if deep is None:
         return Judged(tuple(findings), image.epochs)
     size = sum(sizes_of(at.survey, image.needed_files))

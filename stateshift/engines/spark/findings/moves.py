@@ -21,7 +21,7 @@ from stateshift.engines.spark.findings.reach import of_reach
 from stateshift.engines.spark.findings.strangers import of_strangers
 from stateshift.engines.spark.image import name_of
 from stateshift.engines.spark.layout import SINK_LOG, deepest_above, rollback_of, under
-from stateshift.engines.spark.places import covered, needed_embedded
+from stateshift.engines.spark.places import covered, needed_embedded, own_places_of
 from stateshift.engines.spark.survey.own_part import directory_of
 from stateshift.specification import DataSpec, JobSpec, Spec
 from stateshift.specification.location import relation
@@ -327,16 +327,7 @@ def _of_places(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     if job.target is None:
         return
     for survey in (facts.source, *facts.merges):
-        for embedded in _outside(job, survey, "self"):
-            yield Finding(
-                "refuse",
-                f"{embedded.file} names {embedded.path}, which is not in "
-                f"{survey.location}: it cannot be rewritten",
-                hint="this checkpoint was copied by hand before: move it from where it was "
-                "made; or it is the same place by another name: make checkpoint_location begin "
-                f"as {embedded.path} does",
-                path=embedded.file,
-            )
+        yield from _of_own_places(job, survey)
         by_log: dict[str, list[EmbeddedPath]] = {}
         for embedded in _outside(job, survey, "source"):
             by_log.setdefault(embedded.file.rpartition("/")[0], []).append(embedded)
@@ -344,11 +335,41 @@ def _of_places(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             yield _left_behind(log, by_log[log])
 
 
+def _of_own_places(job: JobSpec, survey: Survey) -> Iterator[Finding]:
+    """Warn of an image that was copied by hand, and refuse one whose files name others."""
+    known = tuple((place, "") for place in own_places_of(job, survey))
+    for embedded in _outside(job, survey, "self"):
+        named = f"{embedded.file} names {embedded.path}, which is not in {survey.location}"
+        if embedded.found == "different":
+            yield Finding(
+                "refuse",
+                f"{named}, and other files are there: which of the two the state was written by "
+                "is not known",
+                hint=f"move it from where it was made: stateshift inspect {quote(embedded.path)}",
+                path=embedded.file,
+            )
+        elif covered(embedded.path, known):
+            fact = f"{named}: it was copied by other means. It will name its new place"
+            yield Finding("warn", fact, hint='say where it was: --was-at, or "was_at" in the spec')
+        else:
+            yield Finding(
+                "refuse",
+                f"{named}: it cannot be rewritten",
+                hint="say where the checkpoint was when it was made, or what its place is also "
+                'called: --was-at OLD, or "was_at" in the spec',
+                path=embedded.file,
+            )
+    names = [each.path for image in survey.images for each in image.embedded]
+    if job.was_at and not any(covered(name, ((job.was_at, ""),)) for name in names):
+        fact = f"nothing in {survey.location} names {job.was_at}: it was not there (`was_at`)"
+        yield Finding("note", fact)
+
+
 def _outside(job: JobSpec, survey: Survey, role: str) -> Iterator[EmbeddedPath]:
     """Yield the places of this role that lie in none of those that move along."""
     moved = tuple((data.source, data.target) for data in job.data)
     if role == "self":
-        moved = ((survey.location, ""), (job.source, ""))
+        moved = ((survey.location, ""), (job.source, ""), (job.was_at or survey.location, ""))
     for embedded in chain.from_iterable(needed_embedded(survey.images).values()):
         if embedded.role == role and not covered(embedded.path, moved):
             yield embedded

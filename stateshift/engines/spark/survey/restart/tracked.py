@@ -14,7 +14,6 @@ from stateshift.engines.spark.image import Strangers
 from stateshift.engines.spark.small_files import Reading
 from stateshift.formats.spark.delta_schema_log import decode_schema_log
 from stateshift.formats.spark.uris import canonical
-from stateshift.specification.location import relation
 from stateshift.survey import EmbeddedPath, FileInfo
 
 
@@ -26,13 +25,6 @@ def tracked_schemas(reading: Reading, logs: Iterable[str]) -> list[EmbeddedPath]
         if entry is None or entry.source_path is None:
             continue
         place = canonical(entry.source_path)
-        if relation(place, reading.storage.location) != "inside":
-            reading.warn(
-                f"{reading.path(path)} names {place}, which is not in "
-                f"{reading.storage.location}: Delta refuses to start the job here, unless that "
-                "is the same place by another name",
-                path,
-            )
         places.append(EmbeddedPath(reading.path(path), place, 1, "self"))
     return places
 
