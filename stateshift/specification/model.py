@@ -214,6 +214,7 @@ class Rebalancing:
         clusters: where jobs may be; all of the spec's where none is named.
         pinned: jobs that stay where they are.
         paused: jobs that are left alone for now.
+        cordon: clusters that nothing moves to.
         together: jobs that move together, group by group.
         excluded: when nothing is moved: hours of the day, and cron expressions.
         timezone: whose hours these are.
@@ -223,7 +224,9 @@ class Rebalancing:
         aim: and even enough below so many times the mean.
         idle_below: no cluster below this part of its capacity is too full.
         runs: in how many runs a cluster must have been too full.
+        runs_within: runs that are further apart are none in a row.
         gain_min: a move must bring so many times what it costs.
+        relief_min: and take at least so much load off its cluster, in slots or cores.
         horizon: for how long a move's gain is counted.
         cool_down: a job that was moved stays for so long.
         remembered: a move that did not bring what it promised is not repeated for so long.
@@ -234,6 +237,7 @@ class Rebalancing:
     clusters: tuple[RebalancedCluster, ...] = ()
     pinned: tuple[str, ...] = ()
     paused: tuple[str, ...] = ()
+    cordon: tuple[str, ...] = ()
     together: tuple[tuple[str, ...], ...] = ()
     excluded: tuple[str, ...] = ()
     timezone: str = "UTC"
@@ -243,7 +247,9 @@ class Rebalancing:
     aim: float = 1.05
     idle_below: float = 0.2
     runs: int = 2
+    runs_within: float = 7200.0
     gain_min: float = 2.0
+    relief_min: float = 0.1
     horizon: float = 3600.0
     cool_down: float = 3600.0
     remembered: float = 86400.0

@@ -150,6 +150,11 @@ def check_rebalancing(complaints: Complaints, root: Place, spec: Spec, jobs: lis
     _check_clusters(complaints, root, spec, section)
     _check_names(complaints, root, section, [read.job.name for read in jobs])
     _check_bounds(complaints, root, section)
+    names = [cluster.name for cluster in section.clusters or spec.clusters]
+    for name in section.cordon:
+        if name not in names:
+            message = f"there is no cluster {name!r} to cordon{did_you_mean(name, names)}"
+            complaints.add(_below(root, "cordon"), message, f"some of {', '.join(names)}")
     names = [cluster.name for cluster in section.clusters]
     for read in jobs:
         _check_job(complaints, read, spec.engine)

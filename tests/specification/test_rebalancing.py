@@ -55,11 +55,13 @@ def test_what_decides_has_the_defaults_of_the_policy() -> None:
         "horizon": policy.horizon_seconds,
         "cool_down": policy.cool_down_seconds,
         "remembered": policy.remembered_seconds,
+        "runs_within": policy.runs_within_seconds,
     }
     for name, value in seconds.items():
         assert getattr(spec, name) == value
     shared = {field.name for field in fields(Policy)} & {field.name for field in fields(spec)}
-    assert {"load_max", "trigger", "aim", "idle_below", "runs", "gain_min", "moves_max"} == shared
+    bounds = {"load_max", "trigger", "aim", "idle_below", "runs", "moves_max"}
+    assert shared == bounds | {"gain_min", "relief_min"}
     for name in shared:
         assert getattr(spec, name) == getattr(policy, name)
 

@@ -14,7 +14,7 @@ from typing import Literal
 from stateshift.advise.rebalance.limits import Movable, has_room, movable
 from stateshift.advise.rebalance.memory import Memory, Moved, judged
 from stateshift.advise.rebalance.placement import Placement, place
-from stateshift.advise.rebalance.policy import Policy
+from stateshift.advise.rebalance.policy import HOUR, Policy
 from stateshift.advise.rebalance.situation import Cluster, Job, Situation, Unit, loads_of, units_of
 from stateshift.advise.rebalance.triggers import Trigger, triggers_of
 from stateshift.advise.rebalance.worth import Flows, Worth, cost_of, gain_of, rates_of
@@ -232,8 +232,14 @@ def _why_not(situation: Situation, triggers: tuple[Trigger, ...], policy: Policy
 
 
 def _too_soon(trigger: Trigger, situation: Situation, policy: Policy) -> str:
-    """Return why this run does not count as another one; "" if it does."""
+    """Return why this run does not count as another one, or the one before it does not count as in
+    a row; "" if both do.
+    """
     since = situation.at - trigger.counted_at
+    if trigger.too_old is not None:
+        hours = abs(situation.at - trigger.too_old) / HOUR
+        within = policy.runs_within_seconds / HOUR
+        return f": the one before it is {hours:.1f} h apart, of {within:g} h at most"
     if since <= 0:
         return ""
     return f": the last one was {since:.0f} s ago, of {policy.runs_apart_seconds:.0f} s at least"
@@ -246,17 +252,17 @@ def is_undecided(situation: Situation) -> bool:
 
 def _stay_all(run: _Run, units: tuple[Movable, ...], reason: str) -> None:
     for one in units:
-        if one.targets:
+        if one.targets or one.is_light:
             run.stay(one.unit, "idle", reason)
         else:
-            run.stay(one.unit, _kept_by(one.unit), "; ".join(one.reasons))
+            run.stay(one.unit, _kept_by(one), "; ".join(one.reasons))
 
 
-def _kept_by(unit: Unit) -> StayKind:
+def _kept_by(one: Movable) -> StayKind:
     """Return what keeps a unit that may go nowhere."""
-    if any(job.load is None for job in unit.jobs):
+    if any(job.load is None for job in one.unit.jobs):
         return "unknown"
-    return "forbidden"
+    return "worth" if one.is_light else "forbidden"
 
 
 def _move(
@@ -290,7 +296,7 @@ def _why_it_stays(run: _Run, one: Movable) -> tuple[StayKind, str]:
     if unworthy:
         return "worth", unworthy[0]
     if not one.targets:
-        return _kept_by(one.unit), "; ".join(one.reasons)
+        return _kept_by(one), "; ".join(one.reasons)
     clusters, loads = run.clusters, run.flows.loads
     with_room = [
         name

@@ -14,11 +14,14 @@ from stateshift.advise.rebalance.situation import Cluster, Situation, Unit
 
 @dataclass(frozen=True, slots=True)
 class Movable:
-    """A unit, and the clusters that may have it; none, and why, if it stays."""
+    """A unit, and the clusters that may have it; none, and why, if it stays. One that is light
+    could move, but takes too little off its cluster.
+    """
 
     unit: Unit
     targets: tuple[str, ...]
     reasons: tuple[str, ...]
+    is_light: bool = False
 
 
 def movable(
@@ -32,6 +35,10 @@ def _movable(situation: Situation, unit: Unit, policy: Policy, memory: Memory) -
     staying = tuple(_kept(unit, situation, policy))
     if staying:
         return Movable(unit, (), staying)
+    draining = [cluster.name for cluster in situation.clusters if cluster.is_draining]
+    if unit.load < policy.relief_min and unit.cluster not in draining:
+        least = f"a move takes at least {policy.relief_min:g} off its cluster"
+        return Movable(unit, (), (f"its load is {unit.load:.2g} workers: {least}",), is_light=True)
     targets, reasons = [], []
     for cluster in situation.clusters:
         if cluster.name == unit.cluster:
@@ -78,6 +85,8 @@ def _forbidden(unit: Unit, cluster: Cluster, memory: Memory) -> Iterator[str]:
     """Yield what keeps a unit from one cluster."""
     if cluster.is_draining:
         yield "it is to be emptied, and nothing moves there"
+    elif cluster.is_cordoned:
+        yield "it is cordoned: nothing moves there"
     for job in unit.jobs:
         if cluster.name in job.forbidden:
             yield job.forbidden[cluster.name]

@@ -41,6 +41,38 @@ class Carried:
 
 
 @dataclass(frozen=True, slots=True)
+class Cordon:
+    """A cluster that nothing moves to: since a drain, or as the spec says (`since` is None)."""
+
+    cluster: str
+    since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """A cluster that was to be emptied, asked again at the end of the run.
+
+    Args:
+        cluster: its name in the spec.
+        jobs: the jobs of the spec that it still holds, and why each stays.
+        others: what runs there that the spec does not know, by its names.
+        unknown: why the cluster cannot be asked; "" if it answers.
+        note: what it does not tell, although it answers.
+    """
+
+    cluster: str
+    jobs: tuple[tuple[str, str], ...] = ()
+    others: tuple[str, ...] = ()
+    unknown: str = ""
+    note: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the cluster says that nothing runs there any more."""
+        return not (self.jobs or self.others or self.unknown)
+
+
+@dataclass(frozen=True, slots=True)
 class Rebalance:
     """A run of `rebalance`.
 
@@ -55,6 +87,8 @@ class Rebalance:
             finished.
         notes: what else should be known, a line each.
         inputs: all that the decision was made from, as `--replay` reads it.
+        cordoned: the clusters that nothing moves to.
+        drained: of each cluster that was to be emptied, what it holds.
     """
 
     decision: Decision | None
@@ -65,3 +99,5 @@ class Rebalance:
     unfinished: tuple[Carried, ...] = ()
     notes: tuple[str, ...] = ()
     inputs: Mapping[str, object] | None = None
+    cordoned: tuple[Cordon, ...] = ()
+    drained: tuple[Drained, ...] = ()

@@ -19,7 +19,9 @@ class Policy:
         runs: a cluster must have been too full in so many runs, this one counted.
         runs_apart_seconds: a run that follows sooner sees what the one before it has seen, and does
             not count as another.
+        runs_within_seconds: and one that follows later does not count as in a row.
         gain_min: a move must bring so many times what it costs.
+        relief_min: and take at least so much load off its cluster, in slots or cores.
         horizon_seconds: for how long a move's gain is counted.
         cool_down_seconds: a job that was moved stays for so long.
         remembered_seconds: a move that did not bring what it promised is not repeated for so long.
@@ -33,7 +35,9 @@ class Policy:
     idle_below: float = 0.2
     runs: int = 2
     runs_apart_seconds: float = 60.0
+    runs_within_seconds: float = 2 * HOUR
     gain_min: float = 2.0
+    relief_min: float = 0.1
     horizon_seconds: float = HOUR
     cool_down_seconds: float = HOUR
     remembered_seconds: float = DAY

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """A cluster that jobs run on, and how much of it there is. `other_load` is what others have on
-    it; `unknown` says why its capacity, which is 0 then, cannot be told.
+    it; `unknown` says why its capacity, which is 0 then, cannot be told. Nothing moves to one that
+    is cordoned; all jobs leave one that is draining.
     """
 
     name: str
@@ -21,6 +22,7 @@ class Cluster:
     other_load: float = 0.0
     is_draining: bool = False
     unknown: str = ""
+    is_cordoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,10 @@ def loads_of(situation: Situation) -> dict[str, float]:
 
 def mean_of(clusters: Sequence[Cluster], loads: Mapping[str, float]) -> float:
     """Return the load of all clusters as a part of their capacity; one that is to be emptied has
-    none.
+    none. One that is cordoned keeps its load to itself: it shares nobody else's.
     """
-    capacity = sum(one.capacity for one in clusters if not one.is_draining)
-    return sum(loads.values()) / capacity if capacity else float("inf")
+    apart = [one.name for one in clusters if one.is_cordoned and not one.is_draining]
+    closed = [one.name for one in clusters if one.is_draining or one.is_cordoned]
+    capacity = sum(one.capacity for one in clusters if one.name not in closed)
+    load = sum(load for name, load in loads.items() if name not in apart)
+    return load / capacity if capacity else float("inf")

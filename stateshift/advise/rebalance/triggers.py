@@ -17,7 +17,7 @@ from stateshift.advise.rebalance.situation import Situation, mean_of
 @dataclass(frozen=True, slots=True)
 class Trigger:
     """Why a cluster is too full, and in how many runs in a row it was. `counted_at` is when the
-    last of them was.
+    last of them was; `too_old` is when one was that is too long ago to count, None of none.
     """
 
     cluster: str
@@ -25,6 +25,7 @@ class Trigger:
     runs: int
     is_due: bool
     counted_at: float = 0.0
+    too_old: float | None = None
 
 
 def triggers_of(
@@ -42,20 +43,23 @@ def triggers_of(
         if cluster.is_draining:
             found.append(Trigger(name, "it is to be emptied", 1, is_due=True))
         elif reason:
-            runs, counted_at = _counted(name, situation.at, policy, memory)
-            found.append(Trigger(name, reason, runs, runs >= policy.runs, counted_at))
+            found.append(_counted(name, reason, situation.at, policy, memory))
     return tuple(found)
 
 
-def _counted(cluster: str, at: float, policy: Policy, memory: Memory) -> tuple[int, float]:
-    """Return in how many runs a cluster was too full, and when the last of them was. A run shortly
-    behind another one is no other run: somebody has called it twice. A clock may be set back.
+def _counted(cluster: str, reason: str, at: float, policy: Policy, memory: Memory) -> Trigger:
+    """Return in how many runs a cluster was too full. A run shortly behind another one is no other
+    run: somebody has called it twice. One long behind is none in a row. A clock may be set back.
     """
-    runs = memory.counts.get(cluster, 0)
+    runs, counted_at, too_old = memory.counts.get(cluster, 0), at, None
     last = memory.counted.get(cluster)
+    if runs > 0 and last is not None and abs(at - last) > policy.runs_within_seconds:
+        runs, too_old = 0, last
     if runs > 0 and last is not None and 0 <= at - last < policy.runs_apart_seconds:
-        return runs, last
-    return runs + 1, at
+        counted_at = last
+    else:
+        runs += 1
+    return Trigger(cluster, reason, runs, runs >= policy.runs, counted_at, too_old)
 
 
 def _reason(ratio: float, mean: float, policy: Policy, late: str | None) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from shlex import quote
 
@@ -18,7 +19,7 @@ from stateshift.api.rebalancing.move_spec import Way, spec_of_move
 from stateshift.api.rebalancing.request import RebalanceRequest
 from stateshift.api.rebalancing.surveying import Surveyed
 from stateshift.api.runs import name_the_run, run_name
-from stateshift.errors import StateshiftError
+from stateshift.errors import PlanError, StateshiftError
 from stateshift.migration import Adapters
 from stateshift.migration.proposal import refuse
 from stateshift.report import Report
@@ -61,10 +62,17 @@ def waiting(folder: Folder, move: MoveRecord) -> Carried:
     return _carried(_way(move), workdir, "unfinished", migration.status(workdir), fact)
 
 
-def go_on(folder: Folder, move: MoveRecord, adapters: Adapters) -> Ended:
-    """Go on with a move of an earlier run."""
+def go_on(folder: Folder, move: MoveRecord, adapters: Adapters, is_closed: bool = False) -> Ended:
+    """Go on with a move of an earlier run. One to a cluster that `is_closed` by now is taken back,
+    unless its jobs have gone on there.
+    """
     workdir = folder.workdir(move.number, move.jobs)
     try:
+        if is_closed:
+            with suppress(PlanError):
+                report = migration.rollback(workdir, adapters)
+                fact = f"it was taken back: {move.target} is cordoned"
+                return Ended(_carried(_way(move), workdir, "finished", report, fact))
         report = migration.resume(workdir, adapters)
     except StateshiftError as error:
         return _stopped(_way(move), workdir, error)

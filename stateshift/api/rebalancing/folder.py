@@ -5,6 +5,7 @@ FOLDER/
   runs/0001-orders/    its workdir, an ordinary one; its journal says how far it has come
   memory.json          in how many runs a cluster was too full, and which moves did not help
   samples/             what earlier looks at the jobs have seen
+  cordons/west.json    a cluster that nothing moves to: written before a drain moves anything
   decisions/0001.json  a decision with all that it was made from; the last hundred are kept
   lock/held            flocked by the run at work: it lets go when it dies, however it dies
 
@@ -24,9 +25,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
 from typing import TypeVar
+from urllib.parse import quote as quote_all
 
 from stateshift.advise.rebalance.decision import Decision
 from stateshift.advise.rebalance.memory import Memory, Moved
+from stateshift.advise.rebalance.outcome import Cordon
 from stateshift.advise.rebalance.policy import Policy
 from stateshift.advise.rebalance.situation import Situation
 from stateshift.errors import JournalError
@@ -198,6 +201,26 @@ class Folder:
         slug = re.sub(r"[^A-Za-z0-9]+", "-", jobs[0]).strip("-")[:40] or "job"
         return Workdir(self.path / "runs" / f"{number:04}-{slug}")
 
+    # ---- cordons
+
+    def cordons(self) -> list[Cordon]:
+        """Return the clusters that were cordoned, by their names.
+
+        Raises:
+            JournalError: one of them cannot be read.
+        """
+        names = [name for name in _names_in(self.path / "cordons") if name.endswith(".json")]
+        return [self._read(f"cordons/{name}", Cordon) for name in names]
+
+    def cordon(self, cluster: str, at: float) -> None:
+        """Let nothing move to a cluster any more. One that is cordoned stays so since then."""
+        if not (self.path / _cordon_of(cluster)).exists():
+            self._files.write(_cordon_of(cluster), to_plain(Cordon(cluster, at)))
+
+    def uncordon(self, cluster: str) -> None:
+        """Let jobs move to a cluster again."""
+        (self.path / _cordon_of(cluster)).unlink(missing_ok=True)
+
     # ---- memory
 
     def memory(self) -> MemoryRecord:
@@ -282,6 +305,10 @@ class Folder:
             hint = f"restore {quote(str(file))} from a copy"
             raise JournalError(f"{file} is damaged: {misfit}", hint=hint) from misfit
         return value
+
+
+def _cordon_of(cluster: str) -> str:
+    return f"cordons/{quote_all(cluster, safe='')}.json"
 
 
 def _last_number(names: Iterable[str]) -> int:

@@ -1,6 +1,6 @@
 """One run of rebalance: from its lock to its outcome.
 
-lock ── what earlier runs left unfinished ── survey ── decision ── moves
+cordon ── lock ── what earlier runs left unfinished ── survey ── decision ── moves ── drained?
 
 Killed at any point, it leaves what the next run goes on from: a move is written down before it
 begins, its journal says how far it has come, and everything else is found out anew.
@@ -16,14 +16,18 @@ from stateshift.advise.rebalance.memory import Memory
 from stateshift.advise.rebalance.outcome import Carried, Rebalance
 from stateshift.api.rebalancing.carrying import carry_out, go_on, planned, waiting
 from stateshift.api.rebalancing.choosing import Choosing, Chosen, policy_of
+from stateshift.api.rebalancing.draining import drained, not_empty
 from stateshift.api.rebalancing.folder import Absence, Busy, Folder, MemoryRecord, MoveRecord
 from stateshift.api.rebalancing.move_spec import Way, image_of
 from stateshift.api.rebalancing.past import Past, memory_of, past_of
 from stateshift.api.rebalancing.request import Acting, RebalanceRequest, check_request
-from stateshift.api.rebalancing.surveying import Surveyed, survey
+from stateshift.api.rebalancing.surveying import Surveyed, cordoned, survey
 from stateshift.errors import StateshiftError
 from stateshift.migration import Adapters
 from stateshift.plain import to_plain
+
+# How long to wait until a run at work is looked for again.
+WAIT_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -44,11 +48,35 @@ def rebalance_once(request: RebalanceRequest, adapters: Adapters) -> Run:
     """
     check_request(request)
     folder = Folder(request.folder)
-    try:
-        with folder.hold():
-            return _Once(request, folder, adapters).run()
-    except Busy as busy:
-        return Run(Rebalance(None, folder=request.folder, busy=str(busy)))
+    for name in request.uncordoned:
+        folder.uncordon(name)
+    if request.acting is not None:
+        # Before all else: a run that is killed, or another one at work, moves nothing there again.
+        for name in request.draining:
+            folder.cordon(name, adapters.clock.now())
+    run = _waited(request, folder, adapters)
+    outcome = replace(run.outcome, cordoned=tuple(cordoned(request, folder).values()))
+    if request.draining:
+        outcome = replace(outcome, drained=drained(request, folder, adapters, outcome))
+    return Run(outcome, run.error or not_empty(outcome))
+
+
+def _waited(request: RebalanceRequest, folder: Folder, adapters: Adapters) -> Run:
+    """Run once no other run is at work, or say that one is once it has been waited for."""
+    until, said = adapters.clock.now() + request.wait_seconds, None
+    while True:
+        try:
+            with folder.hold():
+                run = _Once(request, folder, adapters).run()
+        except Busy as busy:
+            run = Run(Rebalance(None, folder=request.folder, busy=str(busy)))
+        left = until - adapters.clock.now()
+        if run.outcome.busy is None or left <= 0:
+            return run
+        if run.outcome.busy != said:
+            request.say(f"waiting for another run: {run.outcome.busy}")
+            said = run.outcome.busy
+        adapters.clock.sleep(min(left, WAIT_SECONDS))
 
 
 @dataclass
@@ -71,8 +99,10 @@ class _Once:
             return Run(Rebalance(None, folder=self.request.folder, unfinished=carried))
         for move in past.unfinished:
             assert self.request.acting is not None, "a dry run has returned"
+            closed = cordoned(self.request, self.folder)
+            is_closed = move.target in closed and move.source not in closed
             with self.request.acting() as adapters:
-                ended = go_on(self.folder, move, adapters)
+                ended = go_on(self.folder, move, adapters, is_closed)
             resumed += (ended.carried,)
             if ended.error is not None:
                 outcome = Rebalance(None, folder=self.request.folder, unfinished=resumed)
@@ -95,7 +125,7 @@ class _Once:
             folder=self.request.folder,
             file=file,
             unfinished=resumed,
-            notes=surveyed.notes,
+            notes=(*surveyed.notes, *self._does_not_count(chosen.decision)),
             inputs=to_plain(inputs),
         )
         if self.request.acting is None:
@@ -103,29 +133,37 @@ class _Once:
         return self._act(self.request.acting, outcome, surveyed, _records(self, number, chosen))
 
     def _remember(self, number: int, chosen: Chosen, past: Past, absence: Absence) -> None:
-        """Write what the next run has to know. A dry run counts, and judges no moves. A run that
-        could not decide counts for nothing.
+        """Write what the next run has to know. A dry run does not count, and judges no moves. A run
+        that could not decide counts for nothing.
         """
         decision, kept = chosen.decision, self.folder.memory()
         if any(cluster.unknown for cluster in chosen.situation.clusters):
             return
-        if is_undecided(chosen.situation):
+        if is_undecided(chosen.situation) or self.request.acting is None:
             self.folder.keep_memory(replace(kept, absence=absence))
             return
         record = MemoryRecord(
             counts={trigger.cluster: trigger.runs for trigger in decision.triggers},
             decision=number,
-            judged=kept.judged,
-            failed=kept.failed,
+            judged=past.last,
+            failed=decision.memory.failed,
             counted={trigger.cluster: trigger.counted_at for trigger in decision.triggers},
             absence=absence,
         )
         if self.request.draining:  # a cluster that is to be emptied is not too full
             memory = memory_of(self.folder, past)
             record = replace(record, counts=memory.counts, counted=memory.counted)
-        if self.request.acting is not None:
-            record = replace(record, judged=past.last, failed=decision.memory.failed)
         self.folder.keep_memory(record)
+
+    def _does_not_count(self, decision: Decision) -> Iterator[str]:
+        """Yield that a dry run is none of the runs in which a cluster was too full."""
+        if self.request.acting is None and not self.request.draining:
+            for trigger in decision.triggers:
+                if not trigger.is_due:
+                    yield (
+                        f"{trigger.cluster}: a dry run does not count as one in which it was too "
+                        "full; only runs with --yes do"
+                    )
 
     def _act(
         self,
@@ -137,6 +175,9 @@ class _Once:
         """Make the moves, one after the other. The first that fails is the last."""
         carried: tuple[Carried, ...] = ()
         for way, record in moves:
+            if way.target in cordoned(self.request, self.folder):
+                carried += (planned(way, f"{way.target} was cordoned meanwhile"),)
+                continue
             self.folder.keep_move(record)
             with acting() as adapters:
                 ended = carry_out(self.request, self.folder, surveyed, way, adapters)

@@ -18,6 +18,7 @@ from stateshift.advise.advising import Adviser, Subject
 from stateshift.advise.measuring.capacity import Capacity, capacity_of
 from stateshift.advise.measuring.needs import Needs, needs_of
 from stateshift.advise.measuring.state_size import size_of_checkpoint, size_on_flink
+from stateshift.advise.rebalance.outcome import Cordon
 from stateshift.advise.rebalance.situation import Cluster, Job, Situation
 from stateshift.advise.subjects import Outside
 from stateshift.api.rebalancing.absence import absence_of, notes_on
@@ -31,6 +32,7 @@ from stateshift.api.rebalancing.whereabouts import (
     jobs_now,
     listed,
     moved_at,
+    name_there,
     refuse_lost_clusters,
 )
 from stateshift.api.restarts import restarts_below
@@ -40,6 +42,9 @@ from stateshift.migration import Adapters
 from stateshift.specification import JobSpec, RebalancedCluster
 from stateshift.specification.excluded import excluding
 from stateshift.specification.rebalancing import matches
+
+# Of jobs that a note is about, so many are named.
+NAMED_MAX = 5
 
 
 @dataclass(frozen=True)
@@ -92,10 +97,14 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
         for name, job in present.items()
     }
     capacities = _with_our_memory(capacities, where, memory)
+    closed = cordoned(request, folder)
     situation = Situation(
         at=now,
         clusters=tuple(
-            _cluster(each, request, capacities[each.name], clusters[each.name], taken)
+            replace(
+                _cluster(each, request, capacities[each.name], clusters[each.name], taken),
+                is_cordoned=each.name in closed,
+            )
             for each in request.clusters
         ),
         jobs=tuple(
@@ -117,11 +126,19 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
             *_moved_by_hand(where),
             *ended,
             *_estimates(needs),
-            *_of_others(request, situation.clusters),
+            *_of_others(request, situation, clusters, present),
             *_notes(request, memory),
         ),
         absence=absence,
     )
+
+
+def cordoned(request: RebalanceRequest, folder: Folder) -> dict[str, Cordon]:
+    """Return the clusters that nothing moves to, by their names: the spec's, and the drained."""
+    kept = {each.cluster: each for each in folder.cordons()}
+    names = [each.name for each in request.clusters]
+    by_spec = {name: Cordon(name) for name in request.section.cordon}
+    return {name: cordon for name, cordon in {**kept, **by_spec}.items() if name in names}
 
 
 def _zone(request: RebalanceRequest) -> ZoneInfo:
@@ -353,16 +370,37 @@ def _cluster(
     )
 
 
-def _of_others(request: RebalanceRequest, clusters: Sequence[Cluster]) -> Iterator[str]:
-    """Yield how much of each cluster other jobs have; not where the spec says it itself."""
+def _of_others(
+    request: RebalanceRequest,
+    situation: Situation,
+    clusters: Mapping[str, Listed],
+    present: Mapping[str, JobSpec],
+) -> Iterator[str]:
+    """Yield how much of each cluster other jobs have; not where the spec says it itself. As long as
+    nobody can tell how much jobs of the spec have taken there, it may be theirs.
+    """
     asked = [each.name for each in request.clusters if each.other_load is None]
     workers = "slots" if request.spec.engine == "flink" else "cores"
-    for cluster in clusters:
-        if cluster.other_load > 0 and cluster.name in asked:
-            yield (
-                f"{cluster.name}: jobs that the spec does not have take {cluster.other_load:g} "
-                f"{workers}, which count as busy all the time"
-            )
+    for cluster in situation.clusters:
+        if cluster.other_load <= 0 or cluster.name not in asked:
+            continue
+        jobs = [job for job in situation.jobs if job.cluster == cluster.name]
+        unmeasured = [job.name for job in jobs if job.width <= 0]
+        names = ", ".join(unmeasured[:NAMED_MAX])
+        if len(unmeasured) > NAMED_MAX:
+            names += f" and {len(unmeasured) - NAMED_MAX} more"
+        running = clusters[cluster.name].jobs
+        ours = {name_there(present[job.name]) for job in jobs}
+        if not unmeasured:
+            who = "jobs that the spec does not have take"
+        elif running is not None and ours.issuperset(called for _, called in running):
+            who = f"jobs whose load is not known yet ({names}) take"
+        else:
+            who = f"{names}, whose load is not known yet, or jobs that the spec does not have take"
+        yield (
+            f"{cluster.name}: {who} {cluster.other_load:g} {workers}, which count as busy all the "
+            "time"
+        )
 
 
 def _moved_by_hand(where: Mapping[str, Whereabouts]) -> Iterator[str]:

@@ -181,7 +181,7 @@ def whereabouts_of(job: JobSpec, place: Place, clusters: Mapping[str, Listed]) -
     found: dict[str, list[str]] = {}
     for name, each in clusters.items():
         try:
-            ids = _ids(job, each)
+            ids = ids_of(job, each)
         except StateshiftError as error:
             return Whereabouts(place, unknown=f"{name} does not tell whether it runs: {error.fact}")
         if ids is None and name == place.cluster:
@@ -209,12 +209,12 @@ def _ended_as(job: JobSpec, listed: Listed | None) -> str:
     if listed is None or listed.jobs is None:
         return ""
     try:
-        return cast(Lists, listed.cluster).ended_as(_name_there(job)) or ""
+        return cast(Lists, listed.cluster).ended_as(name_there(job)) or ""
     except StateshiftError:
         return ""
 
 
-def _name_there(job: JobSpec) -> str:
+def name_there(job: JobSpec) -> str:
     """Return what a cluster calls a job."""
     return str(job.stop.get("job_name", job.name))
 
@@ -232,12 +232,12 @@ def _told_apart(
     return apart
 
 
-def _ids(job: JobSpec, listed: Listed) -> list[str] | None:
+def ids_of(job: JobSpec, listed: Listed) -> list[str] | None:
     """Return the ids under which a job runs on a cluster; None where the cluster cannot tell."""
     if listed.trouble:
         return []
     if listed.jobs is not None:
-        return [id for id, called in listed.jobs if called == _name_there(job)]
+        return [id for id, called in listed.jobs if called == name_there(job)]
     status = listed.cluster.find_source(StopRequest(job.name, job.source, options=job.stop))
     if status.state is JobState.UNKNOWN:
         return None

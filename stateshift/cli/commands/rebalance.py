@@ -17,6 +17,7 @@ from stateshift.cli.shell.measuring import (
     seconds_in,
     settings_in,
 )
+from stateshift.cli.shell.optional_values import UNBOUNDED
 from stateshift.cli.shell.options import WORKDIRS, Workdirs, epilog
 from stateshift.cli.shell.terminal import Terminal
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 EPILOG = epilog(
     "stateshift rebalance clusters.json --once\n"
     "stateshift rebalance clusters.json --once --yes --json\n"
-    "stateshift rebalance clusters.json --once --drain west --yes\n"
+    "stateshift rebalance clusters.json --once --drain west --yes --wait && ./switch-off west\n"
+    "stateshift rebalance clusters.json --once --uncordon west\n"
     "stateshift rebalance --replay .stateshift/rebalance-clusters/decisions/0007.json",
     2,
     3,
@@ -39,8 +41,8 @@ EPILOG = epilog(
     8,
     130,
     e0='decided, and moved with --yes; "nothing to move" and "cannot tell" are decisions, and so '
-    "is another run at work",
-    e4="a move was refused when its turn came",
+    "is another run at work. With --drain: the cluster says that nothing runs there any more",
+    e4="a move was refused when its turn came; with --drain: a cluster is not empty, and why",
     e8="the folder of earlier runs, or the journal of a move, is damaged",
     e130="interrupted: the same command goes on",
 )
@@ -63,7 +65,22 @@ def command(
         typer.Option(
             "--drain",
             metavar="CLUSTER",
-            help="Move all of its jobs elsewhere, whatever it costs. Repeatable.",
+            help="Move all of its jobs elsewhere, whatever it costs. With --yes, nothing moves "
+            "there any more until --uncordon. Repeatable.",
+        ),
+    ] = None,
+    uncordon: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--uncordon", metavar="CLUSTER", help="Let jobs move there again. Repeatable."
+        ),
+    ] = None,
+    wait: Annotated[
+        str | None,
+        typer.Option(
+            "--wait",
+            metavar="[TIME]",
+            help="Wait for a run that is at work: so long, or until it has ended.",
         ),
     ] = None,
     sample: Sample = SAMPLE,
@@ -122,7 +139,10 @@ def command(
         spec=spec_of(path),
         folder=workdir or usual_folder(workdirs, path),
         acting=_acting(terminal) if yes else None,
-        draining=tuple(drain or ()),
+        draining=tuple(dict.fromkeys(drain or ())),
+        uncordoned=tuple(uncordon or ()),
+        wait_seconds=_wait_seconds(wait),
+        say=terminal.say,
         settings=settings_in(setting or ()),
         sample_seconds=seconds_in(sample),
         history=history,
@@ -134,6 +154,13 @@ def command(
         if run.error is not None:
             terminal.talk(described(run.error))
     return None if run.error is None else run.error.exit_code
+
+
+def _wait_seconds(wait: str | None) -> float:
+    """Return how long to wait for another run: not at all, for a time, or until it has ended."""
+    if wait is None:
+        return 0.0
+    return float("inf") if wait == UNBOUNDED else seconds_in(wait, "--wait")
 
 
 def _show(terminal: Terminal, outcome: Rebalance, html: str | None, explain: bool) -> None:

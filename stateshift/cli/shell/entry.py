@@ -19,6 +19,7 @@ import typer
 from stateshift import __version__, leave_logging_to_the_program
 from stateshift.cli.commands import GROUPS, NAMES, members_of, module_of
 from stateshift.cli.shell import settings
+from stateshift.cli.shell.optional_values import with_values
 from stateshift.cli.shell.signature import Parsed, with_shared_options
 from stateshift.cli.shell.terminal import Terminal, drop, open_streams, output_errors
 
@@ -91,7 +92,7 @@ def enter(argv: Sequence[str] | None, adapters: Adapters | None) -> int | None:
     try:
         with _sigterm_is_ctrl_c(), output_errors():
             answer = _app(arguments or HELP)(
-                args=arguments,
+                args=list(with_values(arguments)),
                 prog_name="stateshift",
                 standalone_mode=False,
                 obj=terminal,

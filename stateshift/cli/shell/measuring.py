@@ -36,8 +36,8 @@ def needed(given: str | None, argument: str, example: str) -> str:
     return given
 
 
-def seconds_in(text: str) -> float:
-    """Return how long `--sample` says to measure."""
+def seconds_in(text: str, option: str = "--sample") -> float:
+    """Return a time that an option gives."""
     from stateshift.advise.evaluate.settings import duration
     from stateshift.errors import Complaint, SpecError
 
@@ -45,12 +45,10 @@ def seconds_in(text: str) -> float:
         seconds = duration(text)
     except ValueError as error:
         raise SpecError(
-            (Complaint("--sample", f"{text!r}: expected {error}", text),), hint="--sample 60s"
+            (Complaint(option, f"{text!r}: expected {error}", text),), hint=f"{option} 60s"
         ) from error
     if seconds <= 0:
-        raise SpecError(
-            (Complaint("--sample", "it takes some time to measure"),), hint="--sample 60s"
-        )
+        raise SpecError((Complaint(option, "a time above 0"),), hint=f"{option} 60s")
     return seconds
 
 

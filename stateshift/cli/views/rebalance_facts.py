@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views.units import many
+from stateshift.cli.views.units import clock, many
 
 CANNOT_TELL = "cannot tell: "
 
 if TYPE_CHECKING:
     from stateshift.advise.rebalance.decision import Decision, Loaded, Move
-    from stateshift.advise.rebalance.outcome import Carried, CarriedState, Rebalance
+    from stateshift.advise.rebalance.outcome import Carried, CarriedState, Drained, Rebalance
     from stateshift.cli.views.text import Tone
 
 
@@ -85,9 +85,14 @@ def headline(rebalance: Rebalance) -> tuple[str, Tone]:
     if rebalance.busy:
         return f"another run is at work: {rebalance.busy}", "warn"
     moves = moves_of(rebalance)
+    if rebalance.drained and all(each.is_empty for each in rebalance.drained):
+        return f"{_named(rebalance.drained)} empty", "good"
     failed = [each for each in (*rebalance.unfinished, *rebalance.carried) if _is_open(each)]
     if failed:
         return f"{many(len(failed), 'move')} to be finished or taken back first", "bad"
+    if rebalance.drained and all(each.state == "finished" for each in moves):
+        holding = [each for each in rebalance.drained if not each.is_empty]
+        return f"{_named(holding)} not empty", "bad"
     if not moves and rebalance.decision is not None and is_unknown(rebalance.decision):
         return "nothing is moved", "warn"
     if not moves:
@@ -95,6 +100,35 @@ def headline(rebalance: Rebalance) -> tuple[str, Tone]:
     if all(each.state == "finished" for each in moves):
         return f"{many(len(moves), 'move')} made", "good"
     return f"{many(len(moves), 'move')} to make: --yes makes {_them(moves)}", "warn"
+
+
+def _named(drained: Sequence[Drained]) -> str:
+    names = [each.cluster for each in drained]
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'}"
+
+
+def closed(rebalance: Rebalance) -> Iterator[str]:
+    """Yield which clusters nothing moves to, and how that ends."""
+    for each in rebalance.cordoned:
+        if each.since is None:
+            yield f"{each.cluster} is cordoned by the spec: nothing moves there"
+        else:
+            since = f"{clock(each.since)} UTC"
+            way = f"--uncordon {each.cluster} ends it"
+            yield f"{each.cluster} is cordoned since {since}: nothing moves there; {way}"
+
+
+def contents(drained: Drained) -> Iterator[str]:
+    """Yield what a cluster holds that was to be emptied."""
+    if drained.is_empty:
+        held = f"no job of the spec runs there; {drained.note}" if drained.note else "nothing runs"
+        yield f"{drained.cluster} is empty: it was asked, and {held}"
+    if drained.unknown:
+        yield f"{drained.cluster} cannot be asked: {drained.unknown}"
+    for job, reason in drained.jobs:
+        yield f"{drained.cluster} still has {job}: {reason}"
+    for other in drained.others:
+        yield f"{drained.cluster} still has {other}, which the spec does not know"
 
 
 def is_unknown(decision: Decision) -> bool:

@@ -18,6 +18,8 @@ from stateshift.cli.views.markup import percent, said, tag
 from stateshift.cli.views.page import bullets, chip, table, table_of_pictures, tile, whole_page
 from stateshift.cli.views.rebalance_facts import (
     bounded,
+    closed,
+    contents,
     headline,
     mean_share,
     moves_of,
@@ -48,6 +50,10 @@ def page(rebalance: Rebalance) -> str:
     """Return the page of a run."""
     decision = rebalance.decision
     parts = [*_head(rebalance)]
+    held = [line for each in rebalance.drained for line in contents(each)]
+    held += closed(rebalance)
+    if held:
+        parts += [tag("h2", "Drained and cordoned"), bullets(held)]
     if rebalance.unfinished:
         rows = [earlier_row(each) for each in rebalance.unfinished]
         parts += [tag("h2", "Moves of earlier runs"), table(EARLIER_HEADS, rows)]

@@ -8,7 +8,7 @@ from stateshift.cli.views.rebalance_facts import moves_of, share
 
 if TYPE_CHECKING:
     from stateshift.advise.rebalance.decision import Decision, Loaded, Stay
-    from stateshift.advise.rebalance.outcome import Carried, Rebalance
+    from stateshift.advise.rebalance.outcome import Carried, Drained, Rebalance
     from stateshift.advise.rebalance.triggers import Trigger
     from stateshift.cli.views.rebalance_facts import MoveFacts
 
@@ -76,6 +76,31 @@ class RebalanceEarlierDocument(_Ends):
     fact: Annotated[str, "what went wrong, or what is to be done; empty if nothing is"]
 
 
+class RebalanceCordonDocument(TypedDict):
+    """A cluster that nothing moves to."""
+
+    cluster: Annotated[str, "its name in the spec"]
+    since: Annotated[float | None, "when it was drained, in seconds since 1970; null: by the spec"]
+
+
+class RebalanceStayingDocument(TypedDict):
+    """A job that is still on a cluster that was to be emptied."""
+
+    job: Annotated[str, "its name in the spec"]
+    reason: Annotated[str, "why it stays"]
+
+
+class RebalanceDrainedDocument(TypedDict):
+    """A cluster that was to be emptied, asked at the end of the run."""
+
+    cluster: Annotated[str, "its name in the spec"]
+    empty: Annotated[bool, "whether it says that nothing runs there any more"]
+    jobs: Annotated[list[RebalanceStayingDocument], "the spec's jobs that it still holds"]
+    others: Annotated[list[str], "what runs there that the spec does not know"]
+    unknown: Annotated[str | None, "why it cannot be asked; null if it answers"]
+    note: Annotated[str | None, "what it does not tell, although it answers"]
+
+
 class RebalanceDocument(TypedDict):
     """What a run of rebalance decided, and what became of it."""
 
@@ -92,6 +117,8 @@ class RebalanceDocument(TypedDict):
     folder: Annotated[str | None, "where rebalance keeps what it knows"]
     file: Annotated[str | None, "the decision with its inputs, for --replay"]
     notes: Annotated[list[str], "what else should be known"]
+    cordoned: Annotated[list[RebalanceCordonDocument], "the clusters that nothing moves to"]
+    drained: Annotated[list[RebalanceDrainedDocument], "the clusters of --drain, and what is there"]
     inputs: Annotated[dict[str, object] | None, "what the decision was made from"]
 
 
@@ -113,7 +140,20 @@ def document(rebalance: Rebalance) -> RebalanceDocument:
         "folder": rebalance.folder,
         "file": rebalance.file,
         "notes": list(rebalance.notes),
+        "cordoned": [{"cluster": each.cluster, "since": each.since} for each in rebalance.cordoned],
+        "drained": [_drained(each) for each in rebalance.drained],
         "inputs": None if inputs is None else dict(inputs),
+    }
+
+
+def _drained(drained: Drained) -> RebalanceDrainedDocument:
+    return {
+        "cluster": drained.cluster,
+        "empty": drained.is_empty,
+        "jobs": [{"job": job, "reason": reason} for job, reason in drained.jobs],
+        "others": list(drained.others),
+        "unknown": drained.unknown or None,
+        "note": drained.note or None,
     }
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from stateshift.cli.views.rebalance_facts import (
     bounded,
+    closed,
+    contents,
     headline,
     mean_share,
     moves_of,
@@ -55,6 +57,9 @@ def blocks(rebalance: Rebalance, explain: bool = False) -> Iterator[Block]:
     decision = rebalance.decision
     if decision is not None:
         yield Line(decision.reason)
+    held = [line for each in rebalance.drained for line in contents(each)]
+    yield from section("drained", *(Line(line, indent=2) for line in held))
+    yield from section("cordoned", *(Line(line, indent=2) for line in closed(rebalance)))
     yield from section("moves of earlier runs", *_earlier(rebalance))
     if decision is not None:
         yield from section("clusters", *_clusters(decision))

@@ -73,6 +73,12 @@ class LivyCalls:
             if len(sessions) < PAGE:
                 return
 
+    def sessions(self) -> tuple[int, ...]:
+        """Return the ids of the first interactive sessions that are alive."""
+        sessions = _list(self._call("GET", "/sessions"), "sessions", self)
+        states = {int(each["id"]): _STATES.get(str(each.get("state"))) for each in sessions}
+        return tuple(id for id, state in states.items() if state is not None and state.alive)
+
     def batch(self, id: int) -> Batch | None:
         try:
             return batch_of(self._call("GET", f"/batches/{id}"), self)

@@ -159,6 +159,13 @@ class Livy:
         batch = self._source(request)
         return JobStatus(JobState.ABSENT) if batch is None else _status(batch)
 
+    def occupants(self) -> tuple[str, ...]:
+        """Return the batches and the interactive sessions that run there, by their names."""
+        calls = self._calls(None)
+        batches = [batch for batch in calls.batches() if batch.state.alive]
+        named = [f"{batch.name or 'batch'} ({batch.id})" for batch in batches]
+        return (*named, *(f"session {id}" for id in calls.sessions()))
+
     @logs_submission
     def submit(self, submission: Submission) -> str:
         body = self._body(submission, read_options(submission.options, SUBMIT_OPTIONS, "/submit"))

@@ -127,11 +127,15 @@ class StandaloneCalls:
 
     def applications(self, name: str) -> list[str]:
         """Return the ids of those that run under this name, wherever their drivers do."""
+        return [id for id, called in self.running() if called == name]
+
+    def running(self) -> list[tuple[str, str]]:
+        """Return the id and the name of each application that runs, wherever its driver does."""
         active = self._pages.json("GET", f"{self.ui_url}/json/").get("activeapps")
         if not isinstance(active, list):
             return []
         running = [application for application in active if isinstance(application, dict)]
-        return [str(one.get("id")) for one in running if one.get("name") == name]
+        return [(str(one.get("id")), str(one.get("name"))) for one in running]
 
     def resources(self) -> Resources:
         """Return what the workers have, and what of it applications have taken."""

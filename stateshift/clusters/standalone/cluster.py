@@ -194,6 +194,12 @@ class Standalone:
             return _silent(silent[0])
         return _unseen(calls, drivers, str(name or request.job))
 
+    def occupants(self) -> tuple[str, ...]:
+        """Return what runs there: applications by their names, and drivers."""
+        calls = self._calls(None)
+        applications = [f"{name} ({id})" for id, name in calls.running()]
+        return (*applications, *(driver.id for driver in calls.drivers(active=True)))
+
     @logs_submission
     def submit(self, submission: Submission) -> str:
         given = read_options(submission.options, SUBMIT_OPTIONS, "/submit")

@@ -19,6 +19,9 @@ REBALANCE = Keys(
     _rebalance("pinned", "texts", "Jobs that stay where they are: names, or patterns (audit-*)."),
     _rebalance("paused", "texts", "Jobs that are left alone for now: names, or patterns."),
     _rebalance(
+        "cordon", "texts", "Clusters that nothing moves to. Jobs that are there may leave, or stay."
+    ),
+    _rebalance(
         "together",
         "together",
         "Jobs that move together: a list of groups, each a list of names or patterns. Jobs of one "
@@ -43,7 +46,15 @@ REBALANCE = Keys(
     _rebalance("aim", "number", "And even enough below so many times the mean."),
     _rebalance("idle_below", "amount", "No cluster below this part of its capacity is too full."),
     _rebalance("runs", "count", "In how many runs in a row a cluster must have been too full."),
+    _rebalance(
+        "runs_within", "duration", "Runs that are further apart than this are none in a row (2h)."
+    ),
     _rebalance("gain_min", "amount", "A move must bring so many times what it costs."),
+    _rebalance(
+        "relief_min",
+        "amount",
+        "A move must take at least so much load off its cluster: slots or cores (0.1).",
+    ),
     _rebalance("horizon", "duration", "For how long a move's gain is counted (1h)."),
     _rebalance("cool_down", "duration", "A job that was moved stays for so long (1h)."),
     _rebalance(

@@ -132,9 +132,9 @@ class LivingSpark:
         self.beat(MINUTES)
         return done
 
-    def document(self, *argv: str) -> Any:
+    def document(self, *argv: str, code: int = 0) -> Any:
         done = self.run(*argv, "--json")
-        assert done.code == 0, done.err
+        assert done.code == code, done.err
         return done.document
 
     def on(self, cluster: str) -> list[str]:

@@ -338,3 +338,61 @@ def test_a_job_whose_load_is_not_known_stays_for_that_and_so_do_all_if_it_is_so_
     many = situation({"a": 8, "b": 8}, [job("one", "a", None), *others])
     kinds = {stay.job: stay.kind for stay in decide(many, POLICY, Memory()).stays}
     assert kinds == {"one": "unknown", **dict.fromkeys((other.name for other in others), "idle")}
+
+
+# ------------------------------------------------------------------------- age, least gain, cordons
+
+
+@pytest.mark.parametrize(("hours", "moves"), [(1.9, 1), (2.1, 0), (26, 0), (-26, 0)])
+def test_runs_that_are_too_far_apart_are_none_in_a_row(hours: float, moves: int) -> None:
+    of = situation({"a": 8, "b": 8}, FOUR)
+    memory = decide(of, POLICY, Memory()).memory
+    later = decide(replace(of, at=of.at + hours * 3600), POLICY, memory)
+    assert len(later.moves) == moves
+    if not moves:
+        apart = f"the one before it is {abs(hours):.1f} h apart, of 2 h at most"
+        assert later.reason.endswith(f"in 1 of the 2 runs that it takes: {apart}")
+        assert decide(replace(of, at=later.at + 900), POLICY, later.memory).moves
+
+
+def test_a_job_of_almost_no_load_is_not_moved_however_cheap_that_is() -> None:
+    cheap = job("cheap", "a", 0.018, bytes=1, downtime_seconds=0.01)
+    of = situation({"a": 1, "b": 1}, [cheap, job("pinned", "a", 0.9, pinned=True)])
+    decision = decide(of, replace(POLICY, runs=1), Memory())
+    assert not decision.moves
+    assert why(decision, "cheap") == (
+        "its load is 0.018 workers: a move takes at least 0.1 off its cluster"
+    )
+    assert {stay.job: stay.kind for stay in decision.stays}["cheap"] == "worth"
+    assert decide(of, replace(POLICY, runs=1, relief_min=0.0), Memory()).moves
+    emptied = tuple(replace(one, is_draining=one.name == "a") for one in of.clusters)
+    drained = decide(replace(of, clusters=emptied), POLICY, Memory())
+    assert ("cheap", "b") in moved(drained)
+
+
+@given(situations(), st.data())
+def test_nothing_moves_to_a_cordoned_cluster(of: Situation, data: st.DataObject) -> None:
+    names = [cluster.name for cluster in of.clusters]
+    closed = data.draw(st.sets(st.sampled_from(names), min_size=1))
+    emptied = data.draw(st.sets(st.sampled_from(names), max_size=1))
+    clusters = tuple(
+        replace(one, is_cordoned=one.name in closed, is_draining=one.name in emptied)
+        for one in of.clusters
+    )
+    for _, decision in runs(replace(of, clusters=clusters), 3, replace(POLICY, runs=1)):
+        assert not {move.target for move in decision.moves} & (closed | emptied)
+
+
+def test_a_cordoned_cluster_takes_no_part_in_the_mean() -> None:
+    """Empty, it would make all others too full; and those even out among themselves."""
+    jobs = [job("j0", "a", 2.0), job("j1", "a", 2.0), job("j2", "b", 1.0)]
+    of = situation({"a": 8, "b": 8, "c": 80}, jobs)
+    clusters = tuple(replace(one, is_cordoned=one.name == "c") for one in of.clusters)
+    decision = decide(replace(of, clusters=clusters), replace(POLICY, runs=1), Memory())
+    assert decision.reason.endswith("above 1.1 times the mean of 31%")
+    alone = decide(
+        replace(of, clusters=clusters, jobs=(jobs[0], replace(jobs[2], load=2.0))),
+        replace(POLICY, runs=1),
+        Memory(),
+    )
+    assert alone.reason == "no cluster is too full"

@@ -63,7 +63,7 @@ def test_a_query_is_not_moved_that_its_cluster_does_not_know(tmp_path: Path) -> 
     living = LivingSpark(tmp_path)
     twin = living.twins["west"]
     twin.jobs = [job for job in twin.jobs if job.job != "fraud"]
-    document = living.document("--drain", "west")
+    document = living.document("--drain", "west", code=4)
     stays = {stay["job"]: stay["reason"] for stay in document["stay"]}
     assert "it does not run on west, nor elsewhere" in stays["fraud"]
 
