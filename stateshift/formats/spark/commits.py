@@ -33,6 +33,7 @@ from stateshift.formats.spark.text import (
 VERSIONS = (1, 2, 3)
 
 _WHAT = "a commit log entry"
+_WATERMARK = "nextBatchWatermarkMs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +41,20 @@ class CommitEntry:
     """One finished batch. `lines` is the text after the version line, as it was; the other fields
     are read from it.
 
+    `handed_on_ms` is None where the commit does not name the next batch's watermark: before 2.4.
     `state_ids` says per operator, partition and store which file of a version is the right one.
     """
 
     version: int
     lines: tuple[str, ...]
-    watermark_ms: int = 0
+    handed_on_ms: int | None = None
     state_ids: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     sinks: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def watermark_ms(self) -> int:
+        """The watermark that Spark takes from it: 0 where it names none."""
+        return self.handed_on_ms or 0
 
 
 def decode_commit(content: bytes) -> CommitEntry:
@@ -60,7 +67,7 @@ def decode_commit(content: bytes) -> CommitEntry:
     return CommitEntry(
         version=version,
         lines=lines,
-        watermark_ms=number_of(plain, "nextBatchWatermarkMs", _WHAT, start),
+        handed_on_ms=_handed_on(plain, start),
         state_ids=_all_state_ids(ids, start),
         sinks=object_of(plain, "sinkMetadataMap", _WHAT, start),
     )
@@ -76,8 +83,8 @@ def with_watermark(entry: CommitEntry, watermark_ms: int) -> CommitEntry:
     if watermark_ms == entry.watermark_ms:
         return entry
     plain = _object_in(entry.lines, 0)
-    line = encode_object({**plain, "nextBatchWatermarkMs": watermark_ms})
-    return replace(entry, lines=(line,), watermark_ms=watermark_ms)
+    line = encode_object({**plain, _WATERMARK: watermark_ms})
+    return replace(entry, lines=(line,), handed_on_ms=watermark_ms)
 
 
 def with_state_ids(entry: CommitEntry, ids: Mapping[str, object] | None) -> CommitEntry:
@@ -92,6 +99,10 @@ def with_state_ids(entry: CommitEntry, ids: Mapping[str, object] | None) -> Comm
     state_ids = _all_state_ids(ids, 0)
     line = encode_object({**plain, "stateUniqueIds": state_ids})
     return replace(entry, version=max(entry.version, 2), lines=(line,), state_ids=state_ids)
+
+
+def _handed_on(plain: JsonObject, start: int) -> int | None:
+    return number_of(plain, _WATERMARK, _WHAT, start) if _WATERMARK in plain else None
 
 
 def _object_in(lines: Sequence[str], start: int) -> JsonObject:

@@ -88,11 +88,12 @@ class RocksDBSnapshot:
 
 class ZipVersion(NamedTuple):
     """A version as Spark's metadata and as RocksDB's MANIFEST have it. `manifest` is None where
-    the zip has not exactly one, or a very large one.
+    the zip has not exactly one, or a very large one; `manifest_name` is "" then.
     """
 
     snapshot: RocksDBSnapshot
     manifest: bytes | None
+    manifest_name: str = ""
 
 
 def decode_zip(content: bytes) -> RocksDBSnapshot:
@@ -106,10 +107,10 @@ def decode_zip_version(content: bytes) -> ZipVersion:
     """Return what `decode_zip` does, and the MANIFEST that lies beside it."""
     files = _files(content, _kept_with_manifest)
     manifests = [member for member in files.members if member.name.startswith(_MANIFEST)]
-    manifest = None
-    if len(manifests) == 1 and manifests[0].size <= MANIFEST_BYTES_MAX:
-        manifest = manifests[0].content
-    return ZipVersion(_snapshot(files), manifest)
+    snapshot = _snapshot(files)
+    if len(manifests) != 1 or manifests[0].size > MANIFEST_BYTES_MAX:
+        return ZipVersion(snapshot, None)
+    return ZipVersion(snapshot, manifests[0].content, manifests[0].name)
 
 
 def decode_zip_members(content: bytes) -> dict[str, bytes]:

@@ -7,6 +7,8 @@
     every key                lies in the shard that its hash gives it, deleted ones too (the same)
     a planned batch's state  the same, where that batch has written it (`planned_batch`)
     a join's indexes         are as many as its counts say, without a gap (`joins`)
+    every table              is the one that its version's MANIFEST names (`entries.fold`)
+    every snapshot           is older than those of later versions (`version_order`)
     every checksum           of either kind fits the file beside it (`sidecars`)
     a damaged snapshot       can be done without from Spark 4.2 on, or not: a note (`repairs`)
     every SST                is named by some snapshot; those that are not are counted: a note
@@ -25,7 +27,7 @@ from itertools import groupby
 from typing import Literal
 
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.check import repairs, sidecars, snapshots
+from stateshift.engines.spark.check import repairs, sidecars, snapshots, version_order
 from stateshift.engines.spark.check.joins import Join
 from stateshift.engines.spark.check.planned_batch import after_planned, planned_files
 from stateshift.engines.spark.check.portions import part_of
@@ -162,6 +164,7 @@ def _read(
     yield from _logs(storage, image)
     yield from _archives(storage, image)
     yield from _state(storage, image, first, tallies)
+    yield from version_order.findings(storage, survey, image)
     yield from sidecars.findings(storage, survey, image)
 
 
@@ -169,6 +172,7 @@ def _beside_state(storage: Storage, survey: Survey, image: Image) -> Iterator[Fi
     """Read the same but for the entries."""
     yield from _logs(storage, image)
     yield from _archives(storage, image)
+    yield from version_order.findings(storage, survey, image)
     yield from sidecars.findings(storage, survey, image)
 
 

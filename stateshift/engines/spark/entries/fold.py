@@ -32,7 +32,13 @@ import pyarrow as pa
 
 from stateshift.engines.spark.entries import row_checksums
 from stateshift.engines.spark.entries.last_writes import Writes, settled
-from stateshift.engines.spark.entries.rocksdb_version import Version, errors_at, version_of
+from stateshift.engines.spark.entries.rocksdb_version import (
+    Version,
+    errors_at,
+    held_against,
+    number_of,
+    version_of,
+)
 from stateshift.engines.spark.entries.shard_parts import part_in, within
 from stateshift.engines.spark.entries.sorted_writes import in_runs, merged
 from stateshift.engines.spark.layout import newest_files
@@ -43,7 +49,7 @@ from stateshift.formats.blocks import Binary, Block, Ints, cut
 from stateshift.formats.rocksdb.manifest import TableFile
 from stateshift.formats.rocksdb.sst import open_alone
 from stateshift.formats.rocksdb.sst_blocks import decode_table
-from stateshift.formats.rocksdb.table import KeyRange
+from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange
 from stateshift.formats.rocksdb.table import Table as OpenTable
 from stateshift.formats.spans import Spans, missing, spans, words
 from stateshift.formats.spark.offset_conf import delimiter, has_row_checksums
@@ -229,7 +235,11 @@ class _RocksDB:
             raise FormatError(fact, self._version.zip)
         with errors_at(path):
             opened = self._opened(path, table.size)
-            for block, sequences in decode_table(opened, keys):
+            decoded = decode_table(opened, keys)
+            fact = self._version.facts.get(number_of(table))
+            if fact is not None and keys == ALL_KEYS:
+                decoded = held_against(fact, opened, decoded)
+            for block, sequences in decoded:
                 self._report_deleted(block)
                 yield Writes(block, sequences)
 

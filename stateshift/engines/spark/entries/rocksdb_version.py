@@ -16,9 +16,12 @@ from stateshift.engines.spark.layout import newest_files
 from stateshift.engines.window import Window
 from stateshift.errors import FormatError
 from stateshift.formats import bounds
-from stateshift.formats.rocksdb.manifest import TableFile, decode_manifest, sorted_runs
+from stateshift.formats.blocks import Block
+from stateshift.formats.rocksdb.manifest import Place, TableFile, decode_manifest, sorted_runs
+from stateshift.formats.rocksdb.sst_blocks import Decoded
 from stateshift.formats.rocksdb.table import Table as OpenTable
 from stateshift.formats.rocksdb.table import open_table
+from stateshift.formats.spans import Words
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, decode_zip_version
 from stateshift.storage.protocol import CHUNK
 from stateshift.survey import ShardFiles
@@ -43,7 +46,7 @@ class Version:
     @cached_property
     def tables(self) -> Mapping[int, Table]:
         """The tables by their numbers."""
-        return {_number(table): table for table in self.snapshot.tables}
+        return {number_of(table): table for table in self.snapshot.tables}
 
     @cached_property
     def table_paths(self) -> Mapping[str, str]:
@@ -52,11 +55,18 @@ class Version:
         return {path.rpartition("/")[2]: path for path in listed}
 
     @cached_property
+    def facts(self) -> Mapping[int, TableFile]:
+        """What the MANIFEST says of the version's tables, by their numbers; nothing where it
+        cannot be read.
+        """
+        return {fact.number: fact for fact in _facts(self.manifest) if fact.number in self.tables}
+
+    @cached_property
     def runs(self) -> list[list[TableFile]]:
         """The tables as sorted runs; none where the MANIFEST does not tell them, or where what is
         held of each run is more than may be held at once.
         """
-        facts = [fact for fact in _facts(self.manifest) if fact.number in self.tables]
+        facts = list(self.facts.values())
         if len(facts) < len(self.snapshot.tables):
             return []
         for fact in facts:
@@ -87,6 +97,39 @@ def table_at(chunks: Callable[[int], Iterator[bytes]], size: int) -> OpenTable:
     return open_table(Window(chunks, size, CHUNK).read, size)
 
 
+def held_against(
+    fact: TableFile, table: OpenTable, decoded: Iterable[Decoded]
+) -> Iterator[Decoded]:
+    """Yield all that a table holds; refused where it is another one than the MANIFEST names. Each
+    block of one that changed places with another fits its checksum, and RocksDB fails, or finds
+    other entries.
+    """
+    number = table.number(b"rocksdb.original.file.number")  # since RocksDB 6.24: Spark 3.4
+    if number not in (None, fact.number):
+        raise _of_other(f"it is table {number}, and not the {fact.number} that")
+    last: Place | None = None
+    for block, sequences in decoded:
+        if len(block):
+            if last is None and _place(block, sequences, 0) != fact.smallest:
+                raise _of_other("it holds other keys than")
+            last = _place(block, sequences, -1)
+            newest = int(sequences.max())
+            if not fact.first_sequence <= int(sequences.min()) <= newest <= fact.last_sequence:
+                raise _of_other("it holds writes of other sequences than")
+        yield block, sequences
+    if last != fact.largest:
+        raise _of_other("it holds other keys than")
+
+
+def _place(block: Block, sequences: Words, at: int) -> Place:
+    return Place(block.keys[at].as_py(), -int(sequences[at]))
+
+
+def _of_other(fact: str) -> FormatError:
+    said = f"{fact} the version's MANIFEST says: it has changed places with another one"
+    return FormatError(said, None, 0)
+
+
 @contextmanager
 def errors_at(path: str) -> Iterator[None]:
     """Name the file in errors that are raised inside."""
@@ -107,7 +150,7 @@ def _facts(manifest: bytes | None) -> Iterable[TableFile]:
     return families[0].tables.values() if families.keys() == {0} else ()
 
 
-def _number(table: Table) -> int:
+def number_of(table: Table) -> int:
     """Return the number by which the MANIFEST knows a table; -1 where its name says none."""
     name = table.local.removesuffix(".sst")
     return int(name) if name.isdecimal() and len(name) <= _DIGITS_MAX else -1

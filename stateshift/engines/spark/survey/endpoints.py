@@ -12,9 +12,11 @@ from stateshift.engines.spark.layout import number_of_log, offset_path
 from stateshift.engines.spark.places import is_sink_log
 from stateshift.engines.spark.small_files import Reading
 from stateshift.engines.spark.survey.file_sources import (
+    batch_of,
     is_shared,
     logs_by_source,
     refuse_other_offset,
+    require_log,
     surveyed_log,
 )
 from stateshift.errors import FormatError
@@ -88,7 +90,7 @@ def endpoints_of(
                 "the same stream as another source (a self-join has one log), or its log is lost"
             )
             continue
-        surveyed = surveyed_log(reading, index, offset, log, thorough)
+        surveyed = surveyed_log(reading, offset, log, thorough)
         embedded += surveyed.places
         needed -= surveyed.superseded
     return Endpoints(tuple(endpoints), tuple(embedded), tuple(sorted(needed)))
@@ -111,19 +113,26 @@ def _source_endpoint(index: str, offset: object, has_log: bool) -> Endpoint:
 
 
 def refuse_unreadable_ends(
-    reading: Reading, source_files: Iterable[str], neighbours: Mapping[int, OffsetEntry]
+    reading: Reading, source_files: Iterable[str], entries: Mapping[int, OffsetEntry], last: int
 ) -> None:
-    """Refuse what a file source cannot read in the offset logs beside the last committed batch's.
-    Every start asks it for its files of the newest batch once more, from the end of the batch
-    before (apache/spark: MicroBatchExecution.populateStartOffsets, FileStreamSource.getBatch).
+    """Refuse what a file source cannot read in the offset logs that a start reads, by their
+    batches, of which `last` is the last one committed. Every start asks it for its files of the
+    newest batch once more, from the end of the batch before (apache/spark:
+    MicroBatchExecution.populateStartOffsets, FileStreamSource.getBatch).
     """
     logs = logs_by_source(source_files)
-    for batch, entry in neighbours.items():
+    reached: dict[str, int] = {}
+    for batch, entry in entries.items():
         for source in entry.offsets:
             log = logs.get(source.source, [])
             offset = _json(source.offset or "")
-            if position_of(offset, bool(log)).kind in ("file", "unknown"):
+            kind = position_of(offset, bool(log)).kind
+            if kind in ("file", "unknown") and batch != last:
                 refuse_other_offset(reading, source.source, offset, log, offset_path(batch))
+            if kind == "file" and not is_shared(source, entry.offsets, logs):
+                reached[source.source] = max(batch_of(offset), reached.get(source.source, -1))
+    for index, newest_batch in reached.items():
+        require_log(reading, index, newest_batch, logs.get(index, []))
 
 
 def plain_endpoints(facts: Facts) -> tuple[Endpoint, ...]:

@@ -3,8 +3,11 @@
     sources/<i>/<n>          the files that batch n of source i read
     sources/<i>/<n>.compact  the files of all batches from 0 to n
 
-A restart reads the newest compaction and every log behind it, up to the source's offset
-(FileStreamSourceOffset: a number, or an object with a `logOffset`).
+A restart reads the newest compaction and every log behind it, up to the source's newest offset
+(FileStreamSourceOffset: a number, or an object with a `logOffset`): a source notes its files before
+the batch is planned, so that a planned batch has its log, too ("batch N doesn't exist"). Batches
+whose logs were tidied away are looked up in the newest compaction, whichever that is
+(FileStreamSourceLog.get).
 """
 
 from __future__ import annotations
@@ -57,12 +60,12 @@ def logs_by_source(source_files: Iterable[str]) -> dict[str, list[str]]:
 
 
 def surveyed_log(
-    reading: Reading, index: str, offset: object, log: list[str], thorough: bool
+    reading: Reading, offset: object, log: list[str], thorough: bool
 ) -> SurveyedLog:
-    """Read the log of source `index`, and refuse it where it has a hole or lacks entries.
-    `thorough` also reads the files that no restart needs: they tell whether the others are whole.
+    """Read the log of a source, and refuse it where it lacks entries. `thorough` also reads the
+    files that no restart needs: they tell whether the others are whole.
     """
-    compactions = _require_log(reading, index, offset, log)
+    compactions = [number for number in _compactions(log) if number <= batch_of(offset)]
     superseded = _superseded(log, compactions)
     files = reading.each(sorted(set(log) - superseded), _log_file)
     spare_files: list[_LogFile] = []
@@ -75,17 +78,12 @@ def surveyed_log(
     return SurveyedLog(tuple(places), superseded)
 
 
-def _require_log(reading: Reading, index: str, offset: object, paths: list[str]) -> list[int]:
-    """Refuse a log that does not reach the offset without a hole, from its newest compaction on.
-    Returns the compactions that do not go beyond the offset.
+def require_log(reading: Reading, index: str, newest_batch: int, log: list[str]) -> None:
+    """Refuse a log that does not reach a batch of the source without a hole, from its newest
+    compaction on.
     """
-    log_offset = _log_offset(offset)
-    newest_batch = -1
-    if isinstance(log_offset, int):
-        newest_batch = log_offset
-    names = {path.rsplit("/", 1)[-1] for path in paths}
-    compactions = _compactions(names, newest_batch)
-    first_batch = max(compactions, default=-1) + 1
+    names = {path.rpartition("/")[2] for path in log}
+    first_batch = max(_compactions(log), default=-1) + 1
     for batch in range(first_batch, newest_batch + 1):
         if names.isdisjoint((str(batch), f"{batch}.compact")):
             path = f"sources/{index}/{batch}"
@@ -94,21 +92,21 @@ def _require_log(reading: Reading, index: str, offset: object, paths: list[str])
                 path,
             )
             break
-    return compactions
 
 
-def _log_offset(offset: object) -> object:
-    """Return the `logOffset` of an offset that is an object; None where there is none."""
-    return offset.get("logOffset") if isinstance(offset, dict) else None
+def batch_of(offset: object) -> int:
+    """Return the newest batch of the source that is read; -1 where none is."""
+    log_offset = offset.get("logOffset") if isinstance(offset, dict) else None
+    return log_offset if isinstance(log_offset, int) else -1
 
 
-def _compactions(names: Iterable[str], newest_batch: int) -> list[int]:
-    """Return the numbers of the compactions up to a batch, in order."""
+def _compactions(log: Iterable[str]) -> list[int]:
+    """Return the numbers of the compactions, in order."""
     compactions = []
-    for name in names:
-        number = number_of_log(name)
+    for path in log:
+        number = number_of_log(path)
         # Other spellings of the number, like 09.compact, Spark does not look for.
-        if name == f"{number}.compact" and 0 <= number <= newest_batch:
+        if number >= 0 and path.rpartition("/")[2] == f"{number}.compact":
             compactions.append(number)
     return sorted(compactions)
 
@@ -163,7 +161,7 @@ def refuse_other_offset(
 
 def _is_of_file_source(offset: object) -> bool:
     """Whether a file source reads this as its offset."""
-    number = _log_offset(offset) if isinstance(offset, dict) else offset
+    number = offset.get("logOffset") if isinstance(offset, dict) else offset
     return isinstance(number, int) and not isinstance(number, bool)
 
 

@@ -185,7 +185,7 @@ def test_a_table_of_other_keys_than_the_manifest_says_is_refused_whole_and_in_pa
         for part in parts:
             own = {SHARD_PART: encode_part(part)}
             list(folded(reading(files), shard, own))
-    assert caught.value.where["path"] == "1.zip"
+    assert caught.value.where["path"] in files
 
 
 @pytest.mark.parametrize("part", [*WHOLE, *HALVES])

@@ -10,7 +10,9 @@ nothing goes backwards.
                             and 4.3 agree)
     offsets/b, offsets/b+1  name as many sources (v1: without names); a source's offset never falls,
                             nor does the watermark
-    commits/b               hands on the watermark of batch b + 1
+    commits/b               hands on the watermark of batch b + 1, to the millisecond (Spark 2.4 and
+                            later; MicroBatchExecution.constructNextBatch takes it from the tracker
+                            that the commit has written down)
     clocks                  may be set back: batchTimestampMs is warned of, no more
 
 One batch may break the rules: that of Spark's own offline repartitioning (4.2) repeats the offsets
@@ -44,7 +46,9 @@ _MOVE_AWAY = "a job continues after batch {epoch} once the offsets of later batc
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What the logs say of one batch. A watermark of 0 is none."""
+    """What the logs say of one batch. A watermark of 0 is none. `handed_on_ms` is None where no
+    commit says which watermark the next batch has.
+    """
 
     number: int
     version: int
@@ -52,7 +56,7 @@ class Batch:
     partitions: str
     watermark_ms: int
     timestamp_ms: int
-    handed_on_ms: int = 0
+    handed_on_ms: int | None = None
 
 
 def last_done(listed: ListedFiles) -> int | None:
@@ -241,7 +245,7 @@ def _report_disorder(
     reading: Reading, before: Batch, after: Batch, fault: str, first_needed: int
 ) -> None:
     path = layout.offset_path(after.number)
-    fact = f"{reading.path(path)} goes back behind {layout.offset_path(before.number)}: {fault}"
+    fact = f"{reading.path(path)} {fault}"
     is_needed = after.number >= first_needed
     if is_needed and before.partitions == after.partitions:
         reading.refuse(f"{fact}; the two are exchanged, or from different runs", path)
@@ -251,7 +255,10 @@ def _report_disorder(
 
 def _refuse_commits(reading: Reading, batches: Iterable[Batch], first_needed: int) -> set[int]:
     """Refuse commits that hand on an older watermark than that of their own batch."""
-    suspects = {batch.number for batch in batches if 0 < batch.handed_on_ms < batch.watermark_ms}
+    suspects = set()
+    for batch in batches:
+        if 0 < (batch.handed_on_ms or 0) < batch.watermark_ms:
+            suspects.add(batch.number)
     for number in sorted(suspects):
         _report_commit(reading, number, first_needed)
     return suspects
@@ -273,11 +280,11 @@ def _batches(reading: Reading, listed: ListedFiles, numbers: Sequence[int]) -> l
 
     def read(own: Reading, path: str) -> Batch | None:
         number = int(path.rpartition("/")[2])
+        handed_on = None
         try:
             entry = decode_offsets(own.content(path))
-            handed_on = 0
             if number in committed:
-                handed_on = decode_commit(own.content(layout.commit_path(number))).watermark_ms
+                handed_on = decode_commit(own.content(layout.commit_path(number))).handed_on_ms
         except (FormatError, MissingFile):
             return None  # where a restart needs it, that is said elsewhere
         partitions = entry.conf.get(PARTITIONS, "")
@@ -295,18 +302,20 @@ def _batches(reading: Reading, listed: ListedFiles, numbers: Sequence[int]) -> l
 
 
 def _fault(before: Batch, after: Batch) -> str | None:
-    """Return what goes backwards between two batches that follow each other."""
+    """Return why two batches that follow each other cannot be of one run."""
     sources = _pairs(before.sources, after.sources)
-    fault_of_source = next(filter(None, starmap(_fault_of_source, sources)), None)
-    if fault_of_source is not None:
-        return fault_of_source
-    if after.watermark_ms < before.watermark_ms:
-        return f"the watermark falls from {before.watermark_ms} to {after.watermark_ms}"
+    falls = next(filter(None, starmap(_fault_of_source, sources)), None)
+    if falls is None and after.watermark_ms < before.watermark_ms:
+        falls = f"the watermark falls from {before.watermark_ms} to {after.watermark_ms}"
+    if falls is not None:
+        return f"goes back behind {layout.offset_path(before.number)}: {falls}"
     is_repartitioned = before.partitions != after.partitions
-    if after.watermark_ms < before.handed_on_ms and not is_repartitioned:
-        commit = layout.commit_path(before.number)
-        return f"{commit} hands on the watermark {before.handed_on_ms}, not {after.watermark_ms}"
-    return None
+    if is_repartitioned or before.handed_on_ms in (None, after.watermark_ms):
+        return None
+    return (
+        f"has the watermark {after.watermark_ms}, and {layout.commit_path(before.number)} hands on "
+        f"{before.handed_on_ms}: with another one Spark drops other rows as late"
+    )
 
 
 def _fault_of_source(earlier: SourceOffset, later: SourceOffset) -> str | None:

@@ -100,7 +100,9 @@ def surveyed_image(
     if thorough and epoch is not None:
         refuse_unparsable(reading, listed, epoch)
     ends = endpoints_of(reading, listed.sources, last_batch.sources, thorough)
-    refuse_unreadable_ends(reading, listed.sources, _neighbours(reading, listed, cut))
+    if cut.last is not None:
+        entries = dict(_offset_logs(reading, _read_batches(listed, cut.last)))
+        refuse_unreadable_ends(reading, listed.sources, entries, cut.last)
     tracked = tracked_schemas(reading, listed.schema_logs)
     epochs: set[int] = set()
     if not is_foreign(settings):  # each batch names the provider that the query was born with
@@ -334,19 +336,13 @@ def _refuse_partitions(reading: Reading, path: str, conf: Mapping[str, str]) -> 
         )
 
 
-def _neighbours(
-    reading: Reading, listed: ListedFiles, cut: _Cut
-) -> dict[int, offset_format.OffsetEntry]:
-    """Return the offset logs beside that of the last committed batch, by batch: the one before it,
-    and that of a planned batch. A restart reads both, so they must be whole.
+def _read_batches(listed: ListedFiles, last: int) -> list[int]:
+    """Return the batches whose offset logs a restart reads: the last one committed, the one before
+    it, and the last two that were planned since.
     """
-    last = cut.last
-    if last is None:
-        return {}
-    batches = [last - 1] if last > 0 else []
-    if last + 1 in listed.offsets:
-        batches.append(last + 1)
-    return dict(_offset_logs(reading, batches))
+    before = [last - 1] if last > 0 else []
+    planned = sorted(batch for batch in listed.offsets if batch > last)[-2:]
+    return [*before, *listed.offsets.intersection((last,)), *planned]
 
 
 def _offset_logs(
