@@ -5,6 +5,7 @@ batches that would do.
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -155,6 +156,56 @@ def test_a_planned_batch_that_lies_behind_the_last_one_is_refused() -> None:
         "offsets/4 goes back behind offsets/3: source 0 falls from topic, partition 0: 30 to 10"
         in found
     )
+
+
+def with_watermarks(handed_on: bytes, planned: int) -> dict[str, bytes]:
+    """Three batches committed, of which the last one hands on a watermark; another one planned."""
+    files = Checkpoint(batches=3, planned=True).files()
+    files["commits/2"] = b"v1\n" + handed_on
+    files["offsets/3"] = files["offsets/3"].replace(
+        b'"batchWatermarkMs":0', b'"batchWatermarkMs":%d' % planned
+    )
+    return files
+
+
+@pytest.mark.parametrize(
+    ("handed_on", "planned"),
+    [
+        (b'{"nextBatchWatermarkMs":5000}', 9000),  # Spark drops as late what is between
+        (b'{"nextBatchWatermarkMs":5000}', 4999),
+        (b'{"nextBatchWatermarkMs":5000}', 0),
+        (b'{"nextBatchWatermarkMs":0}', 5000),
+    ],
+)
+def test_a_planned_batch_with_another_watermark_than_was_handed_on_is_refused(
+    handed_on: bytes, planned: int
+) -> None:
+    found = judged(with_watermarks(handed_on, planned))
+    assert not found.restartable
+    (message,) = [f.message for f in found.findings if f.level == "refuse"]
+    assert f"offsets/3 has the watermark {planned}, and commits/2 hands on" in message
+
+
+@pytest.mark.parametrize(
+    ("handed_on", "planned"),
+    [(b'{"nextBatchWatermarkMs":5000}', 5000), (b"{}", 5000), (b"{}", 0)],  # {}: before 2.4
+)
+def test_a_planned_batch_with_the_watermark_that_was_handed_on_is_whole(
+    handed_on: bytes, planned: int
+) -> None:
+    assert judged(with_watermarks(handed_on, planned)).restartable
+
+
+@pytest.mark.parametrize("case", MOVING, ids=[f"{case.parent.name}/{case.name}" for case in MOVING])
+def test_a_real_planned_batch_has_the_watermark_that_was_handed_on(case) -> None:
+    """Of each batch that a real Spark has run, as if the job had died before its commit."""
+    files = contents(case)
+    newest = max(int(path.partition("/")[2]) for path in files if path.startswith("commits/"))
+    killed = without(files, f"commits/{newest}", f"commits/.{newest}.crc")
+    assert judged(killed).restartable
+    path = f"offsets/{newest}"
+    other = re.sub(rb'(?<="batchWatermarkMs":)\d+', b"1893456000000", killed[path])
+    assert f"{path} has the watermark 1893456000000" in refused(image_of({**killed, path: other}))
 
 
 def test_older_logs_that_were_exchanged_only_close_the_way_back() -> None:

@@ -140,3 +140,71 @@ def test_a_real_compaction_cut_at_any_line_but_the_last_is_refused(name: str) ->
             put(storage, other, cut(content, kept) if other == path else content)
         (image,) = survey.survey(storage).images
         assert any(path in message for message in refused(image))
+
+
+# ---- as far as the newest plan
+
+
+@pytest.mark.parametrize("thorough", [False, True])
+def test_the_log_of_a_planned_batch_is_needed(thorough: bool) -> None:
+    files = Checkpoint(batches=3, planned=True, inputs=INPUTS).files()
+    files |= {f"sources/0/{batch}": log(batch) for batch in range(4)}
+    assert refused(image_of(files, thorough)) == []
+    (said,) = refused(image_of(without(files, "3"), thorough))
+    assert said == "sources/0/3 is missing: the source's log has to reach 3"
+
+
+def test_of_several_planned_batches_the_last_one_counts() -> None:
+    files = Checkpoint(batches=5, inputs=INPUTS).files()
+    files |= {f"sources/0/{batch}": log(batch) for batch in range(5)}
+    del files["commits/3"], files["commits/4"]
+    assert refused(image_of(files)) == []
+    assert refused(image_of(without(files, "4"))) == [
+        "sources/0/4 is missing: the source's log has to reach 4"
+    ]
+
+
+def test_a_compaction_that_the_planned_batch_made_stands_for_the_logs_before_it() -> None:
+    """Spark tidies them up as it compacts, where they are older than ten minutes."""
+    files = Checkpoint(batches=9, planned=True, inputs=INPUTS).files()
+    files = {path: content for path, content in files.items() if not path.startswith("sources")}
+    assert refused(image_of({**files, "sources/0/9.compact": log(*range(10))})) == []
+
+
+# ---- whose it is
+
+
+def two_sources(batches: int = 4, folders: tuple[str, str] = ("a", "b")) -> dict[str, bytes]:
+    """Two file sources, each with a folder of its own for every day: as partitions are."""
+    files = Checkpoint(batches=batches, inputs=INPUTS).files()
+    for batch in range(batches):
+        files[f"offsets/{batch}"] += b'\n{"logOffset":%d}' % batch
+        for index, folder in enumerate(folders):
+            path = f"{INPUTS}/{folder}/day={batch // 2}/{index}-{batch}.json"
+            entry = {"path": path, "timestamp": 1, "batchId": batch}
+            files[f"sources/{index}/{batch}"] = b"".join(encode_source_log([entry]))
+    return files
+
+
+@pytest.mark.parametrize("batch", range(4))
+def test_logs_that_two_sources_exchanged_are_refused(batch: int) -> None:
+    files = two_sources()
+    assert refused(image_of(files)) == []
+    ours, theirs = f"sources/0/{batch}", f"sources/1/{batch}"
+    files[ours], files[theirs] = files[theirs], files[ours]
+    said = refused(image_of(files))
+    assert [message.split(" ")[0] for message in said] == [ours, theirs]
+    assert all("it is exchanged with" in message for message in said)
+
+
+def test_the_log_of_another_source_in_the_place_of_ones_own_is_warned_of() -> None:
+    files = two_sources()
+    files["sources/0/2"] = files["sources/1/2"]
+    image = image_of(files)
+    assert refused(image) == []
+    assert any("it may be a copy of that source's" in f.message for f in image.findings)
+
+
+@pytest.mark.parametrize("folders", [("a", "a"), ("a", "a/b"), ("a/b", "a")])
+def test_sources_that_read_below_the_same_folder_are_left_alone(folders: tuple[str, str]) -> None:
+    assert image_of(two_sources(folders=folders)).findings == ()

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from stateshift.engines.spark.entries.columnar import hashes_of, keys_of, values_of
+from stateshift.engines.spark.entries.row_form import unlike
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.errors import FormatError
 from stateshift.formats import bounds
@@ -111,6 +112,11 @@ class RowCheck:
         if keys is None or values_of(view, block.values) is None:
             decoding = list(self._decoding(view, block))
             keys, block = None, block.take(np.array(decoding, np.int64))
+        odd = np.flatnonzero(unlike(view, block.values))
+        if len(odd):
+            for key in block.keys.take(pa.array(odd)).to_pylist():
+                self.broken.add(key, FormatError(f"it is no row of the columns of {view.store}"))
+            keys, block = None, block.take(np.setdiff1d(np.arange(len(block)), odd))
         if view.placed is not None and len(block):
             with suppress(FormatError):  # a type whose placement is not known
                 self._place(view, block.keys, keys, self.misplaced)

@@ -19,6 +19,11 @@ from stateshift.engines.spark.survey.file_sources import (
     require_log,
     surveyed_log,
 )
+from stateshift.engines.spark.survey.restart.source_folders import (
+    SourceFolders,
+    folders_of,
+    refuse_exchanged,
+)
 from stateshift.errors import FormatError
 from stateshift.formats.spark import source_log
 from stateshift.formats.spark.offsets import OffsetEntry, SourceOffset
@@ -75,6 +80,7 @@ def endpoints_of(
     endpoints: list[Endpoint] = []
     embedded: list[EmbeddedPath] = []
     needed = set(source_files)
+    folders: list[SourceFolders] = []
     for source in offsets:
         index, log = source.source, logs.get(source.source, [])
         offset = _json(source.offset or "")
@@ -92,7 +98,9 @@ def endpoints_of(
             continue
         surveyed = surveyed_log(reading, offset, log, thorough)
         embedded += surveyed.places
+        folders.append(folders_of(index, surveyed.places))
         needed -= surveyed.superseded
+    refuse_exchanged(reading, folders)
     return Endpoints(tuple(endpoints), tuple(embedded), tuple(sorted(needed)))
 
 
