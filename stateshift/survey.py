@@ -153,11 +153,13 @@ class PlannedState:
     A sink that has the batch does not run it again, so nobody writes this state a second time and
     the next batch reads it. `files` are those that a restart then reads beside the files of the
     epoch; the engine may overwrite them. Where only a commit could say which files they are, the
-    state is `unnamed` and no restart finds it.
+    state is `unnamed` and no restart finds it. `wrong` is why it cannot be read: it has no files
+    then.
     """
 
     files: tuple[str, ...]
     unnamed: bool = False
+    wrong: str | None = None
 
 
 @runtime_checkable
@@ -399,6 +401,12 @@ class SinkFacts:
         if log is None:
             return None
         return log.last is not None and batch <= log.last
+
+    def skips(self, query: str | None, batch: int) -> bool:
+        """Whether the sink is known to have this batch of the query, and not to run it again, so
+        that nobody writes its state.
+        """
+        return self.skips_plan is True and self.has_batch(query, batch) is True
 
     def version_to_restore(self, query: str | None, batch: int) -> int | None:
         """Return the version of the sink that holds the query's output up to `batch`, and nothing

@@ -73,7 +73,7 @@ def gather(
         facts, storage = _ask_everything(inquiry, job, ask, before)
         if probing:
             facts = replace(facts, rates=probe(storage, facts.source))
-        facts = replace(facts, sink=_sink(inquiry, job, facts.source))
+        facts = replace(facts, sink=sink_of(inquiry, job, facts.source))
     if arrived:
         facts = with_arrivals(facts, arrived)
     return preflight.asked(inquiry.spec, job, facts, inquiry.adapters) if probing else facts
@@ -133,7 +133,7 @@ def _answers(questions: Iterable[Callable[[], T]]) -> tuple[T, ...]:
     return tuple(answer() for answer in questions)
 
 
-def _sink(inquiry: Inquiry, job: JobSpec, survey: Survey) -> SinkFacts | None:
+def sink_of(inquiry: Inquiry, job: JobSpec, survey: Survey) -> SinkFacts | None:
     """Read what the sink that the spec names has of the queries of this image. What it is not asked
     for by a rewind ends with the image's own last batch.
     """

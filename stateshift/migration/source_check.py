@@ -24,7 +24,7 @@ from stateshift.engines.protocol import Engine
 from stateshift.engines.views import DeepCheck, ImageAt
 from stateshift.errors import MissingFile, PlanError
 from stateshift.migration.adapters import Adapters
-from stateshift.migration.gathering import Inquiry, other_images, source_now
+from stateshift.migration.gathering import Inquiry, other_images, sink_of, source_now
 from stateshift.specification import JobSpec
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, ShardFiles, Survey
@@ -125,14 +125,14 @@ def _lasting(inquiry: Inquiry, look: Look, job: JobSpec) -> list[Finding]:
     """Return the damage that is there at each of a few looks."""
     may_run = job.source_cluster is not None or not job.moves
     if not may_run:
-        return _damage_now(inquiry, look)
+        return _damage_now(inquiry, look, job)
     lasting: list[Finding] | None = None
     for number in range(LOOKS_WHILE_IT_RUNS):
         if number > 0:
             inquiry.adapters.clock.sleep(SECONDS_BETWEEN)
         # The job may tidy up while we read: a file that is needed is missed by the next survey.
         with suppress(MissingFile):
-            now = _damage_now(inquiry, look)
+            now = _damage_now(inquiry, look, job)
             lasting = now if lasting is None else _both(lasting, now)
             if not lasting:
                 return []
@@ -143,15 +143,17 @@ def _both(findings: Iterable[Finding], others: Collection[Finding]) -> list[Find
     return [finding for finding in findings if finding in others]
 
 
-def _damage_now(inquiry: Inquiry, look: Look) -> list[Finding]:
+def _damage_now(inquiry: Inquiry, look: Look, job: JobSpec) -> list[Finding]:
     storage, survey = look()
     findings: list[Finding] = []
     for image in survey.images:
-        findings += _damage_in(inquiry, storage, survey, image)
+        findings += _damage_in(inquiry, job, storage, survey, image)
     return findings
 
 
-def _damage_in(inquiry: Inquiry, storage: Storage, survey: Survey, image: Image) -> list[Finding]:
+def _damage_in(
+    inquiry: Inquiry, job: JobSpec, storage: Storage, survey: Survey, image: Image
+) -> list[Finding]:
     """Return the refusals that only the bytes give rise to."""
     if image.epoch is None:
         return []
@@ -160,7 +162,33 @@ def _damage_in(inquiry: Inquiry, storage: Storage, survey: Survey, image: Image)
     by_names = inquiry.engine.judge(at, None, None).findings
     deep = DeepCheck(history=False)  # which finds nothing that keeps a job from restarting
     to_the_end = inquiry.engine.judge(at, deep, _readers(inquiry.adapters)).findings
-    return [finding for finding in _refusals(to_the_end) if finding not in by_names]
+    found = [*to_the_end, *_of_planned_state(inquiry, job, survey, image, to_the_end)]
+    return [finding for finding in _refusals(found) if finding not in by_names]
+
+
+def _of_planned_state(
+    inquiry: Inquiry, job: JobSpec, survey: Survey, image: Image, findings: Iterable[Finding]
+) -> Iterator[Finding]:
+    """Yield as a refusal what is wrong with the state of a planned batch, where the sink that the
+    spec names has the batch: nobody writes that state again.
+    """
+    planned = image.planned_state
+    if planned is None or image.planned is None or job.planned_batch != "keep":
+        return
+    wrong = [each for each in findings if each.level == "warn" and each.path in planned.files]
+    sink = sink_of(inquiry, job, survey) if wrong else None
+    if sink is None or not sink.skips(image.identity, image.planned):
+        return
+    if not job.moves and "" not in sink.logs:
+        return  # a fork has an id of its own
+    for finding in wrong:
+        yield replace(
+            finding,
+            level="refuse",
+            message=f"{finding.message}. The sink ({sink.kind}) has the batch",
+            hint=f"restore that file from a copy of the checkpoint; or restore the sink to batch "
+            f'{image.epoch}, and go on in a fork ("mode": "fork")',
+        )
 
 
 def _refusals(findings: Iterable[Finding]) -> list[Finding]:

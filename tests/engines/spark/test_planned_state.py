@@ -8,6 +8,7 @@ it writes that commit. The image must be whole at that batch, and hold what the 
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -188,17 +189,131 @@ def test_what_is_needed_counts_it() -> None:
     assert survey_json.image(image)["needed"] == len(image.needed) + 2
 
 
-def test_a_damaged_file_of_it_is_found_by_a_deep_look_alone(tmp_path: Path) -> None:
-    ground = Ground(tmp_path)
+def damaged(ground: Ground) -> None:
+    """Half of a file that the planned batch has written is gone."""
     ground.write(KILLED)
-    assert look.restartable(SOURCE, ground.open, thorough=True).restartable
     content = ground.open(SOURCE).read("state/0/1/4.delta", 1 << 20)
     put(ground.open(SOURCE), "state/0/1/4.delta", content[: len(content) // 2])
+
+
+def test_a_damaged_file_of_it_is_warned_of_for_a_sink_may_have_the_batch(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    damaged(ground)
     judged = look.restartable(SOURCE, ground.open, thorough=True)
-    assert not judged.restartable
-    assert [finding.path for finding in judged.findings if finding.level == "refuse"] == [
-        "state/0/1/4.delta"
-    ]
+    assert judged.restartable, "where the batch runs again, Spark writes its state anew"
+    (said,) = [finding for finding in judged.findings if finding.level == "warn"]
+    assert said.path == "state/0/1/4.delta"
+    assert "a sink that has the batch" in said.message and said.hint is not None
+
+
+@pytest.mark.parametrize(("gone", "level"), [("state/0/1/4.delta", "warn"), ("/4.delta", "note")])
+def test_state_that_is_not_whole_is_said_by_verify(gone: str, level: str) -> None:
+    ground = Ground(Path("nowhere"))
+    for path, content in KILLED.files().items():
+        if gone not in path:
+            put(ground.open(SOURCE), path, content)
+    judged = look.restartable(SOURCE, ground.open, thorough=True)
+    assert judged.restartable
+    assert level in [f.level for f in judged.findings if "batch 3 was planned" in f.message]
+
+
+# ---- where the sink is known
+
+
+DELTA = {"kind": "delta", "location": "file:///table"}
+
+
+def delta_has(ground: Ground, last: int, query: str = QUERY) -> None:
+    """A Delta table whose newest versions are of these batches."""
+    for batch in range(last + 1):
+        txn = json.dumps({"txn": {"appId": query, "version": batch}})
+        put(ground.open(DELTA["location"]), f"_delta_log/{batch:020}.json", txn.encode())
+
+
+def test_damage_is_refused_where_the_sink_has_the_batch_and_nowhere_else(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    damaged(ground)
+    delta_has(ground, 3)
+    with pytest.raises(PlanError, match=r"4.delta is damaged.*The sink \(delta\) has"):
+        ground.apply(spec_of(sink=DELTA))
+    ground.apply(spec_of(sink={"kind": "kafka"}), "taken-again")
+    assert ground.held(TARGET)
+
+
+def test_damage_is_no_loss_where_the_sink_does_not_have_the_batch(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    damaged(ground)
+    delta_has(ground, 2)
+    ground.apply(spec_of(sink=DELTA))
+    assert "state/0/0/4.delta" in ground.held(TARGET)
+
+
+def known(last: int | None) -> SinkFacts:
+    return SinkFacts("delta", "/table", True, True, read=True, logs={QUERY: SinkLog(last)})
+
+
+@pytest.mark.parametrize(
+    ("sink", "level"),
+    [
+        (known(3), "refuse"),
+        (known(2), "note"),
+        (None, "warn"),
+        (SinkFacts("kafka", None, knows_batches=False, skips_plan=False), "note"),
+        (SinkFacts("foreach-batch", None, knows_batches=True, skips_plan=True), "warn"),
+    ],
+)
+def test_what_missing_state_means_is_the_sinks_matter(sink: SinkFacts | None, level: str) -> None:
+    plan = planned(spec_of(), Checkpoint(planned=True), sink=sink)
+    about = [f for f in plan.findings if "batch 3 was planned and not committed" in f.message]
+    assert about[0].level == level
+    if level == "refuse":
+        assert about[0].hint is not None and "fork" in about[0].hint
+        assert "would fail at batch 4" in about[0].message
+
+
+def test_a_batch_whose_state_is_lost_is_not_dropped_where_the_sink_has_it() -> None:
+    spec = spec_of(planned_batch="drop")
+    assert refused(planned(spec, Checkpoint(planned=True), sink=known(3))) != []
+
+
+def test_a_fork_runs_the_batch_again_whatever_the_table_has_of_the_job() -> None:
+    plan = planned(spec_of(mode="fork"), Checkpoint(planned=True), sink=known(3))
+    assert refused(plan) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "repartition", "partitions": 3},
+        {"kind": "convert", "codec": "zstd"},
+        {"kind": "convert", "provider": "rocksdb"},
+    ],
+    ids=lambda change: "-".join(map(str, change.values())),
+)
+@pytest.mark.parametrize("name", ["window-hdfs", "window-rocksdb", "join-hdfs", "limit-rocksdb"])
+def test_both_versions_are_rewritten_where_the_sink_has_the_batch(
+    tmp_path: Path, name: str, change: dict[str, object]
+) -> None:
+    """As much as the same change makes of the checkpoint after its commit."""
+    ground = Ground(tmp_path)
+    (case,) = [case for case in NEWEST if case.name == name]
+    location = source_of(ground, case)
+    whole = "file:///whole"
+    keeps_provider = change.get("provider") == image_at(ground, location).operators[0].provider
+    if keeps_provider:
+        pytest.skip("it has that provider")
+    ground.apply(spec_of(location, whole, transform=[change], mode="fork", **ALONE), "whole")
+    commit = without_commit(ground, location)
+    image = image_at(ground, location)
+    delta_has(ground, image.planned or 0, image.identity or "")
+    ground.apply(spec_of(location, TARGET, transform=[change], sink=DELTA, **ALONE), "killed")
+    assert migration.verify(ground.workdir("killed"), ground.adapters).broken == ()
+    put(ground.open(TARGET), f"commits/{image.planned}", commit)
+    assert look.restartable(TARGET, ground.open, thorough=True).restartable
+    assert entries_at(ground, TARGET) == entries_at(ground, whole)
+    for path in (f"commits/{image.planned}", f"offsets/{image.planned}"):
+        ground.open(TARGET).remove(path)
+    assert look.restartable(TARGET, ground.open, thorough=True).restartable
 
 
 # ---- the evidence

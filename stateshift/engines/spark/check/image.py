@@ -23,13 +23,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Literal
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.check import repairs, sidecars, snapshots, version_order
 from stateshift.engines.spark.check.joins import Join
-from stateshift.engines.spark.check.planned_batch import after_planned, planned_files
 from stateshift.engines.spark.check.portions import part_of
 from stateshift.engines.spark.check.tally import Tally
 from stateshift.engines.spark.entries import single_file as decoding
@@ -37,6 +36,12 @@ from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.row_check import RowCheck
 from stateshift.engines.spark.entries.store_views import Views, views_of
 from stateshift.engines.spark.survey.checkpoint import survey as surveyed
+from stateshift.engines.spark.survey.planned_image import (
+    NAME_THE_SINK,
+    after_planned,
+    planned_fate,
+    planned_files,
+)
 from stateshift.engines.views import Part, Tallies
 from stateshift.errors import FormatError, MissingFile, TooLarge
 from stateshift.formats import bounds
@@ -91,7 +96,8 @@ def findings_of(
         return
     yield from repairs.repairs(storage, survey, image, damaged)
     for finding in _of_planned_state(storage, survey, image):
-        if finding.path is not None and finding.path not in damaged:
+        is_new = finding.path is not None and finding.path not in damaged
+        if is_new or not damaged:  # else it is said of the epoch already
             yield finding
 
 
@@ -104,16 +110,24 @@ def _refused_paths(findings: Iterable[Finding]) -> set[str]:
 
 
 def _of_planned_state(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
-    """Yield what is wrong with the state of a batch that was planned and not committed: a job reads
-    it if its sink has that batch.
+    """Yield a warning for what is wrong with the state of a batch that was planned and not
+    committed: a job reads it if its sink has that batch, and else Spark writes it anew.
     """
     after = after_planned(image)
     if after is None:
         return
     alone = replace(after, needed=tuple(planned_files(image)))
-    yield from _archives(storage, alone)
-    yield from _state(storage, after, (), None)
-    yield from sidecars.findings(storage, survey, alone)
+    read = chain(
+        _archives(storage, alone),
+        _state(storage, after, (), None),
+        version_order.findings(storage, survey, after),
+        sidecars.findings(storage, survey, alone),
+    )
+    for finding in read:
+        if finding.level == "refuse":
+            fact = f"{finding.message}; {planned_fate(after)}"
+            path = finding.path or alone.needed[0]  # of a join's stores none is to blame alone
+            yield replace(finding, level="warn", message=fact, hint=NAME_THE_SINK, path=path)
 
 
 def works(

@@ -19,6 +19,13 @@ from time import perf_counter
 from stateshift.engines.spark.check.portions import part_of, places_in
 from stateshift.engines.spark.layout import rollback_of
 from stateshift.engines.spark.survey.own_places import copied_by_hand
+from stateshift.engines.spark.survey.planned_image import (
+    NAME_THE_SINK,
+    SKIPPING,
+    is_begun,
+    lacks_state,
+    planned_fate,
+)
 from stateshift.engines.spark.survey.restart.old_state import refused_since_3
 from stateshift.engines.spark.survey.restart.strangers import strangers
 from stateshift.engines.views import (
@@ -48,6 +55,7 @@ def judge(at: ImageAt, deep: DeepCheck | None, fleet: Readers | None) -> Judged:
     if any(finding.level == "refuse" for finding in placed):
         image = replace(image, epochs=())
         at = replace(at, image=image)
+    findings += _of_planned(at)
     if deep is None:
         return Judged(tuple(findings), image.epochs)
     size = sum(sizes_of(at.survey, image.needed_files))
@@ -156,6 +164,30 @@ def _state_of(where: str, image: Image) -> Iterator[Finding]:
         )
     elif image.epoch is None:
         yield Finding("refuse", f"{where} has not committed a batch")
+
+
+def _of_planned(at: ImageAt) -> Iterator[Finding]:
+    """Say that a planned batch has left its state in pieces, or none."""
+    image = at.image
+    if not lacks_state(image) or image.fence is not None:
+        return
+    batch, written = image.planned, image.planned_state
+    if written is not None:
+        yield Finding("warn", f"{written.wrong}; {planned_fate(image)}", hint=NAME_THE_SINK)
+    elif is_begun(at.survey, image):
+        yield Finding(
+            "warn",
+            f"{at.where}: batch {batch} was planned and not committed, and some shards lack the "
+            "state that it writes: it runs again, unless a sink has it "
+            f"({SKIPPING}), and the job then fails at batch {(batch or 0) + 1}",
+            hint=NAME_THE_SINK,
+        )
+    else:
+        yield Finding(
+            "note",
+            f"{at.where}: batch {batch} was planned and not committed, and has written no state: "
+            "it runs again over the same input",
+        )
 
 
 def way_out(path: str, image: str) -> str:

@@ -18,8 +18,8 @@ from itertools import chain
 from typing import TypeVar
 
 from stateshift.engines.bundles import DECODED_BYTES_MAX, FILES_MAX
-from stateshift.engines.spark.check.planned_batch import planned_files
 from stateshift.engines.spark.layout import under
+from stateshift.engines.spark.survey.planned_image import planned_files
 from stateshift.engines.views import Part
 from stateshift.formats.spark.names import CheckpointPath, classify
 from stateshift.survey import FileInfo, Image, PlannedState, ShardFiles, Survey

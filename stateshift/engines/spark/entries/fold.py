@@ -236,9 +236,9 @@ class _RocksDB:
         with errors_at(path):
             opened = self._opened(path, table.size)
             decoded = decode_table(opened, keys)
-            fact = self._version.facts.get(number_of(table))
-            if fact is not None and keys == ALL_KEYS:
-                decoded = held_against(fact, opened, decoded)
+            told = self._version.facts.get(number_of(table))
+            if told is not None and keys == ALL_KEYS:
+                decoded = held_against(told, opened, decoded)
             for block, sequences in decoded:
                 self._report_deleted(block)
                 yield Writes(block, sequences)

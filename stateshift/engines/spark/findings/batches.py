@@ -23,19 +23,20 @@ from stateshift.engines.spark.image import name_of, spark_image
 from stateshift.engines.spark.layout import SINK_LOG
 from stateshift.engines.spark.rewrite.batch_numbers import number_after
 from stateshift.engines.spark.rewrite.planned_state import (
+    BY_NUMBER,
+    is_skipped,
     kept_batch,
     planned_paths,
     rewrites_versions,
+    to_rewrite,
 )
 from stateshift.engines.spark.rewrite.wishes import wishes_of
+from stateshift.engines.spark.survey.planned_image import NAME_THE_SINK, SKIPPING, lacks_state
 from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Image, Level, SinkFacts
 
 REPEATED = "repeated-batches"
 
-SKIPPING = "Delta, a file sink, or a foreachBatch with txnVersion"
-# Sinks that know batches by their numbers, whichever query wrote them.
-BY_NUMBER = {"file": "A file sink", "foreach-batch": "A foreachBatch that drops what it has"}
 _FOR_ALL = " (for all of its writers: what others have written since is taken back, too)"
 # CompactibleFileStreamLog.compact reads every entry since the last compaction; where one is
 # missing, the job fails at batch 9, 19, ... (seen with 4.3.0).
@@ -157,21 +158,23 @@ def _may_be_delivered(image: Image) -> bool:
 
 
 def _kept(job: JobSpec, facts: Facts, image: Image, name: str) -> Finding:
-    again = "it runs again on the target over the same input"
     written, batch = image.planned_state, image.planned or 0
-    if written is None or not _may_skip(job, facts, image, batch):
+    if is_skipped(job, facts, image) and image.operators:
+        return _skipped(job, facts, image, name)
+    again = "it runs again on the target over the same input"
+    if not image.operators or not _may_skip(job, facts, image, batch):
         return _planned("note", image, name, again)
-    if written.unnamed:
+    if written is None or written.wrong is not None:
         return _planned(
-            "refuse",
+            "warn",
             image,
             name,
-            f"a sink that has it ({SKIPPING}) skips it, and under checkpoint format 2 "
-            "Spark then fails, here as at the target (CheckpointInfo length: 0)",
-            f"{_COMMIT_FIRST.format(batch=batch)}; where that fails, the sink has it: "
-            f'restore the sink to batch {image.epoch} and continue in a fork ("mode": "fork"); '
-            f"{_WAIVE}",
+            f"{again}, unless a sink has it ({SKIPPING}): the state that it wrote is not whole, "
+            f"and the job then fails at batch {batch + 1}",
+            NAME_THE_SINK,
         )
+    if written.unnamed:
+        return _unnamed(image, name, batch)
     if rewrites_versions(wishes_of(job.transform), image):
         return _planned(
             "refuse",
@@ -179,7 +182,7 @@ def _kept(job: JobSpec, facts: Facts, image: Image, name: str) -> Finding:
             name,
             f"a sink that has it ({SKIPPING}) skips it, so that its state would be "
             f"missing: this change writes the state of batch {image.epoch} alone",
-            f"{_COMMIT_FIRST.format(batch=batch)}; {_WAIVE}",
+            f"{NAME_THE_SINK}; or {_COMMIT_FIRST.format(batch=batch)}; {_WAIVE}",
         )
     files = len(planned_paths(job, facts, (image,)))
     return _planned(
@@ -191,11 +194,70 @@ def _kept(job: JobSpec, facts: Facts, image: Image, name: str) -> Finding:
     )
 
 
+def _skipped(job: JobSpec, facts: Facts, image: Image, name: str) -> Finding:
+    """Say what becomes of a batch that the sink is known to have: its state has to be at the
+    target, for nobody writes it again.
+    """
+    written, batch = image.planned_state, image.planned or 0
+    if lacks_state(image) or written is None:
+        return Finding(
+            "refuse",
+            f"{name}: batch {batch} was planned and not committed, and {_sink_has(facts)}: a job "
+            "that restarts skips it, and the state that it wrote is not whole. The job would fail "
+            f"at batch {batch + 1}, here as at the target",
+            hint=way_out_of_lost_state(job, facts, image),
+        )
+    if written.unnamed:
+        return _unnamed(image, name, batch)
+    wishes = wishes_of(job.transform)
+    if not rewrites_versions(wishes, image):
+        files = len(planned_paths(job, facts, (image,)))
+        fate = f"the state that it wrote goes along ({files} files)"
+    elif to_rewrite(job, facts, image) is not None:
+        fate = f"its state is rewritten, too: that of batch {image.epoch}, and that of {batch}"
+    else:
+        return _planned(
+            "refuse",
+            image,
+            name,
+            f"{_sink_has(facts)}, so that a restart skips it, and its state would be missing: this "
+            f"change writes the state of batch {image.epoch} alone",
+            f"{_COMMIT_FIRST.format(batch=batch)}; or move the job first, and change it then",
+        )
+    return _planned("note", image, name, f"{_sink_has(facts)}, and a restart skips it; {fate}")
+
+
+def _sink_has(facts: Facts) -> str:
+    return "the sink has it" if facts.sink is None else f"the sink ({facts.sink.kind}) has it"
+
+
+def way_out_of_lost_state(job: JobSpec, facts: Facts, image: Image) -> str:
+    """Return what is left to do where the sink has a batch whose state is lost."""
+    return (
+        f"restore the state of batch {image.planned} from a copy of the checkpoint; or go back to "
+        f"batch {image.epoch}: {_way_out(job, facts, image)}"
+    )
+
+
+def _unnamed(image: Image, name: str, batch: int) -> Finding:
+    return _planned(
+        "refuse",
+        image,
+        name,
+        f"a sink that has it ({SKIPPING}) skips it, and under checkpoint format 2 "
+        "Spark then fails, here as at the target (CheckpointInfo length: 0)",
+        f"{_COMMIT_FIRST.format(batch=batch)}; where that fails, the sink has it: "
+        f'restore the sink to batch {image.epoch} and continue in a fork ("mode": "fork"); '
+        f"{_WAIVE}",
+    )
+
+
 def _dropped(job: JobSpec, facts: Facts, image: Image, name: str) -> Finding:
     batch = image.planned or 0
     if not may_know(job, facts, image, batch):
         return _planned("warn", image, name, "it is dropped, and its input is planned again")
-    if not _may_be_delivered(image):
+    has_it = facts.sink is not None and facts.sink.has_batch(image.identity, batch)
+    if not _may_be_delivered(image) and not has_it:
         return _planned(
             "warn",
             image,

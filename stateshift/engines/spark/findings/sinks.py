@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stateshift.engines.spark.findings.batches import BY_NUMBER, OTHER_FUNCTION, WITH_ITS_LOG
+from stateshift.engines.spark.findings.batches import OTHER_FUNCTION, WITH_ITS_LOG
 from stateshift.engines.spark.image import name_of, spark_image
 from stateshift.engines.spark.layout import number_of_log
 from stateshift.engines.spark.places import is_sink_log
+from stateshift.engines.spark.rewrite.planned_state import BY_NUMBER
 from stateshift.engines.spark.rewrite.wishes import wishes_of
 from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Image, SinkFacts, Survey

@@ -54,6 +54,7 @@ from stateshift.engines.spark.rewrite.pieces import (
     without_tables,
     written,
 )
+from stateshift.engines.spark.rewrite.planned_state import to_rewrite
 from stateshift.engines.spark.rewrite.request import Request
 from stateshift.engines.spark.rewrite.session_keys import sessions_of
 from stateshift.engines.spark.rewrite.stores import of_stores
@@ -102,7 +103,29 @@ def reshaping_of(job: JobSpec, facts: Facts, piece_bytes_max: int = PIECE_BYTES_
     for number, image in enumerate(facts.source.images):
         request = Request(wishes, image, facts, number)
         whole += _reshaped(job, request, piece_bytes_max)
+        planned = to_rewrite(job, facts, image)
+        if planned is not None:
+            number += len(facts.source.images)
+            whole += _of_planned(job, Request(wishes, planned, facts, number), piece_bytes_max)
     return whole
+
+
+def _of_planned(job: JobSpec, request: Request, piece_bytes_max: int) -> Reshaping:
+    """Return what becomes of the version that a planned batch has written. Shards that are left as
+    they are get their files from `_renamed`.
+    """
+    reshaped = _reshaped(job, request, piece_bytes_max)
+    of_state = tuple(step for step in reshaped.steps if step.transform == REWRITE_STATE)
+    own = []
+    for path in request.image.needed:
+        if path.removesuffix(".crc") not in reshaped.replaced:  # else its checksum is of no use
+            own.append(path)
+    return Reshaping(
+        steps=of_state,
+        replaced=reshaped.replaced,
+        compares=reshaped.compares,
+        paths={path: request.path(path) for path in own},
+    )
 
 
 def _reshaped(job: JobSpec, request: Request, piece_bytes_max: int) -> Reshaping:

@@ -7,20 +7,27 @@ it, as it would in place.
 
     carried      changes that leave the files of one version as they are: a copy, `compact`,
                  `rename`, `drop`
-    not carried  changes that would have to rewrite them: other partitions, provider, codec, rows,
-                 keys
+    rewritten    `repartition` and `convert`, where the sink is known to have the batch: what is
+                 made of it are snapshots, which Spark would prefer to the changes of a batch that
+                 runs again
+    not carried  changes that make other rows or keys, and the same two where nobody knows the sink
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from stateshift.engines.bundles import bundled
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.rewrite.wishes import Wishes, path_after, settings_after, wishes_of
+from stateshift.engines.spark.survey.planned_image import after_planned, planned_files
 from stateshift.specification import JobSpec
 from stateshift.step import CopyFiles
 from stateshift.survey import Facts, Image
+
+# Sinks that know batches by their numbers, whichever query wrote them.
+BY_NUMBER = {"file": "A file sink", "foreach-batch": "A foreachBatch that drops what it has"}
 
 
 def kept_batch(job: JobSpec, image: Image) -> int | None:
@@ -49,6 +56,31 @@ def rewrites_versions(wishes: Wishes, image: Image) -> bool:
     )
 
 
+def is_skipped(job: JobSpec, facts: Facts, image: Image) -> bool:
+    """Whether the sink is known to have the kept batch, and not to run it again: the state that it
+    wrote is what the job goes on from.
+    """
+    batch = kept_batch(job, image)
+    sink = facts.sink
+    if batch is None or sink is None or not (job.moves or sink.kind in BY_NUMBER):
+        return False
+    return sink.skips(image.identity, batch)
+
+
+def to_rewrite(job: JobSpec, facts: Facts, image: Image) -> Image | None:
+    """Return the image as the planned batch has left it, where a change rewrites that, too: what
+    is needed of it are the files that the batch has written.
+    """
+    wishes = wishes_of(job.transform)
+    if not rewrites_versions(wishes, image) or not is_skipped(job, facts, image):
+        return None
+    makes_others = wishes.renumber or wishes.split or wishes.merge or wishes.evolve
+    after = after_planned(image)
+    if makes_others or wishes.in_place or after is None:
+        return None
+    return replace(after, needed=tuple(planned_files(image)))
+
+
 def planned_paths(job: JobSpec, facts: Facts, images: Iterable[Image]) -> Mapping[str, str]:
     """Return the files to copy, by their path at the source: their path at the target.
 
@@ -60,13 +92,13 @@ def planned_paths(job: JobSpec, facts: Facts, images: Iterable[Image]) -> Mappin
     wishes = wishes_of(job.transform)
     paths: dict[str, str] = {}
     for image in images:
-        if kept_batch(job, image) is not None:
+        if kept_batch(job, image) is not None and not rewrites_versions(wishes, image):
             paths.update(_paths(wishes, image))
     return paths
 
 
 def _paths(wishes: Wishes, image: Image) -> Iterator[tuple[str, str]]:
-    if image.planned_state is None or rewrites_versions(wishes, image):
+    if image.planned_state is None:
         return
     start = len(image.path) + 1 if image.path else 0
     for path in image.planned_state.files:

@@ -59,9 +59,7 @@ def logs_by_source(source_files: Iterable[str]) -> dict[str, list[str]]:
     return logs
 
 
-def surveyed_log(
-    reading: Reading, offset: object, log: list[str], thorough: bool
-) -> SurveyedLog:
+def surveyed_log(reading: Reading, offset: object, log: list[str], thorough: bool) -> SurveyedLog:
     """Read the log of a source, and refuse it where it lacks entries. `thorough` also reads the
     files that no restart needs: they tell whether the others are whole.
     """

@@ -13,7 +13,9 @@ own commit comes last:
                                           version N+2 as it is
 
 Nobody can tell the two from the checkpoint, so the state counts as needed once it is whole. If one
-shard lacks it, then some task had not ended, and no sink has the batch.
+shard lacks it, then some task had not ended, and no sink has the batch; or files are gone, which
+only the sink's own log tells. What is damaged is nobody's loss where the batch runs again, for
+Spark writes it anew: whoever knows the sink judges it.
 
 Of each shard the file of changes is enough, for the version before it is there. A snapshot beside
 it is left out: where the batch does run again, Spark overwrites the changes, and would prefer the
@@ -54,7 +56,10 @@ def planned_state_of(
     for store in stores:
         if store.uses_uuids:
             return PlannedState((), unnamed=True)
-        own_files = _files(reading, store, version)
+        try:
+            own_files = _files(reading, store, version)
+        except FormatError as error:
+            return PlannedState((), wrong=str(error))
         if own_files is None:
             return None
         files.update(own_files)
@@ -92,22 +97,11 @@ def _files(reading: Reading, store: StoreFiles, version: int) -> list[str] | Non
 
 
 def _tables(reading: Reading, path: str) -> list[str] | None:
-    """Return the SST files that a zip names; None where it cannot be read."""
+    """Return the SST files that a zip names; None where it is not there any more."""
     try:
         decoded = rocksdb.decode_zip(reading.content(path))
     except MissingFile:
         return None
     except FormatError as error:
-        reading.refuse(
-            f"{reading.path(path)} is damaged: {error.fact}. A batch that was planned and "
-            "not committed wrote it, and "
-            "a job reads it if its sink has that batch",
-            path,
-            error.offset or 0,
-            hint=(
-                "if the sink does not have the batch, move this file away: the job then runs "
-                "the batch again"
-            ),
-        )
-        return None
+        raise error.at(reading.path(path)) from error
     return [table.stored for table in decoded.tables]

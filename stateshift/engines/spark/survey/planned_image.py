@@ -1,5 +1,5 @@
-"""The state of a planned batch as an image of its own, so that it is read to its end like that of
-the epoch. Pure.
+"""The state of a planned batch as an image of its own, so that it is read to its end, and changed,
+like that of the epoch. Pure.
 
 shard at the epoch  1.snapshot  2.delta  3.delta
 after the batch     1.snapshot  2.delta  3.delta  4.delta  or its own 4.zip with the tables it names
@@ -13,7 +13,10 @@ from dataclasses import replace
 from stateshift.engines.spark.layout import under
 from stateshift.engines.spark.survey.restart.query_files import StoreKey, store_key
 from stateshift.formats.spark.names import classify
-from stateshift.survey import Image, ShardFiles
+from stateshift.survey import Image, ShardFiles, Survey
+
+SKIPPING = "Delta, a file sink, or a foreachBatch with txnVersion"
+NAME_THE_SINK = 'name the sink, and the plan says which: "sink": {"kind": "delta", "location": "…"}'
 
 
 def after_planned(image: Image) -> Image | None:
@@ -24,7 +27,13 @@ def after_planned(image: Image) -> Image | None:
         return None
     written = _by_store(image, image.planned_state.files)
     shards = tuple(_after(shard, written) for shard in image.shards)
-    return replace(image, shards=shards, needed=image.needed_files, planned_state=None)
+    return replace(
+        image,
+        epoch=image.planned,
+        shards=shards,
+        needed=image.needed_files,
+        planned_state=None,
+    )
 
 
 def _by_store(image: Image, files: Iterable[str]) -> dict[StoreKey, list[str]]:
@@ -56,3 +65,32 @@ def planned_files(image: Image) -> Iterator[str]:
     """Yield the state files of a batch that was planned and not committed."""
     if image.planned_state is not None:
         yield from image.planned_state.files
+
+
+def lacks_state(image: Image) -> bool:
+    """Whether a batch was planned, and its state is not whole or cannot be read, so that a job
+    cannot go on behind that batch unless it runs again.
+    """
+    if not image.operators or image.epoch is None or image.planned != image.epoch + 1:
+        return False
+    return image.planned_state is None or image.planned_state.wrong is not None
+
+
+def is_begun(survey: Survey, image: Image) -> bool:
+    """Whether the planned batch has left any state, whole or not."""
+    start = len(under(image.path, ""))
+    for file in survey.files:
+        if file.path.startswith(under(image.path, "state/")):
+            place = classify(file.path[start:])
+            if place.area == "state" and place.version == (image.planned or 0) + 1:
+                return True
+    return False
+
+
+def planned_fate(image: Image) -> str:
+    """Return what a job makes of the planned batch's state, where nobody knows its sink."""
+    return (
+        f"batch {image.planned} wrote it, which was planned and not committed: a sink that has the "
+        f"batch ({SKIPPING}) skips it, and the job fails behind it, or goes on from wrong state; "
+        "any other takes it again, and Spark writes this state anew"
+    )
