@@ -23,7 +23,7 @@
 
     Facts = the surveys of source, merge directories, target, and of others whose state is added
             + what the clusters say of themselves + what the brokers of its input still have
-            + what the sink has of the job's output.
+            + what the sink has of the job's output, and what is there of its input files.
 
 Paths are relative to the survey's location. Nothing here opens anything.
 """
@@ -420,6 +420,19 @@ class SinkFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class InputFacts:
+    """What is there of the input files that a source's log names: how many were looked for, how
+    many of them are missing, and the first of those. `wrong` is why they could not be looked for.
+    """
+
+    log: str
+    asked: int
+    missing: int
+    first_missing: str | None = None
+    wrong: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Rates:
     """How fast bytes and files were read in a short probe. Used for estimates only: never part
     of a fingerprint.
@@ -478,6 +491,7 @@ class Facts:
     others: tuple[Survey, ...] = ()
     topics: Topics | None = None
     sink: SinkFacts | None = None  # None: the spec names none
+    inputs: tuple[InputFacts, ...] = ()
     attempt: int = 1  # how often this run has tried to move the job, this time included
     brought: Mapping[tuple[str, str], Brought] = field(default_factory=dict)
     chains: tuple[ShardFiles, ...] = ()

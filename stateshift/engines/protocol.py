@@ -8,7 +8,8 @@
     judge, way_out, first_entries,   an image, for whoever looks at it without a run
     diff, export, decode_file
     ask_source, ask_target           what clusters are asked of this engine's jobs alone
-    fence_of, read_sink, taken_along questions that a run asks beside
+    fence_of, read_sink, ask_inputs, questions that a run asks beside
+    taken_along
 
 An engine knows nothing of another one. Each method imports what it needs when it is called: who
 looks at an image does not wait for the planner. The two that come with stateshift are
@@ -23,7 +24,16 @@ from typing import TYPE_CHECKING, Protocol
 
 from stateshift.plain import JsonObject
 from stateshift.storage.protocol import Storage
-from stateshift.survey import ClusterFacts, Facts, FileInfo, Finding, Image, SinkFacts, Survey
+from stateshift.survey import (
+    ClusterFacts,
+    Facts,
+    FileInfo,
+    Finding,
+    Image,
+    InputFacts,
+    SinkFacts,
+    Survey,
+)
 
 if TYPE_CHECKING:
     from stateshift.clusters.protocol import Cluster
@@ -326,6 +336,16 @@ class Engine(Protocol):
             back_to: by query, the batch back to which to read.
         Returns:
             None where an image of this engine says enough of its sinks.
+        """
+        ...
+
+    def ask_inputs(self, job: JobSpec, survey: Survey, opening: Opening) -> tuple[InputFacts, ...]:
+        """Look for the input that an image names and that stays where it is.
+
+        Args:
+            job: which says what of it moves along.
+            survey: of the job's source.
+            opening: opens a storage at a location.
         """
         ...
 

@@ -73,7 +73,8 @@ def gather(
         facts, storage = _ask_everything(inquiry, job, ask, before)
         if probing:
             facts = replace(facts, rates=probe(storage, facts.source))
-        facts = replace(facts, sink=sink_of(inquiry, job, facts.source))
+        inputs = inquiry.engine.ask_inputs(job, facts.source, inquiry.adapters.open_storage)
+        facts = replace(facts, sink=sink_of(inquiry, job, facts.source), inputs=inputs)
     if arrived:
         facts = with_arrivals(facts, arrived)
     return preflight.asked(inquiry.spec, job, facts, inquiry.adapters) if probing else facts

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stateshift.engines.flink.layout import METADATA
 from stateshift.errors import PlanError
 from stateshift.storage.protocol import Storage
-from stateshift.survey import ClusterFacts, Facts, FileInfo, Finding, Image, Survey
+from stateshift.survey import ClusterFacts, Facts, FileInfo, Finding, Image, InputFacts, Survey
 
 if TYPE_CHECKING:
     from stateshift.clusters.protocol import Cluster
@@ -146,6 +146,9 @@ class FlinkEngine:
 
     def read_sink(self, sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]) -> None:
         return None
+
+    def ask_inputs(self, job: JobSpec, survey: Survey, opening: Opening) -> tuple[InputFacts, ...]:
+        return ()
 
     def taken_along(self, job: JobSpec, number: int, image: Image) -> Image:
         from stateshift.engines.flink.rewrite.choice import taken_along

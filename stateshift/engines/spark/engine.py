@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 from stateshift.engines.spark.layout import METADATA
 from stateshift.plain import JsonObject
 from stateshift.storage.protocol import Storage
-from stateshift.survey import ClusterFacts, Facts, FileInfo, Finding, Image, SinkFacts, Survey
+from stateshift.survey import (
+    ClusterFacts,
+    Facts,
+    FileInfo,
+    Finding,
+    Image,
+    InputFacts,
+    SinkFacts,
+    Survey,
+)
 
 if TYPE_CHECKING:
     from stateshift.clusters.protocol import Cluster
@@ -161,6 +170,11 @@ class SparkEngine:
         from stateshift.engines.spark.survey.sinks.sink import read_sink
 
         return read_sink(sink, opening, back_to)
+
+    def ask_inputs(self, job: JobSpec, survey: Survey, opening: Opening) -> tuple[InputFacts, ...]:
+        from stateshift.engines.spark.survey.input_files import ask_inputs
+
+        return ask_inputs(job, survey, opening)
 
     def taken_along(self, job: JobSpec, number: int, image: Image) -> Image:
         from stateshift.engines.spark.rewrite.wishes import taken_along

@@ -27,7 +27,7 @@ from stateshift.specification import DataSpec, JobSpec, Spec
 from stateshift.specification.location import relation
 from stateshift.specification.warm import NEVER
 from stateshift.specification.waves import stopped_for
-from stateshift.survey import ClusterFacts, EmbeddedPath, Facts, Finding, Survey
+from stateshift.survey import ClusterFacts, EmbeddedPath, Facts, Finding, InputFacts, Survey
 
 FRESH_SECONDS = 60.0
 
@@ -323,7 +323,7 @@ def _of_names(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[Finding]:
 
 
 def _of_places(job: JobSpec, facts: Facts) -> Iterator[Finding]:
-    """Refuse absolute places inside the image that are neither taken along nor said to stay."""
+    """Report absolute places inside the image that are not taken along."""
     if job.target is None:
         return
     for survey in (facts.source, *facts.merges):
@@ -332,7 +332,7 @@ def _of_places(job: JobSpec, facts: Facts) -> Iterator[Finding]:
         for embedded in _outside(job, survey, "source"):
             by_log.setdefault(embedded.file.rpartition("/")[0], []).append(embedded)
         for log in sorted(by_log):
-            yield _left_behind(log, by_log[log])
+            yield _left_behind(job, facts, log, by_log[log])
 
 
 def _of_own_places(job: JobSpec, survey: Survey) -> Iterator[Finding]:
@@ -375,17 +375,47 @@ def _outside(job: JobSpec, survey: Survey, role: str) -> Iterator[EmbeddedPath]:
             yield embedded
 
 
-def _left_behind(log: str, places: list[EmbeddedPath]) -> Finding:
+def _left_behind(job: JobSpec, facts: Facts, log: str, places: list[EmbeddedPath]) -> Finding:
+    """Warn of input that stays and is there; refuse it where that is not known."""
     folder = deepest_above(place.path for place in places)
     files = sum(place.count for place in places)
+    named = f"{log} names {files:,} files under {folder}"
+    asked = next((inputs for inputs in facts.inputs if inputs.log == log), None)
+    unknown = _why_unknown(job, facts, folder, asked)
+    if unknown is None:
+        assert asked is not None, "else it is not known"
+        looked_for = "all of them" if asked.asked >= files else f"{asked.asked:,} were looked for, "
+        looked_for += " are there" if asked.asked >= files else "all there"
+        fact = f"{named}; {looked_for}. The job has to go on reading there"
+        return Finding("warn", fact)
     return Finding(
         "refuse",
-        f"{log} names {files} files under {folder}: if they lie elsewhere afterwards, the job "
-        "reads all of them again",
+        f"{named}{unknown}: if they lie elsewhere afterwards, the job reads all of them again",
         waive="paths-stay",
         hint=f'add to the job "data": [{{"source": "{folder}", "target": "${{NEW_PLACE}}"}}], or, '
         'where the job keeps reading there, "waive": ["paths-stay"]',
     )
+
+
+def _why_unknown(job: JobSpec, facts: Facts, folder: str, asked: InputFacts | None) -> str | None:
+    """Return why the job may not find its input where it was, as the end of a sentence; None where
+    it will.
+    """
+    if asked is None:
+        return ""
+    if asked.wrong is not None:
+        return f", which could not be looked for ({asked.wrong})"
+    if asked.missing:
+        return (
+            f", of which {asked.missing:,} of {asked.asked:,} are missing ({asked.first_missing})"
+        )
+    cluster = facts.target_cluster
+    if folder.startswith("file://"):
+        if cluster is not None and cluster.host and cluster.reaches is not True:
+            return f" on a disk of this machine, and {cluster.name} runs jobs on {cluster.host}"
+        if cluster is None and not job.destination.startswith("file://"):
+            return " on a disk of this machine, and the image goes elsewhere"
+    return None
 
 
 def _of_data(job: JobSpec, facts: Facts) -> Iterator[Finding]:
