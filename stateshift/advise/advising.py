@@ -81,11 +81,14 @@ class Advice:
 
 @dataclass
 class _Watched:
-    """A subject during a round: earlier looks, and what went wrong."""
+    """A subject during a round: earlier looks, what went wrong, and the times of the looks that the
+    history had when it was last read or written.
+    """
 
     subject: Subject
     looks: list[Look]
     trouble: str | None = None
+    kept: tuple[float, ...] = ()
 
 
 class Adviser:
@@ -113,8 +116,11 @@ class Adviser:
         present = []
         for subject in self._find():
             same = before.get(subject.job)
-            looks = same.pop(0).looks if same else self._kept(subject)
-            present.append(_Watched(subject, looks))
+            if same:
+                present.append(replace(same.pop(0), subject=subject))
+                continue
+            looks = self._kept(subject)
+            present.append(_Watched(subject, looks, kept=_times(looks)))
         return present
 
     def _kept(self, subject: Subject) -> list[Look]:
@@ -171,10 +177,16 @@ class Adviser:
         inputs = self._inputs(watched)
         verdict = verdict_on(inputs)
         if watched.trouble is None and watched.looks:
-            watched.looks[-1] = replace(watched.looks[-1], wanted=verdict.wish)
+            watched.looks[-1] = replace(
+                watched.looks[-1], wanted=verdict.wish, states=verdict.states
+            )
             watched.looks = history.needed(watched.looks, self._settings)
             if self._folder is not None:
-                history.keep(self._folder, watched.subject.job, watched.looks, self._settings)
+                job, before = watched.subject.job, watched.kept
+                watched.looks = history.keep(
+                    self._folder, job, watched.looks, before, self._settings
+                )
+                watched.kept = _times(watched.looks)
         return Advice(inputs, verdict)
 
     def _inputs(self, watched: _Watched) -> Inputs:
@@ -207,6 +219,10 @@ class Adviser:
         except StateshiftError as error:
             _log.debug("%s: %s", subject.job, error)
             return Known()
+
+
+def _times(looks: Sequence[Look]) -> tuple[float, ...]:
+    return tuple(look.sample.time for look in looks)
 
 
 def _cores(

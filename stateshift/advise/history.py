@@ -1,20 +1,27 @@
 """What earlier looks have seen: a file a job, a line a look, so that a cron job needs no waiting.
 
-    DIR/<job>.jsonl    {"sample": {…}, "wanted": {"<vertex>": 4}}
+    DIR/<job>.jsonl    {"sample": {…}, "wanted": {"<vertex>": 4}, "states": {"<vertex>": "short"}}
 
 A line that cannot be read is as one that is not there: the file is ours alone, and the next looks
 make up for it. Lines that no decision needs any more are left out when the next is added.
+
+Any number of processes may use one folder. A file is replaced whole, so that readers never wait.
+Writers take turns (the folder is flocked), and each keeps what the others have added meanwhile.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
 
+from stateshift.advise.evaluate.flink_formulas import State
 from stateshift.advise.evaluate.inputs import Wish, refuse_odd_numbers
 from stateshift.advise.evaluate.samples import JobSample
 from stateshift.advise.evaluate.settings import Settings
@@ -31,14 +38,15 @@ _NAME_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look has seen, and what it wanted of each vertex."""
+    """What one look has seen, what it wanted of each vertex, and which had too little."""
 
     sample: Sample
     wanted: Mapping[str, int] = field(default_factory=dict)
+    states: Mapping[str, State] = field(default_factory=dict)
 
     @property
     def wish(self) -> Wish:
-        return Wish(self.sample.time, self.wanted)
+        return Wish(self.sample.time, self.wanted, self.states)
 
 
 def file_of(folder: Path, job: str) -> Path:
@@ -68,19 +76,42 @@ def looks_at(folder: Path, job: str) -> list[Look]:
     return sorted(_decoded(text.splitlines()), key=lambda look: look.sample.time)
 
 
-def keep(folder: Path, job: str, looks: Iterable[Look], settings: Settings) -> None:
-    """Write the looks at a job that a later decision may need.
+def keep(
+    folder: Path, job: str, looks: Sequence[Look], before: Iterable[float], settings: Settings
+) -> list[Look]:
+    """Write the looks at a job that a later decision may need, and return them. `before` is the
+    times of those that were in the file when it was last read or written: others were added since,
+    and stay.
 
     Raises:
         StorageError: the file cannot be written.
     """
-    kept = needed(looks, settings)
-    lines = [json.dumps(_plain(look), separators=(",", ":")) + "\n" for look in kept]
     file = file_of(folder, job)
+    known = {*before, *(look.sample.time for look in looks)}
     try:
-        write_whole(file, "".join(lines).encode())
+        with _turn(folder):
+            added = [look for look in looks_at(folder, job) if look.sample.time not in known]
+            kept = needed([*looks, *added], settings)
+            lines = [json.dumps(_plain(look), separators=(",", ":")) + "\n" for look in kept]
+            write_whole(file, "".join(lines).encode())
     except OSError as error:
         raise _unreachable(file, error) from error
+    return kept
+
+
+@contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """Be the only writer in a folder: for some milliseconds, so that the others wait. A storage
+    that knows no locks has the last writer win, whose looks suffice.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def followed_by(looks: Iterable[Look], newest: Look) -> list[Look]:
@@ -107,7 +138,8 @@ def _plain(look: Look) -> dict[str, object]:
     if isinstance(sample, SparkSample):
         sample = replace(sample, batches=())  # they are in the checkpoint
     engine = "spark" if isinstance(sample, SparkSample) else "flink"
-    return {"engine": engine, "sample": to_plain(sample), "wanted": dict(look.wanted)}
+    plain = {"engine": engine, "sample": to_plain(sample), "wanted": dict(look.wanted)}
+    return {**plain, "states": dict(look.states)} if look.states else plain
 
 
 def _decoded(lines: Iterable[str]) -> Iterator[Look]:
@@ -118,9 +150,11 @@ def _decoded(lines: Iterable[str]) -> Iterator[Look]:
             kind = SparkSample if plain["engine"] == "spark" else JobSample
             sample = from_plain(kind, plain["sample"])
             wanted = {str(vertex): int(count) for vertex, count in plain["wanted"].items()}
+            states = plain.get("states", {})
+            wish = from_plain(Wish, {"time": 0.0, "parallelism": wanted, "states": states})
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, Misfit):
             continue
-        yield Look(sample, wanted)
+        yield Look(sample, wish.parallelism, wish.states)
 
 
 def _unreachable(file: Path, error: OSError) -> StorageError:

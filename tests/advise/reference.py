@@ -1,4 +1,6 @@
-"""The autoscaler's decision, written from the table of its formulas alone."""
+"""The autoscaler's decision, written from the table of its formulas alone; capacities are not
+rounded, and a vertex that is busy all the time, and does not drain what waits, is outside.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,10 @@ def reference(loads: list[VertexLoad], s: Settings, restart: float) -> list[dict
     for v in loads:
         if v.inputs:
             u = next(each for each in loads if each.id == v.inputs[0].vertex)
-            ratio = v.input_rate / u.input_rate if u.input_rate else 0
+            written = max(0, v.input_rate + v.queue_rate)
+            ratio = written / u.input_rate if u.input_rate else 0
             rate[v.id], catchup[v.id] = rate[u.id] * ratio, catchup[u.id] * ratio
+            catchup[v.id] += v.queued / s.catch_up_duration if s.catch_up_duration else 0
         else:
             rate[v.id] = max(0, v.input_rate + v.lag_rate)
             catchup[v.id] = (v.lag or 0) / s.catch_up_duration if s.catch_up_duration else 0
@@ -31,9 +35,9 @@ def reference(loads: list[VertexLoad], s: Settings, restart: float) -> list[dict
             tpr = v.observed
         extra = lam * restart / s.catch_up_duration if s.catch_up_duration else 0
         u_max, u_min = (1.0, 0.0) if backlog else (s.utilization_above, s.utilization_below)
-        up = math.floor(c + lam / u_max + 0.5)
-        down = math.floor(c + extra + lam / u_min + 0.5) if u_min > 0 else math.inf
-        wanted = math.floor(c + extra + lam / s.utilization_target + 0.5)
+        up = c + lam / u_max
+        down = c + extra + lam / u_min if u_min > 0 else math.inf
+        wanted = c + extra + lam / s.utilization_target
         factor = max(1 - s.scale_down_max_factor, min(wanted / tpr, 1 + s.scale_up_max_factor))
         p = math.ceil(factor * v.parallelism)
         p = max(p, min(v.parallelism, s.vertex_min_parallelism))
@@ -49,7 +53,10 @@ def reference(loads: list[VertexLoad], s: Settings, restart: float) -> list[dict
                 if n % q == 0 or n // q < n // p:
                     p = q
                     break
-        told.append({"up": up, "down": down, "wanted": p, "outside": tpr < up or tpr > down})
+        full = v.busy >= 0.99
+        below = tpr < up or (full and lam >= 0.95 * tpr and s.utilization_above <= 1)
+        above = tpr > down and not full
+        told.append({"up": up, "down": down, "wanted": p, "outside": below or above})
     return told
 
 

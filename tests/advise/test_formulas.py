@@ -68,8 +68,9 @@ def test_the_worked_values_come_out(worked: Worked) -> None:
     (decision,) = decide([source], DEFAULT, 300.0)
     assert decision.target_rate == pytest.approx(worked.target_rate)
     assert decision.true_rate == pytest.approx(worked.true_rate, rel=1e-3)
-    assert (decision.up, decision.down) == (worked.up, worked.down)
-    assert decision.capacity == worked.capacity
+    assert decision.up == pytest.approx(worked.up, abs=0.5)
+    assert decision.down == pytest.approx(worked.down, abs=0.5)
+    assert decision.capacity == pytest.approx(worked.capacity, abs=0.5)
     assert decision.factor == pytest.approx(worked.factor, abs=1e-3)
     assert decision.wanted == worked.wanted
     assert (decision.is_below, decision.is_above) == (worked.below, worked.above)

@@ -206,3 +206,95 @@ def test_what_was_wanted_before_nobody_looked_for_long_does_not_count() -> None:
     before = [Wish(NOW - 10_000, {"v": 4})]
     assert wished_less(decision, before, NOW, default) is None
     assert wished_less(decision, [Wish(NOW - 60, {"v": 4}), *before], NOW, default) is None
+
+
+# ------------------------------------------------------------------------------- saturated
+
+
+@pytest.mark.parametrize("rate", [39.2, 42.6, 0.3, 1000.0, 38.5, 1234.56])
+def test_a_vertex_that_is_busy_all_the_time_never_fits_whatever_the_fraction(rate: float) -> None:
+    """Nothing is seen to wait, so that what it can take and what it needs are one number."""
+    source = load(1, rate, 0.02, id="s")
+    verdict = judged(source, load(2, rate, 1.0, id="c", inputs=keyed("s")))
+    assert verdict.word == "scale"
+    assert "2 -> 4: it is busy all the time" in said(verdict)
+
+
+def test_a_verdict_at_the_edge_stays_until_the_load_is_clearly_on_the_other_side() -> None:
+    chance, wishes, words = random.Random(7), (), []
+    for number in range(200):
+        busy = min(1.0, 0.985 + chance.uniform(-0.02, 0.02))
+        look = replace(around(wishes=wishes), now=NOW + 60 * number)
+        verdict = judge([load(4, 1000 * busy, busy, lag=0)], look)
+        wishes = (Wish(look.now, verdict.wish, verdict.states),)
+        words.append(verdict.word)
+    assert words == sorted(words), "it fits, until it does not, and then it never does again"
+    calm = judge([load(4, 930, 0.93, lag=0)], replace(around(wishes=wishes), now=NOW + 60 * 200))
+    assert calm.word == "fits"
+
+
+def test_a_job_that_drains_what_waits_is_not_told_to_change_though_it_is_busy_all_the_time() -> (
+    None
+):
+    verdict = judged(load(4, 1000, 1.0, lag=60_000, lag_rate=-500))
+    assert verdict.word == "fits"
+    assert verdict.drain_seconds == pytest.approx(120)
+
+
+def test_a_vertex_that_is_busy_all_the_time_does_not_shrink() -> None:
+    long = (Wish(NOW - HOUR, {"v": 1}), Wish(NOW - 600, {"v": 1}))
+    assert judged(load(10, 1000, 1.0, lag=9000, lag_rate=-950), wishes=long).changes == {}
+
+
+# ------------------------------------------------------------------------------- one key
+
+
+def skewed(hot: float, others: float, parallelism: int, **more: Any) -> VertexLoad:
+    mean = (hot + others * (parallelism - 1)) / parallelism
+    fields = {"id": "c", "inputs": keyed("s"), "busy_mean": mean, "busiest": 0, **more}
+    return load(parallelism, 1000, hot, **fields)
+
+
+SOURCE = load(1, 1000, 0.02, id="s", lag=0)
+
+
+def test_a_key_that_is_the_limit_is_named_and_no_parallelism_is_advised() -> None:
+    verdict = judged(SOURCE, skewed(1.0, 0.2, 2, busiest=1))
+    assert (verdict.word, verdict.changes, verdict.wanted) == ("limited", {}, 2)
+    assert "subtask 1 of 2 is busy for 100% of the time, the others for 20%: one key" in said(
+        verdict
+    )
+    assert verdict.states == {"c": "limited"}
+
+
+def test_a_skew_that_more_subtasks_divide_is_scaled() -> None:
+    assert judged(SOURCE, skewed(1.0, 0.6, 4)).word == "scale"
+    even = judged(SOURCE, skewed(1.0, 0.2, 2, inputs=keyed("s", "REBALANCE")))
+    assert even.word == "scale", "records go to any subtask, and no key is the reason"
+
+
+def test_a_hot_key_does_not_matter_while_its_subtask_keeps_up() -> None:
+    assert judged(SOURCE, skewed(0.9, 0.1, 4)).word == "fits"
+
+
+def test_what_is_forwarded_is_as_skewed_as_what_it_comes_from() -> None:
+    keyed_one = skewed(0.3, 0.1, 4)
+    forwarded = skewed(1.0, 0.1, 4, id="f", inputs=keyed("c", "FORWARD"))
+    assert judged(SOURCE, keyed_one, forwarded).word == "limited"
+    source = skewed(1.0, 0.1, 4, id="s", inputs=(), lag=0, lag_rate=200)
+    assert "one partition is the limit" in said(judged(source))
+
+
+def test_an_operator_that_has_one_subtask_by_its_program_is_not_told_to_have_more() -> None:
+    last = load(1, 1000, 1.0, id="c", inputs=keyed("s"), parallelism_max=1)
+    verdict = judged(SOURCE, last)
+    assert (verdict.word, verdict.changes) == ("limited", {})
+    assert "repartition" not in said(verdict)
+
+
+def test_beside_a_limited_vertex_only_those_change_that_have_too_little() -> None:
+    full = load(2, 1000, 1.0, id="d", inputs=keyed("c", "REBALANCE"))
+    fine = load(2, 1000, 0.9, id="e", inputs=keyed("d", "REBALANCE"))
+    verdict = judged(SOURCE, skewed(1.0, 0.1, 4), full, fine)
+    assert (verdict.word, set(verdict.changes)) == ("scale", {"d"})
+    assert "one key" in said(verdict)

@@ -68,7 +68,10 @@ def _arrives(
     upstream = ", ".join(names.get(id, id) for id in ids)
     ratios = "its output ratio" if len(ids) == 1 else "their output ratios"
     yield f"lambda   = of {upstream} by {ratios} = {_n(decision.target_rate)}"
-    yield f"catchup  = likewise = {_n(decision.catchup_rate)}"
+    queued = f" + queued {_n(load.queued)} / catch-up.duration" if load.queued else ""
+    yield f"catchup  = likewise{queued} = {_n(decision.catchup_rate)}"
+    if load.queue_rate:
+        yield f"queue    = {_n(load.queue_rate)} records/s more were written than it has read"
 
 
 def _true_rate(load: VertexLoad, decision: VertexDecision, settings: Settings) -> Iterator[str]:
@@ -119,6 +122,8 @@ def _wanted(load: VertexLoad, decision: VertexDecision, settings: Settings) -> I
         f"{bounds}{aligned} -> {decision.wanted}"
     )
     side = "below: too little" if decision.is_below else "inside the band"
+    if decision.is_saturated and (decision.true_rate or 0.0) >= decision.up:
+        side = f"not below, but it is busy for {load.busy:.1%}: too little"
     side = "above: too much" if decision.is_above else side
     yield f"TPR is {side}"
 

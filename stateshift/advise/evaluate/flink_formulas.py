@@ -2,9 +2,10 @@
 
     source       lambda   = max(0, input_rate + lag_rate)
                  catchup  = lag / catch_up_duration
-    downstream   lambda   = sum over inputs u of lambda_u * ratio(u, v); catchup alike
+    downstream   lambda   = sum over inputs u of lambda_u * ratio(u, v)
+                 catchup  alike, and what is queued before it / catch_up_duration
                  ratio    = edge_rate(u, v) / input_rate(u)
-    capacity     (U, with restart) = round(catchup + [lambda * restart / catch_up] + lambda / U)
+    capacity     (U, with restart) = catchup + [lambda * restart / catch_up] + lambda / U
     TPR          = input_rate / busy; of a source what was observed, where that is much less
     up           = capacity(U_max, without restart)      too little: TPR < up
     down         = capacity(U_min, with restart)         too much:   TPR > down
@@ -14,20 +15,38 @@
 Source: apache/flink-kubernetes-operator 1.16, `ScalingMetricEvaluator`, `AutoScalerUtils`,
 `JobVertexScaler`. Nothing changes unless at least one vertex that would change is outside; then
 every vertex changes whose p' is another.
+
+Four things are ours. A rate on an edge is what was written to it, so that a queue that grows before
+a vertex counts as arriving. The operator rounds capacities: at the edge, where TPR and `up` are the
+same, the fraction would decide. A vertex that is busy all the time has too little there, and one
+that had too little at the last look has until it is clearly below the edge. A vertex whose busiest
+subtask has a key or a partition that is the limit is not helped by more subtasks.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final, Literal
 
 from stateshift.advise.evaluate.loads import VertexLoad
 from stateshift.advise.evaluate.settings import Settings
 
-# What a keyed vertex's records come by.
+# How the records of a vertex are dealt to its subtasks.
 _HASH: Final = "HASH"
+_BROADCAST: Final = "BROADCAST"
+_DEALT_BY: Final[Mapping[str, Limit]] = {_HASH: "key", "CUSTOM": "key", "GLOBAL": "subtask"}
+# From this share of its time on, a vertex is busy all the time.
+SATURATED: Final = 0.99
+# A vertex that had too little has enough once it is by so much below the edge.
+HYSTERESIS: Final = 0.05
+
+_NOTHING: Final[Mapping[str, State]] = MappingProxyType({})
+
+State = Literal["short", "limited"]
+Limit = Literal["key", "partition", "subtask", "operator"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +79,19 @@ class VertexDecision:
     ceiling: Ceiling | None
     is_below: bool  # too little
     is_above: bool  # too much
+    is_saturated: bool = False
+    limit: Limit | None = None  # what more subtasks would not divide
 
     @property
     def is_outside(self) -> bool:
         return self.is_below or self.is_above
+
+    @property
+    def state(self) -> State | None:
+        """Return what the next look is to know of it."""
+        if not self.is_below:
+            return None
+        return "short" if self.limit is None else "limited"
 
     @property
     def utilization(self) -> float:
@@ -74,15 +102,61 @@ class VertexDecision:
 
 
 def decide(
-    loads: Sequence[VertexLoad], settings: Settings, restart_seconds: float
+    loads: Sequence[VertexLoad],
+    settings: Settings,
+    restart_seconds: float,
+    states: Mapping[str, State] = _NOTHING,
 ) -> tuple[VertexDecision, ...]:
-    """Return the decision of each vertex, in the order of the loads."""
+    """Return the decision of each vertex, in the order of the loads. `states` is what the last look
+    has seen of those that had too little.
+    """
     backlog = is_backlog(loads, settings)
     targets = target_rates(loads, settings)
-    return tuple(
-        _decide(load, targets[load.id], _Surroundings(settings, restart_seconds, backlog))
-        for load in loads
-    )
+    by_id = {load.id: load for load in loads}
+    around = _Surroundings(settings, restart_seconds, backlog, states)
+    decisions = []
+    for load in loads:
+        decision = _decide(load, targets[load.id], around)
+        if decision.is_below:
+            decision = replace(decision, limit=_limit(load, decision, by_id, around))
+        decisions.append(decision)
+    return tuple(decisions)
+
+
+def _limit(
+    load: VertexLoad,
+    decision: VertexDecision,
+    by_id: Mapping[str, VertexLoad],
+    around: _Surroundings,
+) -> Limit | None:
+    """Return what limits a vertex that has too little, if more subtasks would not help: the part by
+    which the busiest exceeds the others stays in one piece, and alone is too much for a subtask.
+    """
+    if load.parallelism_max == 1 and any(each.parallelism_max != 1 for each in by_id.values()):
+        return "operator"
+    dealt_by = _dealt_by(load, by_id)
+    if dealt_by is None or load.parallelism < 2 or load.busy_mean is None:
+        return None
+    others = (load.parallelism * load.busy_mean - load.busy) / (load.parallelism - 1)
+    grows = max(1.0, decision.target_rate / load.input_rate) if load.input_rate > 0 else 1.0
+    may_have = around.settings.utilization_target
+    if around.states.get(load.id) == "limited":
+        may_have -= HYSTERESIS
+    return dealt_by if (load.busy - others) * grows > may_have else None
+
+
+def _dealt_by(load: VertexLoad, by_id: Mapping[str, VertexLoad]) -> Limit | None:
+    """Return the unit in which records are dealt to subtasks; None where any may get each."""
+    if load.is_source:
+        return "partition"
+    for edge in load.inputs:
+        if edge.ship_strategy == "FORWARD":
+            dealt_by = _dealt_by(by_id[edge.vertex], by_id)
+        else:
+            dealt_by = _DEALT_BY.get(edge.ship_strategy)
+        if dealt_by is not None:
+            return dealt_by
+    return None
 
 
 def is_backlog(loads: Sequence[VertexLoad], settings: Settings) -> bool:
@@ -130,6 +204,8 @@ def _target(
         ratio = output_ratio(by_id[upstream], load, by_id)
         rate += targets[upstream].rate * ratio
         catchup += targets[upstream].catchup * ratio
+    if settings.catch_up_duration > 0:
+        catchup += load.queued / settings.catch_up_duration
     return Target(rate, catchup)
 
 
@@ -152,13 +228,26 @@ def output_ratio(
 def _edge_rate(
     upstream: VertexLoad, downstream: VertexLoad, by_id: Mapping[str, VertexLoad]
 ) -> float:
-    """Return the records a second on an edge, by the most reliable way there is."""
+    """Return the records a second on an edge, by the most reliable way there is. Where vertices on
+    both sides have other edges, each has the share that its upstream vertex has of all outputs.
+    """
     others = [by_id[id] for id in _upstream(downstream) if id != upstream.id]
     if not others:
-        return downstream.input_rate
+        return downstream.arriving
     if all(_outputs(other, by_id) == 1 for other in others):
-        return max(0.0, downstream.input_rate - sum(other.output_rate for other in others))
-    return upstream.output_rate
+        come = sum(other.output_rate * _copies(other, downstream) for other in others)
+        return max(0.0, downstream.arriving - come)
+    every = sum(other.output_rate for other in (upstream, *others))
+    return downstream.arriving * upstream.output_rate / every if every > 0 else 0.0
+
+
+def _copies(upstream: VertexLoad, downstream: VertexLoad) -> int:
+    """Return how often a record of a vertex is read by another one."""
+    is_broadcast = any(
+        edge.vertex == upstream.id and edge.ship_strategy == _BROADCAST
+        for edge in downstream.inputs
+    )
+    return downstream.parallelism if is_broadcast else 1
 
 
 def _outputs(vertex: VertexLoad, by_id: Mapping[str, VertexLoad]) -> int:
@@ -185,6 +274,7 @@ class _Surroundings:
     settings: Settings
     restart_seconds: float
     backlog: bool
+    states: Mapping[str, State]
 
 
 def capacity(
@@ -197,8 +287,7 @@ def capacity(
         return math.inf
     duration = settings.catch_up_duration
     after_restart = target.rate * restart_seconds / duration if duration > 0 else 0.0
-    rate = target.catchup + after_restart + target.rate / utilization
-    return float(math.floor(rate + 0.5))  # as Java rounds
+    return target.catchup + after_restart + target.rate / utilization
 
 
 def _decide(load: VertexLoad, target: Target, around: _Surroundings) -> VertexDecision:
@@ -206,7 +295,11 @@ def _decide(load: VertexLoad, target: Target, around: _Surroundings) -> VertexDe
     above = 1.0 if around.backlog else settings.utilization_above
     below = 0.0 if around.backlog else settings.utilization_below
     rate, observed = true_processing_rate(load, settings)
-    up = capacity(target, above, settings, 0.0)
+    slack = HYSTERESIS if load.id in around.states else 0.0
+    up = capacity(target, above - min(slack, above / 2), settings, 0.0)
+    is_full = load.busy >= SATURATED - slack
+    drains = target.rate < (1 - HYSTERESIS) * rate
+    is_saturated = is_full and not drains and settings.utilization_above <= 1
     down = capacity(target, below, settings, restart)
     needed = capacity(target, settings.utilization_target, settings, restart)
     factor = clamped_factor(needed, rate, settings)
@@ -227,8 +320,9 @@ def _decide(load: VertexLoad, target: Target, around: _Surroundings) -> VertexDe
         unclamped=unclamped,
         wanted=_wanted(load, unclamped, ceiling, settings),
         ceiling=ceiling if ceiling is not None and unclamped > ceiling.count else None,
-        is_below=rate < up,
-        is_above=rate > down,
+        is_below=rate < up or is_saturated,
+        is_above=rate > down and not is_full,
+        is_saturated=is_saturated,
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from stateshift.advise.evaluate.driver_report import CoresSource
+from stateshift.advise.evaluate.flink_formulas import State
 from stateshift.advise.evaluate.samples import JobSample
 from stateshift.advise.evaluate.settings import Settings, fault_of
 from stateshift.advise.evaluate.spark_batches import SparkSample
@@ -37,10 +38,13 @@ class FreeSlots:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What an earlier look wanted: the parallelism of each vertex."""
+    """What an earlier look wanted: the parallelism of each vertex. `states` is what it has seen of
+    those that had too little.
+    """
 
     time: float
     parallelism: Mapping[str, int]
+    states: Mapping[str, State] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,14 @@ class Circumstances:
     location: str | None = None
     note: str = ""
     since: float | None = None
+
+    @property
+    def states(self) -> Mapping[str, State]:
+        """Return what the last look has seen of vertices that had too little."""
+        last = max(self.wishes, key=lambda wish: wish.time, default=None)
+        if last is None or self.now - last.time > self.settings.sample_age_max:
+            return {}
+        return last.states
 
 
 @dataclass(frozen=True, slots=True)

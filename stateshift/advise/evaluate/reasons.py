@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
-from stateshift.advise.evaluate.flink_formulas import VertexDecision
+from stateshift.advise.evaluate.flink_formulas import Limit, VertexDecision
 from stateshift.advise.evaluate.loads import VertexLoad
 from stateshift.advise.evaluate.settings import Settings
 from stateshift.advise.evaluate.spark_batches import HUNDREDTHS
@@ -42,6 +42,15 @@ KEEPS_UP: Final = (
 )
 
 
+_LIMITS: Final[Mapping[Limit | None, str]] = {
+    "key": "one key, or a few that are never parted, is the limit, and more subtasks do not help; "
+    "spread that key over several, or aggregate before keyBy",
+    "partition": "one partition is the limit, and more subtasks do not help; spread its records "
+    "over several partitions",
+    "subtask": "all records go to one subtask, and more subtasks do not help",
+}
+
+
 def of_change(
     word: str, decisions: Sequence[VertexDecision], changes: Mapping[str, int]
 ) -> Iterator[str]:
@@ -50,7 +59,10 @@ def of_change(
         if decision.id not in changes:
             continue
         count = changes[decision.id]
-        if decision.is_below:
+        is_just_full = decision.is_saturated and (decision.true_rate or 0.0) >= decision.up
+        if is_just_full:
+            why = "it is busy all the time, and has nothing left for more"
+        elif decision.is_below:
             why = (
                 f"it can take {rate(decision.true_rate)} records/s and needs at least "
                 f"{rate(decision.up)}"
@@ -63,6 +75,25 @@ def of_change(
         yield f"{decision.name}: {decision.parallelism} -> {count}: {why}"
     if word == "fits":
         yield "every vertex is inside the band"
+
+
+def of_limits(loads: Sequence[VertexLoad], limited: Sequence[VertexDecision]) -> Iterator[str]:
+    """Yield what limits a vertex that more subtasks would not help."""
+    by_id = {load.id: load for load in loads}
+    for decision in limited:
+        load = by_id[decision.id]
+        if decision.limit == "operator":
+            yield (
+                f"{load.name}: it has one subtask, as its program says, and that is busy for "
+                f"{load.busy:.0%} of the time: more cannot be given to it"
+            )
+            continue
+        others = (load.parallelism * (load.busy_mean or 0.0) - load.busy) / (load.parallelism - 1)
+        yield (
+            f"{load.name}: subtask {load.busiest} of {load.parallelism} is busy for "
+            f"{load.busy:.0%} of the time, the others for {max(0.0, others):.0%}: "
+            f"{_LIMITS[decision.limit]}"
+        )
 
 
 def of_query(word: str, wanted: int | None, factor: float | None) -> str:
@@ -104,12 +135,15 @@ def of_lag(lag: float | None, drain: float | None, loads: Sequence[VertexLoad]) 
     """Yield what waits, and how long it takes to drain it."""
     if not lag:
         return
-    grows = sum(load.lag_rate for load in loads if load.is_source)
+    grows = sum(load.lag_rate + load.queue_rate for load in loads)
     change = f", {grows:+,.0f} a second" if abs(grows) >= 1 else ""
+    queued = [f"{load.queued:,.0f} before {load.name}" for load in loads if load.queued >= 1]
+    where = f" ({', '.join(queued)})" if queued else ""
     if drain is None:
-        yield f"{lag:,.0f} records wait{change}: never drained at today's capacity"
+        yield f"{lag:,.0f} records wait{where}{change}: never drained at today's capacity"
     else:
-        yield f"{lag:,.0f} records wait{change}: drained in {drain:,.0f} s at today's capacity"
+        drained = f"drained in {drain:,.0f} s at today's capacity"
+        yield f"{lag:,.0f} records wait{where}{change}: {drained}"
 
 
 def of_waiting(
@@ -144,7 +178,7 @@ def of_ceiling(
     """Yield what bounds the parallelism, and the command that lifts it."""
     for decision in decisions:
         bound = decision.ceiling
-        if bound is None:
+        if bound is None or decision.limit is not None:
             continue
         needs = f"{decision.name} would need {in_units(decision.unclamped, unit)}"
         lifting = _lifting(bound.what, decision.unclamped, unit, location)

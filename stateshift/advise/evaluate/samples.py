@@ -59,7 +59,7 @@ class SubtaskSample:
 class VertexSample:
     """A chain of operators. `records_in` of a source is what its reader took in. `lag` is how many
     records wait in front of a source, `partitions` how many partitions it reads; both None where
-    the source does not tell.
+    the source does not tell. `counted_at` is when its counters were taken, in seconds since 1970.
     """
 
     id: str
@@ -72,6 +72,7 @@ class VertexSample:
     subtasks: tuple[SubtaskSample, ...]
     lag: float | None = None
     partitions: int | None = None
+    counted_at: float | None = None
 
     @property
     def is_source(self) -> bool:

@@ -1,4 +1,5 @@
-"""The verdict on a job: fits, scale to a parallelism, move to where there is room, or unknown.
+"""The verdict on a job: fits, scale to a parallelism, move to where there is room, limited by what
+more subtasks do not divide, or unknown.
 
     verdict_on(inputs) -> Verdict      pure: the same inputs give the same verdict
 
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from stateshift.advise.evaluate import reasons
-from stateshift.advise.evaluate.flink_formulas import Ceiling, VertexDecision, decide
+from stateshift.advise.evaluate.flink_formulas import Ceiling, State, VertexDecision, decide
 from stateshift.advise.evaluate.inputs import (
     Circumstances,
     FlinkInputs,
@@ -24,16 +25,17 @@ from stateshift.advise.evaluate.inputs import (
 )
 from stateshift.advise.evaluate.loads import VertexLoad, loads_of
 from stateshift.advise.evaluate.reasons import Unit
-from stateshift.advise.evaluate.samples import Unusable, usable
+from stateshift.advise.evaluate.samples import JobSample, Unusable, usable
 from stateshift.advise.evaluate.settings import Settings
 from stateshift.advise.evaluate.spark_batches import HUNDREDTHS, QueryLoad, SparkSample, query_load
+from stateshift.advise.evaluate.steps import since_last_step
 
-Word = Literal["fits", "scale", "move", "unknown"]
+Word = Literal["fits", "scale", "move", "limited", "unknown"]
 
 # A source that is held back for so much of the time could read more.
 HELD_BACK: Final = 0.1
 # From this utilization on a vertex holds others back.
-NEARLY_FULL: Final = 0.9
+NEARLY_FULL: Final = 0.95
 # A lag that grows by less than this share of what arrives does not grow.
 LAG_GROWS: Final = 0.05
 
@@ -77,6 +79,12 @@ class Verdict:
         """Return what the formulas want of each vertex, for the next look to know."""
         return {decision.id: decision.wanted for decision in self.decisions}
 
+    @property
+    def states(self) -> dict[str, State]:
+        """Return the vertices that have too little, for the next look to know."""
+        states = {decision.id: decision.state for decision in self.decisions}
+        return {id: state for id, state in states.items() if state is not None}
+
 
 def verdict_on(inputs: Inputs) -> Verdict:
     """Return the verdict that these inputs lead to."""
@@ -105,23 +113,34 @@ def _on_flink(inputs: FlinkInputs) -> Verdict:
     counted = usable(inputs.samples, around.now, around.settings)
     if isinstance(counted, Unusable):
         return _unknown(inputs, counted.why)
-    loads = loads_of(counted, around.settings)
     wishes = [wish for wish in around.wishes if wish.time >= counted[-1].started]
+
+    def falls_behind(samples: Sequence[JobSample], busy_min: float) -> bool:
+        loads = loads_of(samples, around.settings)
+        pairs = zip(loads, decide(loads, around.settings, 0.0), strict=True)
+        return any(each.is_below and load.busy >= busy_min for load, each in pairs)
+
+    loads = loads_of(since_last_step(counted, falls_behind), around.settings)
     return judge(loads, replace(around, wishes=tuple(wishes)))
 
 
 def judge(loads: Sequence[VertexLoad], around: Circumstances) -> Verdict:
     """Return the verdict on a job of Flink with these loads."""
-    decisions = decide(loads, around.settings, restart_seconds(around))
+    decisions = decide(loads, around.settings, restart_seconds(around), around.states)
     hidden = hides_its_backlog(loads, decisions)
+    limited = [each for each in decisions if each.limit is not None]
     if hidden:
         changes = {each.id: each.wanted for each in decisions if each.wanted > each.parallelism}
     else:
         changes = settled_changes(decisions, around) or beyond_bounds(decisions)
+    if limited:
+        short = [each.id for each in decisions if each.is_below and each not in limited]
+        changes = {id: count for id, count in changes.items() if id in short}
+    word: Word = "limited" if limited else "fits"
     verdict = Verdict(
         around.job,
         "flink",
-        "scale" if changes else "fits",
+        "scale" if changes else word,
         (),
         around.restart,
         changes=changes,
@@ -130,6 +149,7 @@ def judge(loads: Sequence[VertexLoad], around: Circumstances) -> Verdict:
     )
     verdict = _with_totals(verdict, around)
     said = [
+        *reasons.of_limits(loads, limited),
         *reasons.of_change(verdict.word, decisions, changes),
         *([reasons.hidden_backlog(loads)] if hidden else ()),
         *_common_reasons(verdict, around),
@@ -155,7 +175,8 @@ def hides_its_backlog(loads: Sequence[VertexLoad], decisions: Sequence[VertexDec
     held = any(
         load.is_source and load.lag is None and load.backpressured >= HELD_BACK for load in loads
     )
-    return held and max(decision.utilization for decision in decisions) >= NEARLY_FULL
+    fullest = max(decision.utilization for decision in decisions)
+    return held and (fullest >= NEARLY_FULL or any(each.is_below for each in decisions))
 
 
 def settled_changes(decisions: Sequence[VertexDecision], around: Circumstances) -> dict[str, int]:
@@ -175,6 +196,8 @@ def beyond_bounds(decisions: Sequence[VertexDecision]) -> dict[str, int]:
     """
     changes = {}
     for each in decisions:
+        if each.limit is not None:
+            continue
         if each.is_below and each.ceiling is not None and each.unclamped > each.parallelism:
             changes[each.id] = each.unclamped
     return changes
@@ -216,7 +239,7 @@ def _with_totals(verdict: Verdict, around: Circumstances) -> Verdict:
     now = max(decision.parallelism for decision in verdict.decisions)
     new = [verdict.changes.get(decision.id, decision.parallelism) for decision in verdict.decisions]
     used = max(decision.utilization for decision in verdict.decisions)
-    lag = _lag(verdict.loads)
+    lag = lag_of(verdict.loads)
     price = around.settings.cost_per_hour
     return replace(
         verdict,
@@ -231,10 +254,13 @@ def _with_totals(verdict: Verdict, around: Circumstances) -> Verdict:
     )
 
 
-def _lag(loads: Sequence[VertexLoad]) -> float | None:
-    sources = [load for load in loads if load.is_source]
-    known = [load.lag for load in sources if load.lag is not None]
-    return sum(known) if known else None
+def lag_of(loads: Sequence[VertexLoad]) -> float | None:
+    """Return the records that wait, before sources and between vertices; None where no source
+    tells, and no queue is seen.
+    """
+    known = [load.lag for load in loads if load.lag is not None]
+    queued = sum(load.queued for load in loads)
+    return sum(known) + queued if known or queued else None
 
 
 def drain_seconds(
@@ -300,9 +326,10 @@ def _by_batches(inputs: SparkInputs) -> Verdict:
     if cores is None:
         settings = replace(settings, vertex_max_parallelism=HUNDREDTHS * 1000)
     around = replace(around, settings=settings)
-    decisions = decide((load,), settings, restart_seconds(around))
+    decisions = decide((load,), settings, restart_seconds(around), around.states)
     decisions = _bounded(decisions, inputs)
-    if measured.back_to_back and load.lag_rate <= LAG_GROWS * load.input_rate:
+    grows = 0.0 if around.states else LAG_GROWS  # one that fell back has to stop that altogether
+    if measured.back_to_back and load.lag_rate <= grows * load.input_rate:
         return _keeps_up(inputs, measured, decisions)
     changes = settled_changes(decisions, around) or beyond_bounds(decisions)
     verdict = Verdict(

@@ -1,7 +1,7 @@
 """What a job needs to keep up, by the verdict on it. Pure.
 
-Flink   the widest vertex: parallelism * (what it takes in / what it could); with slot sharing
-        a slot holds a subtask of each vertex
+Flink   the widest vertex: its subtasks' busy time together, at the rate of what arrives; with slot
+        sharing a slot holds a subtask of each vertex
 Spark   cores * (batch time / time between batches), of all its queries
 """
 
@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from stateshift.advise.evaluate.flink_formulas import VertexDecision
 from stateshift.advise.evaluate.inputs import RESTART_SECONDS
+from stateshift.advise.evaluate.loads import VertexLoad
 from stateshift.advise.evaluate.verdicts import Verdict, hides_its_backlog
 
 NO_CORES = (
@@ -60,8 +62,18 @@ def needs_of(verdicts: Sequence[Verdict]) -> Needs:
 
 
 def _load(verdict: Verdict) -> float:
-    widths = [decision.parallelism * decision.utilization for decision in verdict.decisions]
-    return max(widths, default=0.0)
+    pairs = zip(verdict.decisions, verdict.loads, strict=True)
+    return max((_busy_subtasks(decision, load) for decision, load in pairs), default=0.0)
+
+
+def _busy_subtasks(decision: VertexDecision, load: VertexLoad) -> float:
+    """Return how many subtasks a vertex would keep busy. A verdict goes by the busiest; the others
+    take less of their slots.
+    """
+    share = 1.0
+    if load.busy > 0 and load.busy_mean is not None and not decision.rate_is_observed:
+        share = load.busy_mean / load.busy
+    return decision.parallelism * decision.utilization * share
 
 
 def _used(verdict: Verdict) -> float:

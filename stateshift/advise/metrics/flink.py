@@ -173,7 +173,18 @@ def _vertex(vertex: Json, inputs: tuple[Input, ...], pages: VertexPages) -> Vert
         subtasks=tuple(map(_subtask, pages.page["subtasks"])),
         lag=None if inputs else _waiting(pages.sums),
         partitions=None if inputs else pages.partitions,
+        counted_at=counted_at(pages.page),
     )
+
+
+def counted_at(page: Json) -> float | None:
+    """Return when the counters of a vertex were taken, in seconds since 1970: the mean of its
+    subtasks. None while some of them say nothing.
+    """
+    ages = [_age_ms(subtask) for subtask in page["subtasks"]]
+    if not ages or not math.isfinite(sum(ages)):
+        return None
+    return (float(page["now"]) - sum(ages) / len(ages)) / 1000
 
 
 def source_records(

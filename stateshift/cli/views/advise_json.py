@@ -9,6 +9,7 @@ from stateshift.plain import to_plain
 if TYPE_CHECKING:
     from stateshift.advise.advising import Advice
     from stateshift.advise.evaluate.flink_formulas import VertexDecision
+    from stateshift.advise.evaluate.loads import VertexLoad
     from stateshift.advise.evaluate.verdicts import Verdict
 
 
@@ -29,6 +30,13 @@ class AdviseVertexDocument(TypedDict):
     factor: Annotated[float, "capacity over true rate, clamped"]
     utilization: Annotated[float, "target rate over true rate"]
     bounded_by: Annotated[str | None, "what forbids more subtasks"]
+    queued: Annotated[float, "records that were written to it, and that it has not read"]
+    queue_rate: Annotated[float, "by how much those grow a second"]
+    is_saturated: Annotated[bool, "it is busy all the time, and falls behind or is held there"]
+    limited_by: Annotated[
+        Literal["key", "partition", "subtask", "operator"] | None,
+        "what more subtasks would not divide, of a vertex that has too little",
+    ]
 
 
 class AdviseDocument(TypedDict):
@@ -37,8 +45,9 @@ class AdviseDocument(TypedDict):
     job: Annotated[str, "its name"]
     engine: Annotated[Literal["flink", "spark"], "flink or spark"]
     verdict: Annotated[
-        Literal["fits", "scale", "move", "unknown"],
-        "fits; scale: to `wanted`; move: there is no room here; unknown: the reasons say why",
+        Literal["fits", "scale", "move", "limited", "unknown"],
+        "fits; scale: to `wanted`; move: there is no room here; limited: one key, partition or "
+        "operator cannot keep up, and more subtasks do not help; unknown: the reasons say why",
     ]
     reasons: Annotated[list[str], "why"]
     unit: Annotated[
@@ -85,12 +94,15 @@ def _document(advice: Advice) -> AdviseDocument:
         "restart_from": verdict.restart.source,
         "cost_per_hour": verdict.cost_per_hour,
         "cost_per_hour_wanted": verdict.cost_per_hour_wanted,
-        "vertices": [_vertex(decision, verdict) for decision in verdict.decisions],
+        "vertices": [
+            _vertex(decision, load, verdict)
+            for decision, load in zip(verdict.decisions, verdict.loads, strict=True)
+        ],
         "inputs": to_plain(advice.inputs),
     }
 
 
-def _vertex(decision: VertexDecision, verdict: Verdict) -> AdviseVertexDocument:
+def _vertex(decision: VertexDecision, load: VertexLoad, verdict: Verdict) -> AdviseVertexDocument:
     ceiling = decision.ceiling
     return {
         "id": decision.id,
@@ -107,4 +119,8 @@ def _vertex(decision: VertexDecision, verdict: Verdict) -> AdviseVertexDocument:
         "factor": decision.factor,
         "utilization": decision.utilization,
         "bounded_by": None if ceiling is None else f"{ceiling.count} {ceiling.what}",
+        "queued": load.queued,
+        "queue_rate": load.queue_rate,
+        "is_saturated": decision.is_saturated,
+        "limited_by": decision.limit,
     }

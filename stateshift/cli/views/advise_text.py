@@ -19,6 +19,7 @@ _TONES: Final[Mapping[str, Tone]] = {
     "fits": "good",
     "scale": "warn",
     "move": "warn",
+    "limited": "warn",
     "unknown": "dim",
 }
 _SAID_BY: Final[Mapping[str, str]] = {
@@ -60,6 +61,8 @@ def headline(verdict: Verdict) -> str:
             return "cannot tell"
         case "fits":
             return "fits"
+        case "limited":
+            return "limited: more subtasks do not help"
         case word:
             return f"{word} to {_wanted(verdict)}"
 

@@ -1,0 +1,51 @@
+"""Which of the samples that count are of the present load: those since its last lasting step. Pure.
+
+A mean over the window would tell of a load that has doubled, or has ended, only once the window has
+passed. A burst is no step: the mean over many of them is what a job has to keep up with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from stateshift.advise.evaluate.samples import JobSample
+
+# So long, and in so many intervals, a job has to fall behind, or not to: longer than a burst.
+STEP_SECONDS: Final = 60.0
+INTERVALS_MIN: Final = 2
+# Intervals that are shorter are taken together: counters are up to ten seconds old.
+INTERVAL_SECONDS: Final = 15.0
+# An interval in which a burst begins has idle time before it.
+BUSY_MIN: Final = 0.85
+
+
+def since_last_step(
+    samples: Sequence[JobSample], falls_behind: Callable[[Sequence[JobSample], float], bool]
+) -> Sequence[JobSample]:
+    """Return the samples since the load has changed for good: from when on each interval says the
+    opposite of what all of them say together. `falls_behind` tells it of some samples, by vertices
+    that are busy for so much of the time at least.
+    """
+    marks = _apart(samples)
+    begin, run, before = 0, 0, None
+    for last in range(1, len(marks)):
+        behind = falls_behind([marks[last - 1], marks[last]], BUSY_MIN)
+        if behind != before:
+            run = last - 1
+        before = behind
+        lasts = marks[last].time - marks[run].time
+        if run == begin or last - run < INTERVALS_MIN or lasts < STEP_SECONDS:
+            continue
+        if falls_behind(marks[begin : last + 1], 0.0) != behind:
+            begin = run
+    return samples[samples.index(marks[begin]) :] if begin > 0 else samples
+
+
+def _apart(samples: Sequence[JobSample]) -> list[JobSample]:
+    """Return the samples that are far enough apart, the newest among them."""
+    marks = [samples[-1]]
+    for sample in reversed(samples):
+        if marks[0].time - sample.time >= INTERVAL_SECONDS:
+            marks.insert(0, sample)
+    return marks
