@@ -79,6 +79,6 @@ def test_changed_inputs_are_judged_or_refused(make: Any, seed: int) -> None:
         except (Misfit, ValueError):
             continue
         verdict = verdict_on(read)
-        assert verdict.word in ("fits", "scale", "move", "unknown"), f"seed {seed}"
+        assert verdict.word in ("fits", "scale", "move", "limited", "unknown"), f"seed {seed}"
         json.dumps(document([Advice(read, verdict)]), allow_nan=False)
         assert list(blocks([Advice(read, verdict)], explain=True))

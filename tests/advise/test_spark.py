@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.advise.evaluate.inputs import Circumstances, SparkInputs
+from stateshift.advise.evaluate.inputs import Circumstances, SparkInputs, Wish
 from stateshift.advise.evaluate.settings import Settings
 from stateshift.advise.evaluate.shards import shards_of
 from stateshift.advise.evaluate.spark_batches import Batch, SparkSample
@@ -537,3 +537,50 @@ def test_a_checkpoint_that_was_moved_away_is_said_to_be_fenced(tmp_path: Path) -
     (verdict,) = json.loads(answer.out)
     assert verdict["verdict"] == "unknown"
     assert "run 20260101-000000-orders has moved the job away" in json.dumps(verdict)
+
+
+# ------------------------------------------------------------------------------- steps of the load
+
+
+def query_under(share: Any, until: float, every: float) -> list[SparkSample]:
+    """Looks at a query with a trigger of five seconds that can take a hundred records a second."""
+    batches_made: list[Batch] = []
+    looks, read, free = [], 0.0, 0.0
+    arrived = [0.0]
+    for second in range(1, int(until) + 1):
+        arrived.append(arrived[-1] + 100 * share(second))
+        if second % 5 == 0 and second >= free:
+            records = int(min(arrived[-1] - read, 1500))
+            read += records
+            free = second + records / 100
+            batches_made.append(Batch(len(batches_made), float(second), free, records))
+        if second % every == 0:
+            done = [batch for batch in batches_made if (batch.committed or 0) <= second]
+            lag = int(arrived[-1] - sum(batch.records or 0 for batch in done))
+            looks.append(SparkSample(float(second), tuple(done[-100:]), lag, 12))
+    return looks
+
+
+def words_of(looks: Sequence[SparkSample]) -> dict[float, str]:
+    words, wishes = {}, ()
+    for number in range(2, len(looks) + 1):
+        seen = [replace(look, batches=()) for look in looks[: number - 1]]
+        now = looks[number - 1].time
+        around = Circumstances("orders", now, wishes=wishes)
+        verdict = verdict_on(SparkInputs(around, (*seen, looks[number - 1]), 4))
+        words[now] = verdict.word
+        wishes = (Wish(now, verdict.wish, verdict.states),)
+    return words
+
+
+@pytest.mark.parametrize("every", [30.0, 60.0])
+def test_a_query_is_judged_by_its_load_since_that_has_changed(every: float) -> None:
+    found = words_of(query_under(lambda second: 0.5 if second <= 600 else 1.5, 900, every))
+    assert {word for at, word in found.items() if 120 <= at <= 600} == {"fits"}
+    assert {word for at, word in found.items() if at >= 600 + max(90.0, 2 * every)} == {"scale"}
+
+
+def test_a_query_that_just_keeps_up_fits_at_each_look() -> None:
+    """Its batches follow each other without a pause, and what waits goes up and down a little."""
+    found = words_of(query_under(lambda second: 1.0 + 0.02 * (-1) ** (second // 60), 1800, 60.0))
+    assert {word for at, word in found.items() if at >= 240} == {"fits"}

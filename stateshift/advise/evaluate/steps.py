@@ -7,9 +7,12 @@ passed. A burst is no step: the mean over many of them is what a job has to keep
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from stateshift.advise.evaluate.samples import JobSample
+from stateshift.advise.evaluate.spark_batches import SparkSample
+
+Sample = TypeVar("Sample", JobSample, SparkSample)
 
 # So long, and in so many intervals, a job has to fall behind, or not to: longer than a burst.
 STEP_SECONDS: Final = 60.0
@@ -21,8 +24,8 @@ BUSY_MIN: Final = 0.85
 
 
 def since_last_step(
-    samples: Sequence[JobSample], falls_behind: Callable[[Sequence[JobSample], float], bool]
-) -> Sequence[JobSample]:
+    samples: Sequence[Sample], falls_behind: Callable[[Sequence[Sample], float], bool]
+) -> Sequence[Sample]:
     """Return the samples since the load has changed for good: from when on each interval says the
     opposite of what all of them say together. `falls_behind` tells it of some samples, by vertices
     that are busy for so much of the time at least.
@@ -42,7 +45,7 @@ def since_last_step(
     return samples[samples.index(marks[begin]) :] if begin > 0 else samples
 
 
-def _apart(samples: Sequence[JobSample]) -> list[JobSample]:
+def _apart(samples: Sequence[Sample]) -> list[Sample]:
     """Return the samples that are far enough apart, the newest among them."""
     marks = [samples[-1]]
     for sample in reversed(samples):

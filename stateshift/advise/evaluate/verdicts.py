@@ -317,7 +317,7 @@ def _on_spark(inputs: SparkInputs) -> Verdict:
 def _by_batches(inputs: SparkInputs) -> Verdict:
     around = inputs.around
     settings, cores = around.settings, inputs.cores
-    measured = query_load(inputs.samples, around.now, settings, cores, around.since)
+    measured = query_load(inputs.samples, around.now, settings, cores, _query_since(inputs))
     if isinstance(measured, Unusable):
         return _unknown(inputs, measured.why)
     load = measured.load
@@ -351,6 +351,29 @@ def _by_batches(inputs: SparkInputs) -> Verdict:
     return replace(verdict, reasons=tuple(said))
 
 
+def _query_since(inputs: SparkInputs) -> float | None:
+    """Return since when looks at a query are of its present load."""
+    around = inputs.around
+    in_order = sorted(inputs.samples, key=lambda sample: sample.time)
+    begin = in_order[-1].time - around.settings.metrics_window if in_order else 0.0
+    begin = max(begin, around.since or begin)
+    recent = [sample for sample in in_order if sample.time >= begin]
+
+    def falls_behind(looks: Sequence[SparkSample], _busy_min: float) -> bool:
+        first, last = looks[0].time, looks[-1].time
+        batches = [batch for batch in in_order[-1].batches if first <= batch.started <= last]
+        whole = (*looks[:-1], replace(looks[-1], batches=tuple(batches)))
+        measured = query_load(whole, last, around.settings, inputs.cores)
+        if isinstance(measured, Unusable):
+            return False
+        if measured.back_to_back:
+            return measured.load.lag_rate > LAG_GROWS * measured.load.input_rate
+        return decide((measured.load,), around.settings, 0.0)[0].is_below
+
+    since = since_last_step(recent, falls_behind) if len(recent) > 1 else recent
+    return since[0].time if len(since) < len(recent) else around.since
+
+
 def _bounded(
     decisions: tuple[VertexDecision, ...], inputs: SparkInputs
 ) -> tuple[VertexDecision, ...]:
@@ -381,6 +404,8 @@ def _keeps_up(
     than what arrives, and nobody has seen how much.
     """
     around, load = inputs.around, measured.load
+    # Its batches take all of the time at any load.
+    decisions = tuple(replace(each, is_below=False, is_saturated=False) for each in decisions)
     waits = load.lag is not None and load.lag > 0
     drains = waits and load.lag_rate < 0
     return Verdict(
