@@ -31,6 +31,7 @@ _WHERE = {
     "change": "stateshift.live.acts",
     "files": "stateshift.live.bins.outputs",
     "group": "stateshift.live.chains",
+    "keep_running": "stateshift.live.keep_running",
     "operator": "stateshift.live.bins.operators",
     "stateful": "stateshift.live.state",
 }
@@ -51,6 +52,7 @@ __all__ = [
     "change",
     "files",
     "group",
+    "keep_running",
     "operator",
     "stateful",
 ]

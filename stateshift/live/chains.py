@@ -12,6 +12,7 @@ changes that may overtake data, before each Arrow batch.
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -38,6 +39,7 @@ from stateshift.storage.opening import open_patiently, open_storage
 if TYPE_CHECKING:
     import pyarrow
 
+_PROCESS = uuid.uuid4().hex[:8]
 NAME_BYTES_MAX = 100  # it is a part of files' names, beside a query's
 
 
@@ -120,6 +122,7 @@ class Chain:
     own: tuple[code.Function, ...]
     stamp: str | None = None
     follow: str | None = None
+    made_by: str = field(default=_PROCESS, repr=False)
     first: Links = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -153,7 +156,7 @@ class Chain:
         of its batch.
         """
         if batch_id is None:
-            return Task(self, _member(self.group), *place(self.name)).run(rows)
+            return Task(self, _member(self.group), place(self)).run(rows)
         return run_batch(self, _member(self.group), rows, batch_id)
 
     # ---------------------------------------------------------------- types

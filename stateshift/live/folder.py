@@ -13,13 +13,18 @@
     changes/N/reverted.json                    its first error, where it takes itself back; no error
                                                once a later change is applied: it holds for good
     batches/QUERY/BATCH.json                   the version that a batch began with: its seal
+    runs/QUERY/BATCH/RUN.json                  the seal of a later run of it, after a failure
+    runs/QUERY/BATCH/failed.json               which chain's function has failed it
+    runs/QUERY/BATCH/N@RUN.json                whether a run of it puts out rows by change N, which
+                                               may take itself back
     measured/QUERY/BATCH/CHAIN.PARTITION.json  what a task ran, how many rows, how long
     states/QUERY/CHAIN/BATCH                   the state of a chain's stateful functions
 
-Proposals, decisions, reversals and seals are created if absent: of several that try, the first one
-holds, and the others read it. Everything else is written whole, by its last writer. Nothing is ever
-read by its order in a listing. The folder is shared by all workers and by whoever changes them: a
-directory that all machines see, HDFS, an object store that can create a file exclusively.
+Proposals, decisions, reversals, seals and what is below `runs` are created if absent: of several
+that try, the first one holds, and the others read it. Everything else is written whole, by its last
+writer. Nothing is ever read by its order in a listing. The folder is shared by all workers and by
+whoever changes them: a directory that all machines see, HDFS, an object store that can create a
+file exclusively.
 
 A file that cannot be read is a FormatError with its path; but a proposal that cannot be read, and
 was not applied, is a change of nothing, which whoever meets it aborts.
@@ -66,10 +71,31 @@ FOR_GOOD = Reverted(chain="", query="", run="", batch=-1, error="", at=0.0)
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """The version that a batch began with."""
+    """The version that a run of a batch began with; `without` is a change among those, or one by
+    message, that had taken itself back before.
+    """
 
     version: Version
     at: float
+    run: str = ""
+    without: Version = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Whether a run of a batch puts out rows by a change that may take itself back: all of its
+    tasks do, or none.
+    """
+
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The chain whose function has failed a batch, at first."""
+
+    chain: str
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +175,8 @@ _WAYS_OUT: dict[type, str] = {
     Declaration: "remove the file, and start the chain's job again: it declares the chain",
     Said: "remove the file: workers go on without it",
     Measured: "remove the file: only what was measured is lost",
+    Claim: "stop the query, remove the file, and start the query again",
+    Failure: "remove the file: the batch is run again with the version of its seal",
 }
 
 
@@ -382,13 +410,29 @@ class Folder(ValueFiles):
 
     # ---------------------------------------------------------------- batches
 
-    def seal(self, query: str, batch: int, seal: Seal) -> Seal:
-        """Seal a batch, and return the seal that holds: the first one."""
-        return self._first(Seal, _batch(query, batch), seal)
+    def seal(self, query: str, batch: int, seal: Seal, again: bool = False) -> Seal:
+        """Seal a batch, or a later run of it; return the seal that holds: the first one."""
+        path = _run(query, batch, seal.run) if again else _batch(query, batch)
+        return self._first(Seal, path, seal)
 
-    def sealed(self, query: str, batch: int) -> Seal | None:
-        """Return the seal of a batch; None if it has not begun."""
-        return self._read(Seal, _batch(query, batch))
+    def sealed(self, query: str, batch: int, run: str | None = None) -> Seal | None:
+        """Return the seal of a batch, or of a later run of it; None if it has not begun."""
+        path = _batch(query, batch) if run is None else _run(query, batch, run)
+        return self._read(Seal, path)
+
+    def claim(self, query: str, batch: int, run: str, number: Version, holds: bool) -> bool:
+        """Say whether a run of a batch puts out rows by a change; return what holds: the first
+        word.
+        """
+        return self._first(Claim, _run(query, batch, f"{number}@{run}"), Claim(holds)).holds
+
+    def fail(self, query: str, batch: int, failure: Failure) -> None:
+        """Write down that a chain's function has failed a batch."""
+        self._first(Failure, _run(query, batch, "failed"), failure)
+
+    def failure(self, query: str, batch: int) -> Failure | None:
+        """Return what has failed a batch; None if no function of a chain has."""
+        return self._read(Failure, _run(query, batch, "failed"))
 
     def batches(self) -> dict[str, tuple[int, ...]]:
         """Return the batches of every query whose seals are kept, ascending."""
@@ -430,8 +474,8 @@ class Folder(ValueFiles):
 
     def forget_before(self, query: str, batch: int) -> None:
         """Remove the seals and measures of a query's batches before one."""
-        for under in (f"batches/{file_name(query)}", f"measured/{file_name(query)}"):
-            for file in list(self.storage.list(under)):
+        for under in ("batches", "measured", "runs"):
+            for file in list(self.storage.list(f"{under}/{file_name(query)}")):
                 number = _number(file.path.split("/")[2])
                 if number is not None and number < batch:
                     self.storage.remove(file.path)
@@ -490,6 +534,10 @@ def _number(name: str) -> int | None:
 
 def _batch(query: str, batch: int) -> str:
     return f"batches/{file_name(query)}/{batch}.json"
+
+
+def _run(query: str, batch: int, name: str) -> str:
+    return f"runs/{file_name(query)}/{batch}/{quote(name, safe='@')}.json"
 
 
 def _state(query: str, chain: str, batch: int) -> str:

@@ -2,6 +2,7 @@
 
     look     reads what is new: proposals are prepared and acknowledged, decisions taken over
     seal     says with which version a batch begins, the same for all tasks that ever run it
+    claim    says whether a run of a batch puts out rows by a change that may take itself back
     links    a chain's functions at a version, fetched, checked and loaded once
 
 A member never waits. It acknowledges a proposal once its code is here, has the hash that is its
@@ -28,20 +29,18 @@ from dataclasses import dataclass, field, replace
 
 from stateshift.errors import FormatError, Incompatible, StateshiftError, StorageError
 from stateshift.live import code, signing
-from stateshift.live.folder import KEPT_BATCHES, Folder, Measured, Said, Seal, Worker
+from stateshift.live.folder import KEPT_BATCHES, Failure, Folder, Measured, Said, Seal, Worker
 from stateshift.live.protocol.chains import (
     Change,
     Decided,
     Known,
     Link,
-    Links,
     NewChain,
     Outcome,
     Reverted,
     Version,
     damaged,
     decode,
-    links_at,
     newest,
     transforms,
 )
@@ -67,10 +66,13 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """Which task of a chain this process is at the moment: the worker, and the batch it is in."""
+    """Which task of a chain this process is at the moment: the worker, and the run of a batch that
+    it is in.
+    """
 
     worker: Worker
     batch: int
+    run: str = "-"
 
 
 @dataclass
@@ -340,13 +342,14 @@ class Member:
 
     # ---------------------------------------------------------------- batches
 
-    def seal(self, query: str, batch: int) -> Version:
+    def seal(self, here: Here) -> Seal:
         """Return the version that a batch begins with: the newest that is known here, or the one
         that it was sealed with before.
         """
+        query, batch = here.worker.query, here.batch
         seal = self.folder.sealed(query, batch)
         if seal is None:
-            seal = self.folder.seal(query, batch, Seal(self.known, time.time()))
+            seal = self.folder.seal(query, batch, self._new_seal(here))
             if batch % (KEPT_BATCHES // 10) == 0:
                 with self._as_far_as_possible("that old batches are forgotten"):
                     self.folder.forget_before(query, batch - KEPT_BATCHES)
@@ -359,7 +362,44 @@ class Member:
                 f"{self.folder.location}/changes",
                 hint="put the folder back as it was, or give the group a new one",
             )
-        return seal.version
+        return seal if seal.run == here.run else self._sealed_again(here, seal)
+
+    def _new_seal(self, here: Here) -> Seal:
+        self.look_for_reversal()
+        return Seal(self.known, time.time(), here.run, self._taken_back())
+
+    def _taken_back(self) -> Version:
+        """Return the newest change that is applied, if it has taken itself back; else 0."""
+        number = self.known
+        return number if number and self.changes[number - 1].reverted is not None else 0
+
+    def _sealed_again(self, here: Here, first: Seal) -> Seal:
+        """Return the seal of a later run of a batch: as the first run's, so that it puts out the
+        same rows. But if a chain's function has failed it, and the chain was changed since, the
+        newest: else nothing could ever mend it.
+        """
+        query, batch = here.worker.query, here.batch
+        held = self.folder.sealed(query, batch, here.run)
+        if held is not None:
+            return held
+        seal = self._new_seal(here)
+        failure = self.folder.failure(query, batch)
+        since = [known.change.chains for known in self.changes[first.version :] if known.holds]
+        if failure is None or not any(failure.chain in chains for chains in since):
+            seal = replace(seal, version=first.version)
+        return self.folder.seal(query, batch, seal, again=True)
+
+    def claim(self, here: Here, number: Version, holds: bool) -> bool:
+        """Say whether this run of the batch puts out rows by a change that may take itself back;
+        return what the first of its tasks has said.
+        """
+        return self.folder.claim(here.worker.query, here.batch, here.run, number, holds)
+
+    def fails(self, here: Here, error: Exception) -> None:
+        """Write down that a chain's function fails the batch."""
+        text = f"{type(error).__name__}: {error}"[:1000]
+        with self._as_far_as_possible("what fails the batch"):
+            self.folder.fail(here.worker.query, here.batch, Failure(here.worker.chain, text))
 
     def catch_up(self, version: Version) -> None:
         """Read changes until a version is known that a row carries: it was decided before."""
@@ -384,10 +424,6 @@ class Member:
         return False
 
     # ---------------------------------------------------------------- functions
-
-    def functions_at(self, chain: str, first: Links, version: Version) -> tuple[code.Function, ...]:
-        """Return a chain's functions as of a version."""
-        return self.functions(chain, links_at(self.changes, chain, first, version))
 
     def transforms(self, chain: str, after: Version, until: Version) -> tuple[code.Function, ...]:
         """Return what transforms a chain's state from one version to a later one, in order."""

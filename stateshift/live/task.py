@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from stateshift.errors import PlanError
 from stateshift.live import code, state
-from stateshift.live.folder import Measured, Ran, Worker
+from stateshift.live.folder import Measured, Ran, Seal, Worker
 from stateshift.live.member import Here, Member
 from stateshift.live.protocol.chains import (
     Known,
     Moment,
     Reverted,
     Version,
+    doubtful,
     effective,
+    links_at,
 )
 from stateshift.live.rows import Rows, input_schema, no_rows, rows_of, versions_in, with_column
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+TAKEN_BACK = "has failed and was taken back"  # by this an error is known that ends a query
 MEASURE_SECONDS = 5.0  # a process writes down what it ran so often, and always beside a change
 NEWS_SECONDS = 60.0
 
@@ -41,12 +44,14 @@ class Ready:
 class Task:
     """One task's run of a chain."""
 
-    def __init__(self, of: Chain, member: Member, here: Here, run_id: str) -> None:
+    def __init__(self, of: Chain, member: Member, here: Here) -> None:
         self.chain = of
         self.member = member
         self.here = here
-        self.run_id = run_id
-        self.sealed: Version = 0
+        self.seal = Seal(0, 0.0)
+        self.is_whole = False
+        # by change that may take itself back: whether this run of the batch puts out rows by it
+        self.claims: dict[Version, bool] = {}
         self.column: Version | None = None
         self.fitted = False
         # what holds for rows of a column's version, as far as the member knows
@@ -73,13 +78,15 @@ class Task:
     def run_whole(self, frame: Rows) -> None:
         """Run the chain over a whole batch, and keep its state."""
         began = time.time()
+        self.is_whole = True
         self._begin()
         place = (self.here.worker.query, self.chain.name, self.here.batch)
         kept = state.load(self.member.folder, *place)
         while True:
-            version = effective(
-                self.member.changes, self.chain.name, Moment(self.sealed, self.sealed)
-            )
+            version = effective(self.changes, self.chain.name, self._moment)
+            is_shared = version > 0 and len(self.changes[version - 1].change.chains) > 1
+            if is_shared and not self._agrees():
+                continue
             try:
                 slots = self._slots_after(frame, kept, version)
                 self.member.runs(self.here, version)
@@ -96,10 +103,26 @@ class Task:
         member = self.member
         member.bring(self.chain.name, self.chain.own)
         member.look(self.here, at_once=True)
-        self.sealed = self._seal()
+        self.seal = member.seal(self.here) if self.is_streaming else Seal(member.known, 0.0)
         member.look_for_reversal()
-        self._refuse_torn_batch()
+        self._heed_reversals()
         member.register(self.here)
+
+    def _heed_reversals(self) -> None:
+        """Go on with a change that was taken back in the middle of this run of the batch, if rows
+        are put out by it already. If it has failed this run, fail here as well: another run puts
+        out the whole batch without it.
+        """
+        for known in list(self._in_doubt()):
+            torn = known.reverted
+            if torn is None or not self._claims(known.number, False):
+                continue
+            if (torn.query, torn.run, torn.batch) == (
+                self.here.worker.query,
+                self.here.run,
+                self.here.batch,
+            ):
+                raise _torn(known)
 
     def _slots_after(self, frame: Rows, kept: state.Kept, version: Version) -> dict[str, object]:
         """Return the states after a batch that is run with a version."""
@@ -108,29 +131,65 @@ class Task:
         slots = state.transformed(transforms, kept.slots)
         return state.run(self._functions_at(version), frame, slots)[1]
 
-    def _seal(self) -> Version:
-        """Return the version of the batch; outside of a stream the newest one."""
-        if self.here.batch < 0:
-            return self.member.known
-        return self.member.seal(self.here.worker.query, self.here.batch)
+    @property
+    def is_streaming(self) -> bool:
+        """Whether this is a batch of a stream: others have no seal."""
+        return self.here.batch >= 0
+
+    @property
+    def changes(self) -> Sequence[Known]:
+        """The changes as this run of the batch takes them: what it puts out rows by holds for all
+        of it, also where it was taken back meanwhile.
+        """
+        if not any(self.claims.values()):
+            return self.member.changes
+        return [
+            replace(known, reverted=None) if self.claims.get(known.number) else known
+            for known in self.member.changes
+        ]
 
     @property
     def version(self) -> Version:
         """The version that holds now."""
-        moment = Moment(self.sealed, self.member.known, self.column)
-        return effective(self.member.changes, self.chain.name, moment)
+        return effective(self.changes, self.chain.name, self._moment)
 
-    def _refuse_torn_batch(self) -> None:
-        """Refuse to go on with a batch in which a change of several chains has failed: parts of it
-        have run with the change. It is run again as a whole.
+    @property
+    def _moment(self) -> Moment:
+        known = self.seal.version if self.is_whole else self.member.known
+        return Moment(self.seal.version, known, self.column)
+
+    def _in_doubt(self) -> Iterator[Known]:
+        """Yield the changes of which this run of the batch has to say whether it puts out rows by
+        them. A column that is stamped says so, too.
         """
-        for known in self.member.changes:
-            torn = known.reverted
-            if torn is None or len(known.change.chains) == 1:
-                continue
-            here = (self.here.worker.query, self.run_id, self.here.batch)
-            if (torn.query, torn.run, torn.batch) == here:
-                raise _torn(known)
+        if not self.is_streaming:
+            return
+        for known in doubtful(self.member.changes, self.chain.name, self._moment):
+            concerns = self.chain.name in known.change.chains or self.chain.stamp is not None
+            is_open = known.reverted is not None or known.number == self.member.known
+            is_new = known.number not in self.claims and known.number != self.seal.without
+            if concerns and is_open and is_new:
+                yield known
+
+    def _claims(self, number: Version, wanted: bool) -> bool:
+        """Claim that this run of the batch puts out rows by a change, or that it does not; return
+        what holds.
+        """
+        holds = self.claims[number] = self.member.claim(self.here, number, wanted)
+        self.ready.clear()
+        if not holds:
+            self.member.look_for_reversal()
+        return holds
+
+    def _agrees(self) -> bool:
+        """Whether this run of the batch puts out rows by the changes that hold here, before it puts
+        out the first one.
+        """
+        agrees = True
+        for known in list(self._in_doubt()):
+            wanted = known.reverted is None
+            agrees = self._claims(known.number, wanted) == wanted and agrees
+        return agrees
 
     def _fit(self, batch: Rows) -> None:
         """Take the schema of what comes in: by it functions are tried, here and by whoever changes
@@ -162,6 +221,8 @@ class Task:
             self._take_back(version, error)
             return self._apply(rows)
         if ready is None and len(rows):  # on no rows a function may pass that fails on the first
+            if not self._agrees():
+                return self._apply(rows)
             self.ready[self.column] = Ready(version, functions)
             self.member.runs(self.here, version)
         self._count(version, len(rows))
@@ -176,31 +237,38 @@ class Task:
         return self.ready.get(self.column)
 
     def _functions_at(self, version: Version) -> tuple[code.Function, ...]:
-        return self.member.functions_at(self.chain.name, self.chain.first, version)
+        links = links_at(self.changes, self.chain.name, self.chain.first, version)
+        return self.member.functions(self.chain.name, links)
 
     def _take_back(self, version: Version, error: Exception) -> None:
         """Take the change back that brought the function, if it wants that; else raise the error as
-        the job's own.
+        the job's own. If rows of the batch are put out by the change, it has to run again.
         """
         known = self.member.changes[version - 1] if version else None
         if known is None or not _takes_itself_back(known, self.chain.name, self.member.known):
-            raise error
+            raise self._failing(error)
         logger.warning("change %d is taken back: %s", version, error)
         here = self.here
         text = f"{type(error).__name__}: {error}"
         reverted = Reverted(
             chain=self.chain.name,
             query=here.worker.query,
-            run=self.run_id,
+            run=here.run,
             batch=here.batch,
             error=text[:1000],
             at=time.time(),
         )
         known = self.member.revert(version, reverted)
         if known.reverted is None:  # a later change was applied in this moment
-            raise error
-        if len(known.change.chains) > 1:
+            raise self._failing(error)
+        if not self.is_streaming or self._claims(version, False):
             raise _torn(known) from error
+
+    def _failing(self, error: Exception) -> Exception:
+        """Return the error of a function, written down."""
+        if self.is_streaming:
+            self.member.fails(self.here, error)
+        return error
 
     def _count(self, version: Version, rows: int) -> None:
         if self.ran and self.ran[-1][0] == version:
@@ -250,23 +318,33 @@ def _takes_itself_back(known: Known, chain_name: str, newest: Version) -> bool:
 def _torn(known: Known) -> PlanError:
     assert known.reverted is not None
     return PlanError(
-        f"change {known.number} has failed and was taken back: {known.reverted.error}",
-        hint="start the query again: the batch is run as a whole, without the change",
+        f"change {known.number} {TAKEN_BACK}: {known.reverted.error}",
+        hint="start the query again, or start it by live.keep_running: the batch is run as a whole, "
+        "without the change",
     )
 
 
-def place(chain_name: str) -> tuple[Here, str]:
+def place(of: Chain) -> Here:
     """Return which task of which batch this is, and of which run of its query."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     if context is None:
-        return Here(Worker(chain_name, "-", 0), -1), "-"
+        return Here(Worker(of.name, "-", 0), -1)
     query = context.getLocalProperty("sql.streaming.queryId") or "-"
     batch = context.getLocalProperty("streaming.sql.batchId")
-    run_id = context.getLocalProperty("spark.jobGroup.id") or "-"
     number = -1 if batch is None else int(batch)
-    return Here(Worker(chain_name, query, context.partitionId()), number), run_id
+    run = _run_of(of, context.getLocalProperty)
+    return Here(Worker(of.name, query, context.partitionId()), number, run)
+
+
+def _run_of(of: Chain, local: Callable[[str], str | None]) -> str:
+    """Return the run of a batch: the driver's process, and the execution to which all of its jobs
+    belong. Spark before 3.4 has no such number: there it is the group of the query's jobs, which a
+    function of foreachBatch may set.
+    """
+    number = local("spark.sql.execution.root.id") or local("spark.jobGroup.id")
+    return f"{of.made_by}.{number or '-'}"
 
 
 # ------------------------------------------------------------------------------ in foreachBatch
@@ -278,5 +356,5 @@ def run_batch(of: Chain, member: Member, frame: Rows, batch: int) -> None:
     """
     context = frame.sparkSession.sparkContext
     query = context.getLocalProperty("sql.streaming.queryId") or "-"
-    run_id = context.getLocalProperty("spark.jobGroup.id") or "-"
-    Task(of, member, Here(Worker(of.name, query, 0), batch), run_id).run_whole(frame)
+    run = _run_of(of, context.getLocalProperty)
+    Task(of, member, Here(Worker(of.name, query, 0), batch, run)).run_whole(frame)

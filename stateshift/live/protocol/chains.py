@@ -225,6 +225,16 @@ def effective(changes: Sequence[Known], chain: str, moment: Moment) -> Version:
     return version
 
 
+def doubtful(changes: Sequence[Known], chain: str, moment: Moment) -> Iterator[Known]:
+    """Yield the changes that would hold for a chain at a moment, and that may take themselves back
+    or have since its batch was sealed. Older ones had become certain before.
+    """
+    for known in changes[max(0, moment.sealed - 1) :]:
+        may_be = known.applied and known.change.on_error == "revert"
+        if may_be and _holds(known.change, chain, moment):
+            yield known
+
+
 def _holds(change: Change, chain: str, moment: Moment) -> bool:
     new = change.chains.get(chain)
     when = "batch" if new is None else new.when

@@ -1,16 +1,19 @@
 """Queries whose functions can change while they run: one for each kind of chain.
 
     live.py --folder FOLDER --kinds arrow,pandas,batch [--rows 200] [--arrow-rows 10]
+            [--partitions 2] [--tries 4] [--keep-running]
 
     arrow   mapInArrow, the chain `score`; it begins with a function that sets k to 0
     pandas  mapInPandas, the chain `clean`; the same
+    trio    mapInArrow, the chain `trio` of three functions: the first and the third give k
     batch   foreachBatch, the chain `write`; it keeps the last three numbers of batches as its state
 
 Each has a folder of its own below FOLDER: `group`, `checkpoint`, `output`. Batch n has the numbers
-n × rows to (n + 1) × rows − 1, in two partitions, however often it runs. What a run of it puts out
+n × rows to (n + 1) × rows − 1, in so many partitions, however often it runs. What a run of it puts out
 is a file of its own, `output/BATCH.RUN.json`: two runs of a batch can be held against each other.
 The job ends when there is a file FOLDER/stop, or one of the queries has failed; which, and of what,
-is in FOLDER/failed.json.
+is in FOLDER/failed.json. With --keep-running a query is started again where a change has taken
+itself back, and each start is a line of FOLDER/starts.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -50,15 +54,21 @@ def main() -> None:
     parser.add_argument("--kinds", default="arrow")
     parser.add_argument("--rows", type=int, default=200)
     parser.add_argument("--arrow-rows", default="10")
+    parser.add_argument("--partitions", type=int, default=2)
+    parser.add_argument("--tries", default="4")
+    parser.add_argument("--keep-running", action="store_true")
     options = parser.parse_args()
     settings = {**SETTINGS, "spark.sql.execution.arrow.maxRecordsPerBatch": options.arrow_rows}
     # a worker that dies costs its task a try, not the query
-    builder = SparkSession.builder.master("local[2,4]").config(map=settings)
+    builder = SparkSession.builder.master(f"local[2,{options.tries}]").config(map=settings)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     queries = {}
+    if options.keep_running:
+        keep_running(spark, options)
+        return
     for kind in options.kinds.split(","):
-        queries[kind] = KINDS[kind](numbers(spark, options.rows), options.folder / kind)
+        queries[kind] = KINDS[kind](numbers(spark, options), options.folder / kind)
     while not (options.folder / "stop").exists():
         for kind, query in queries.items():
             if not query.isActive:
@@ -70,14 +80,43 @@ def main() -> None:
         query.stop()
 
 
-def numbers(spark: SparkSession, rows: int) -> DataFrame:
-    reader = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows)
-    return reader.option("numPartitions", 2).option("startTimestamp", START).load()
+def keep_running(spark: SparkSession, options: argparse.Namespace) -> None:
+    """Run one query, through changes that take themselves back, until somebody stops it."""
+    kind = options.kinds
+
+    def start() -> Any:
+        with open(options.folder / "starts", "a") as starts:
+            starts.write(f"{kind}\n")
+        return KINDS[kind](numbers(spark, options), options.folder / kind)
+
+    def stop_when_asked() -> None:
+        while not (options.folder / "stop").exists():
+            time.sleep(0.1)
+        for query in spark.streams.active:
+            query.stop()
+
+    threading.Thread(target=stop_when_asked, daemon=True).start()
+    try:
+        live.keep_running(start)
+    except Exception as error:
+        failed = {"kind": kind, "error": str(error)}
+        (options.folder / "failed.json").write_text(json.dumps(failed))
+
+
+def numbers(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
+    reader = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", options.rows)
+    reader = reader.option("numPartitions", options.partitions)
+    return reader.option("startTimestamp", START).load()
 
 
 def of_arrow(rows: DataFrame, folder: Path) -> Any:
     score = live.chain("score", str(folder / "group"), SCHEMA, zero)
     return started(rows.mapInArrow(score, SCHEMA), writing(folder / "output"), folder)
+
+
+def of_trio(rows: DataFrame, folder: Path) -> Any:
+    trio = live.chain("trio", str(folder / "group"), SCHEMA, zero, same, same)
+    return started(rows.mapInArrow(trio, SCHEMA), writing(folder / "output"), folder)
 
 
 def of_pandas(rows: DataFrame, folder: Path) -> Any:
@@ -91,7 +130,7 @@ def of_batches(rows: DataFrame, folder: Path) -> Any:
     return started(rows, write, folder)
 
 
-KINDS = {"arrow": of_arrow, "pandas": of_pandas, "batch": of_batches}
+KINDS = {"arrow": of_arrow, "trio": of_trio, "pandas": of_pandas, "batch": of_batches}
 
 
 def started(rows: DataFrame, sink: Callable[[DataFrame, int], object], folder: Path) -> Any:
@@ -106,6 +145,10 @@ def zero(rows: Any) -> Any:
     import pyarrow
 
     return rows.append_column("k", pyarrow.array([0] * rows.num_rows, pyarrow.int64()))
+
+
+def same(rows: Any) -> Any:
+    return rows
 
 
 def zero_in_pandas(rows: Any) -> Any:
