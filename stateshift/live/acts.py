@@ -13,13 +13,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from stateshift.errors import PlanError
+from stateshift.errors import PlanError, StalePlan
 from stateshift.live import carrying, checking, code, proposing, scheduling
 from stateshift.live.carrying import Carried, Patience
 from stateshift.live.folder import Folder
 from stateshift.live.member import decided_here, process_name
 from stateshift.live.protocol import chains
-from stateshift.live.protocol.chains import Known, Link, Links, NewChain, OnError, Version
+from stateshift.live.protocol.chains import (
+    Known,
+    Link,
+    Links,
+    NewChain,
+    OnError,
+    Version,
+    place_of,
+)
 from stateshift.live.scheduling import Choice, Scheduler, Target
 from stateshift.live.standing import Asked, Standing, read_standing
 from stateshift.specification.dataflow.operators import Dataflow
@@ -37,7 +45,8 @@ class Edit:
         chain: its name.
         act: replace, introduce or remove a function of it, or revert it to what it was.
         function: the new one, itself or as MODULE:NAME.
-        at: the number of the function in the chain that it is about.
+        at: the number of the function in the chain that it is about, or its name; as the chain is
+            before the change.
         where: a function is introduced before, after or around that one.
         to: the version to revert to; without it, what was before the chain's last change.
         state: what transforms the chain's state, called with slot and state.
@@ -46,7 +55,7 @@ class Edit:
     chain: str
     act: Act
     function: code.Function | str | None = None
-    at: int | None = None
+    at: int | str | None = None
     where: Where = "before"
     to: Version | None = None
     state: code.Function | str | None = None
@@ -64,6 +73,7 @@ class Manner:
         wait_seconds: how long to wait until every worker runs it.
         key: the file of a private key that signs it.
         unattended: decide without the word of workers.
+        expect: the version that the chains have to be at.
         check_only: check, and tell nobody.
     """
 
@@ -74,6 +84,7 @@ class Manner:
     wait_seconds: float = 60.0
     key: str | None = None
     unattended: bool = False
+    expect: Version | None = None
     check_only: bool = False
 
 
@@ -114,13 +125,21 @@ def check(location: str, edits: Sequence[Edit], manner: Manner) -> Checked:
     """Return a change that could be made, or raise what stands against it. Nobody is told."""
     folder = opened(location)
     now = read_standing(folder)
-    _refuse_doubled(edits)
+    of_chains: dict[str, list[Edit]] = {}
+    for edit in edits:
+        of_chains.setdefault(edit.chain, []).append(edit)
+    if manner.expect is not None:
+        for name in of_chains:
+            _refuse_unexpected(now, name, manner.expect)
     shipped = _Shipped()
-    links = {edit.chain: _links_after(edit, now, shipped) for edit in edits}
-    choice = _choice(now, edits, manner)
+    links = {name: _links_after(now, name, of, shipped) for name, of in of_chains.items()}
+    choice = _choice(now, tuple(of_chains), manner)
     asked = Asked(
         act=edits[0].act,
-        chains={edit.chain: _new(edit, links[edit.chain], choice, shipped) for edit in edits},
+        chains={
+            name: NewChain(links[name], choice.when[name], _state(of, shipped))
+            for name, of in of_chains.items()
+        },
         scheduler=choice.scheduler,
         packages=tuple(shipped.packages),
         on_error=manner.on_error,
@@ -168,12 +187,21 @@ def opened(location: str) -> Folder:
     return Folder(open_patiently(location))
 
 
-def _refuse_doubled(edits: Sequence[Edit]) -> None:
-    names = [edit.chain for edit in edits]
-    for name in names:
-        if names.count(name) > 1:
-            hint = "change it twice, one after the other"
-            raise PlanError(f"{name} is named twice in one change", hint=hint)
+def _refuse_unexpected(now: Standing, chain: str, expected: Version) -> None:
+    """Refuse a chain that is at another version: somebody has changed it since, or its change has
+    taken itself back.
+    """
+    links = now.links(chain)
+    changes = [known for known in now.changes if known.applied and chain in known.change.chains]
+    last = [known for known in changes if known.number <= expected]
+    is_undone = bool(last) and not last[-1].holds
+    version = now.newest_of(chain)
+    if version > expected or expected > now.version or is_undone:
+        functions = ", ".join(f"{number} {link}" for number, link in enumerate(links)) or "none"
+        raise StalePlan(
+            f"{chain} is at version {version}, not {expected}; its functions are now: {functions}",
+            hint=f"name the function by what is there now, and add --expect {version}",
+        )
 
 
 class _Shipped:
@@ -189,22 +217,40 @@ class _Shipped:
         return Link(package.digest, package.name)
 
 
-def _links_after(edit: Edit, now: Standing, shipped: _Shipped) -> Links:
-    """Return the chain as an edit makes it."""
-    links = now.links(edit.chain)
-    match edit.act:
-        case "replace":
-            return chains.replaced(edit.chain, links, edit.at, _link(edit, shipped))
-        case "introduce":
-            at = edit.at or 0
-            return chains.introduced(edit.chain, links, edit.where, at, _link(edit, shipped))
-        case "remove":
-            return chains.removed(edit.chain, links, edit.at)
-        case "revert":
-            return _reverted(edit, now)
+def _links_after(now: Standing, chain: str, edits: Sequence[Edit], shipped: _Shipped) -> Links:
+    """Return a chain as edits make it. Each is about another function of the chain as it is now:
+    the last function is edited first, so that no place shifts.
+    """
+    links = now.links(chain)
+    if len(edits) == 1 and edits[0].act == "revert":
+        return _reverted(edits[0], now)
+    placed: dict[int, Edit] = {}
+    for edit in edits:
+        at = 0 if edit.act == "introduce" and edit.at is None else edit.at
+        is_first = edit.act == "introduce" and edit.where == "before" and at == len(links) == 0
+        place = 0 if is_first else place_of(chain, links, at)
+        if place in placed or edit.act == "revert":
+            hint = (
+                "say of each function another place: --at 0 --at 2; or change one after the other"
+            )
+            raise PlanError(f"{chain} is named twice in one change", hint=hint)
+        placed[place] = edit
+    linked = {place: _link(edit, shipped) for place, edit in placed.items()}
+    for place in sorted(placed, reverse=True):
+        link = linked[place]
+        if link is None:
+            links = chains.removed(chain, links, place)
+        elif placed[place].act == "replace":
+            links = chains.replaced(chain, links, place, link)
+        else:
+            links = chains.introduced(chain, links, placed[place].where, place, link)
+    return links
 
 
-def _link(edit: Edit, shipped: _Shipped) -> Link:
+def _link(edit: Edit, shipped: _Shipped) -> Link | None:
+    """Return the link to an edit's function; None where one is removed."""
+    if edit.act == "remove":
+        return None
     assert edit.function is not None, "what is replaced or introduced has a function"
     return shipped.link(edit.function)
 
@@ -223,13 +269,17 @@ def _reverted(edit: Edit, now: Standing) -> Links:
     return now.links(edit.chain, newest - 1)
 
 
-def _new(edit: Edit, links: Links, choice: Choice, shipped: _Shipped) -> NewChain:
-    state = None if edit.state is None else shipped.link(edit.state)
-    return NewChain(links, choice.when[edit.chain], state)
+def _state(edits: Sequence[Edit], shipped: _Shipped) -> Link | None:
+    """Return what transforms the state of a chain."""
+    transforms = [edit.state for edit in edits if edit.state is not None]
+    if len(transforms) > 1:
+        hint = "one function is called with the name of each slot"
+        raise PlanError(f"the state of {edits[0].chain} is transformed twice", hint=hint)
+    return shipped.link(transforms[0]) if transforms else None
 
 
-def _choice(now: Standing, edits: Sequence[Edit], manner: Manner) -> Choice:
-    targets = [Target(now.declaration(edit.chain), now.queries(edit.chain)) for edit in edits]
+def _choice(now: Standing, names: Sequence[str], manner: Manner) -> Choice:
+    targets = [Target(now.declaration(name), now.queries(name)) for name in names]
     return scheduling.choose(targets, manner.dataflow, manner.scheduler)
 
 

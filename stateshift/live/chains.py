@@ -156,7 +156,7 @@ class Chain:
         of its batch.
         """
         if batch_id is None:
-            return Task(self, _member(self.group), place(self)).run(rows)
+            return Task(self, _member(self.group), *place(self)).run(rows)
         return run_batch(self, _member(self.group), rows, batch_id)
 
     # ---------------------------------------------------------------- types

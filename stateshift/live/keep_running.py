@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 class Query(Protocol):
     """A query of Spark's."""
 
-    def awaitTermination(self) -> object: ...  # noqa: N802 (Spark's name)
+    def awaitTermination(self) -> object: ...
 
 
 def keep_running(start: Callable[[], Query]) -> None:

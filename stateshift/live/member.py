@@ -66,13 +66,10 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """Which task of a chain this process is at the moment: the worker, and the run of a batch that
-    it is in.
-    """
+    """Which task of a chain this process is at the moment: the worker, and the batch it is in."""
 
     worker: Worker
     batch: int
-    run: str = "-"
 
 
 @dataclass
@@ -342,14 +339,14 @@ class Member:
 
     # ---------------------------------------------------------------- batches
 
-    def seal(self, here: Here) -> Seal:
+    def seal(self, here: Here, run: str) -> Seal:
         """Return the version that a batch begins with: the newest that is known here, or the one
         that it was sealed with before.
         """
         query, batch = here.worker.query, here.batch
         seal = self.folder.sealed(query, batch)
         if seal is None:
-            seal = self.folder.seal(query, batch, self._new_seal(here))
+            seal = self.folder.seal(query, batch, self._new_seal(run))
             if batch % (KEPT_BATCHES // 10) == 0:
                 with self._as_far_as_possible("that old batches are forgotten"):
                     self.folder.forget_before(query, batch - KEPT_BATCHES)
@@ -362,38 +359,38 @@ class Member:
                 f"{self.folder.location}/changes",
                 hint="put the folder back as it was, or give the group a new one",
             )
-        return seal if seal.run == here.run else self._sealed_again(here, seal)
+        return seal if seal.run == run else self._sealed_again(here, run, seal)
 
-    def _new_seal(self, here: Here) -> Seal:
+    def _new_seal(self, run: str) -> Seal:
         self.look_for_reversal()
-        return Seal(self.known, time.time(), here.run, self._taken_back())
+        return Seal(self.known, time.time(), run, self._taken_back())
 
     def _taken_back(self) -> Version:
         """Return the newest change that is applied, if it has taken itself back; else 0."""
         number = self.known
         return number if number and self.changes[number - 1].reverted is not None else 0
 
-    def _sealed_again(self, here: Here, first: Seal) -> Seal:
+    def _sealed_again(self, here: Here, run: str, first: Seal) -> Seal:
         """Return the seal of a later run of a batch: as the first run's, so that it puts out the
         same rows. But if a chain's function has failed it, and the chain was changed since, the
         newest: else nothing could ever mend it.
         """
         query, batch = here.worker.query, here.batch
-        held = self.folder.sealed(query, batch, here.run)
+        held = self.folder.sealed(query, batch, run)
         if held is not None:
             return held
-        seal = self._new_seal(here)
+        seal = self._new_seal(run)
         failure = self.folder.failure(query, batch)
         since = [known.change.chains for known in self.changes[first.version :] if known.holds]
         if failure is None or not any(failure.chain in chains for chains in since):
             seal = replace(seal, version=first.version)
         return self.folder.seal(query, batch, seal, again=True)
 
-    def claim(self, here: Here, number: Version, holds: bool) -> bool:
+    def claim(self, here: Here, run: str, number: Version, holds: bool) -> bool:
         """Say whether this run of the batch puts out rows by a change that may take itself back;
         return what the first of its tasks has said.
         """
-        return self.folder.claim(here.worker.query, here.batch, here.run, number, holds)
+        return self.folder.claim(here.worker.query, here.batch, run, number, holds)
 
     def fails(self, here: Here, error: Exception) -> None:
         """Write down that a chain's function fails the batch."""

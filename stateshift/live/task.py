@@ -44,10 +44,11 @@ class Ready:
 class Task:
     """One task's run of a chain."""
 
-    def __init__(self, of: Chain, member: Member, here: Here) -> None:
+    def __init__(self, of: Chain, member: Member, here: Here, run_id: str) -> None:
         self.chain = of
         self.member = member
         self.here = here
+        self.run_id = run_id
         self.seal = Seal(0, 0.0)
         self.is_whole = False
         # by change that may take itself back: whether this run of the batch puts out rows by it
@@ -103,7 +104,9 @@ class Task:
         member = self.member
         member.bring(self.chain.name, self.chain.own)
         member.look(self.here, at_once=True)
-        self.seal = member.seal(self.here) if self.is_streaming else Seal(member.known, 0.0)
+        self.seal = (
+            member.seal(self.here, self.run_id) if self.is_streaming else Seal(member.known, 0.0)
+        )
         member.look_for_reversal()
         self._heed_reversals()
         member.register(self.here)
@@ -117,11 +120,8 @@ class Task:
             torn = known.reverted
             if torn is None or not self._claims(known.number, False):
                 continue
-            if (torn.query, torn.run, torn.batch) == (
-                self.here.worker.query,
-                self.here.run,
-                self.here.batch,
-            ):
+            here = (self.here.worker.query, self.run_id, self.here.batch)
+            if (torn.query, torn.run, torn.batch) == here:
                 raise _torn(known)
 
     def _slots_after(self, frame: Rows, kept: state.Kept, version: Version) -> dict[str, object]:
@@ -175,7 +175,7 @@ class Task:
         """Claim that this run of the batch puts out rows by a change, or that it does not; return
         what holds.
         """
-        holds = self.claims[number] = self.member.claim(self.here, number, wanted)
+        holds = self.claims[number] = self.member.claim(self.here, self.run_id, number, wanted)
         self.ready.clear()
         if not holds:
             self.member.look_for_reversal()
@@ -253,7 +253,7 @@ class Task:
         reverted = Reverted(
             chain=self.chain.name,
             query=here.worker.query,
-            run=here.run,
+            run=self.run_id,
             batch=here.batch,
             error=text[:1000],
             at=time.time(),
@@ -319,23 +319,23 @@ def _torn(known: Known) -> PlanError:
     assert known.reverted is not None
     return PlanError(
         f"change {known.number} {TAKEN_BACK}: {known.reverted.error}",
-        hint="start the query again, or start it by live.keep_running: the batch is run as a whole, "
-        "without the change",
+        hint="start the query again: the batch is run as a whole, without the change; "
+        "live.keep_running does so by itself",
     )
 
 
-def place(of: Chain) -> Here:
+def place(of: Chain) -> tuple[Here, str]:
     """Return which task of which batch this is, and of which run of its query."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     if context is None:
-        return Here(Worker(of.name, "-", 0), -1)
+        return Here(Worker(of.name, "-", 0), -1), "-"
     query = context.getLocalProperty("sql.streaming.queryId") or "-"
     batch = context.getLocalProperty("streaming.sql.batchId")
     number = -1 if batch is None else int(batch)
-    run = _run_of(of, context.getLocalProperty)
-    return Here(Worker(of.name, query, context.partitionId()), number, run)
+    run_id = _run_of(of, context.getLocalProperty)
+    return Here(Worker(of.name, query, context.partitionId()), number), run_id
 
 
 def _run_of(of: Chain, local: Callable[[str], str | None]) -> str:
@@ -356,5 +356,5 @@ def run_batch(of: Chain, member: Member, frame: Rows, batch: int) -> None:
     """
     context = frame.sparkSession.sparkContext
     query = context.getLocalProperty("sql.streaming.queryId") or "-"
-    run = _run_of(of, context.getLocalProperty)
-    Task(of, member, Here(Worker(of.name, query, 0), batch, run)).run_whole(frame)
+    run_id = _run_of(of, context.getLocalProperty)
+    Task(of, member, Here(Worker(of.name, query, 0), batch), run_id).run_whole(frame)

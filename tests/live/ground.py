@@ -111,7 +111,7 @@ class Slot:
 def task(chain: Chain, member: Member, slot: Slot) -> Task:
     """Return one task of a batch."""
     worker = Worker(chain.name, slot.query, slot.partition)
-    return Task(chain, member, Here(worker, slot.batch, slot.run_id))
+    return Task(chain, member, Here(worker, slot.batch), slot.run_id)
 
 
 def run(chain: Chain, member: Member, batch: int, *parts: Any, **more: Any) -> list[Any]:

@@ -43,7 +43,8 @@ def change_epilog(example: str) -> str:
         e0="applied, and every worker runs it (--check: it could be)",
         e2="the request, the function, the dataflow or the key is not valid",
         e3="a file of the group is not what its format says",
-        e4="the function does not fit the chain, or another change is under way",
+        e4="the function does not fit the chain, the chain is at another version than --expect, or "
+        "another change is under way",
         e7="aborted (a worker refused it, or did not answer in time) or taken back by its error",
         e9="applied, and not every worker was seen to run it within --wait: `live status` shows it",
         e130="interrupted; the message says whether the change is applied",
@@ -89,11 +90,18 @@ def carry_out(
 def _refuse_doubles(edits: Sequence[Edit]) -> None:
     from stateshift.errors import Complaint, SpecError
 
-    names = [edit.chain for edit in edits]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    places = [(edit.chain, edit.at) for edit in edits]
+    twice = sorted({chain for chain, at in places if places.count((chain, at)) > 1})
     if twice:
         complaints = tuple(Complaint("CHAIN", f"{name!r} stands twice", name) for name in twice)
-        raise SpecError(complaints, hint="name each chain once")
+        hint = "name each chain once; or say which function of it each time: --at 0 --at 2"
+        raise SpecError(complaints, hint=hint)
+
+
+def place(text: str | None) -> int | str | None:
+    """Return the place of a function as it was typed: a number, or a name."""
+    is_number = text is not None and text.isdecimal() and text.isascii()
+    return int(text) if text is not None and is_number else text
 
 
 @contextmanager
@@ -123,6 +131,7 @@ def _manner(options: ChangeOptions) -> Manner:
         wait_seconds=options.wait,
         key=options.key,
         unattended=options.unattended,
+        expect=options.expect,
         check_only=options.check,
     )
 

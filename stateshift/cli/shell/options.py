@@ -152,12 +152,21 @@ FunctionOf = Annotated[
     ),
 ]
 At = Annotated[
-    int | None,
+    str | None,
     typer.Option(
         "--at",
-        metavar="N",
+        metavar="N|NAME",
+        help="The function in the chain, by its number from 0 on, or by its name. Not needed where "
+        "there is one.",
+    ),
+]
+ExpectOf = Annotated[
+    int | None,
+    typer.Option(
+        "--expect",
+        metavar="VERSION",
         min=0,
-        help="The number of the function in the chain, from 0 on. Not needed where there is one.",
+        help="Refuse if a chain has been changed since this version of it.",
     ),
 ]
 SchedulerOf = Annotated[
@@ -319,6 +328,7 @@ class ChangeOptions:
     wait: Wait = 60.0
     key: Key = None
     unattended: Unattended = False
+    expect: ExpectOf = None
     check: CheckOnly = False
 
 

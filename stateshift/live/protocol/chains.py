@@ -274,27 +274,31 @@ def newest(changes: Sequence[Known]) -> Version:
 # ------------------------------------------------------------------------ what becomes of a chain
 
 
-def replaced(chain: str, links: Links, at: int | None, link: Link) -> Links:
+def replaced(chain: str, links: Links, at: int | str | None, link: Link) -> Links:
     """Return the chain with another function at one place, which need not be named where there is
     only one.
     """
-    at = _place(chain, links, at)
+    at = place_of(chain, links, at)
     return (*links[:at], link, *links[at + 1 :])
 
 
-def removed(chain: str, links: Links, at: int | None) -> Links:
+def removed(chain: str, links: Links, at: int | str | None) -> Links:
     """Return the chain without the function at one place."""
-    at = _place(chain, links, at)
+    at = place_of(chain, links, at)
     return (*links[:at], *links[at + 1 :])
 
 
 def introduced(
-    chain: str, links: Links, where: Literal["before", "after", "around"], at: int, link: Link
+    chain: str,
+    links: Links,
+    where: Literal["before", "after", "around"],
+    at: int | str,
+    link: Link,
 ) -> Links:
     """Return the chain with a function before, after or around the one at a place."""
     if where == "before" and at == len(links) == 0:
         return (link,)
-    at = _place(chain, links, at)
+    at = place_of(chain, links, at)
     match where:
         case "before":
             return (*links[:at], link, *links[at:])
@@ -304,17 +308,30 @@ def introduced(
             return (*links[:at], replace(link, inner=links[at]), *links[at + 1 :])
 
 
-def _place(chain: str, links: Links, at: int | None) -> int:
-    """Return the number of a function in a chain, or refuse with those there are."""
+def place_of(chain: str, links: Links, at: int | str | None) -> int:
+    """Return the number of a function in a chain by its number, or by its name, with its module or
+    without it; or refuse with those there are. It need not be said where there is only one.
+    """
     numbered = ", ".join(f"{number} {link}" for number, link in enumerate(links))
+    if isinstance(at, str):
+        places = [number for number, link in enumerate(links) if at in _names(link)]
+        if len(places) == 1:
+            return places[0]
+        fact = f"{chain} has {len(places) or 'no'} functions named {at}"
+        raise PlanError(fact, hint=f"say which one by its number: {numbered or 'there is none'}")
     if at is None:
         if len(links) == 1:
             return 0
         fact = f"{chain} has {len(links)} functions"
-        raise PlanError(fact, hint=f"say which one by its number: {numbered or 'there is none'}")
+        hint = f"say which one by its number or its name: {numbered or 'there is none'}"
+        raise PlanError(fact, hint=hint)
     if not 0 <= at < len(links):
         raise PlanError(f"{chain} has no function {at}", hint=f"there are: {numbered or 'none'}")
     return at
+
+
+def _names(link: Link) -> tuple[str, ...]:
+    return str(link), link.name, link.name.rpartition(":")[2]
 
 
 # ------------------------------------------------------------------------------------ as files

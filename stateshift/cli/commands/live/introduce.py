@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 EPILOG = change_epilog(
     "stateshift live introduce s3://live/orders score --before 0 rules:keep_eu\n"
-    "stateshift live introduce s3://live/orders score --after 0 rules:round_score\n"
+    "stateshift live introduce s3://live/orders score --after keep_eu rules:round_score\n"
     "stateshift live introduce s3://live/orders score --around 0 tracing:timed"
 )
 
@@ -27,20 +27,23 @@ def command(
     chain: ChainOf,
     function: FunctionOf,
     before: Annotated[
-        int | None,
-        typer.Option("--before", metavar="N", min=0, help="Before the function of this number."),
+        str | None,
+        typer.Option(
+            "--before", metavar="N|NAME", help="Before the function of this number or name."
+        ),
     ] = None,
     after: Annotated[
-        int | None,
-        typer.Option("--after", metavar="N", min=0, help="After the function of this number."),
+        str | None,
+        typer.Option(
+            "--after", metavar="N|NAME", help="After the function of this number or name."
+        ),
     ] = None,
     around: Annotated[
-        int | None,
+        str | None,
         typer.Option(
             "--around",
-            metavar="N",
-            min=0,
-            help="Around it: it is given the rows, and the function of this number.",
+            metavar="N|NAME",
+            help="Around it: it is given the rows, and the function of this number or name.",
         ),
     ] = None,
 ) -> int | None:
@@ -48,15 +51,15 @@ def command(
 
     Functions are numbered from 0 on, as `stateshift live status` shows them.
     """
-    from stateshift.cli.shell.change import carry_out
+    from stateshift.cli.shell.change import carry_out, place
     from stateshift.live.acts import Edit
 
     where, at = _place({"before": before, "after": after, "around": around})
-    edit = Edit(chain, "introduce", function, at, where)
+    edit = Edit(chain, "introduce", function, place(at), where)
     return carry_out(terminal, group, [edit], options)
 
 
-def _place(given: dict[Where, int | None]) -> tuple[Where, int]:
+def _place(given: dict[Where, str | None]) -> tuple[Where, str]:
     """Return where the function goes: exactly one place."""
     from stateshift.errors import Complaint, SpecError
 

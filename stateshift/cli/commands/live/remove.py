@@ -8,7 +8,7 @@ from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = change_epilog(
     "stateshift live remove s3://live/orders score --at 0 --check\n"
-    "stateshift live remove s3://live/orders score --at 0"
+    "stateshift live remove s3://live/orders score --at keep_eu --expect 3"
 )
 
 
@@ -23,7 +23,7 @@ def command(
 
     A chain without functions returns its rows as they are.
     """
-    from stateshift.cli.shell.change import carry_out
+    from stateshift.cli.shell.change import carry_out, place
     from stateshift.live.acts import Edit
 
-    return carry_out(terminal, group, [Edit(chain, "remove", at=at)], options)
+    return carry_out(terminal, group, [Edit(chain, "remove", at=place(at))], options)
