@@ -65,3 +65,36 @@ def with_two_more(slot: str, state: Any) -> Any:
     """Make a state of three numbers one of five."""
     assert slot == "last"
     return [-2, -1, *state]
+
+
+def raising_from(k: int, first: int, rows: int, place: int) -> Callable[[Any], Any]:
+    """Return a function that gives rows a k, and raises an error for one row of each batch of
+    Spark's from its `first` number on.
+    """
+    give = giving(k)
+
+    def fail(arrow: Any) -> Any:
+        values = arrow["value"].to_pylist()
+        if any(value >= first and value % rows == place for value in values):
+            raise ValueError(f"the model {k} is not there")
+        return give(arrow)
+
+    return fail
+
+
+def first_of_two(number: int, seconds: float = 0.0) -> Callable[[Any], Any]:
+    """Return a function that gives rows a number × 1000 as their k."""
+    return giving(number * 1000, seconds)
+
+
+def second_of_two(number: int) -> Callable[[Any], Any]:
+    """Return a function that adds a number to k: rows say so which of both they have met."""
+
+    def add(rows: Any) -> Any:
+        import pyarrow
+        import pyarrow.compute
+
+        k = pyarrow.compute.add(rows["k"], pyarrow.scalar(number, pyarrow.int64()))
+        return rows.drop_columns(["k"]).append_column("k", k)
+
+    return add

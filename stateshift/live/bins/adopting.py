@@ -18,15 +18,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from stateshift.errors import Complaint, FormatError, MissingFile, PlanError, SpecError
+from stateshift.errors import (
+    Complaint,
+    FormatError,
+    Incompatible,
+    MissingFile,
+    PlanError,
+    SpecError,
+)
 from stateshift.live.bins.bin_run import Writing
 from stateshift.live.bins.commits import Commit, Kept, Ledger
+from stateshift.live.bins.exported_rows import TIMERS, columns_of
 from stateshift.live.bins.files import Begun, Files
 from stateshift.live.bins.hashing import encoders, hash_of, key_kinds
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.parts import Joined, Keyed
 from stateshift.live.bins.stores import Objects, Store, Table, read_store
 from stateshift.live.bins.times import Moment, asked_for, cut
+from stateshift.live.folder import Folder
 from stateshift.live.protocol.bins import bin_of
 from stateshift.live.protocol.configuration import BEGIN
 from stateshift.live.protocol.folded import Folded, Key, State
@@ -42,6 +51,7 @@ LOOKS_MAX = 20  # at where the bins are, until two in turn are alike
 BinOfMany = tuple[int, int]  # a bin, and how many there are
 Share = Mapping[int, bytes]  # a worker's bins, as bytes
 Value = JsonObject  # a row's value by column, as `stateshift export` has it
+_STATED = ("value", TIMERS)  # the columns that a function makes a key's state of
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +84,8 @@ def bring_in(
     workers: Sequence[str],
     make_state: Function | None = None,
 ) -> BroughtIn:
-    """Make rows of key and value the first state of an operator's workers.
+    """Make rows of key and value the first state of an operator's workers. Nothing is written
+    unless all rows have become state.
 
     Args:
         files: the group's; no worker of the operator has committed yet, other than what an import
@@ -82,14 +93,19 @@ def bring_in(
         operator: whose state it becomes.
         table: the columns `key` and `value`, as `stateshift export` writes them.
         workers: which the bins begin at, in turn.
-        make_state: of a key and a value, the state; none for an operator of columns, whose table
-            has the value's columns.
+        make_state: of a key and a value, the state, with timers also of their times; none for an
+            operator of columns, whose table has the value's columns.
     """
     _check_way(operator, make_state)
-    begun = files.begin(Begun(operator.bins, tuple(workers)))
+    asked = Begun(operator.bins, tuple(workers))
+    begun = files.begun() or asked
+    _check_workers(files, begun, asked)
     files.check_declared(begun, operator.name, operator.bins)
     keys = _keys(operator, table)
     bins = _bins(operator, keys, table, begun.bins, make_state)
+    Folder(files.storage).ensure()
+    begun = files.begin(begun)
+    _check_workers(files, begun, asked)
     shares: dict[str, Share] = {}
     for number, name in enumerate(begun.workers):
         mine = range(number, begun.bins, len(begun.workers))
@@ -118,6 +134,17 @@ def _hold_moves(files: Files, parts: Sequence[Keyed]) -> None:
         raise PlanError(
             f"the first moves of this group are not known any more: {files.location} had many",
             hint="import into a group of its own, before bins move there",
+        )
+
+
+def _check_workers(files: Files, begun: Begun, asked: Begun) -> None:
+    """Refuse workers other than those with which a group has begun."""
+    if begun.workers != asked.workers:
+        flags = " ".join(f"--worker {name}" for name in begun.workers)
+        raise PlanError(
+            f"the group {files.location} begins at {', '.join(begun.workers)}, not at "
+            f"{', '.join(asked.workers)}",
+            hint=f"say {flags}, and move bins then; or import into another group",
         )
 
 
@@ -181,11 +208,12 @@ def _has_a_state(operator: Operator, name: str) -> PlanError:
 
 def _keys(operator: Operator, table: pyarrow.Table) -> pyarrow.Table:
     """Return the columns of the rows' keys."""
-    keys = _columns(table, "key")
+    keys = columns_of(table, "key")
     missing = [name for name in operator.key if name not in keys.column_names]
     if missing:
         fact = f"the rows have no column {', '.join(missing)} in their keys"
-        hint = f"their keys have {', '.join(keys.column_names)}"
+        there = keys.column_names
+        hint = f"their keys have {', '.join(there)}: --map {there[0]}={missing[0]}"
         raise SpecError((Complaint("key", fact),), hint=hint)
     return keys.select(list(operator.key))
 
@@ -202,23 +230,9 @@ def _bins(
     parts = list(zip(*(column.to_pylist() for column in keys.columns), strict=True))
     bins = [bin_of(hash_of(part, encode), count) for part in parts]
     if make_state is None:
-        return _tables(operator, keys, _columns(table, "value"), bins)
-    return _objects(operator, parts, table.column("value").to_pylist(), bins, make_state)
-
-
-def _columns(table: pyarrow.Table, name: str) -> pyarrow.Table:
-    """Return the columns inside a struct; a column that is none as itself."""
-    import pyarrow
-
-    if name not in table.column_names:
-        fact = f"there is no column {name}"
-        hint = "give a file that `stateshift export --to FILE.parquet` has written"
-        raise SpecError((Complaint(name, fact),), hint=hint)
-    column = table.column(name).combine_chunks()
-    if not pyarrow.types.is_struct(column.type):
-        return pyarrow.table({name: column})
-    names = [field.name for field in column.type]
-    return pyarrow.table(dict(zip(names, column.flatten(), strict=True)))
+        return _tables(operator, keys, columns_of(table, "value"), bins)
+    columns = [table.column(name).to_pylist() for name in _STATED if name in table.column_names]
+    return _objects(operator, parts, list(zip(*columns, strict=True)), bins, make_state)
 
 
 def _tables(
@@ -244,14 +258,21 @@ def _tables(
 def _objects(
     operator: Operator,
     parts: Sequence[tuple[object, ...]],
-    values: Sequence[object],
+    values: Sequence[Sequence[object]],
     bins: Sequence[int],
     make_state: Function,
 ) -> dict[int, Store]:
     stores: dict[int, Objects] = defaultdict(lambda: Objects(operator))
-    for part, value, bin in zip(parts, values, bins, strict=True):
+    for row, (part, value, bin) in enumerate(zip(parts, values, bins, strict=True)):
         key = part[0] if len(part) == 1 else part
-        made = make_state(key, value)
+        try:
+            made = make_state(key, *value)
+        except Exception as error:
+            name = getattr(make_state, "__qualname__", type(make_state).__name__)
+            raise Incompatible(
+                f"{name} raises {type(error).__name__} for row {row}, key {key!r}: {error}",
+                hint=f"nothing was brought in; it was given {str((key, *value))[:300]}",
+            ) from error
         folded = made if isinstance(made, Folded) else Folded(made)
         store = stores[bin]
         if folded.state is not None:

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stateshift.errors import Complaint, FormatError, PlanError, SpecError
 from stateshift.live.bins.adopting import BroughtIn, Entry, bring_in, take_out
 from stateshift.live.bins.evicting import Evicted, evict_everywhere
+from stateshift.live.bins.exported_rows import mapped, with_timers
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.operators import Operator
 from stateshift.live.code import named
@@ -26,15 +28,31 @@ if TYPE_CHECKING:
 TABLE_MAX = 1 << 34  # bytes of a file that is brought in: it is read as a whole
 
 
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """Files of `stateshift export`: of state, and of timers; and the operator's names of columns by
+    the files' own.
+    """
+
+    file: str
+    timers: str | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
 def import_state(
-    group: str, operator: str, file: str, workers: Sequence[str], make_state: str | None
+    group: str, operator: str, exported: Exported, workers: Sequence[str], make_state: str | None
 ) -> BroughtIn:
-    """Bring a file of `stateshift export` into a group, which is made if it is not there."""
+    """Bring files of `stateshift export` into a group, which is made if it is not there."""
     declared = _operator(operator)
     make = None if make_state is None else named(make_state)
-    table = _read(file)
+    table = mapped(_read(exported.file), exported.names)
+    if exported.timers is not None:
+        if make is None:
+            fact = f"{declared.name} keeps a table a bin, and asks for nothing later"
+            raise SpecError((Complaint("--timers", fact),), hint="leave --timers out")
+        timers = _read(exported.timers)
+        table = with_timers(table, timers, declared.key, exported.names)
     storage = open_patiently(locations.normal(group, os.getcwd()))
-    Folder(storage).ensure()
     return bring_in(Files(storage), declared, table, workers, make)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -11,13 +12,16 @@ from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = epilog(
     "stateshift live import s3://live/orders jobs:visits orders.parquet --with jobs:from_row "
-    "--worker west",
+    "--worker west\n"
+    "stateshift live import s3://live/orders jobs:visits orders.parquet --with jobs:from_row "
+    "--worker west --map word=user --timers timers.parquet",
     2,
     3,
     4,
     6,
     e0="brought in; the workers begin with it",
-    e4="the operator has a state already, or the group has other bins",
+    e4="the operator has a state already, the group has other bins or begins at other workers, or "
+    "the function raises; nothing was brought in",
 )
 
 
@@ -41,20 +45,55 @@ def command(
             "columns need it.",
         ),
     ] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="THEIRS=OURS",
+            help="The operator's name of a column of the file; of one inside another, key.user. "
+            "Repeatable.",
+        ),
+    ] = None,
+    timers: Annotated[
+        str | None,
+        typer.Option(
+            "--timers",
+            metavar="FILE",
+            help="What `stateshift export --store` wrote of timers by their key. The function is "
+            "given their times as well, in milliseconds.",
+        ),
+    ] = None,
 ) -> int | None:
     """Bring state into a group that has none.
 
     The operator has not run yet. The job then begins to read where the exported one had stopped.
+    Nothing is written unless all rows have become state. With --timers the function is called with
+    a key, a value and a list of times: it returns live.Folded(state, later=((TIME, VALUE), …)).
     """
     from stateshift.cli.shell.change import found_from_here
     from stateshift.cli.views import live_state_json, live_state_text
     from stateshift.live.bins import state_acts
 
+    exported = state_acts.Exported(file, timers, _pairs(names or ()))
     with found_from_here():
-        came = state_acts.import_state(group, operator, file, worker, make_state)
+        came = state_acts.import_state(group, operator, exported, worker, make_state)
     terminal.answer(
         "live-import",
         lambda: live_state_json.imported(came),
         lambda: live_state_text.imported(came),
     )
     return None
+
+
+def _pairs(words: Sequence[str]) -> dict[str, str]:
+    """Return names of columns as they were typed, the file's own first."""
+    from stateshift.errors import Complaint, SpecError
+
+    pairs = {}
+    for word in words:
+        theirs, _, ours = word.partition("=")
+        if not theirs or not ours:
+            complaint = Complaint("--map", f"{word!r} is not THEIRS=OURS", word)
+            raise SpecError((complaint,), hint="--map word=user")
+        pairs[theirs] = ours
+    return pairs
