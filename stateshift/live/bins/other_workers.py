@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from stateshift.live.bins.bin_run import Arrived
 from stateshift.live.bins.commits import Given, Ledger
 from stateshift.live.bins.files import Files
+from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.configuration import Time
 
 LOOKS_IN_VAIN_MAX = 50  # until it is asked whether commits were forgotten before they were read
@@ -44,6 +45,19 @@ class OtherWorkers:
     def ledgers(self) -> dict[int, Ledger]:
         """What each has committed, by its number."""
         return {number: known.ledger for number, known in self._known.items()}
+
+    @property
+    def with_bins(self) -> list[Moment]:
+        """The frontiers of those that have bins, or await some."""
+        found: list[Moment] = []
+        for known in self._known.values():
+            ledger = known.ledger
+            awaits = any(held.since is not None for held in ledger.held.values())
+            if (ledger.here or awaits) and ledger.last is not None:
+                if ledger.last.frontier is None:
+                    return []
+                found.append(ledger.last.frontier)
+        return found
 
     @property
     def heard(self) -> dict[str, int]:

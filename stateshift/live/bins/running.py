@@ -70,6 +70,7 @@ from stateshift.live.bins.stages import Position, Stage, Take, has_changes, stag
 from stateshift.live.bins.times import BEGIN, Moment, cut
 from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import retired
+from stateshift.live.protocol.frontiers import frontier_without_bins
 from stateshift.live.protocol.resizing import WorkerMoves, dealt, is_settled
 
 logger = logging.getLogger(__name__)
@@ -164,6 +165,8 @@ class Running:
         self.deal_anew()
         self.look()
         self._rewritten = self._cleaning.look(self.ledger, self.others.borrowed)
+        if self.is_to_join:
+            self.step()
 
     def _begin(self) -> None:
         """Begin with the bins that are here first, all of them empty."""
@@ -180,9 +183,11 @@ class Running:
         return Position(at, "here" if bin in self.ledger.here else "away")
 
     def look(self) -> None:
-        """Read what is new: moves, and what others have committed."""
-        self.answer()
+        """Read what is new: what others have committed, and then moves, so that nobody has passed a
+        move that is not known here.
+        """
         self.others.look()
+        self.answer()
         self.ledger = self.ledger.claimed(self.others.ledgers)
 
     def answer(self) -> None:
@@ -290,18 +295,31 @@ class Running:
         """Return the frontier after a batch, which never goes back. What lies before it is decided
         then.
         """
-        frontier = self.operator.promise.frontier(seen)
+        own = self.operator.promise.frontier(seen)
         before = self.frontier
-        if before is not None and (frontier is None or frontier < before):
-            frontier = before
-        with self._answering:
-            self.planned = self._furthest(frontier)
-            proposal = self.moves.open
-        while proposal is not None and is_passed(proposal, frontier):
+        if before is not None and (own is None or own < before):
+            own = before
+        while True:
+            with self._answering:
+                frontier = self._without_bins(own)
+                self.planned = self._furthest(frontier)
+                proposal = self.moves.open
+            if proposal is None or not is_passed(proposal, frontier):
+                return frontier
             self._await(proposal)
             self.answer()
-            proposal = self.moves.open
-        return frontier
+
+    def _without_bins(self, own: Moment | None) -> Moment | None:
+        """Return a frontier, or that of the slowest worker with bins, where none is here."""
+        if self.moves.due is not None:
+            return own  # what is decided behind it is not known yet
+        others = self.others.with_bins
+        return frontier_without_bins(self.moves.configuration, self.me, own, others)
+
+    @property
+    def is_to_join(self) -> bool:
+        """Whether this worker has committed nothing, and can say how far it is before any row."""
+        return self.ledger.last is None and self._without_bins(None) is not None
 
     def _furthest(self, frontier: Moment | None) -> Moment | None:
         """Return a frontier, or that of a commit which may still be made: the later one."""

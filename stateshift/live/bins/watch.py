@@ -22,6 +22,7 @@ from stateshift.live.bins.times import Moment
 from stateshift.live.folder import Folder
 from stateshift.live.protocol.bins import related
 from stateshift.live.protocol.configuration import BEGIN, Time, retired
+from stateshift.live.protocol.frontiers import next_move
 from stateshift.storage.opening import open_patiently
 
 RECENT = 10  # commits by which it is said how fast a worker is
@@ -204,16 +205,17 @@ class Bins:
         return min((self.passed_by(part) for part in self.running), default=-1)
 
     def passed_by(self, part: Part) -> Time:
-        """Return the first time whose moves a part has not made. Bins that an evicted worker has
-        to give are not waited for: they come once somebody goes on under its name.
+        """Return the first time whose moves a part has not made: those of its own bins. It may be
+        far behind, and nobody waits for it where others' bins move. Bins that an evicted worker has
+        to give are not waited for either: they come once somebody goes on under its name.
         """
-        if not self.evicted:
-            return part.passed
-        if part.frontier is None:
-            return -1
-        stuck = self._stuck()
-        awaited = [since for bin, since in part.awaited.items() if bin not in stuck]
-        return min([part.at + 1, *awaited])
+        passed, configuration = part.passed, self.moves.configuration
+        if self.evicted and part.frontier is not None:
+            stuck = self._stuck()
+            awaited = [since for bin, since in part.awaited.items() if bin not in stuck]
+            passed = min([part.at + 1, *awaited])
+        following = next_move(configuration, part.number, passed)
+        return configuration.last + 1 if following is None else following
 
     def _stuck(self) -> set[int]:
         """Return the bins that somebody awaits from an evicted worker."""

@@ -201,7 +201,7 @@ class Worker:
         self.running.look()
         if self.running.deal_anew():
             return
-        if self.running.has_arrived():
+        if self.running.has_arrived() or self.running.is_to_join:
             self._after_commit(self.running.step())
             return
         until = time.monotonic() + TICK_SECONDS  # a batch waits for no longer

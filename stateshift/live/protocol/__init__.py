@@ -9,6 +9,7 @@ Keys that move between workers (Megaphone, PVLDB 12(9), 2019):
 
     bins                  classes of keys that move as one: the leading bits of a key's hash
     configuration         (time, bin) -> worker, changed by updates; retired, split, merged
+    frontiers             how far a worker without bins counts as having come; whose moves are left
     resizing              bins split or merged while workers run: who may count by which number
     moves                 what differs between two assignments; `dataflow.move_steps` has the
                           strategies

@@ -96,6 +96,34 @@ class Scene:
         return self.ground.put_out() == alone(count_and_ask, END, self.ground.keys)
 
 
+def test_whoever_starts_from_nothing_holds_up_no_move_of_others():
+    scene = Scene()
+    scene.move("east", [1, 2])
+    third = scene.ground.add("south")
+    third.read = lambda until: None  # it reads nothing for now
+    moved = scene.move("east", range(8), replace(QUICK, strategy="batched(2)"))
+    assert (moved.state, moved.bins_moved) == ("finished", 6)
+    assert third.running.ledger.last.seen == {} and third.running.frontier is not None
+    del third.read
+    assert scene.move("south", [0, 3]).state == "finished"  # once it has come so far itself
+    assert scene.at("south") == [0, 3]
+    assert scene.is_as_one_alone()
+
+
+def test_whoever_is_behind_is_waited_for_only_where_its_bins_move():
+    scene = Scene(("west", "east", "south"))
+    scene.move("south", [7])
+    slow = scene.ground.workers["south"]
+    slow.read = lambda until: None
+    moved = scene.move("east", [1, 2, 3], replace(QUICK, strategy="fluid"))
+    assert (moved.state, moved.bins_moved) == ("finished", 3)
+    for steps in (scene.move("east", [7], replace(QUICK, wait_seconds=0.0)), scene.carry(())):
+        assert steps.state == "applied" and "south" in steps.reason
+    del slow.read
+    assert scene.carry(()).state == "finished"
+    assert scene.is_as_one_alone()
+
+
 @pytest.mark.parametrize(
     ("strategy", "steps"),
     [("all-at-once", 1), ("fluid", 5), ("batched(2)", 3), ("optimised", 5), ("warm", 1)],

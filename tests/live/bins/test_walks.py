@@ -76,6 +76,28 @@ def test_whoever_is_evicted_the_others_move_bins_and_the_rows_are_those_of_one_w
     assert here == list(range(ground.bins))
 
 
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("resizes", [False, True])
+@pytest.mark.parametrize("homes", HOMES, ids="/".join)
+@pytest.mark.parametrize("number", range(4 * WALKS))
+def test_whoever_starts_from_nothing_the_rows_are_those_of_one_worker_alone(number, homes, resizes):
+    walk = Walk(
+        FORMS["fold"],
+        (SEED, "joins", number, homes),
+        kills=True,
+        homes=homes,
+        is_forgetful=False,
+        resizes=resizes,
+        evicts=number % 2 == 0,
+        joins="north",
+    )
+    ground = walk.run()
+    assert "north" in ground.workers
+    assert ground.put_out() == wanted("fold")
+    here = sorted(chain.from_iterable(w.running.ledger.here for w in ground.workers.values()))
+    assert here == list(range(ground.bins))
+
+
 @pytest.mark.long
 def test_walks_move_bins_and_what_is_asked_for_in_each_form():
     for form, operator in FORMS.items():

@@ -28,7 +28,8 @@ class Walk:
     """A walk over a log of `end` rows; `look` sees the group after each step. One that is not
     forgetful decodes equal files once, which is three times as fast. Where it `resizes`, bins are
     split and merged, too. Where it `evicts`, a worker dies now and then for a while: it is evicted,
-    and the others go on without its word.
+    and the others go on without its word. Where somebody `joins`, one worker more starts from nothing
+    in the middle of it, and reads from the first row on.
     """
 
     operator: Operator
@@ -41,6 +42,7 @@ class Walk:
     is_forgetful: bool = True
     resizes: bool = False
     evicts: bool = False
+    joins: str = ""
     steps: int = 0
     resized: int = 0
     evicted: int = 0
@@ -55,6 +57,9 @@ class Walk:
             worker.read(self.random.randrange(1, 5))
         while any(worker.read_to < self.end for worker in self.ground.workers.values()):
             self._evict_or_return()
+            if self.joins and self.joins not in self.ground.workers and self._is_in_the_middle():
+                self.ground.add(self.joins)
+                self.names = (*self.names, self.joins)
             self._step(self.random.choice(self.ground.living))
             self.steps += 1
             assert self.steps < STEPS_MAX, "a walk comes to its end"
@@ -71,6 +76,9 @@ class Walk:
         elif self.evicts and gone is None and not self.is_open and self.random.random() < 0.05:
             self.ground.evict(self.random.choice(self.names))
             self.evicted += 1
+
+    def _is_in_the_middle(self) -> bool:
+        return max(worker.read_to for worker in self.ground.workers.values()) > self.end // 2
 
     def _step(self, worker: Reader) -> None:
         match self.random.randrange(8):

@@ -158,7 +158,7 @@ class Reader:
         self.running.look()
         if self.running.deal_anew():
             return
-        if self.running.has_arrived():
+        if self.running.has_arrived() or self.running.is_to_join:
             self.running.step()
         else:
             self.running.read_ahead()
