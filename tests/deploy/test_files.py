@@ -82,7 +82,9 @@ def commands_in(name: str) -> list[list[str]]:
         case _:
             if name.endswith(".service"):
                 value = unit(DEPLOY / name)["Service"]["ExecStart"]
-                return list(shell_commands(value))
+                return list(
+                    shell_commands([line.replace("/bin/sh -c", "").strip("' ") for line in value])
+                )
             return list(shell_commands([line for _, line in cron_jobs()]))
 
 
@@ -101,7 +103,9 @@ def parsed(words: list[str]) -> None:
     "name",
     [
         "crontab",
+        "stateshift-advise.service",
         "stateshift-metrics.service",
+        "stateshift-rebalance.service",
         "stateshift-standby@.service",
         "Dockerfile",
         "kubernetes-cronjob.yaml",
@@ -291,6 +295,24 @@ def test_the_timer_starts_the_service_beside_it() -> None:
     assert (DEPLOY / "stateshift-metrics.timer").exists()
     assert (DEPLOY / "stateshift-metrics.service").exists()
     assert unit(DEPLOY / "stateshift-metrics.timer")["Timer"]["OnCalendar"] == ["minutely"]
+    for timer in DEPLOY.glob("*.timer"):
+        assert timer.with_suffix(".service").exists()
+        assert re.fullmatch(r"minutely|\*:0/(10|15)", unit(timer)["Timer"]["OnCalendar"][0])
+
+
+def test_what_is_measured_each_minute_has_all_that_the_panels_ask_for() -> None:
+    lines = [command for _, command in cron_jobs()]
+    lines += unit(DEPLOY / "stateshift-metrics.service")["Service"]["ExecStart"]
+    measuring = [line for line in lines if "stateshift metrics" in line]
+    assert len(measuring) == 2
+    for line in measuring:
+        assert "--advice /var/lib/stateshift/advice.json" in line
+        assert "--rebalance /var/lib/stateshift/rebalance-clusters" in line
+    advice = unit(DEPLOY / "stateshift-advise.service")["Service"]["ExecStart"][0]
+    assert "/var/lib/stateshift/advice.json" in advice
+    rebalance = unit(DEPLOY / "stateshift-rebalance.service")["Service"]
+    assert "/etc/stateshift/clusters.json --once --yes" in rebalance["ExecStart"][0]
+    assert rebalance["Environment"] == ["STATESHIFT_WORKDIRS=/var/lib/stateshift"]
 
 
 def test_a_standby_is_started_again_where_that_may_help_and_only_there() -> None:
@@ -470,6 +492,32 @@ def test_the_action_shows_a_plan_and_fails_where_a_finding_refuses(
     assert not (tmp_path / "moved").exists()
 
 
+def test_the_action_installs_what_lies_beside_it_and_nothing_by_its_name(tmp_path: Path) -> None:
+    uses = [step["uses"] for step in action()["runs"]["steps"] if "uses" in step]
+    assert uses
+    assert all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", each) for each in uses)
+    page = text_of("README.md").partition("## GitHub Actions")[2].partition("\n## ")[0]
+    assert "github-action@COMMIT" in page
+    pip = tmp_path / "bin" / "python"
+    pip.parent.mkdir()
+    pip.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    pip.chmod(0o755)
+    (step,) = (step for step in action()["runs"]["steps"] if "pip install" in step.get("run", ""))
+    above = step["env"]["ROOT"].removeprefix("${{ github.action_path }}/")
+    root = DEPLOY / "github-action" / above
+    assert (root / "pyproject.toml").samefile(ROOT / "pyproject.toml")
+    environment = {"ROOT": str(root), "RUNNER_TEMP": str(tmp_path)}
+    script = f'PATH="{pip.parent}:$PATH"; {step["run"]}'
+    done = bash(script, tmp_path, EXTRAS="s3,kafka", **environment)
+    assert done.returncode == 0, done.stderr
+    words = done.stdout.split("\n")[:-1]
+    assert words[-1] == f"{root}[s3,kafka]"
+    assert bash(script, tmp_path, EXTRAS="", **environment).stdout.endswith(f"\n{root}\n")
+    pinned = (tmp_path / "pins.txt").read_text().splitlines()
+    assert all(re.fullmatch(r"[\w.-]+==[\w.+-]+", line) for line in pinned)
+    assert {line.partition("==")[0] for line in pinned} >= {"s3fs", "kafka-python", "typer"}
+
+
 def test_the_action_puts_no_input_into_a_script() -> None:
     for script in action_scripts():
         assert "${{" not in script, "an input could be a command: it comes by the environment"
@@ -502,12 +550,19 @@ def test_the_dashboard_asks_for_metrics_that_there_are_and_for_nothing_else() ->
     dashboard = json.loads(text_of("grafana.json"))
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     asked += [variable["query"]["query"] for variable in dashboard["templating"]["list"][1:]]
-    page = text_of("README.md").partition("## Grafana")[2]
-    asked += re.findall(r"^```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    rules = [
+        rule
+        for group in yaml.safe_load(text_of("alerts.yaml"))["groups"]
+        for rule in group["rules"]
+    ]
+    asked += [rule["expr"] for rule in rules]
+    assert len({rule["alert"] for rule in rules}) == len(rules)
     names = {name for query in asked for name in re.findall(r"\bstateshift_\w+", query)}
     assert names - set(METRICS) == set()
-    assert len(names) >= 12
-    assert all("stateshift_" in query for query in asked)
+    assert {name for name in METRICS if "rebalance" in name} - names == {
+        "stateshift_rebalance_planned_moves"
+    }
+    assert all("stateshift" in query for query in asked)
 
 
 def test_the_panels_of_the_dashboard_have_numbers_and_places_of_their_own() -> None:

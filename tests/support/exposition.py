@@ -28,8 +28,12 @@ class Metric:
 
 
 def read(content: bytes) -> dict[str, Metric]:
-    """Return the metrics; raise AssertionError where the text is not as the format says."""
+    """Return the metrics; raise AssertionError where the text is not as the format says. Its end is
+    marked as OpenMetrics marks it, which is a comment here.
+    """
     text = content.decode("utf-8")
+    assert text.endswith("# EOF\n"), "OpenMetrics would take it for a half of a file"
+    text = text.removesuffix("# EOF\n")
     assert text == "" or text.endswith("\n"), "the last line has no end"
     metrics: dict[str, Metric] = {}
     current = ""

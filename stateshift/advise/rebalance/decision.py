@@ -35,6 +35,7 @@ class Loaded:
     capacity: float | None
     before: float
     after: float
+    is_cordoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +371,7 @@ def _loaded(
     situation: Situation, before: Mapping[str, float], after: Mapping[str, float]
 ) -> tuple[Loaded, ...]:
     return tuple(
-        Loaded(one.name, one.capacity or None, before[one.name], after[one.name])
+        Loaded(one.name, one.capacity or None, before[one.name], after[one.name], one.is_cordoned)
         for one in situation.clusters
     )
 

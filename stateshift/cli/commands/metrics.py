@@ -72,7 +72,8 @@ def command(
         typer.Option(
             "--rebalance",
             metavar="DIR",
-            help="Where `rebalance` keeps what it knows: adds its decision and moves. Repeatable.",
+            help="Where `rebalance` keeps what it knows, where it has run already: adds its "
+            "decision and moves. Repeatable.",
         ),
     ] = None,
 ) -> int | None:
@@ -89,12 +90,12 @@ def command(
     from stateshift.cli.views import metrics_json, metrics_text
     from stateshift.cli.views.metrics_facts import families
 
-    for folder in (*(dirs or ()), *(rebalance or ())):
+    for folder in dirs or ():
         _refuse_missing(folder)
     runs = [observed(path) for path in _paths(dirs or [workdirs])]
-    folders = _by_name(rebalance or [])
+    folders = _by_name(_there(terminal, "decision", rebalance or []))
     rebalanced = [_rebalanced(terminal, name, folder) for name, folder in folders.items()]
-    judged = _judged(_there(terminal, advice or []))
+    judged = _judged(_there(terminal, "advice", advice or []))
     found = families(runs, time.time(), judged, rebalanced)
     text = metrics_text.exposition(found)
     if output is not None:
@@ -127,13 +128,13 @@ def _refuse_missing(folder: str) -> None:
     )
 
 
-def _there(terminal: Terminal, files: list[str]) -> list[str]:
-    """Return the files that are there: the first run of `advise` may be still to come, and the
-    runs have metrics without it.
+def _there(terminal: Terminal, what: str, files: list[str]) -> list[str]:
+    """Return the files that are there: the first run of `advise` or `rebalance` may be still to
+    come, and the runs have metrics without it.
     """
     for file in files:
         if not os.path.lexists(file):
-            terminal.say(f"no advice yet: {file} is not there")
+            terminal.say(f"no {what} yet: {file} is not there")
     return [file for file in files if os.path.lexists(file)]
 
 

@@ -69,6 +69,7 @@ METRICS: Mapping[str, str] = {
     "stateshift_rebalance_moves": "Moves that it has begun in all, by what has become of them.",
     "stateshift_rebalance_stays": "Jobs that its last decision leaves where they are, by why.",
     "stateshift_rebalance_load_ratio": "Load of the cluster when it decided, by its capacity.",
+    "stateshift_rebalance_cordoned": "Whether the cluster was cordoned when it decided.",
 }
 
 _FURTHER_LABELS: Mapping[str, tuple[str, ...]] = {
@@ -87,6 +88,7 @@ LABELS: Mapping[str, tuple[str, ...]] = {
     "stateshift_rebalance_moves": ("rebalance", "state"),
     "stateshift_rebalance_stays": ("rebalance", "reason"),
     "stateshift_rebalance_load_ratio": ("rebalance", "cluster"),
+    "stateshift_rebalance_cordoned": ("rebalance", "cluster"),
 }
 
 
@@ -352,6 +354,8 @@ def _of_rebalance(rebalanced: Rebalanced) -> Iterator[tuple[str, Sample]]:
     for kind in get_args(StayKind):
         yield "stays", Sample(counts[kind], (folder, ("reason", kind)))
     for cluster in decision.clusters:
+        cordoned = (folder, ("cluster", cluster.name))
+        yield "cordoned", Sample(cluster.is_cordoned, cordoned)
         if cluster.capacity:
             load = cluster.before / cluster.capacity
             yield "load_ratio", Sample(load, (folder, ("cluster", cluster.name)))

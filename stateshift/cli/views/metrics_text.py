@@ -4,6 +4,7 @@ reads it.
     # HELP name what it says       backslashes and line ends escaped
     # TYPE name gauge
     name{label="value"} 1.5        in a label also double quotes
+    # EOF                          the end, by OpenMetrics; to the older format it is a comment
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from stateshift.cli.views.metrics_facts import Family, Labels
 def exposition(families: Iterable[Family]) -> str:
     """Return the metrics as Prometheus reads them."""
     lines = chain.from_iterable(map(_lines, families))
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{line}\n" for line in (*lines, "# EOF"))
 
 
 def _lines(family: Family) -> Iterator[str]:
