@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow
@@ -35,6 +36,7 @@ VISITS_PER_SECOND = 400
 SECONDS_BETWEEN_FILES = 0.25
 SECONDS_BETWEEN_MOVES = 3.0
 BAR = 40
+PAIR = ("west", "east")
 HALF = f"0-{BINS // 2 - 1}"
 BATCHED = "batched(16)"
 
@@ -100,7 +102,7 @@ def running(folder: Path) -> Iterator[Running]:
     folder.mkdir()
     visits = Visits(folder / "visits")
     visits.write_first()
-    two = tuple(_submitted(folder, group(folder), name) for name in ("west", "east"))
+    two = tuple(_submitted(folder, group(folder), name) for name in PAIR)
     alone = _submitted(folder, str(folder / "group-alone"), "alone", "--alone")
     with ended_afterwards(folder / "stop", *two, alone):
         try:
@@ -121,15 +123,16 @@ def group(folder: Path) -> str:
 def demo(folder: Path, jobs: Running) -> bool:
     place, visits = group(folder), jobs.visits
     title("6", f"Two jobs count the visits of {USERS:,} users. Both run; `west` has all bins.")
-    wait_until(lambda: all(has_begun(folder, name) for name in ("west", "east")), *jobs.two)
-    wait_until(lambda: count(folder / "alone") >= USERS, jobs.alone)
+    begun = "the first commits of the two jobs"
+    wait_until(begun, lambda: sum(has_begun(folder, name) for name in PAIR), len(PAIR), *jobs.two)
+    wait_until("rows of the job beside them", lambda: count(folder / "alone"), USERS, jobs.alone)
     visits.begin()
     move_there_and_back(place)
     visits.end()
     stateshift("live", "history", place)
     stateshift("live", "status", place, "--html", str(folder / "bins.html"))
-    wait_until(lambda: count(folder / "moved") >= visits.number, *jobs.two)
-    wait_until(lambda: count(folder / "alone") >= visits.number, jobs.alone)
+    for name, those in (("moved", jobs.two), ("alone", (jobs.alone,))):
+        wait_until(f"all rows ({name})", partial(count, folder / name), visits.number, *those)
 
     title("9", "The latency; and what a third job made of the same visits: nothing moved there.")
     picture(folder / "moved", place)

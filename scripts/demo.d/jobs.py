@@ -11,10 +11,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from run import ROOT, tail
+from run import ROOT, say, tail
 
 HERE = Path(__file__).resolve().parent
-SECONDS_MAX = 180.0
+# A wait is given up where jobs do nothing for so long: neither what is waited for grows, nor do they
+# compute. A slow machine takes longer than another, and that is no fault.
+SECONDS_IDLE_MAX = 180.0
+SECONDS_BETWEEN_LINES = 15.0
+# Less than this share of one core is what a Spark takes that waits for something.
+BUSY_MIN = 0.2
 SECONDS_TO_END = 30.0
 # Four JVMs that live for two minutes: compiling thoroughly, and collecting in parallel, takes longer
 # than it saves.
@@ -31,6 +36,18 @@ class Job:
     def is_running(self) -> bool:
         """Whether it has not ended."""
         return self.process.poll() is None
+
+    def worked_seconds(self) -> float:
+        """How long it has computed, with all processes of its session; 0 where nobody tells."""
+        ticks = 0
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = stat.read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[3]) == self.process.pid:
+                ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def check(self) -> None:
         """End with its log where it has ended."""
@@ -70,15 +87,28 @@ def ended_afterwards(stop: Path, *jobs: Job) -> Iterator[None]:
             job.end()
 
 
-def wait_until(done: Callable[[], bool], *jobs: Job) -> None:
-    """Wait while jobs run; end with their log where one has ended."""
-    began = time.monotonic()
-    while not done():
+def wait_until(what: str, count: Callable[[], int], wanted: int, *jobs: Job) -> None:
+    """Wait until there is as much as is wanted of what is counted, and say so meanwhile; end with
+    the log of the jobs where one has ended, or where nothing goes on any more.
+    """
+    began = said = alive = time.monotonic()
+    before, worked = count(), sum(job.worked_seconds() for job in jobs)
+    while (now_counted := count()) < wanted:
         for job in jobs:
             job.check()
-        if time.monotonic() - began > SECONDS_MAX:
-            raise SystemExit(f"{SECONDS_MAX:.0f} seconds have passed:\n{tail(jobs[0].log)}")
-        time.sleep(0.2)
+        now, now_worked = time.monotonic(), sum(job.worked_seconds() for job in jobs)
+        if now_counted > before or now_worked - worked > BUSY_MIN * (now - alive) + 1.0:
+            before, worked, alive = now_counted, now_worked, now
+        if now - said >= SECONDS_BETWEEN_LINES:
+            said = now
+            say(f"waiting for {what}: {now_counted:,} of {wanted:,} after {now - began:.0f} s")
+        if now - alive > SECONDS_IDLE_MAX:
+            logs = "\n".join(tail(job.log) for job in jobs)
+            raise SystemExit(
+                f"waited for {what}: {now_counted:,} of {wanted:,} after {now - began:.0f} s, and "
+                f"the jobs have done nothing for {SECONDS_IDLE_MAX:.0f} s:\n{logs}"
+            )
+        time.sleep(0.5)
 
 
 def stateshift(*arguments: str, exit_code: int = 0) -> None:

@@ -78,7 +78,7 @@ def demo(folder: Path, job: Job) -> bool:
     place = group(folder)
 
     title("1", "A job scores orders: a chain of one function, twice the amount.")
-    wait_until(lambda: len(batches(folder)) >= 3, job)
+    wait_until("the first batches of the job", lambda: len(batches(folder)), 3, job)
     time.sleep(SECONDS_BETWEEN)
     stateshift("live", "status", place)
 

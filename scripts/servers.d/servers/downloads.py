@@ -23,6 +23,8 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import threading
+import time
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +44,11 @@ ROOT = HERE.parents[1]
 PINS = ROOT / "scripts" / "pins.d"
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 JAVA_VERSION_MIN = 17
+# So long a tool may say nothing, and so often it is told what it is at.
 SECONDS_MAX = 1200.0
+SECONDS_BETWEEN_LINES = 15.0
+# The file that pip or Maven fetches: never its address, which may be that of a private registry.
+FETCHED = re.compile(r"Download(?:ing|ed) .*?([^/\s]+\.(?:jar|pom|whl|tar\.gz|zip))\b")
 # In wheels (since 2.2) below pyflink/lib, before in deps/lib. Nothing of ours is written in Scala.
 FLINK_JAR = re.compile(r"(?:^pyflink|/deps)/lib/((?!flink-scala)[^/]+\.jar)$")
 
@@ -78,7 +84,6 @@ def jars(name: str, **properties: str) -> Path:
             [
                 maven,
                 "-B",
-                "-q",
                 COPY,
                 "-DincludeScope=runtime",
                 f"-DoutputDirectory={place / 'jars'}",
@@ -106,7 +111,7 @@ def python() -> Path:
             "-m",
             "pip",
             "install",
-            "--quiet",
+            "--progress-bar=off",
             "--disable-pip-version-check",
             "--no-compile",
         ]
@@ -151,7 +156,7 @@ def flink(version: str) -> Path:
             "-m",
             "pip",
             "download",
-            "--quiet",
+            "--progress-bar=off",
             "--disable-pip-version-check",
             "--no-cache-dir",
         ]
@@ -197,12 +202,10 @@ def _once(name: str, fetch: Callable[[Path], None], moves: bool = True) -> Path:
             made = place.with_name(f"{name}.new") if moves else place
             shutil.rmtree(made, ignore_errors=True)
             made.mkdir(parents=True)
-            print(
-                f"servers: fetching {name.partition('-')[0]} into {place}, this once",
-                file=sys.stderr,
-                flush=True,
-            )
+            began = time.monotonic()
+            _say(f"fetching {name.rpartition('-')[0]} into {place}, this once")
             fetch(made)
+            _say(f"{name.rpartition('-')[0]} is there, after {time.monotonic() - began:.0f} s")
             (made / "ready").touch()
             if moves:
                 shutil.rmtree(place, ignore_errors=True)
@@ -215,26 +218,59 @@ def _alone(name: str) -> Iterator[None]:
     """Others that want the same wait until it is there."""
     cache_folder().mkdir(parents=True, exist_ok=True)
     with (cache_folder() / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say(f"{name.rpartition('-')[0]}: somebody else fetches it, and is waited for")
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _run(command: Sequence[str], folder: Path, name: str) -> None:
+    """Run a tool that fetches something, and say what it is at. It is given up where it says
+    nothing for too long.
+    """
+    told: list[str] = []
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             command,
             cwd=folder,
             stdin=subprocess.DEVNULL,
             text=True,
-            check=False,
-            timeout=SECONDS_MAX,
+            errors="replace",
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         raise Unavailable(f"{name} cannot be had: {error}") from error
-    if done.returncode:
-        raise Unavailable(f"{name} cannot be had: {_plain(done.stdout)}")
+    assert process.stdout is not None
+    reader = threading.Thread(target=told.extend, args=(process.stdout,), daemon=True)
+    reader.start()
+    began = said = heard = time.monotonic()
+    lines = 0
+    while reader.is_alive():
+        reader.join(1.0)
+        now = time.monotonic()
+        if len(told) > lines:
+            lines, heard = len(told), now
+        if now - said >= SECONDS_BETWEEN_LINES:
+            said = now
+            _say(f"{name}: {now - began:.0f} s so far{_at(told)}")
+        if now - heard > SECONDS_MAX:
+            process.kill()
+            raise Unavailable(f"{name} cannot be had: silent for {SECONDS_MAX:.0f} s{_at(told)}")
+    if process.wait():
+        raise Unavailable(f"{name} cannot be had: {_plain(''.join(told))}")
+
+
+def _at(told: Sequence[str]) -> str:
+    """What a tool is at by its last lines: the file that it fetches, and how many it has fetched."""
+    files = [found[1] for line in told if (found := FETCHED.search(line))]
+    return f", {len(files)} files, now {files[-1]}" if files else ""
+
+
+def _say(line: str) -> None:
+    print(f"servers: {line}", file=sys.stderr, flush=True)
 
 
 def _plain(told: str) -> str:
