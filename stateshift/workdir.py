@@ -8,6 +8,7 @@ WORKDIR/
   report.json     the last report
   report.html     the same as a page for people
   notified.json   whether it was sent that the run is finished (`on` of the spec)
+  unsent/         notifications that nobody has got yet
   steer/          what is asked of the process at work from outside, and live.json its answer
                   (`steering`)
   log             what the processes at work on it did, at DEBUG; log.1 is what came before (`logs`)
@@ -50,6 +51,7 @@ OURS = frozenset(
         "report.json",
         "report.html",
         "notified.json",
+        "unsent",
         "fleet.log",
         "log",
         "log.1",

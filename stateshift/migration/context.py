@@ -18,6 +18,7 @@ from stateshift.migration.plan_book import NumberedPlan, PlanBook
 from stateshift.migration.proposal import Proposal, proposal_of
 from stateshift.migration.run_control import RunControl
 from stateshift.notification.notifier import Notifier
+from stateshift.notification.outbox import Outbox
 from stateshift.plan import PHASES, PhaseName
 from stateshift.report import Report, summarize
 from stateshift.specification import JobSpec, Spec
@@ -102,7 +103,7 @@ def open_run(
         status=status,
         control=control,
         plans=PlanBook(proposal, journal, workdir, clock),
-        notifier=Notifier(spec.on),
+        notifier=Notifier(spec.on, Outbox(workdir.path)),
     )
 
 

@@ -29,7 +29,10 @@ BUG_EXIT_CODE = 1
 
 
 def with_end_told(context: RunContext, work: Callable[[RunContext], Report]) -> Report:
-    """Do the work of a run, and tell how it has ended."""
+    """Do the work of a run, and tell how it has ended. What was not sent by an earlier one is sent
+    meanwhile.
+    """
+    context.notifier.send_kept()
     try:
         report = work(context)
     except Exception as error:
@@ -51,7 +54,8 @@ def tell_finished(context: RunContext, report: Report) -> None:
     detail = ""
     if report.downtime_seconds is not None:
         detail = f"down for {report.downtime_seconds:.1f} s"
-    context.notifier.notify(_notification(context, "finished", report, detail))
+    if "finished" not in context.notifier.send_kept():
+        context.notifier.notify(_notification(context, "finished", report, detail))
     if "finished" in context.notifier.wait():
         with suppress(StorageError):  # then it is told again
             context.workdir.write(NOTED, {"finished": context.now()})

@@ -1,6 +1,7 @@
 """The notifications of a run: each is sent in a thread of its own, so that the run never waits for
 a receiver. At its end the run waits for what is still under way, for the receivers' time and no
-longer. What fails is logged, and changes nothing else.
+longer. What fails is tried again, each time after a longer pause; what nobody got is kept for the
+next run (`outbox`). It is logged, and changes nothing else.
 """
 
 from __future__ import annotations
@@ -8,12 +9,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from stateshift.notification.event import Event, Notification
+from stateshift.notification.outbox import Outbox, Unsent
 from stateshift.notification.sending import NotSent, name_of, send
 from stateshift.specification import Receiver, Receivers
 
+# The pauses before it is tried again.
+PAUSES = (0.5, 2.0, 4.0)
 GRACE_SECONDS = 2.0  # a command that is killed, and an answer whose headers come slowly
 
 _log = logging.getLogger(__name__)
@@ -21,20 +27,35 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class _Sending:
-    """A notification under way; `event` is set when it is over."""
+    """A notification under way, kept in `file` until it is sent. `is_own` is whether it is one of
+    this run.
+    """
 
-    event: Event
+    unsent: Unsent
     until: float
-    thread: threading.Thread
+    file: Path | None
+    is_own: bool = True
     sent: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def event(self) -> Event:
+        return self.unsent.notification.event
+
+    def begin(self) -> threading.Thread:
+        """Send it in a thread of its own."""
+        name = f"notify-{self.event}"
+        thread = threading.Thread(target=_send, args=(self,), name=name, daemon=True)
+        thread.start()
+        return thread
 
 
 class Notifier:
     """Sends what a run's spec asks for."""
 
-    def __init__(self, receivers: Receivers | None) -> None:
+    def __init__(self, receivers: Receivers | None, outbox: Outbox | None = None) -> None:
         self._receivers = receivers or Receivers()
-        self._under_way: list[_Sending] = []
+        self._outbox = outbox
+        self._under_way: list[tuple[_Sending, threading.Thread]] = []
 
     def wants(self, event: Event) -> bool:
         """Whether somebody is to be notified of this event."""
@@ -45,25 +66,41 @@ class Notifier:
         receiver = self._receiver(notification.event)
         if receiver is None:
             return
-        sent = threading.Event()
-        thread = threading.Thread(
-            target=_send,
-            args=(notification, receiver, sent),
-            name=f"notify-{notification.event}",
-            daemon=True,
-        )
-        until = time.monotonic() + receiver.seconds_max + GRACE_SECONDS
-        self._under_way.append(_Sending(notification.event, until, thread, sent))
-        thread.start()
+        unsent = Unsent(notification, receiver)
+        file = None if self._outbox is None else self._outbox.keep(unsent)
+        self._begin(unsent, file)
+
+    def send_kept(self) -> frozenset[Event]:
+        """Begin to send what earlier processes have kept for the same receivers; return the events
+        of this run among them.
+        """
+        own: set[Event] = set()
+        if self._outbox is None:
+            return frozenset()
+        begun = [sending.file for sending, _ in self._under_way]
+        for file, unsent in self._outbox.waiting():
+            event = unsent.notification.event
+            if file in begun or unsent.receiver != self._receiver(event):
+                continue
+            self._begin(unsent, file, self._outbox.holds(file))
+            if self._outbox.holds(file):
+                own.add(event)
+        return frozenset(own)
+
+    def _begin(self, unsent: Unsent, file: Path | None, is_own: bool = True) -> None:
+        until = time.monotonic() + unsent.receiver.seconds_max + GRACE_SECONDS
+        sending = _Sending(unsent, until, file, is_own)
+        self._under_way.append((sending, sending.begin()))
 
     def wait(self) -> frozenset[Event]:
         """Wait for what is under way, as long as it may take. Return the events that were sent."""
         sendings, self._under_way = self._under_way, []
-        for sending in sendings:
-            sending.thread.join(max(0.0, sending.until - time.monotonic()))
-            if sending.thread.is_alive():
+        for sending, thread in sendings:
+            thread.join(max(0.0, sending.until - time.monotonic()))
+            if thread.is_alive():
                 _log.warning("nobody was notified of %s: it takes too long", sending.event)
-        return frozenset(sending.event for sending in sendings if sending.sent.is_set())
+        done = [sending for sending, _ in sendings if sending.sent.is_set() and sending.is_own]
+        return frozenset(sending.event for sending in done)
 
     def _receiver(self, event: Event) -> Receiver | None:
         match event:
@@ -75,17 +112,33 @@ class Notifier:
                 return self._receivers.finished
 
 
-def _send(notification: Notification, receiver: Receiver, sent: threading.Event) -> None:
-    """Send it, whatever happens: an error of ours here is no error of the run."""
+def _send(sending: _Sending) -> None:
+    """Send it, and try again while that may help, for the receiver's time."""
+    for pause in (*PAUSES, None):
+        if not _is_tried_again(sending) or pause is None:
+            return
+        if time.monotonic() + pause > sending.until - GRACE_SECONDS:
+            return
+        time.sleep(pause)
+
+
+def _is_tried_again(sending: _Sending) -> bool:
+    """Send it once, whatever happens: an error of ours here is no error of the run."""
+    notification, receiver = sending.unsent.notification, sending.unsent.receiver
     name = name_of(receiver)
     try:
         send(notification, receiver)
     except NotSent as error:
         _log.warning("%s was not notified of %s: %s", name, notification.event, error)
+        return error.again
     except Exception as error:
         # Without its text: a URL may be a part of that.
         kind = type(error).__name__
         _log.warning("%s was not notified of %s: %s", name, notification.event, kind)
-    else:
-        sent.set()
-        _log.info("%s was notified of %s", name, notification.event)
+        return False
+    sending.sent.set()
+    if sending.file is not None:
+        with suppress(OSError):
+            sending.file.unlink()
+    _log.info("%s was notified of %s", name, notification.event)
+    return False

@@ -25,7 +25,11 @@ STDERR_BYTES_MAX = 4096
 
 
 class NotSent(Exception):
-    """Nobody was notified, and why: no secret is in it."""
+    """Nobody was notified, and why: no secret is in it. `again` is whether that may pass."""
+
+    def __init__(self, why: str, again: bool = False) -> None:
+        super().__init__(why)
+        self.again = again
 
 
 def send(notification: Notification, receiver: Receiver) -> None:
@@ -68,7 +72,7 @@ def _run(notification: Notification, receiver: Receiver) -> None:
             raise NotSent(f"it cannot be started: {_reason(error)}") from error
         code = _waited_for(process, receiver.seconds_max)
         if code != 0:
-            raise NotSent(f"exit code {code}{_said(stderr)}")
+            raise NotSent(f"exit code {code}{_said(stderr)}", again=True)
 
 
 def _waited_for(process: subprocess.Popen[bytes], seconds_max: float) -> int:
@@ -78,7 +82,8 @@ def _waited_for(process: subprocess.Popen[bytes], seconds_max: float) -> int:
     except subprocess.TimeoutExpired as error:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        raise NotSent(f"it took longer than {seconds_max:g} s, and was killed") from error
+        why = f"it took longer than {seconds_max:g} s, and was killed"
+        raise NotSent(why, again=True) from error
 
 
 def _said(stderr: IO[bytes]) -> str:
@@ -108,11 +113,14 @@ def _post(notification: Notification, receiver: Receiver) -> None:
         ) as response:
             status = response.status_code
     except requests.Timeout as error:
-        raise NotSent(f"no answer from {host} within {receiver.seconds_max:g} s") from error
+        why = f"no answer from {host} within {receiver.seconds_max:g} s"
+        raise NotSent(why, again=True) from error
     except (requests.RequestException, ValueError) as error:
-        raise NotSent(f"no answer from {host}: {type(error).__name__}") from error
+        why = f"no answer from {host}: {type(error).__name__}"
+        raise NotSent(why, again=isinstance(error, requests.ConnectionError)) from error
     if not 200 <= status < 300:
-        raise NotSent(f"{host} answered {status}")
+        passes = status >= 500 or status in (408, 425, 429)
+        raise NotSent(f"{host} answered {status}", again=passes)
 
 
 def _url_of(receiver: Receiver) -> str:

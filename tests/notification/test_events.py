@@ -88,6 +88,21 @@ def test_a_receiver_that_fails_or_hangs_changes_nothing_but_the_log(
     assert not (ground.workdir().path / notifications.NOTED).exists()
 
 
+def test_an_end_that_nobody_got_is_kept_and_sent_once_by_a_resume(
+    ground: Ground, tmp_path: Path
+) -> None:
+    ground.write()
+    mended = tmp_path / "mended"
+    then = f'[ -e "{mended}" ] || {{ rm {tmp_path}/finished; exit 3; }}'
+    ground.apply(spec_of(spec_on=on(tmp_path, "finished", then=then, seconds_max=0.4)))
+    assert (ground.workdir().path / "unsent").is_dir()
+    mended.touch()
+    for _ in range(2):
+        assert ground.resume().state == "finished"
+        assert len(told(tmp_path, "finished")) == 1
+    assert (ground.workdir().path / notifications.NOTED).exists()
+
+
 def test_an_end_that_was_not_sent_is_sent_by_a_resume_and_then_no_more(
     ground: Ground, tmp_path: Path
 ) -> None:
