@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.live.acts import Edit, Manner, change
+from stateshift.live.acts import Edit, change
 from tests.acceptance import live_functions as functions
 from tests.acceptance.living import PATIENCE, Living, by_k, running
 from tests.acceptance.test_live import FLOW
