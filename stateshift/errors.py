@@ -9,6 +9,7 @@ wrappers retry.
         TooLarge                    3  ... or would take more memory than is allowed
       PlanError                     4  the request does not fit what was found
         StalePlan                   4  ... any more
+        LastCopyError               4  ... since what would be deleted may be the last copy
         Incompatible                4  ... because the two ends differ
       VerifyError                   5  an effect does not hold           (step, expected, found)
       StorageError                  6  where bytes live failed           (location)
@@ -148,6 +149,10 @@ class PlanError(StateshiftError):
 
 class StalePlan(PlanError):
     """What was found is no longer what the plan was made from."""
+
+
+class LastCopyError(PlanError):
+    """What would be deleted may be the last copy."""
 
 
 class Incompatible(PlanError):

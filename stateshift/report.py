@@ -12,9 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import chain
 
-from stateshift.journal import PlanProgress, Progress, RunFailed, State, StepProgress, WaveGivenUp
+from stateshift.journal import (
+    PlanProgress,
+    Progress,
+    RunFailed,
+    SourceLost,
+    State,
+    StepProgress,
+    WaveGivenUp,
+)
 from stateshift.plan import PHASES
 from stateshift.purpose import WHILE_IT_RUNS
 from stateshift.step.evidence import (
@@ -70,6 +79,30 @@ class SteeredReport:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceLostReport:
+    """Since when a standby cannot follow its source, in seconds since 1970, and why. The image that
+    it keeps is at `epoch`; None for a workflow, or where there is none yet.
+    """
+
+    since: float
+    reason: str
+    epoch: int | None
+
+    @classmethod
+    def of(cls, record: SourceLost) -> SourceLostReport:
+        return cls(record.at, record.reason, record.epoch)
+
+    @property
+    def in_words(self) -> str:
+        since = datetime.fromtimestamp(self.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        at = "" if self.epoch is None else f" at {self.epoch}"
+        return (
+            f"its source cannot be followed since {since}: {self.reason}; the copy{at} stays, and "
+            "goes on by itself once the source is back"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class FailureReport:
     """Why the run failed, or why a job's wave was given up, and what the way out is."""
 
@@ -105,6 +138,7 @@ class JobReport:
     files_compared: int = 0  # whole, byte for byte
     key_groups_compared: int = 0  # whole, in a backend's own format
     engine: str = ""
+    source_lost: SourceLostReport | None = None
 
     @property
     def compared(self) -> dict[str, int]:
@@ -239,6 +273,9 @@ def _job(progress: Progress, name: str) -> JobReport:
         )
     if entries == 0:
         notes.append("the state that was copied here holds no entries")
+    lost = _source_lost(progress, name)
+    if lost is not None:
+        notes.append(lost.in_words)
     downtime_start = None
     if down.start is not None:
         downtime_start = _between(progress.began, down.start)
@@ -261,7 +298,15 @@ def _job(progress: Progress, name: str) -> JobReport:
         files_compared=compared["files"],
         key_groups_compared=compared["key_groups"],
         engine=next((plan.engine for plan in plans if plan.engine), ""),
+        source_lost=lost,
     )
+
+
+def _source_lost(progress: Progress, job: str) -> SourceLostReport | None:
+    record = progress.lost.get(job)
+    if record is None or progress.state == "rolled-back":
+        return None
+    return SourceLostReport.of(record)
 
 
 def _clock_went_back(progress: Progress, steps: Iterable[StepProgress]) -> bool:

@@ -477,7 +477,8 @@ class Facts:
     are the files that are at the target already, by the location they came from and their path;
     `chains` what shards were folded from in each round, the last one behind the others; `left`
     (location, path) what rounds have left at a target beside them, and `past` what of it was
-    copied from a time that the job has gone back behind. `stopped`: by this run.
+    copied from a time that the job has gone back behind. `shown` is what a job could be started
+    from at the target, made of what rounds have copied. `stopped`: by this run.
     """
 
     source: Survey
@@ -497,6 +498,7 @@ class Facts:
     chains: tuple[ShardFiles, ...] = ()
     left: tuple[tuple[str, str], ...] = ()
     past: tuple[tuple[str, str], ...] = ()
+    shown: tuple[Image, ...] = ()
     stopped: bool = False
 
     @property

@@ -174,6 +174,7 @@ def rollback(
     workdir: PathLike,
     *,
     discard_progress: bool = False,
+    discard_last_copy: bool = False,
     progress: Watch | None = None,
     stop: threading.Event | None = None,
     adapters: Adapters | None = None,
@@ -183,6 +184,8 @@ def rollback(
     Args:
         workdir: the run's.
         discard_progress: throw away what the job has committed on the target since.
+        discard_last_copy: delete the copy also where the source holds no image any more that could
+            take its place.
         progress: called with what is done, from several threads.
         stop: set it to interrupt the rollback after the current write; `resume` goes on with it.
         adapters: how storages and clusters are reached, where a test has its own.
@@ -191,7 +194,8 @@ def rollback(
         How it ended; what could not be taken back is in the report, as `left`.
 
     Raises:
-        PlanError: the job has committed on the target since, and `discard_progress` is not set.
+        PlanError: the job has committed on the target since, and `discard_progress` is not set; or
+            the copy may be the last one, and `discard_last_copy` is not set.
         JournalError: there is no run, another process holds it, or its journal is damaged.
         StateshiftError: what else went wrong, as `apply` has it.
     """
@@ -200,7 +204,10 @@ def rollback(
 
     place = Workdir(os.fspath(workdir))
     with _hints(place):
-        report = migration.rollback(place, _reached(adapters, progress, stop), discard_progress)
+        reached = _reached(adapters, progress, stop)
+        report = migration.rollback(
+            place, reached, discard_progress, discard_last_copy=discard_last_copy
+        )
     return RunResult(report, str(place.path), place.page_told)
 
 

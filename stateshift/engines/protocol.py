@@ -177,6 +177,17 @@ class Engine(Protocol):
         """
         ...
 
+    def is_copy(self, copy: Image, original: Image, job: JobSpec, target: str) -> bool:
+        """Whether an image is what a job makes of another one, as far as both say whose they are.
+
+        Args:
+            copy: an image at the target.
+            original: an image of a source.
+            job: what was asked for.
+            target: where the copy is.
+        """
+        ...
+
     def plan(self, spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
         """Plan the move of one job: the halt, where there is one, and the move itself.
 

@@ -25,6 +25,7 @@ from stateshift.journal.records import (
     RunResumed,
     RunRolledBack,
     RunStarted,
+    SourceLost,
     Steered,
     StepFinished,
     StepStarted,
@@ -105,6 +106,8 @@ class Progress:
     reason: RunFailed | None = None  # why it is taken back by itself
     given_up: tuple[WaveGivenUp, ...] = ()
     discard: bool = False
+    last_copy: bool = False  # the rollback may delete it
+    lost: Mapping[str, SourceLost] = field(default_factory=dict)  # by job, while it lasts
     seen: tuple[RoundSeen, ...] = ()
     steered: tuple[Steered, ...] = ()
     records: int = 0
@@ -203,6 +206,9 @@ def advance(progress: Progress, record: Record) -> Progress:
         case RoundSeen():
             _expect(progress.state == "running", progress, record)
             return replace(after, seen=(*progress.seen, record))
+        case SourceLost():
+            _expect(progress.state == "running", progress, record)
+            return replace(after, lost=_lost_after(progress.lost, record))
         case Steered():
             _expect(progress.state in ("running", "rolling-back"), progress, record)
             return replace(after, steered=(*progress.steered, record))
@@ -224,15 +230,31 @@ def advance(progress: Progress, record: Record) -> Progress:
             _expect(progress.state not in ("new", "rolled-back"), progress, record)
             failure = progress.failure if record.automatic else None
             return replace(
-                after, state="rolling-back", failure=failure, reason=failure, discard=record.discard
+                after,
+                state="rolling-back",
+                failure=failure,
+                reason=failure,
+                discard=record.discard,
+                last_copy=record.last_copy,
             )
         case RollbackRefused():
             _expect(progress.state == "rolling-back", progress, record)
             failure = _refusal(record, progress.reason)
-            return replace(after, state="failed", failure=failure, reason=None, discard=False)
+            return replace(
+                after, state="failed", failure=failure, reason=None, discard=False, last_copy=False
+            )
         case RunRolledBack():
             _expect(progress.state == "rolling-back", progress, record)
             return replace(after, state="rolled-back")
+
+
+def _lost_after(lost: Mapping[str, SourceLost], record: SourceLost) -> Mapping[str, SourceLost]:
+    """Return the sources that are lost after this record. The first look says since when."""
+    others = {job: earlier for job, earlier in lost.items() if job != record.job}
+    if not record.reason:
+        return others
+    since = lost[record.job].at if record.job in lost else record.at
+    return {**others, record.job: replace(record, at=since)}
 
 
 def _other_locks(progress: Progress, location: str) -> tuple[str, ...]:

@@ -149,6 +149,19 @@ class RoundSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceLost:
+    """From here on a standby cannot follow its source, and why. Empty: it can again. `epoch` is
+    that of the image it keeps.
+    """
+
+    kind: ClassVar[str] = "source-lost"
+    at: float
+    job: str
+    reason: str
+    epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Steered:
     """Somebody outside has asked for something, and it is heeded from here on: cutover, pause,
     go on, throttle.
@@ -216,6 +229,7 @@ class RollbackStarted:
     at: float
     discard: bool = False  # what the job itself wrote to the target goes, too
     automatic: bool = False  # because a job failed, and the spec says so
+    last_copy: bool = False  # also where the source holds no image that could take its place
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +268,7 @@ Record = (
     | PlanFinished
     | PlanUndone
     | RoundSeen
+    | SourceLost
     | Steered
     | RunFailed
     | WaveGivenUp

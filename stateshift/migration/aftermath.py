@@ -11,6 +11,7 @@ from stateshift.migration import outcomes
 from stateshift.migration.context import RunContext
 from stateshift.migration.failure_record import record_failure
 from stateshift.migration.history import has_moved
+from stateshift.migration.last_copy import refuse_last_copy
 from stateshift.migration.outcomes import (
     Aftermath,
     Outcome,
@@ -84,6 +85,7 @@ def _forbidden(context: RunContext, wave: Sequence[JobSpec]) -> Forbidden:
 
 def _reason_against(context: RunContext, plans: Sequence[PlanProgress]) -> Reason | None:
     try:
+        refuse_last_copy(context, plans)
         refuse_rollback(context, plans, discard=context.spec.on_failure == "discard")
     except StateshiftError as refusal:
         return Reason(refusal.fact, refusal.hint)

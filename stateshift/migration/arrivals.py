@@ -142,6 +142,7 @@ def with_arrivals(facts: Facts, arrived: Arrivals) -> Facts:
         chains=tuple(arrived.chains),
         left=tuple(sorted(_leftovers(arrived, targets, counted))),
         past=tuple(sorted(past)),
+        shown=facts.target.images,
     )
 
 

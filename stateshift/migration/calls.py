@@ -26,6 +26,7 @@ from stateshift.migration.context import open_run, reopen_run
 from stateshift.migration.fleet_session import refuse_inside
 from stateshift.migration.foreign import foreign_files
 from stateshift.migration.gathering import check_submits
+from stateshift.migration.last_copy import refuse_last_copy
 from stateshift.migration.notifications import tell_finished, with_end_told
 from stateshift.migration.proposal import Proposal, encode_proposal, proposal_of, refuse
 from stateshift.migration.rollback_checks import refuse_rollback
@@ -131,6 +132,7 @@ def rollback(
     adapters: Adapters,
     discard_progress: bool = False,
     begun: Callable[[], None] = nobody_waits,
+    discard_last_copy: bool = False,
 ) -> Report:
     """Take a run back: everything it wrote, and nothing else."""
     workdir.require()
@@ -143,12 +145,19 @@ def rollback(
             case "rolled-back":
                 return context.write_report()
             case "rolling-back":
-                if discard_progress and not journal.progress.discard:
-                    journal.append(RollbackStarted(adapters.clock.now(), discard_progress))
+                discard = discard_progress or journal.progress.discard
+                last_copy = discard_last_copy or journal.progress.last_copy
+                started = RollbackStarted(adapters.clock.now(), discard, last_copy=last_copy)
+                if (discard, last_copy) != (journal.progress.discard, journal.progress.last_copy):
+                    journal.append(started)
                 begun()
                 return with_end_told(context, roll_back_run)
-        refuse_rollback(context, journal.progress.known, discard_progress)
-        journal.append(RollbackStarted(adapters.clock.now(), discard_progress))
+        known = journal.progress.known
+        if not discard_last_copy:
+            refuse_last_copy(context, known)
+        refuse_rollback(context, known, discard_progress)
+        now = adapters.clock.now()
+        journal.append(RollbackStarted(now, discard_progress, last_copy=discard_last_copy))
         begun()
         return with_end_told(context, roll_back_run)
 

@@ -73,7 +73,7 @@ def facts_as_proposed(context: RunContext, job: JobSpec, proposed: Plan | None) 
             return facts
         looks_left -= 1
         if looks_left == 0:
-            raise stale(job, taken_back=False)
+            raise stale(job, facts.source, taken_back=False)
         context.adapters.clock.sleep(SECONDS_BETWEEN_LOOKS)
 
 
@@ -185,8 +185,16 @@ def _cut_short(context: RunContext, plan: PlanProgress) -> Iterator[AnyStep]:
             yield step
 
 
-def stale(job: JobSpec, taken_back: bool) -> StalePlan:
-    """Return the error for facts that are no longer those of the plan."""
+def stale(job: JobSpec, source: Survey | None, taken_back: bool) -> StalePlan:
+    """Return the error for facts that are no longer those of the plan; `source` is what a job is
+    to be restarted from.
+    """
+    if source is not None and not source.images and not job.image_writers:
+        return StalePlan(
+            f"nothing is at {job.source} any more that a job could be started from; what was "
+            f"copied to {job.destination} is kept",
+            hint="bring the source back, then `stateshift resume WORKDIR`",
+        )
     places = f"{job.source} and {job.destination}"
     if job.sink is not None and job.sink.location is not None:
         places = f"{job.source}, {job.destination} or in the sink {job.sink.location}"

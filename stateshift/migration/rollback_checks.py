@@ -20,7 +20,9 @@ from stateshift.clusters.protocol import JobState, StopRequest
 from stateshift.engines.registry import engine
 from stateshift.errors import ClusterError, PlanError
 from stateshift.journal import PlanProgress
+from stateshift.migration.arrivals import arrivals
 from stateshift.migration.context import RunContext
+from stateshift.migration.history import plans_while_running
 from stateshift.plan import PHASES, Plan
 from stateshift.specification import JobSpec
 from stateshift.step import AwaitProgress, LiftFence, SubmitJob
@@ -81,6 +83,8 @@ def refuse_foreign_job(
         job = context.spec.job(adopted.job)
         if job is None or not job.moves or adopted.undone:
             continue
+        if _publishes_standby(context, adopted) and job.target_cluster != job.source_cluster:
+            _refuse_started_by_hand(context, job, then)
         for step in context.plans.read(adopted):
             if isinstance(step, SubmitJob) and step.name in adopted.steps:
                 _refuse_if_foreign(context, job, step, then)
@@ -90,9 +94,22 @@ def _refuse_if_foreign(context: RunContext, job: JobSpec, step: SubmitJob, then:
     if step.status(context.world).state.alive:
         return
     request = StopRequest(job.name, job.destination)
-    if not context.world.cluster(step.cluster).find_source(request).state.alive:
+    if context.world.cluster(step.cluster).find_source(request).state.alive:
+        raise _foreign(context, job, then)
+
+
+def _refuse_started_by_hand(context: RunContext, job: JobSpec, then: str) -> None:
+    """Refuse where a job runs on a standby. A cluster that cannot be asked keeps nobody from it."""
+    if job.target_cluster is None:
         return
-    raise PlanError(
+    request = StopRequest(job.name, job.destination)
+    with suppress(ClusterError):
+        if context.world.cluster(job.target_cluster).find_source(request).state.alive:
+            raise _foreign(context, job, then)
+
+
+def _foreign(context: RunContext, job: JobSpec, then: str) -> PlanError:
+    return PlanError(
         f"{job.name} runs on {job.target_cluster}, and this run did not start it",
         hint=f"stop it, then: stateshift {then} {quote(str(context.workdir.path))}",
     )
@@ -257,11 +274,36 @@ def _any_completed(context: RunContext, waits: Iterable[AwaitProgress]) -> bool:
 def _has_gone_on(context: RunContext, adopted: PlanProgress) -> bool:
     """Return whether the target's image has a later epoch than the one that was copied there."""
     plan = context.plans.read(adopted)
+    if _publishes_standby(context, adopted):
+        return _has_gone_on_from_standby(context, adopted, plan)
     if not adopted.steps or not _writes_image(plan):
         return False
     at_target = _epochs_at(context, plan.engine, plan.target)
     copied = _copied_epochs(context, plan, at_target)
     return any(_is_later(at_target.get(path), epoch) for path, epoch in copied.items())
+
+
+def _publishes_standby(context: RunContext, adopted: PlanProgress) -> bool:
+    """Whether this is the plan that has published last what a job could be started from, while the
+    job ran.
+    """
+    plans = context.progress.plans_of((adopted.job,))
+    later = [plan for plan in plans if plan.plan > adopted.plan and not plan.undone]
+    publishing = [plan for plan in (adopted, *later) if _begun_to_publish(plan)]
+    return adopted.purpose == "standby" and not adopted.undone and publishing == [adopted]
+
+
+def _begun_to_publish(adopted: PlanProgress) -> bool:
+    return any(step.phase == "publish" for step in adopted.steps.values())
+
+
+def _has_gone_on_from_standby(context: RunContext, adopted: PlanProgress, plan: Plan) -> bool:
+    """Return whether a job has committed at a standby: what says so is none of our files."""
+    _, survey = engine(plan.engine).survey(plan.target, context.world.storage)
+    rounds = plans_while_running(context.progress, adopted.job)
+    ours = arrivals(rounds, context.plans.read).written.get(plan.target, set())
+    committed = [image for image in survey.images if image.epoch is not None]
+    return any(not ours.issuperset(image.first_read[-1:]) for image in committed)
 
 
 def _writes_image(plan: Plan) -> bool:

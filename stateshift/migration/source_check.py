@@ -76,6 +76,16 @@ def _are_checked(shard: ShardFiles, checked: Collection[str]) -> bool:
     return all(path in checked for path in shard.files)
 
 
+def damage_in(
+    inquiry: Inquiry, job: JobSpec, storage: Storage, survey: Survey, checked: Collection[str]
+) -> list[Finding]:
+    """Return the damage in an image that was surveyed, beside the files that others have
+    `checked`.
+    """
+    look = partial(_what_is_looked_at, inquiry.engine, job, 0, checked, lambda: (storage, survey))
+    return _damage_now(inquiry, look)
+
+
 def refuse_damaged(
     inquiry: Inquiry, jobs: Iterable[JobSpec], checked: Mapping[str, Collection[str]]
 ) -> None:

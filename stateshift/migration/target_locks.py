@@ -8,7 +8,9 @@ from stateshift import lock
 from stateshift.errors import StateshiftError
 from stateshift.journal import LockReleased, LockTaken, PlanProgress
 from stateshift.migration.context import RunContext
+from stateshift.migration.history import plans_while_running
 from stateshift.specification import JobSpec
+from stateshift.specification.warm import NEVER
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 
@@ -21,8 +23,16 @@ def lock_target(context: RunContext, job: JobSpec) -> None:
     workdir = str(context.workdir.path.absolute())
     above = _above(context, location)
     lock.take(above, locations.name(location), run, workdir, context.adapters.host)
-    if job.source != location:
+    if job.source != location and not is_kept_fresh(context, job):
         lock.refuse_source(_above(context, job.source), locations.name(job.source), run)
+
+
+def is_kept_fresh(context: RunContext, job: JobSpec) -> bool:
+    """Whether a job is a standby that has copied something before: its source was looked at then,
+    and may be lost since.
+    """
+    is_begun = bool(plans_while_running(context.progress, job.name))
+    return job.cutover == NEVER and job.mode == "warm" and is_begun
 
 
 def release_target(context: RunContext, job: JobSpec) -> None:

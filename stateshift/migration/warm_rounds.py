@@ -20,11 +20,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
-from stateshift.errors import Interrupted, MissingFile, PlanError, StalePlan, StateshiftError
+from stateshift.errors import (
+    ClusterError,
+    FormatError,
+    Interrupted,
+    MissingFile,
+    PlanError,
+    StalePlan,
+    StateshiftError,
+    StorageError,
+)
 from stateshift.estimating import byte_rate
-from stateshift.journal import PlanProgress, RoundSeen
+from stateshift.journal import PlanProgress, RoundSeen, SourceLost
 from stateshift.migration import round_compaction
 from stateshift.migration.context import RunContext
+from stateshift.migration.gathering import Inquiry
 from stateshift.migration.halts import prepare
 from stateshift.migration.history import round_count, rounds_of
 from stateshift.migration.notifications import tell_ready
@@ -34,11 +44,16 @@ from stateshift.migration.observation import (
     facts_of,
     once_heard,
 )
+from stateshift.migration.source_check import damages
+from stateshift.migration.standby_source import BY_HAND, follow, is_at, kept_epoch
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
 from stateshift.specification.warm import MANUAL, NEVER, READY, seconds_of, window_of
+from stateshift.steering import Cutover
+from stateshift.step import BringFiles
+from stateshift.step.contents import digest_of
 from stateshift.step.evidence import FilesBrought
-from stateshift.survey import Facts, Left
+from stateshift.survey import Facts, FileInfo, Left
 from stateshift.terms import terms_of
 from stateshift.world import Unwatched
 
@@ -87,6 +102,15 @@ class Seen:
         return self.left.seconds < seconds_of(self.job.until)
 
 
+@dataclass(frozen=True)
+class Unproven:
+    """A source that was read, and found to be damaged, before anything was written over."""
+
+    files: tuple[FileInfo, ...]
+    reason: str
+    at: float
+
+
 class WarmRounds:
     """The rounds of the jobs of a wave that are followed while they run."""
 
@@ -98,6 +122,8 @@ class WarmRounds:
         self._told_ready: set[str] = set()
         self._kept: dict[str, Epochs] = {}
         self._unkept: dict[str, str] = {}
+        self._lost: dict[str, float] = {}
+        self._unproven: dict[str, Unproven] = {}
         self._stopping: dict[str, Epochs] = {}
         self._copied_at = context.now()
 
@@ -127,15 +153,27 @@ class WarmRounds:
 
     def _look(self) -> list[Seen]:
         """Look at all jobs, again where a cluster gives no answer: what is decided is decided of
-        all as they are now.
+        all as they are now. A standby whose source is lost is not among them.
         """
-        return once_heard(self.context, lambda: [self._look_at(job) for job in self.jobs])
+        looks = once_heard(self.context, lambda: [self._look_at(job) for job in self.jobs])
+        return [look for look in looks if look is not None]
 
-    def _look_at(self, job: JobSpec) -> Seen:
+    def _look_at(self, job: JobSpec) -> Seen | None:
         began = time.perf_counter()
         now = self.context.now()
         proposed = self.context.plans.proposed(job, "warm")
-        facts = facts_as_proposed(self.context, job, proposed)
+        if job.cutover != NEVER:
+            facts = facts_as_proposed(self.context, job, proposed)
+        else:
+            looks = self.seen.get(job.name)
+            found = follow(self.context, job, proposed, looks[-1].facts if looks else None)
+            if isinstance(found, Facts) and not self._is_worth_proving(job, found):
+                found = self._unproven[job.name].reason
+            if isinstance(found, str):
+                self._lose(job, found)
+                return None
+            self._find(job)
+            facts = found
         plan = self.context.engine.plan_round(self.context.spec, job, facts)
         looking = time.perf_counter() - began
         runs = facts.source_cluster is not None and facts.source_cluster.state in RUNS
@@ -149,6 +187,32 @@ class WarmRounds:
         del looks[:-LOOKS_KEPT]
         self.context.status.left(job.name, left)
         return look
+
+    def _lose(self, job: JobSpec, reason: str) -> None:
+        """Write down that a standby cannot follow its source; a new reason once a minute."""
+        context, now = self.context, self.context.now()
+        before = context.progress.lost.get(job.name)
+        is_known = before is not None and before.reason == reason
+        told_at = self._lost.get(job.name)
+        if told_at is not None and (is_known or now - told_at < FRESH_SECONDS):
+            return
+        epoch = kept_epoch(context, job)
+        self._lost[job.name] = now
+        if not is_known:
+            context.record(SourceLost(now, job.name, reason, epoch))
+        kept = "nothing is there yet"
+        if self._kept.get(job.name) or epoch is not None:
+            terms = terms_of(context.spec.engine)
+            at = terms.at_each if epoch is None else f"{terms.at} {epoch}"
+            kept = f"the copy at {job.destination} stays, and can be started from {at}"
+        context.say(f"{job.name}: its source cannot be followed: {reason}; {kept}")
+
+    def _find(self, job: JobSpec) -> None:
+        """Write down that a standby can follow its source again."""
+        self._lost.pop(job.name, None)
+        if job.name in self.context.progress.lost:
+            self.context.record(SourceLost(self.context.now(), job.name, ""))
+            self.context.say(f"{job.name}: its source is back, and is followed again")
 
     def _left(self, job: JobSpec, plan: Plan, looking: float) -> Left:
         bytes_max, files_max = _best_speed(rounds_of(self.context.progress, job.name))
@@ -181,11 +245,30 @@ class WarmRounds:
 
     def _may_cut_over(self, seen: list[Seen]) -> bool:
         wish = self.context.control.wishes.cutover
+        if self._lost:
+            self._decline(wish)
+            return False
+        if wish is not None and not all(self._is_proven(look) for look in seen):
+            self._decline(wish)
+            return False
         if wish == "now":
             return True
         if not any(look.runs for look in seen):
             return self._may_end_rounds(seen, wish)
         return self._is_asked_for(seen, wish) and self._is_little_left(seen)
+
+    def _decline(self, wish: Cutover | None) -> None:
+        """Say that nothing is cut over to: the source has what is to be moved, and is lost."""
+        if wish is None:
+            return
+        names = " and ".join(self._lost)
+        self.context.say(
+            f"{names}: the cutover is declined, and nothing was changed: the source cannot be "
+            f"followed. To start the copy without it: {BY_HAND}"
+        )
+        control = self.context.control
+        control.steering.heeded("cutover")
+        control.wishes = replace(control.wishes, cutover=None)
 
     def _is_asked_for(self, seen: list[Seen], wish: str | None) -> bool:
         """Return whether a person asked for the cutover, or the spec allows it to every job."""
@@ -205,9 +288,10 @@ class WarmRounds:
         """
         if wish is None and any(look.is_standby for look in seen):
             return False
-        self.context.say(
-            f"{_names(seen)}: no longer running, so there is no need for another round"
-        )
+        ends = "no longer running"
+        if all(look.facts.source_cluster is None for look in seen):
+            ends = "no cluster is named that could be asked, so it is taken for stopped"
+        self.context.say(f"{_names(seen)}: {ends}, so there is no need for another round")
         return True
 
     def _is_allowed(self, job: JobSpec) -> bool:
@@ -249,6 +333,8 @@ class WarmRounds:
     def _tell_if_ready(self, seen: list[Seen]) -> None:
         """Tell that jobs could be stopped, and wait for a person or for their hours."""
         if any(look.is_standby for look in seen) or not all(look.is_ready for look in seen):
+            return
+        if not seen:
             return
         seconds = max(look.left.seconds for look in seen)
         self._tell_ready(
@@ -344,11 +430,17 @@ class WarmRounds:
     def _copy(self, looks: list[Seen]) -> list[Seen]:
         """Make a round of each look. Return those that have copied an image that is news."""
         self.context.status.waiting("", "")
-        for look in looks:
-            self._hide(look)
-        adopted = [self.context.plans.adopt(look.plan) for look in looks]
-        self._copied_at = self.context.now()
-        self.context.execute(adopted)
+        try:
+            looks = [look for look in looks if self._hide(look)]
+            adopted = [self.context.plans.adopt(look.plan) for look in looks]
+            self._copied_at = self.context.now()
+            self.context.execute(adopted)
+        except (StorageError, FormatError) as error:
+            if not all(self._is_of_source(error, look) for look in looks):
+                raise
+            for look in looks:
+                self._lose(look.job, error.fact)
+            return []
         whole = []
         for (number, plan), look in zip(adopted, looks, strict=True):
             missed = self._missed(number)
@@ -378,7 +470,11 @@ class WarmRounds:
             facts = facts_behind_round(context, look.job, look.facts)
             plan = context.engine.plan_standby(context.spec, look.job, facts)
             context.execute([context.plans.adopt(plan)])
-        except (MissingFile, StalePlan) as error:
+        except (StorageError, FormatError, StalePlan) as error:
+            if not isinstance(error, MissingFile | StalePlan) and not self._is_of_source(
+                error, look
+            ):
+                raise
             line = (
                 f"{name}: what there is of it now was not kept ({error.fact}); the image "
                 "before it is"
@@ -394,20 +490,77 @@ class WarmRounds:
         self._tell_ready([name], startable)
         return True
 
-    def _hide(self, look: Seen) -> None:
-        """Remove the image at the target, until the next one, where the round would tear it."""
+    def _is_of_source(self, error: StateshiftError, look: Seen) -> bool:
+        """Whether an error is a standby's, and not of its target."""
+        target = self.context.world.storage(look.job.destination).location
+        return look.is_standby and not is_at(error, target)
+
+    def _hide(self, look: Seen) -> bool:
+        """Remove the image at the target, until the next one, where the round would tear it. It is
+        the last one unless the source holds one that is whole: that is read to its end before.
+        Return whether the round may be made.
+        """
         if not look.is_standby:
-            return
+            return True
         name = look.job.name
         plan = self.context.engine.plan_hiding(look.job, look.facts, look.plan)
-        if plan is None:
-            return
+        if plan is None or not self._is_torn_by(look):
+            return True
+        if not self._is_proven(look):
+            return False
         self.context.say(
             f"{name}: it has gone back behind what {look.job.destination} can be started "
             "from: that is removed"
         )
         self.context.execute([self.context.plans.adopt(plan)])
         self._kept.pop(name, None)
+        return True
+
+    def _is_torn_by(self, look: Seen) -> bool:
+        """Whether the round would write other bytes over what is there: a source that was lost and
+        brought back has other files of the same content.
+        """
+        for step in look.plan:
+            if isinstance(step, BringFiles):
+                source, target = map(self.context.world.storage, (step.source, step.target))
+                for item, name in step.named:
+                    if target.stat(name) is None:
+                        continue
+                    if digest_of(source.chunks(item.path)) != digest_of(target.chunks(name)):
+                        return True
+        return False
+
+    def _is_worth_proving(self, job: JobSpec, facts: Facts) -> bool:
+        """Whether a source that was damaged may be whole now: it has changed since."""
+        before = self._unproven.get(job.name)
+        if before is None:
+            return True
+        is_recent = self.context.now() - before.at < FRESH_SECONDS
+        return before.files != facts.source.files and not is_recent
+
+    def _is_proven(self, look: Seen) -> bool:
+        """Whether a standby's source is whole, read to its end: what is to take the place of the
+        standby's image comes from there.
+        """
+        if not look.is_standby:
+            return True
+        fault = self._fault_in_source(look)
+        if fault is None:
+            self._unproven.pop(look.job.name, None)
+            return True
+        files, now = look.facts.source.files, self.context.now()
+        self._unproven[look.job.name] = Unproven(files, fault, now)
+        self._lose(look.job, fault)
+        return False
+
+    def _fault_in_source(self, look: Seen) -> str | None:
+        adapters = replace(self.context.adapters, open_storage=self.context.world.storage)
+        inquiry = Inquiry(self.context.spec, adapters, self.context.workdir)
+        try:
+            found = damages(inquiry, look.job)
+        except (StorageError, FormatError, ClusterError) as error:
+            return error.fact
+        return found[0].message if found else None
 
     def _is_worth_it(self, look: Seen) -> bool:
         """Whether a round is worth it: not for every batch of a job that waits to be stopped."""
@@ -425,13 +578,15 @@ class WarmRounds:
 
     def _wait(self, seen: list[Seen]) -> None:
         clock = self.context.adapters.clock
-        self.context.status.waiting(_names(seen), self._waits_for(seen))
+        self.context.status.waiting(_names(seen) or " and ".join(self._lost), self._waits_for(seen))
         until = clock.now() + POLL_SECONDS
         while clock.now() < until and self.context.control.wishes.cutover is None:
             self.context.world.check_interrupted()
             clock.sleep(0.2)
 
     def _waits_for(self, seen: list[Seen]) -> str:
+        if self._lost:
+            return "for its source, which cannot be followed"
         if self.context.control.wishes.cutover is not None:
             return "until so little is left that the job may be stopped"
         if MANUAL in {look.job.cutover for look in seen}:

@@ -14,6 +14,7 @@ from stateshift.errors import StateshiftError, StorageError
 from stateshift.journal import PlanProgress, RollbackRefused, RunRolledBack
 from stateshift.migration.context import RunContext
 from stateshift.migration.failure_record import record_failure
+from stateshift.migration.last_copy import refuse_last_copy
 from stateshift.migration.rollback_checks import (
     FROM_THE_START,
     CommittedSince,
@@ -72,6 +73,8 @@ def _record_refusal(context: RunContext, error: CommittedSince) -> CommittedSinc
 
 def _undo(context: RunContext, plans: Sequence[PlanProgress]) -> None:
     pending = [adopted for adopted in reversed(plans) if not adopted.undone]
+    if not context.progress.last_copy:
+        refuse_last_copy(context, plans)
     refuse_foreign_job(context, [adopted for adopted in pending if is_whole(adopted)])
     _stop_started_jobs(context, pending)
     _let_jobs_run(context, pending)

@@ -26,6 +26,7 @@ from stateshift.specification.model import (
     Spec,
 )
 from stateshift.specification.place import Complaints, Place
+from stateshift.specification.warm import NEVER
 from stateshift.specification.waves import share
 from stateshift.suggestion import did_you_mean
 
@@ -382,8 +383,8 @@ def _check_warm_ends(complaints: Complaints, read: ReadJob) -> None:
     job, at = read.job, read.at("mode")
     if not job.target:
         complaints.add(at, "a warm move without 'remote_location'", "where the image goes")
-    if not job.source_cluster:
-        expected = "the cluster on which the job is stopped in the end"
+    if not job.source_cluster and job.cutover != NEVER:
+        expected = 'the cluster on which the job is stopped in the end; or "cutover": "never"'
         complaints.add(at, "a warm move without 'source_cluster'", expected)
 
 

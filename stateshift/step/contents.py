@@ -65,8 +65,9 @@ def reading(source: Storage, item: FileInfo) -> Input:
             raise MissingFile(
                 f"{item.path} was there when the plan was made and is gone",
                 location=error.location,
-                hint="stop the job (it tidies up behind us), take this run back (`stateshift "
-                "rollback WORKDIR`), then plan again",
+                hint="a job that runs tidies up behind us: stop it, then plan again. If the source "
+                "is lost, keep what was copied, and bring the source back: `stateshift resume "
+                "WORKDIR`",
             ) from error
 
     return content
@@ -75,13 +76,14 @@ def reading(source: Storage, item: FileInfo) -> Input:
 @dataclass(frozen=True, slots=True)
 class NewFile:
     """A file to be written. One that makes an image visible has to be `whole`: durable before it is
-    seen.
+    seen. Where the `size` that it has to have is known, no other content takes its place.
     """
 
     path: str
     content: Content
     modified: float | None = None
     whole: bool = False
+    size: int | None = None
 
 
 def settle(target: Storage, file: NewFile, new: bool = False) -> FileEvidence:
@@ -96,8 +98,10 @@ def settle(target: Storage, file: NewFile, new: bool = False) -> FileEvidence:
     content = _Digesting(file.content)
     try:
         if file.whole:
-            target.remove(file.path)
-            target.create(file.path, b"".join(content()))
+            new_content = b"".join(content())  # read before the old one goes
+            if file.size in (None, content.size):
+                target.remove(file.path)
+                target.create(file.path, new_content)
         else:
             target.write(file.path, content, file.modified)
     finally:

@@ -133,7 +133,7 @@ class CopyFiles(Bundle):
 
     def _new_file(self, source: Storage, item: FileInfo, name: str) -> NewFile:
         modified = item.modified if self.keep_times and item.modified else None
-        return NewFile(name, reading(source, item), modified, self.whole)
+        return NewFile(name, reading(source, item), modified, self.whole, item.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +341,8 @@ def _published(source: Storage, target: Storage, item: FileInfo) -> FileEvidence
 def _copy(file: NewFile, item: FileInfo, target: Storage, new: bool) -> FileEvidence:
     written = settle(target, file, new)
     if written.size != item.size:
-        target.remove(file.path)
+        if not file.whole:
+            target.remove(file.path)
         raise StalePlan(
             f"{item.path} changed while it was copied: {item.size} bytes when planned, "
             f"{written.size} when read",

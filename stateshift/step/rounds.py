@@ -80,8 +80,10 @@ class BringFiles(Bundle):
         one, before that.
         """
         modified = item.modified if self.keep_times and item.modified else None
+        before = target.stat(name)
         with suppress(MissingFile):
-            written = settle(target, NewFile(name, reading(source, item), modified))
+            new = before is None
+            written = settle(target, NewFile(name, reading(source, item), modified), new)
             after, arrived = source.stat(item.path), target.stat(name)
             is_whole = _is_the_same(item, after) and written.size == item.size
             if (
@@ -90,13 +92,19 @@ class BringFiles(Bundle):
                 and self._was_read_back(source, target, item, written)
             ):
                 return written, arrived.stamp
-        target.remove(name)
+        # What was there before may belong to an image, and is still as it was.
+        if not _is_untouched(before, target.stat(name)):
+            target.remove(name)
         return None
 
     def _was_read_back(
         self, source: Storage, target: Storage, item: FileInfo, written: FileEvidence
     ) -> bool:
         return not self.read_back or _is_whole(source, target, item, written)
+
+
+def _is_untouched(before: FileInfo | None, now: FileInfo | None) -> bool:
+    return before is not None and before.stamp != "" and before == now
 
 
 def _is_the_same(item: FileInfo, now: FileInfo | None) -> bool:

@@ -38,6 +38,8 @@ def command(
     from stateshift.cli.shell import steer
     from stateshift.cli.views.units import span
     from stateshift.errors import PlanError
+    from stateshift.migration.standby_source import BY_HAND
+    from stateshift.report import SourceLostReport
     from stateshift.specification.warm import seconds_of
     from stateshift.workdir import Workdir
 
@@ -48,6 +50,13 @@ def command(
         raise PlanError(
             'no job of this run moves warm ("mode": "warm")', hint=steer.status_command(place)
         )
+    for job in warm:
+        lost = progress.lost.get(job.name)
+        if lost is not None:
+            raise PlanError(
+                f"{job.name}: nothing was changed: {SourceLostReport.of(lost).in_words}",
+                hint=f"to start the copy without its source, by hand: {BY_HAND}",
+            )
     if steer.is_halted(progress, place):
         raise PlanError(steer.STOPPED, hint=steer.status_command(place))
     place.steering.ask_cutover(now)

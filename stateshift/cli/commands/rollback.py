@@ -29,7 +29,7 @@ EPILOG = epilog(
     8,
     130,
     e0="rolled back; the report names what could not be",
-    e4="the job has committed batches at the target since",
+    e4="the job has committed batches at the target since, or the copy may be the last one",
     e130="interrupted: `stateshift resume WORKDIR` continues the rollback",
 )
 
@@ -42,6 +42,13 @@ def command(
         bool,
         typer.Option(
             "--discard-progress", help="Discard what the job has committed at the target since."
+        ),
+    ] = False,
+    discard_last_copy: Annotated[
+        bool,
+        typer.Option(
+            "--discard-last-copy",
+            help="Delete the copy even if the source holds no image any more to take its place.",
         ),
     ] = False,
 ) -> int | None:
@@ -69,7 +76,7 @@ def command(
 
     def work(adapters: Adapters, begun: Callable[[], None]) -> Report:
         try:
-            return migration.rollback(place, adapters, discard_progress, begun)
+            return migration.rollback(place, adapters, discard_progress, begun, discard_last_copy)
         except PlanError as error:
             again = _whole_hint(error, terminal)
             if again is None:

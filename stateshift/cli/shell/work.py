@@ -28,8 +28,10 @@ from stateshift.errors import (
     Complaint,
     FormatError,
     Interrupted,
+    LastCopyError,
     PlanError,
     SpecError,
+    StalePlan,
     StateshiftError,
     StorageError,
     VerifyError,
@@ -130,7 +132,10 @@ def _way_out(error: StateshiftError, path: str) -> Iterator[Line]:
     hint = error.hint or ""
     is_said = resume in hint or rollback in hint
     fails_again = isinstance(error, STAYS) or "rollback" in hint
-    if is_said:
+    if is_said or isinstance(error, LastCopyError):
+        return
+    if isinstance(error, StalePlan):  # where the source is lost, the copy is the last one
+        yield Line(f"where it stands: {render_run.command('status', path)}")
         return
     if fails_again:
         yield Line(f"take it back with: {rollback}")

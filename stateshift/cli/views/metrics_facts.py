@@ -52,6 +52,7 @@ METRICS: Mapping[str, str] = {
     "stateshift_job_step_age_seconds": "Age of the oldest step that is under way in a phase.",
     "stateshift_job_warm_rounds": "Rounds that have copied while the job ran.",
     "stateshift_job_warm_copied_timestamp_seconds": "When the last round was over.",
+    "stateshift_job_source_lost_timestamp_seconds": "Since when a standby has lost its source.",
     "stateshift_job_warm_left_bytes": "Bytes that are still to be copied while the job runs.",
     "stateshift_job_warm_left_seconds": "How long the job would be down if it stopped now.",
     "stateshift_job_warm_written_bytes_per_second": "How fast the job writes what is to be copied.",
@@ -299,6 +300,8 @@ def _of_rounds(job: _JobRun) -> Iterator[tuple[str, Sample]]:
         over = job.progress.began + last.start + last.seconds
         yield "warm_rounds", job.sample(last.number)
         yield "warm_copied_timestamp_seconds", job.sample(over)
+    if job.done is not None and job.done.source_lost is not None:
+        yield "source_lost_timestamp_seconds", job.sample(job.done.source_lost.since)
     if job.left is not None:
         yield "warm_left_bytes", job.sample(job.left.bytes)
         yield "warm_left_seconds", job.sample(job.left.seconds)

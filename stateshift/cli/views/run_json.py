@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         PhaseReport,
         Report,
         RoundReport,
+        SourceLostReport,
         SteeredReport,
     )
     from stateshift.steering import Live
@@ -74,6 +75,14 @@ class FailureDocument(TypedDict):
     step: Annotated[str | None, "the step of the plan it happened in"]
 
 
+class SourceLostDocument(TypedDict):
+    """A standby whose source cannot be followed."""
+
+    since: Annotated[float, "seconds since 1970"]
+    reason: Annotated[str, "why, in one line"]
+    epoch: Annotated[int | None, "of the image that stays at the target, where it has one"]
+
+
 class JobReportDocument(TypedDict):
     """What has been done with one job."""
 
@@ -93,6 +102,9 @@ class JobReportDocument(TypedDict):
     rounds: Annotated[list[RoundDocument], "the rounds of a warm move"]
     downtime_without_rounds: Annotated[
         float | None, "an estimate of the downtime, had nothing been copied before"
+    ]
+    source_lost: Annotated[
+        SourceLostDocument | None, "since when a standby cannot follow its source; null: it can"
     ]
 
 
@@ -417,7 +429,14 @@ def _job_report(job: JobReport) -> JobReportDocument:
         "phases": [_phase_report(phase) for phase in job.phases],
         "rounds": [_round(copied) for copied in job.rounds],
         "downtime_without_rounds": job.downtime_without_rounds,
+        "source_lost": _source_lost(job.source_lost),
     }
+
+
+def _source_lost(lost: SourceLostReport | None) -> SourceLostDocument | None:
+    if lost is None:
+        return None
+    return {"since": lost.since, "reason": redact(lost.reason), "epoch": lost.epoch}
 
 
 def _round(copied: RoundReport) -> RoundDocument:

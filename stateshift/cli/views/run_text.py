@@ -195,6 +195,8 @@ def _next(facts: RunFacts) -> Iterator[Block]:
     resume = command("resume", facts.workdir)
     rollback = command("rollback", facts.workdir)
     match facts.state:
+        case "failed" | "interrupted" if any(job.source_lost for job in facts.report.jobs):
+            yield pairs(("go on", resume), indent=0)
         case "failed" | "interrupted":
             yield pairs(("go on", resume), ("take back", rollback), indent=0)
         case "rolling-back":

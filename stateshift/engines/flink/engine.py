@@ -77,6 +77,9 @@ class FlinkEngine:
 
         return identity_of(facts)
 
+    def is_copy(self, copy: Image, original: Image, job: JobSpec, target: str) -> bool:
+        return True  # an image does not say whose it is
+
     def plan(self, spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
         from stateshift.engines.flink.plan.move import plan
 

@@ -86,6 +86,13 @@ class SparkEngine:
 
         return identity_of(facts)
 
+    def is_copy(self, copy: Image, original: Image, job: JobSpec, target: str) -> bool:
+        from stateshift.engines.spark.plan.publication import fork_id
+
+        if None in (copy.identity, original.identity):
+            return copy.path == original.path
+        return copy.identity in (original.identity, fork_id(original, target))
+
     def plan(self, spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
         from stateshift.engines.spark.plan.move import plan
 

@@ -47,7 +47,8 @@ def _plan_of(context: RunContext, wave: WaveState, job: JobSpec) -> Plan:
     identity = context.engine.identity(facts) if proposed.provisional else made[-1].facts
     if is_running or identity != proposed.facts:
         undo_halts(context, wave.pending)
-        raise stale(moved, taken_back=bool(wave.halted))
+        source = facts.source if context.spec.restart else None
+        raise stale(moved, source, taken_back=bool(wave.halted))
     if made[-1].refusals:
         undo_halts(context, wave.pending)
     refuse(made)

@@ -10,7 +10,7 @@ from stateshift.migration.history import has_moved
 from stateshift.migration.observation import has_stopped
 from stateshift.migration.source_check import refuse_damaged
 from stateshift.migration.stages.wave_state import WaveState
-from stateshift.migration.target_locks import lock_target, release_target
+from stateshift.migration.target_locks import is_kept_fresh, lock_target, release_target
 from stateshift.specification import JobSpec
 from stateshift.step import CompareImages, TransformShard
 
@@ -49,8 +49,10 @@ def release_targets(context: RunContext, wave: WaveState) -> None:
 def _refuse_damaged_sources(context: RunContext, wave: WaveState) -> None:
     adapters = replace(context.adapters, open_storage=context.world.storage)
     inquiry = Inquiry(context.spec, adapters, context.workdir)
-    checked = {job.name: _checked_by_steps(context, job) for job in wave.pending}
-    refuse_damaged(inquiry, wave.pending, checked)
+    # A standby that has copied something waits for its source, whatever has become of that.
+    asked = [job for job in wave.pending if not is_kept_fresh(context, job)]
+    checked = {job.name: _checked_by_steps(context, job) for job in asked}
+    refuse_damaged(inquiry, asked, checked)
 
 
 def _checked_by_steps(context: RunContext, job: JobSpec) -> frozenset[str]:

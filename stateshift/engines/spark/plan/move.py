@@ -149,12 +149,15 @@ def _refuse_what_is_not_whole(job: JobSpec, source: Survey) -> None:
 
 def hidden_plan(job: JobSpec, facts: Facts, coming: Plan) -> Plan | None:
     """Return the plan that hides the image at the target, where the coming round would write over
-    files of it. Its job has gone back behind it and does its batches again: nobody may start from
-    a mixture of both times.
+    files of it. Its job has gone back behind it and has done its batches again: nobody may start
+    from a mixture of both times.
     """
     target = facts.target.location
     steps = hiding(facts, "retire")
-    overwritten = paths_at(target, facts.past) & paths_at(target, _written(coming))
+    needed = paths_at(target, facts.past)
+    for image in facts.shown:
+        needed.update(image.needed)
+    overwritten = needed & paths_at(target, _written(coming))
     if not steps or not overwritten:
         return None
     plan = _plan(job, facts, phases_of(Phase("retire", steps, ordered=True)), ())

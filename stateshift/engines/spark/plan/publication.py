@@ -136,13 +136,17 @@ def identities(job: JobSpec, facts: Facts, images: Iterable[Image]) -> Iterator[
         yield _identity(f"copy/identity-{number}", facts, image, path)
 
 
+def fork_id(image: Image, target: str) -> str:
+    """Return the query id of an image's fork: the same fork gets the same."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{image.identity} {target} {image.path}"))
+
+
 def _identity(name: str, facts: Facts, image: Image, path: str) -> WriteFile:
     """Return the step that gives a fork its id. A fork is another query: idempotent sinks must not
-    take it for the first. The same fork gets the same id.
+    take it for the first.
     """
     target = facts.target.location
-    fork = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{image.identity} {target} {image.path}"))
-    content = json.dumps({"id": fork}, separators=(",", ":"))
+    content = json.dumps({"id": fork_id(image, target)}, separators=(",", ":"))
     return WriteFile.of(name, target, path, content.encode())
 
 

@@ -1,0 +1,127 @@
+"""Whether a standby may follow its source: what it has is never given up for something worse.
+
+    follow     what is there now, or why it cannot be followed
+    fault_of   why what is there is not the continuation of what the standby has. Pure
+
+A source may vanish, answer nothing, be emptied, be damaged, hold another query or an older batch.
+None of that ends a standby: the copy may be the last one. It stays as it is until the source is
+back, and is the same query at the same batch or a later one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stateshift.errors import ClusterError, FormatError, StalePlan, StorageError
+from stateshift.migration.context import RunContext
+from stateshift.migration.gathering import LOOKS, SECONDS_BETWEEN_LOOKS
+from stateshift.migration.history import plans_while_running
+from stateshift.migration.observation import facts_of, stale
+from stateshift.plan import Plan
+from stateshift.specification import JobSpec
+from stateshift.survey import Facts, Image, Survey
+from stateshift.terms import terms_of
+
+BY_HAND = 'stateshift/migration/README.md, "A standby whose source is lost"'
+NAMED_MAX = 3
+
+
+def follow(
+    context: RunContext, job: JobSpec, proposed: Plan | None, before: Facts | None
+) -> Facts | str:
+    """Return what is there now; or why that cannot be followed. What its cluster said `before`
+    counts where it gives no answer.
+
+    Raises:
+        StalePlan: somebody else writes at the target; or it is another job than the one that was
+            planned, and nothing of that is kept yet.
+    """
+    reason = ""
+    for _ in range(LOOKS):
+        try:
+            facts = _facts(context, job, before)
+        except (StorageError, FormatError, ClusterError) as error:
+            if is_at(error, context.world.storage(job.destination).location):
+                raise
+            return error.fact
+        else:
+            _refuse_others(job, facts.target)
+            is_new = not facts.shown and not facts.brought and bool(facts.source.images)
+            if is_new and proposed is not None and _is_another(context, proposed, facts):
+                raise stale(job, facts.source, taken_back=False)
+            reason = fault_of(job, facts) or ""
+            if not reason:
+                return facts
+        if job.name in context.progress.lost:
+            break
+        context.adapters.clock.sleep(SECONDS_BETWEEN_LOOKS)
+    return reason
+
+
+def _facts(context: RunContext, job: JobSpec, before: Facts | None) -> Facts:
+    try:
+        return facts_of(context, job)
+    except ClusterError:
+        nothing = Survey(job.source, None, "empty", ())
+        return facts_of(context, job, before=before or Facts(nothing, nothing))
+
+
+def _is_another(context: RunContext, proposed: Plan, facts: Facts) -> bool:
+    return context.engine.identity(facts) != proposed.facts
+
+
+def is_at(error: Exception, location: str) -> bool:
+    """Whether an error is of this location."""
+    place = getattr(error, "location", None) or ""
+    return f"{place}/".startswith(f"{location.rstrip('/')}/")
+
+
+def _refuse_others(job: JobSpec, target: Survey) -> None:
+    """Refuse a target to which others have written: a job may have been started there."""
+    if target.kind == "empty":
+        return
+    named = ", ".join(file.path for file in target.files[:NAMED_MAX])
+    raise StalePlan(
+        f"others write to {job.destination} ({named}): a job may have gone on there. Nothing was "
+        "written over",
+        hint=f"this standby is over, and its copy is that job's now: {BY_HAND}",
+    )
+
+
+def fault_of(job: JobSpec, facts: Facts) -> str | None:
+    """Return why what is at the source is not the continuation of what the standby has; None where
+    it is.
+    """
+    return next(_faults(job, facts), None)
+
+
+def _faults(job: JobSpec, facts: Facts) -> Iterator[str]:
+    source = facts.source
+    kept = [image for image in facts.shown if image.epoch is not None]
+    at_source = {image.path: image for image in source.images}
+    if not at_source and (kept or not job.image_writers):
+        yield f"nothing is at {source.location} that a job could be started from"
+    for image in kept:
+        yield from _faults_of(image, at_source.get(image.path), source)
+    for damage in source.damages:
+        yield damage.message
+
+
+def _faults_of(kept: Image, now: Image | None, source: Survey) -> Iterator[str]:
+    terms, place = terms_of(source.engine or ""), source.location
+    if now is None:
+        yield f"{kept.path or 'the job'} is no longer at {place}"
+    elif None not in (kept.identity, now.identity) and kept.identity != now.identity:
+        yield f"{place} holds another query ({now.identity}) than the one that was copied"
+    elif now.epoch is None or now.epoch < (kept.epoch or 0):
+        older = f"{terms.at} {now.epoch}" if now.epoch is not None else "without a commit"
+        yield f"{place} is {older}, older than {terms.at} {kept.epoch} that was copied"
+
+
+def kept_epoch(context: RunContext, job: JobSpec) -> int | None:
+    """Return the epoch of the image that a standby has; None for a workflow, or without one."""
+    for adopted in reversed(plans_while_running(context.progress, job.name)):
+        if adopted.purpose == "standby" and adopted.finished_at is not None:
+            plan = context.plans.read(adopted)
+            return plan.epoch if plan.phase("publish") is not None else None
+    return None

@@ -1,0 +1,169 @@
+"""What a run has copied may be the last copy: a standby whose source is lost stays, and no way back
+deletes what nobody else has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stateshift import migration
+from stateshift.errors import LastCopyError, StalePlan, StorageError
+from stateshift.migration.rollback_checks import CommittedSince
+from stateshift.storage.protocol import Storage
+from tests.support.checkpoints import Checkpoint, put
+from tests.support.ground import SOURCE, TARGET, running_spec
+from tests.support.living import state_at
+from tests.test_warm import Ended, Standby
+
+Lose = Callable[[Standby], None]
+
+
+def gone(stage: Standby) -> None:
+    source = stage.ground.disk.open(SOURCE)
+    for file in list(source.list()):
+        source.remove(file.path)
+    source.prune()
+
+
+def another_query(stage: Standby) -> None:
+    gone(stage)
+    other = Checkpoint(batches=40, query="99999999-2222-3333-4444-555555555555")
+    other.write(stage.ground.disk.open(SOURCE))
+
+
+def older(stage: Standby) -> None:
+    stage.job.back_to(stage.job.epoch - 4)
+
+
+def damaged(stage: Standby) -> None:
+    source = stage.ground.disk.open(SOURCE)
+    newest = max(source.list("state/0/0"), key=lambda file: len(file.path) * 1000 + file.size)
+    path = f"state/0/0/{stage.job.epoch + 1}.delta"
+    assert newest is not None
+    put(source, path, b"\\0" * 10)
+
+
+def missing(stage: Standby) -> None:
+    stage.ground.disk.open(SOURCE).remove(f"state/0/0/{stage.job.epoch + 1}.delta")
+
+
+def unreachable(stage: Standby) -> None:
+    opened = stage.ground.wrap
+
+    def refuse(storage: Storage) -> Storage:
+        if storage.location.startswith(SOURCE):
+            return Away(storage)  # type: ignore[return-value]
+        return opened(storage)
+
+    stage.ground.wrap = refuse
+    stage.away = True  # type: ignore[attr-defined]
+
+
+class Away:
+    """Whatever is asked of it, the storage does not answer."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.location, self.traits = storage.location, storage.traits
+
+    def __getattr__(self, name: str) -> object:
+        def refuse(*arguments: object) -> None:
+            raise StorageError(f"{self.location}: forbidden", location=self.location)
+
+        return refuse
+
+
+LOSSES = [gone, another_query, older, damaged, missing]
+
+
+def standby(folder: Path, lose: Lose, looks: int = 60) -> Standby:
+    """A standby that had an image before its source was lost."""
+    stage = Standby(folder, 1, looks, at_30=lambda: acted(stage))
+
+    def acted(stage: Standby) -> None:
+        assert stage.kept, "there is an image by then"
+        stage.job.running = False
+        stage.before = stage.ground.held(TARGET)  # type: ignore[attr-defined]
+        lose(stage)
+
+    stage.job.moods = {}
+    stage.job.retained = 100
+    with pytest.raises(Ended):
+        stage.ground.apply(running_spec(mode="warm", cutover="never"))
+    return stage
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+def test_a_standby_whose_source_is_lost_stays_as_it_is_and_says_so(
+    tmp_path: Path, lose: Lose
+) -> None:
+    stage = standby(tmp_path, lose)
+    assert stage.ground.held(TARGET) == stage.before  # type: ignore[attr-defined]
+    epoch, state = state_at(stage.ground.disk.open(TARGET))
+    assert epoch == 11 and state in stage.job.ever[11]
+    said = [line for line in stage.ground.said if "cannot be followed" in line]
+    assert said and "can be started from epoch 11" in said[0]
+    with pytest.raises(LastCopyError) as caught:
+        stage.ground.rollback()
+    assert caught.value.exit_code == 4
+    assert stage.ground.held(TARGET) == stage.before  # type: ignore[attr-defined]
+
+
+def test_a_standby_goes_on_once_its_source_is_back(tmp_path: Path) -> None:
+    def away(stage: Standby) -> None:
+        stage.saved = stage.ground.disk.snapshot(SOURCE)  # type: ignore[attr-defined]
+        gone(stage)
+
+    stage = standby(tmp_path, away)
+    assert migration.status(stage.ground.workdir()).jobs[0].source_lost is not None
+    source = stage.ground.disk.open(SOURCE)
+    for path, content in stage.saved.items():  # type: ignore[attr-defined]
+        put(source, path, content)
+    stage.job.running = True
+    stage.job.batch()
+    stage.looks = 60
+    with pytest.raises(Ended):
+        stage.ground.resume()
+    assert stage.kept[-1] == 12
+    report = migration.status(stage.ground.workdir())
+    assert report.jobs[0].source_lost is None
+    stage.look = lambda: None  # type: ignore[method-assign]
+    assert stage.ground.rollback().state == "rolled-back"
+    assert stage.ground.held(TARGET) == {}
+
+
+def test_a_standby_that_is_resumed_while_its_storage_is_away_waits(tmp_path: Path) -> None:
+    stage = standby(tmp_path, unreachable)
+    assert stage.ground.held(TARGET) == stage.before  # type: ignore[attr-defined]
+    stage.looks = 5
+    stage.ground.workdir().steering.ask_cutover(True)
+    with pytest.raises(Ended):
+        stage.ground.resume()
+    assert any("cutover is declined" in line for line in stage.ground.said)
+    assert stage.ground.workdir().steering.wishes().cutover is None
+    with pytest.raises(LastCopyError, match="cannot be read now"):
+        stage.ground.rollback()
+    report = migration.rollback(
+        stage.ground.workdir(), stage.ground.adapters, discard_last_copy=True
+    )
+    assert report.state == "rolled-back" and stage.ground.held(TARGET) == {}
+
+
+def test_a_standby_where_a_job_has_gone_on_is_neither_written_over_nor_taken_back(
+    tmp_path: Path,
+) -> None:
+    stage = standby(tmp_path, lambda stage: None)
+    stage.look = lambda: None  # type: ignore[method-assign]
+    stage.job.moved_to(TARGET).batch()
+    gone_on = stage.ground.held(TARGET)
+    with pytest.raises(CommittedSince, match="on the target since"):
+        stage.ground.rollback()
+    stage.looks = 5
+    with pytest.raises(StalePlan, match="others write to") as caught:
+        stage.ground.resume()
+    assert "rollback" not in (caught.value.hint or "")
+    assert stage.ground.held(TARGET) == gone_on
+    stage.ground.rollback(discard_progress=True)
+    assert stage.ground.held(TARGET) == {}
