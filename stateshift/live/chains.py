@@ -28,6 +28,7 @@ from stateshift.live.rows import (
     Schema,
     arrow_schema,
     check_returned,
+    from_base64,
     in_base64,
     run_on_no_rows,
 )
@@ -190,9 +191,13 @@ def _refuse_another(before: Declaration | None, now: Declaration, folder: Folder
 
 
 def _facets(before: Declaration, now: Declaration) -> Iterator[tuple[str, object, object]]:
-    yield "schema", before.output, now.output
+    yield "schema", _types(before.output), _types(now.output)
     yield "stamp", before.stamp, now.stamp
     yield "follow", before.follow, now.follow
+
+
+def _types(output: str) -> pyarrow.Schema | None:
+    return from_base64(output) if output else None
 
 
 # ------------------------------------------------------------------------------------ processes

@@ -78,6 +78,9 @@ def arrow_schema(schema: Schema) -> pyarrow.Schema | None:
 
     if schema is None or isinstance(schema, pyarrow.Schema):
         return schema
+    simple = _simple(schema) if isinstance(schema, str) else None
+    if simple is not None:
+        return simple
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
@@ -91,6 +94,56 @@ def arrow_schema(schema: Schema) -> pyarrow.Schema | None:
     if "timezone" in inspect.signature(to_arrow_schema).parameters:  # from Spark 4.2 on
         return to_arrow_schema(schema, timezone="UTC")
     return to_arrow_schema(schema)
+
+
+def _simple(text: str) -> pyarrow.Schema | None:
+    """Return the schema of DDL without types inside types, which needs no session; else None."""
+    import pyarrow
+
+    fields = []
+    for column in re.split(r",(?![^(]*\))", text):
+        found = _COLUMN.fullmatch(column)
+        kind = None if found is None else _type_of(found["type"].lower())
+        if found is None or kind is None:
+            return None
+        fields.append(pyarrow.field(found["name"], kind, nullable=found["not_null"] is None))
+    return pyarrow.schema(fields)
+
+
+_COLUMN = re.compile(
+    r"\s*(?P<name>\w+)\s*(?::\s*|\s)(?P<type>\w+(?:\s*\([\d,\s]*\))?)(?P<not_null>\s+not\s+null)?\s*",
+    re.IGNORECASE | re.ASCII,
+)
+_TYPES = {
+    "string": "string",
+    "long": "int64",
+    "bigint": "int64",
+    "int": "int32",
+    "integer": "int32",
+    "short": "int16",
+    "smallint": "int16",
+    "byte": "int8",
+    "tinyint": "int8",
+    "double": "float64",
+    "float": "float32",
+    "real": "float32",
+    "boolean": "bool_",
+    "binary": "binary",
+    "date": "date32",
+}
+
+
+def _type_of(text: str) -> pyarrow.DataType | None:
+    import pyarrow
+
+    if text in _TYPES:
+        return getattr(pyarrow, _TYPES[text])()
+    if text in ("timestamp", "timestamp_ntz"):
+        return pyarrow.timestamp("us", "UTC" if text == "timestamp" else None)
+    decimal = re.fullmatch(r"dec(?:imal)?(?:\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?", text)
+    if decimal is None or int(decimal[1] or 10) not in range(1, 39):
+        return None
+    return pyarrow.decimal128(int(decimal[1] or 10), int(decimal[2] or 0))
 
 
 def in_base64(schema: pyarrow.Schema) -> str:
@@ -115,7 +168,13 @@ def empty_input(content: bytes) -> Rows:
     schema = pyarrow.ipc.read_schema(pyarrow.BufferReader(content))
     empty = pyarrow.RecordBatch.from_pylist([], schema=schema)
     if (schema.metadata or {}).get(KIND) == b"pandas":
-        return empty.to_pandas()
+        try:
+            return empty.to_pandas()
+        except ImportError:
+            raise PlanError(
+                "pandas is needed here: the chain is one of mapInPandas, and is tried on no rows",
+                hint="pip install pandas",
+            ) from None
     return empty
 
 

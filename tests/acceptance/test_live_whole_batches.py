@@ -24,7 +24,7 @@ OPTIONS = (
     "--keep-running",
 )
 FAULTS = 25  # for each of two ways to try tasks again: fifty together
-REVERT = replace(PATIENCE, on_error="revert", wait_seconds=5.0)
+REVERT = replace(PATIENCE, on_error="revert", timeout_seconds=120.0, wait_seconds=0.0)
 
 
 @pytest.mark.row("T-3", "F-17")
@@ -38,6 +38,7 @@ def test_a_change_that_fails_within_a_batch_puts_out_none_of_it(tmp_path: Path, 
             if number % 8 == 0:
                 job.kill()
                 job.start()
+                job.until_batches("arrow", 1)
         job.until_batches("arrow", 2)
     outputs = job.outputs("arrow")
     mixed = [batch for batch, rows in outputs.items() if len(by_k(rows)) != 1]
@@ -57,9 +58,11 @@ def fail(job: Living, number: int, chance: random.Random) -> bool:
     """Bring in a change that fails at some row of one of the next batches; wait until it is taken
     back and the query has gone on. Return whether it failed behind rows that were put out.
     """
-    first = (max(job.batches("arrow")) + chance.randrange(1, 5)) * ROWS
+    first = (max(job.batches("arrow")) + chance.randrange(2, 5)) * ROWS
     function = functions.raising_from(number, first, ROWS, chance.randrange(ROWS))
-    job.change("arrow", Edit("score", "replace", function, at=0), REVERT)
+    carried = job.change("arrow", Edit("score", "replace", function, at=0), REVERT).carried
+    assert carried is not None and carried.decided is not None
+    assert carried.decided.outcome == "applied", carried.decided.reason
     group = job.group("arrow")
     job.wait(lambda: group.reverted(number) is not None, f"change {number} did not fail")
     job.until_batches("arrow", 1)

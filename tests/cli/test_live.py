@@ -238,6 +238,17 @@ def test_one_change_at_a_time_and_whoever_waits_may_abort_it(played: Played) -> 
     assert live("abort", played, "--json").document["change"] == 2
 
 
+def test_two_functions_of_one_chain_are_replaced_and_a_stale_version_is_refused(
+    played: Played,
+) -> None:
+    changed(played, "introduce", "score", "rules:two", "--after", "one")
+    both = ("score", "rules:two", "score", "rules:odd", "--at", "one", "--at", "1")
+    ran = live("replace", played, *both, "--expect", "0")
+    assert ran.code == 4 and "score is at version 1, not 0" in ran.err and "--expect 1" in ran.err
+    ran = changed(played, "replace", *both, "--expect", "1")
+    assert "change 2 is applied, and runs everywhere after" in ran.out
+
+
 def test_there_is_nothing_to_abort_where_the_last_change_is_applied(played: Played) -> None:
     changed(played, "replace", "score", "rules:two")
     ran = live("abort", played)
@@ -251,6 +262,7 @@ def test_there_is_nothing_to_abort_where_the_last_change_is_applied(played: Play
         (("replace", "g", "score"), "'score' has no function behind it"),
         (("replace", "g", "a", "m:f", "b", "m:g", "--at", "0"), "--at: is about one chain"),
         (("replace", "g", "a", "m:f", "a", "m:g"), "'a' stands twice"),
+        (("replace", "g", "a", "m:f", "a", "m:g", "--at", "1", "--at", "1"), "'a' stands twice"),
         (("replace", "g", "a", "m:f", "--scheduler", "naive"), "'naive' is not one of epoch"),
         (("replace", "g", "a", "m:f", "--on-error", "stop"), "'stop' is not one of fail, revert"),
         (("replace", "g", "a", "m:f", "--dataflow", "none.json"), "cannot be read"),

@@ -146,6 +146,29 @@ def marked(played: PlayedBins, mark: str) -> set[str]:
     return {part["worker"] for part in parts if part[mark]}
 
 
+def test_a_check_estimates_both_ends_and_says_where_smaller_steps_are_no_gain(
+    played: PlayedBins,
+) -> None:
+    ran = run("move", played, "--to", "east", "--bins", "0,2", "--check")
+    assert "fluid is no gain here" in ran.out
+    ran = run("move", played, "--to", "east", "--bins", "0,2", "--check", "--json")
+    at_once, fluid = ran.document["estimates"]
+    assert (at_once["strategy"], fluid["strategy"]) == ("all-at-once", "fluid")
+    assert at_once["waits_seconds"] >= fluid["waits_seconds"] > 0
+    assert fluid["takes_seconds"] > at_once["takes_seconds"]
+
+
+def test_warm_is_among_the_strategies_that_are_named(played: PlayedBins) -> None:
+    ran = run("move", played, "--to", "east", "--bins", "0", "--strategy", "cold")
+    assert ran.code == 2 and "optimised, or warm" in ran.err
+
+
+def test_an_eviction_says_what_it_reads(played: PlayedBins) -> None:
+    assert (
+        "1 of 1: read what west of count_and_ask has committed" in run("evict", played, "west").err
+    )
+
+
 def test_status_says_who_may_be_dead_and_who_is_evicted(played: PlayedBins) -> None:
     files = played.ground.files
     last = files.ledger("count_and_ask", "east").last

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow
+import pyarrow.compute
 import pytest
 
 from stateshift import live
@@ -459,6 +460,76 @@ def test_a_chain_is_named_once_in_a_change(on_disk: Disk) -> None:
     edits = [Edit("score", "replace", giving(1)), Edit("score", "remove", at=0)]
     with pytest.raises(PlanError, match="named twice"):
         acts.change(on_disk.location, edits, Manner())
+
+
+def adding(number: int) -> code.Function:
+    """Return a function that adds to k."""
+
+    def add(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+        if "k" not in batch.schema.names:
+            return batch
+        k = pyarrow.compute.add(batch["k"], number)
+        return batch.set_column(batch.schema.names.index("k"), "k", k)
+
+    return add
+
+
+@pytest.fixture
+def trio(on_disk: Disk) -> Disk:
+    """A chain of three functions: 1 + 10 + 100."""
+    for where, number in (("after", 10), ("after", 100)):
+        edit = Edit("score", "introduce", adding(number), 0, where)  # type: ignore[arg-type]
+        acts.change(on_disk.location, [edit], Manner(), on_disk.work)
+    acts.change(on_disk.location, [Edit("score", "replace", giving(1), 0)], Manner(), on_disk.work)
+    assert on_disk.work() == [111, 111]
+    return on_disk
+
+
+def test_two_functions_of_one_chain_change_together_by_places_that_do_not_shift(trio: Disk) -> None:
+    both = [Edit("score", "replace", giving(2), 0), Edit("score", "replace", adding(20), 2)]
+    acts.change(trio.location, both, Manner(), trio.work)
+    assert trio.work() == [122, 122]
+    mixed = [
+        Edit("score", "introduce", adding(3000), 2, "after"),
+        Edit("score", "remove", at=1),
+        Edit("score", "replace", giving(5), 0),
+    ]
+    acts.change(trio.location, mixed, Manner(), trio.work)
+    assert trio.work() == [3025, 3025]
+    assert len(list(trio.folder.changes())) == 5, "each was one change"
+
+
+def test_a_function_is_named_by_its_name(trio: Disk) -> None:
+    names = [str(link) for link in read_standing(trio.folder).links("score")]
+    remove = Edit("score", "remove", at=names[0])
+    with pytest.raises(PlanError, match="has 2 functions named"):
+        acts.check(trio.location, [replace(remove, at=names[1])], Manner())
+    with pytest.raises(PlanError, match="no functions named other"):
+        acts.check(trio.location, [replace(remove, at="other")], Manner())
+    short = names[0].rpartition(":")[2]
+    edit = Edit("score", "replace", giving(7), short)
+    acts.change(trio.location, [edit], Manner(), trio.work)
+    assert trio.work() == [117, 117]
+
+
+def test_a_chain_that_was_changed_since_is_refused_with_what_is_there_now(trio: Disk) -> None:
+    edit = Edit("score", "remove", at=1)
+    acts.check(trio.location, [edit], Manner(expect=3))
+    for expected in (0, 2, 4):
+        with pytest.raises(
+            StalePlan, match=f"at version 3, not {expected}; its functions are now: 0 "
+        ):
+            acts.check(trio.location, [edit], Manner(expect=expected))
+    other = live.chain("other", trio.location, SCHEMA, giving(0))
+    assert other.name == "other"
+    change = Edit("other", "replace", giving(1))
+    acts.change(trio.location, [change], Manner(unattended=True), trio.work)
+    acts.check(trio.location, [edit], Manner(expect=3))
+    acts.check(trio.location, [edit], Manner(expect=4))
+    trio.folder.revert(3, Reverted("score", "q", "run", 1, "ValueError", 1.0))
+    with pytest.raises(StalePlan, match="at version 2, not 3"):
+        acts.check(trio.location, [edit], Manner(expect=3))
+    acts.check(trio.location, [edit], Manner(expect=2))
 
 
 def test_a_change_that_transforms_a_state_does_not_take_itself_back(on_disk: Disk) -> None:

@@ -452,3 +452,27 @@ def test_a_column_whose_type_no_rows_tell_is_refused_with_how_to_say_it() -> Non
     with pytest.raises(Incompatible, match="column k is null, expected is int64") as refused:
         check_types("score", pyarrow.schema([("k", pyarrow.int64())]), found)
     assert "pyarrow.int64()" in str(refused.value.hint)
+
+
+# ------------------------------------------------------------------------------------ schemas
+
+
+@pytest.mark.parametrize(
+    ("ddl", "expected"),
+    [
+        ("id long, score double", {"id": pyarrow.int64(), "score": pyarrow.float64()}),
+        ("at TIMESTAMP,b:date", {"at": pyarrow.timestamp("us", "UTC"), "b": pyarrow.date32()}),
+        ("d decimal(10, 2), e dec", {"d": pyarrow.decimal128(10, 2), "e": pyarrow.decimal128(10)}),
+    ],
+)
+def test_a_schema_of_simple_types_needs_no_session(ddl: str, expected: dict[str, Any]) -> None:
+    assert arrow_schema(ddl) == pyarrow.schema(list(expected.items()))
+    assert not arrow_schema("id long NOT NULL").field("id").nullable  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "ddl", ["a array<int>", "a decimal(99)", "a longer", "a long b", "`a` int"]
+)
+def test_other_ddl_is_left_to_spark(ddl: str) -> None:
+    with pytest.raises(SpecError, match="cannot be read as DDL"):
+        arrow_schema(ddl)

@@ -230,7 +230,7 @@ StrategyOf = Annotated[
     typer.Option(
         "--strategy",
         metavar="S",
-        help="all-at-once, fluid, batched(K), optimised; warm: copied ahead, then all at once.",
+        help="all-at-once, fluid, batched(K), optimised, or warm: copied ahead, then all at once.",
     ),
 ]
 Gap = Annotated[

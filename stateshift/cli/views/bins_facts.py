@@ -16,6 +16,7 @@ from stateshift.live.bins.bin_loads import hot, loads
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
+    from stateshift.dataflow.move_steps import Move
     from stateshift.live.bins.bin_loads import Load
     from stateshift.live.bins.files import Proposal
     from stateshift.live.bins.move_request import Manner, Steps
@@ -53,6 +54,23 @@ class CrossingFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Estimate:
+    """How long rows of a moving bin wait at most by a strategy, and how long the move takes."""
+
+    strategy: str
+    waits_seconds: float
+    takes_seconds: float
+
+
+# A key costs its giver and its taker so much, as a pickled object and as a row of a table: measured
+# on one core (`scripts/bench/live`).
+SECONDS_A_KEY = {"columns": 0.2e-6}
+SECONDS_AN_OBJECT = 4.1e-6
+BYTES_A_SECOND = 50e6  # of a storage, for what is written once and read once
+GAIN = 0.8  # of what rows wait otherwise: less is not worth the longer move
+
+
+@dataclass(frozen=True, slots=True)
 class MoveFacts:
     """A migration that was checked; `moved` says how far it has come, unless it was checked
     only.
@@ -87,6 +105,38 @@ class MoveFacts:
                 between.setdefault((move.source, move.target), []).append(move.bin)
         return tuple(self._crossing(*ends, bins) for ends, bins in sorted(between.items()))
 
+    @property
+    def estimates(self) -> tuple[Estimate, ...]:
+        """What moving these bins in one step costs, and what each in a step of its own; nothing
+        where no worker has run two batches.
+        """
+        batches = [
+            part.seconds / (len(part.recent) - 1)
+            for part in self.bins.running
+            if len(part.recent) > 1
+        ]
+        batch = max(batches, default=0.0)
+        costs = [_cost(self.bins, move) for step in self.steps for move in step.moves]
+        if not batch or not costs:
+            return ()
+        manner = self.manner
+        floor = 2 * batch  # the giver's batch, and the taker's next one
+        at_once, bin = floor + sum(costs), floor + max(costs)
+        between = manner.gap_seconds
+        if not manner.prepared:
+            between += manner.lead_seconds + floor
+        takes = manner.lead_seconds + floor + sum(costs) + between * (len(costs) - 1)
+        return (
+            Estimate("all-at-once", at_once, manner.lead_seconds + at_once),
+            Estimate("fluid", bin, takes),
+        )
+
+    @property
+    def fluid_gains(self) -> bool:
+        """Whether rows wait for less where each bin has a step of its own."""
+        waits = [each.waits_seconds for each in self.estimates]
+        return bool(waits) and waits[1] < GAIN * waits[0]
+
     def _crossing(self, source: int, target: int, bins: Sequence[int]) -> CrossingFacts:
         kept = []
         for part in self.bins.parts_of(source):
@@ -99,6 +149,17 @@ class MoveFacts:
             keys=sum(each.keys for each in kept),
             size=sum(each.size for each in kept),
         )
+
+
+def _cost(bins: Bins, move: Move) -> float:
+    """Return how long the state of a bin takes to be given, written, read and taken."""
+    seconds = 0.0
+    for part in bins.parts_of(move.source):
+        kept = part.ledger.here.get(move.bin)
+        if kept is not None:
+            a_key = SECONDS_A_KEY.get(part.runs.form, SECONDS_AN_OBJECT)
+            seconds += kept.keys * a_key + 2 * kept.size / BYTES_A_SECOND
+    return seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,14 @@ class LiveCrossingDocument(TypedDict):
     bytes: Annotated[int, "the bytes that they had"]
 
 
+class LiveEstimateDocument(TypedDict):
+    """The costs of a strategy, by how long batches take and what bins hold."""
+
+    strategy: Annotated[str, "all-at-once or fluid"]
+    waits_seconds: Annotated[float, "how long rows of a moving bin wait, at most"]
+    takes_seconds: Annotated[float, "how long the whole move takes"]
+
+
 class LiveMoveDocument(TypedDict):
     """Bins that move between workers: what was checked, and how far it has come."""
 
@@ -52,6 +60,9 @@ class LiveMoveDocument(TypedDict):
     time: Annotated[int | None, "the logical time of the last step"]
     reason: Annotated[str | None, "why it did not come to its end"]
     seconds: Annotated[float | None, "how long it took"]
+    estimates: Annotated[
+        list[LiveEstimateDocument], "of both ends; none before workers have run two batches"
+    ]
 
 
 class AbortedLiveMoveDocument(LiveMoveDocument, ErrorDocument):
@@ -181,6 +192,14 @@ def move(facts: MoveFacts) -> LiveMoveDocument:
         "time": None if moved is None else moved.time,
         "reason": None if moved is None else moved.reason or None,
         "seconds": None if moved is None else moved.seconds,
+        "estimates": [
+            {
+                "strategy": each.strategy,
+                "waits_seconds": each.waits_seconds,
+                "takes_seconds": each.takes_seconds,
+            }
+            for each in facts.estimates
+        ],
     }
 
 

@@ -69,6 +69,23 @@ def checked(facts: MoveFacts) -> Iterator[Block]:
         ("ahead", f"{manner.lead_seconds:g} s of the furthest worker"),
         ("workers", f"{many(len(facts.bins.running), 'part')} to acknowledge each step"),
     )
+    yield from _estimates(facts)
+
+
+def _estimates(facts: MoveFacts) -> Iterator[Block]:
+    """Say what both ends of the strategies would cost, and whether smaller steps are a gain."""
+    if not facts.estimates:
+        return
+    yield Gap()
+    rows = [
+        (each.strategy, f"{each.waits_seconds:.1f} s", span(each.takes_seconds))
+        for each in facts.estimates
+    ]
+    yield Table(("estimate", ">rows of a bin wait", ">the move takes"), tuple(rows))
+    if not facts.fluid_gains:
+        yield Line(
+            "fluid is no gain here: rows wait for two batches, hardly for the state", indent=2
+        )
 
 
 def _prepared(facts: MoveFacts) -> str:

@@ -14,6 +14,7 @@ and its first commit is refused as long as nobody has started under its name.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from stateshift.errors import PlanError
@@ -36,17 +37,22 @@ class Evicted:
     at: float | None  # when it committed last by itself
 
 
-def evict_everywhere(files: Files, worker: str) -> tuple[Evicted, ...]:
-    """Take a worker's name from it, in every operator that it runs."""
+def evict_everywhere(
+    files: Files, worker: str, say: Callable[[str], None] = lambda words: None
+) -> tuple[Evicted, ...]:
+    """Take a worker's name from it, in every operator that it runs; say what is waited for."""
     evicted = []
-    for runs in files.runs():
-        if runs.worker == worker:
-            evicted.append(evict(files, runs.operator, worker))
-            files.evict_start(runs)
+    all_runs = [runs for runs in files.runs() if runs.worker == worker]
+    for number, runs in enumerate(all_runs, start=1):
+        say(f"{number} of {len(all_runs)}: read what {worker} of {runs.operator} has committed")
+        evicted.append(evict(files, runs.operator, worker, say))
+        files.evict_start(runs)
     return tuple(evicted)
 
 
-def evict(files: Files, operator: str, worker: str) -> Evicted:
+def evict(
+    files: Files, operator: str, worker: str, say: Callable[[str], None] = lambda words: None
+) -> Evicted:
     """Take a worker's name from it.
 
     Raises:
@@ -56,7 +62,7 @@ def evict(files: Files, operator: str, worker: str) -> Evicted:
     if worker not in names:
         hint = f"the group has {', '.join(names) or 'none'}"
         raise PlanError(f"there is no worker {worker}", hint=hint)
-    for _ in range(TRIES):
+    for tried in range(1, TRIES + 1):
         ledger = files.ledger(operator, worker)
         last = ledger.last
         if last is None:  # nothing has to be taken from it: its first commit is refused (`running`)
@@ -64,7 +70,8 @@ def evict(files: Files, operator: str, worker: str) -> Evicted:
         try:
             files.commit(operator, worker, _nothing_after(last))
         except PlanError:
-            continue  # it has committed in this moment
+            say(f"{worker} of {operator} has just committed: tried {tried} of {TRIES} times")
+            continue
         return Evicted(
             operator=operator,
             worker=worker,

@@ -98,8 +98,12 @@ def with_timers(
     columns = columns_of(timers, "key")
     if "key" in columns.column_names and pyarrow.types.is_struct(columns.column("key").type):
         inner = columns_of(columns, "key")  # Spark's: the key, and the time beside it
+        columns = columns.drop_columns(["key"])
         for name in inner.column_names:
-            columns = columns.append_column(names.get(name, name), inner.column(name))
+            columns = columns.append_column(name, inner.column(name))
+    columns = columns.rename_columns(
+        [names.get(f"key.{name}", names.get(name, name)) for name in columns.column_names]
+    )
     times = [name for name in TIMES if name in columns.column_names]
     missing = [name for name in key if name not in columns.column_names]
     if not times or missing:

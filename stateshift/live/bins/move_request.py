@@ -16,7 +16,7 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from stateshift.dataflow.move_steps import AllAtOnce, Move, Step, in_steps, strategy_of
@@ -149,7 +149,13 @@ def _largest(
 
 def steps_of(moves: Sequence[Move], manner: Manner) -> Steps:
     """Return moves in the steps of a strategy."""
-    strategy = AllAtOnce() if manner.is_warm else strategy_of(manner.strategy, "--strategy")
+    try:
+        strategy = AllAtOnce() if manner.is_warm else strategy_of(manner.strategy, "--strategy")
+    except SpecError as error:
+        complaints = [
+            replace(each, expected=f"{each.expected}, or warm") for each in error.complaints
+        ]
+        raise SpecError(tuple(complaints), hint=error.hint) from None
     earliest = manner.at or 0
     return tuple(TimedStep(step, earliest) for step in in_steps(strategy, moves))
 

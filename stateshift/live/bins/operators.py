@@ -64,14 +64,14 @@ class Operator:
     @property
     def output(self) -> pyarrow.Schema:
         """The schema of its rows."""
-        schema = schema_of(self.out)
+        schema = arrow_schema(self.out)
         assert schema is not None, "an operator has an output"
         return schema
 
     @property
     def table(self) -> pyarrow.Schema:
         """The schema of a bin's table, its keys left out."""
-        schema = schema_of(self.state)
+        schema = arrow_schema(self.state)
         assert schema is not None, "an operator of columns has a state"
         return schema
 
@@ -296,34 +296,3 @@ def _row_class(names: tuple[str, ...]) -> Any:  # a named tuple made at run time
 def row_of(names: tuple[str, ...], *values: object) -> Any:  # likewise
     """Return a row of several columns by its values."""
     return _row_class(names)(*values)
-
-
-_SIMPLE = {
-    "string": "string",
-    "long": "int64",
-    "bigint": "int64",
-    "int": "int32",
-    "integer": "int32",
-    "short": "int16",
-    "smallint": "int16",
-    "byte": "int8",
-    "tinyint": "int8",
-    "double": "float64",
-    "float": "float32",
-    "boolean": "bool_",
-    "binary": "binary",
-    "date": "date32",
-}
-
-
-def schema_of(given: object) -> pyarrow.Schema | None:
-    """Return a schema as Arrow's. Simple DDL is read here, so that no session is needed for it."""
-    if isinstance(given, str):
-        import pyarrow
-
-        columns = [column.split() for column in given.split(",")]
-        if all(len(column) == 2 and column[1].lower() in _SIMPLE for column in columns):
-            return pyarrow.schema(
-                [(name, getattr(pyarrow, _SIMPLE[kind.lower()])()) for name, kind in columns]
-            )
-    return arrow_schema(given)

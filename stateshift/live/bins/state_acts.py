@@ -69,10 +69,12 @@ def export_state(group: str, operator: str, to: str, show: str | None) -> tuple[
     return table.num_rows, size
 
 
-def evict_worker(group: str, worker: str) -> tuple[Evicted, ...]:
-    """Take a worker's name from it, in every operator that it runs."""
+def evict_worker(
+    group: str, worker: str, say: Callable[[str], None] = lambda words: None
+) -> tuple[Evicted, ...]:
+    """Take a worker's name from it, in every operator that it runs; say what is waited for."""
     files = _opened(group)
-    evicted = evict_everywhere(files, worker)
+    evicted = evict_everywhere(files, worker, say)
     if not evicted:
         names = ", ".join(one.name for one in files.joined()) or "none"
         raise PlanError(

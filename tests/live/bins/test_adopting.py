@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from stateshift import live
-from stateshift.errors import MissingFile, PlanError, SpecError
+from stateshift.errors import Incompatible, MissingFile, PlanError, SpecError
 from stateshift.live.bins import adopting
 from stateshift.live.bins.bin_run import PIECES_MAX
+from stateshift.live.bins.exported_rows import mapped, with_timers
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.hashing import encoders, hash_of
 from stateshift.live.protocol.chains import Decided
@@ -280,3 +281,73 @@ def test_an_export_beside_a_split_is_refused():
     files.times, files.batches = 1, 3 * PIECES_MAX
     with pytest.raises(PlanError, match="split or merged while they were read"):
         list(entries)
+
+
+# ------------------------------------------------------------------------------------ other rows
+
+
+def struct(**columns: pa.Array) -> pa.StructArray:
+    return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
+
+
+def test_a_function_that_raises_is_named_with_its_row_and_nothing_is_there():
+    disk = MemoryDisk()
+    files = Files(MemoryStorage(disk, "memory://group"))
+
+    def of_row(key: int, value: dict[str, int]) -> int:
+        return 100 // (key - 3)
+
+    with pytest.raises(
+        Incompatible, match=r"of_row raises ZeroDivisionError for row 3, key 3: "
+    ) as refused:
+        adopting.bring_in(files, count_and_ask, exported(5), ("west",), of_row)
+    assert "{'n': 3}" in str(refused.value.hint)
+    assert list(files.storage.list("")) == []
+    adopting.bring_in(files, count_and_ask, exported(3), ("east",), of_row)
+    assert files.begun().workers == ("east",)
+
+
+def test_other_workers_than_the_groups_are_refused_not_passed_over():
+    files = folder()
+    adopting.bring_in(files, count_and_ask, exported(5), ("west",), lambda key, value: 1)
+    with pytest.raises(PlanError, match="begins at west, not at east") as refused:
+        adopting.bring_in(files, count_and_ask, exported(5), ("east",), lambda key, value: 1)
+    assert "--worker west" in str(refused.value.hint)
+
+
+def test_columns_of_keys_and_values_are_mapped():
+    @live.operator(key="user", time="at", out="n long", form="columns", state="n long", bins=8)
+    def total(bin, rows):
+        return bin, rows
+
+    key = struct(key=struct(word=pa.array([7, 8])), userKey=pa.array([1, 2]))
+    value = struct(count=pa.array([70, 80]))
+    table = mapped(pa.table({"key": key, "value": value}), {"key.word": "user", "count": "n"})
+    files = folder()
+    adopting.bring_in(files, total, table, ("west",))
+    entries = [(entry.key, entry.state["n"]) for entry in adopting.take_out(files, total)]
+    assert sorted(entries) == [(7, 70), (8, 80)]
+    with pytest.raises(SpecError, match="no column none"):
+        mapped(table, {"none": "user"})
+
+
+@pytest.mark.parametrize("engine", ["spark", "flink"])
+def test_timers_come_along_also_of_keys_that_have_nothing_else(engine: str):
+    of = pa.array([1, 1, 9], pa.int64())
+    at = pa.array([50, 20, 70], pa.int64())
+    timer = struct(key=struct(key=of), expiryTimestampMs=at)
+    if engine == "flink":
+        timer = struct(timestamp=at, key=of)
+    timers = pa.table({"key": timer, "value": pa.nulls(3)})
+    table = with_timers(exported(3), timers, ("key",), {})
+    given = {}
+
+    def make(key, value, timers):
+        given[key] = (value, timers)
+        return Folded(value, later=tuple((at, "woken") for at in timers))
+
+    files = folder()
+    adopting.bring_in(files, count_and_ask, table, ("west",), make)
+    assert given == {0: ({"n": 0}, []), 1: ({"n": 1}, [20, 50]), 2: ({"n": 2}, []), 9: (None, [70])}
+    with pytest.raises(SpecError, match="have no time"):
+        with_timers(exported(3), exported(3), ("key",), {})

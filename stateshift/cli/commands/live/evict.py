@@ -34,7 +34,7 @@ def command(
     from stateshift.cli.views import live_state_json, live_state_text
     from stateshift.live.bins import state_acts
 
-    evicted = state_acts.evict_worker(group, worker)
+    evicted = state_acts.evict_worker(group, worker, terminal.say)
     terminal.answer(
         "live-evict",
         lambda: live_state_json.evicted(evicted),
