@@ -140,7 +140,9 @@ class HistoryCheck:
 class Judged:
     """The findings of one image, and from which of its epochs a job could restart. `stages` are
     those of a deep check; `left_out` is what it was told not to check, in words; `coverage` is how
-    much it read, where that is a part.
+    much it read, where that is a part. `no_checksum`: the ranges of bytes, by file, where a changed
+    one may go unseen; `undecoded`: the serializers whose values nobody has read. Flink's engine
+    says both.
     """
 
     findings: tuple[Finding, ...]
@@ -148,6 +150,8 @@ class Judged:
     stages: tuple[CheckStage, ...] = ()
     left_out: tuple[str, ...] = ()
     coverage: Coverage | None = None
+    no_checksum: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    undecoded: tuple[str, ...] = ()
 
 
 # What the entries of each store come to, by operator, shard and store: how many, and their sum.

@@ -4,8 +4,8 @@ needed byte says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from shlex import quote
 
 from stateshift.engines.protocol import Engine
@@ -58,7 +58,7 @@ class Judgement:
 class Checked:
     """How far a deep check went: its stages, over all images, and what was left out, in words.
     `part` is the part that was read, `coverage` how much that is; None where it is all. `so_far` is
-    what is remembered of all parts.
+    what is remembered of all parts. `no_checksum` and `undecoded` are those of `Judged`.
     """
 
     stages: tuple[CheckStage, ...] = ()
@@ -66,6 +66,8 @@ class Checked:
     part: Part | None = None
     coverage: Coverage | None = None
     so_far: PartsSoFar | None = None
+    no_checksum: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    undecoded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ def restartable(
     )
 
 
-def _checked_together(images: Iterable[Judged], part: Part | None) -> Checked:
+def _checked_together(images: Collection[Judged], part: Part | None) -> Checked:
     """Return the same stages of all images as one, and what was left out of each."""
     stages: dict[str, CheckStage] = {}
     left_out: list[str] = []
@@ -137,7 +139,19 @@ def _checked_together(images: Iterable[Judged], part: Part | None) -> Checked:
             stages[stage.name] = stage if before is None else before + stage
         if coverage is not None and image.coverage is not None:
             coverage += image.coverage
-    return Checked(tuple(stages.values()), tuple(left_out), part, coverage)
+    no_checksum: dict[str, tuple[tuple[int, int], ...]] = {}
+    undecoded: set[str] = set()
+    for image in images:
+        no_checksum.update(image.no_checksum)
+        undecoded.update(image.undecoded)
+    return Checked(
+        tuple(stages.values()),
+        tuple(left_out),
+        part,
+        coverage,
+        no_checksum=no_checksum,
+        undecoded=tuple(sorted(undecoded)),
+    )
 
 
 def _too_many_parts(checked: Checked | None) -> Iterator[Finding]:

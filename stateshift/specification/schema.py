@@ -157,7 +157,7 @@ def _value(key: Key) -> Schema:
     as well.
     """
     if key.kind == "choice":
-        spelled = {"type": "string", "pattern": _any_case(key.choices)}
+        spelled = {"type": "string", "pattern": _any_case((*key.choices, *key.aliases))}
         return {"anyOf": [{"enum": list(key.choices)}, spelled]}
     shape = _INLINE.get(key.kind) or {"$ref": f"#/$defs/{key.kind}"}
     if not key.blank_is_off:

@@ -179,8 +179,10 @@ def _choice_spelled(key: Key, value: object) -> str | None:
     """Return the choice that a text spells, in whatever way."""
     if not isinstance(value, str):
         return None
-    folded = fold(value)
-    return next((choice for choice in key.choices if fold(choice) == folded), None)
+    spelled = {fold(choice): choice for choice in key.choices}
+    for alias, choice in key.aliases.items():
+        spelled[fold(alias)] = choice
+    return spelled.get(fold(value))
 
 
 def _choices_added(reader: Reader, key: Key) -> Collection[str]:

@@ -29,7 +29,7 @@ from stateshift.survey import Image
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.flink import golden as flink_golden
 from tests.formats.golden import CASES
-from tests.look.golden_images import contents
+from tests.look.golden_images import contents, made_at
 from tests.support.checkpoints import put
 
 SPARK_HERE = "file:///golden/orders"
@@ -97,7 +97,9 @@ def surveyed(name: str, location: str, disk: MemoryDisk) -> tuple[str, Image | N
 
 def _of_spark(name: str) -> GoldenImage:
     case = next(case for case in CASES if f"{case.parent.name}/{case.name}" == name)
-    files = {f"{SPARK_HERE}/{path}": content for path, content in contents(case).items()}
+    files = {}
+    for path, content in contents(case).items():
+        files[f"{SPARK_HERE}/{path}"] = made_at(SPARK_HERE, path, content)
     return spark_image(name, SPARK_HERE, files)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import RunOptions, Source, To, Waive, WasAt
-from stateshift.cli.shell.shortcut import Keys, given, one_job, run_epilog, run_jobs
+from stateshift.cli.shell.shortcut import Keys, given, named_after, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog(
@@ -66,7 +66,7 @@ def command(
     if stop is not None and start is None:
         raise typer.BadParameter("--stop needs --start: a job that is stopped is started again")
     job = one_job(source, to, [], waive)
-    job |= given(was_at=was_at) | _ends(start, stop, warm)
+    job |= {"name": named_after(source), **given(was_at=was_at), **_ends(start, stop, warm)}
     return run_jobs(terminal, options, [job], clusters=_clusters(start, stop, warm))
 
 

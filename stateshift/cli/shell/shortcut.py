@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
 import typer
 
 from stateshift.cli.shell.options import RunOptions, epilog
+from stateshift.errors import Complaint, SpecError
 
 if TYPE_CHECKING:
     from stateshift.cli.shell.terminal import Terminal
@@ -90,7 +92,12 @@ def in_place_job(source: str, changes: Changes, waive: list[str] | None) -> Keys
 
 
 def _job(place: str, keys: Keys) -> Keys:
-    return {"name": place.rstrip("/").rpartition("/")[2] or "job", **keys}
+    return {"name": named_after(place), **keys}
+
+
+def named_after(place: str) -> str:
+    """Return the name of a job whose image lies there."""
+    return place.rstrip("/").rpartition("/")[2] or "job"
 
 
 def given(**values: object) -> Keys:
@@ -129,8 +136,52 @@ def run_jobs(
     from stateshift.cli.shell.request import Request, overridden
 
     engine = _engine(str(jobs[0]["checkpoint_location"]), terminal, only)
-    spec = overridden(_spec(jobs, engine, clusters), options.parallel, options.throttle)
-    return launch(terminal, options, Request(spec, typed=True))
+    try:
+        spec = overridden(_spec(jobs, engine, clusters), options.parallel, options.throttle)
+        return launch(terminal, options, Request(spec, typed=True))
+    except SpecError as error:
+        raise SpecError(tuple(_as_typed(each, jobs) for each in error.complaints)) from error
+
+
+def _as_typed(complaint: Complaint, jobs: Sequence[Keys]) -> Complaint:
+    """Return a complaint about a spec that nobody has written as one about the option."""
+    area, _, rest = complaint.pointer.strip("/").partition("/")
+    number, *names = rest.split("/")
+    if area == "clusters":
+        return replace(complaint, pointer=_OPTIONS.get("/".join(names), complaint.pointer))
+    if area != "jobs" or not names:
+        return complaint
+    if names[0] != "transform" or len(names) < 3:
+        option = _OPTIONS.get(names[0], _flag(names[0]))
+        return replace(complaint, pointer=option)
+    changes = jobs[int(number)]["transform"]
+    assert isinstance(changes, list), "as one_job makes them"
+    name = f"{changes[int(names[1])]['kind']}/{names[2]}"
+    return replace(complaint, pointer=_OPTIONS.get(name, _flag(names[2])))
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+# The options that are not called as their keys are: of a job, of a change, of a cluster.
+_OPTIONS = {
+    "checkpoint_location": "LOCATION",
+    "remote_location": "--to",
+    "name": "--to",
+    "transform": "LOCATION",
+    "submit": "--start",
+    "target_cluster": "--start",
+    "source_cluster": "--stop",
+    "rename/operators": "--operator",
+    "rename/sources": "--source",
+    "drop/operators": "--drop-operator",
+    "drop/sources": "--drop-source",
+    "merge/locations": "OTHER",
+    "union/operators": "--union",
+    "split/by": "--to",
+    "split/part": "--to",
+}
 
 
 def _engine(location: str, terminal: Terminal, only: str | None) -> str:

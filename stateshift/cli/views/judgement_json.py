@@ -58,12 +58,24 @@ class PartDocument(TypedDict):
     so_far: NotRequired[Annotated[PartsSoFarDocument, "what is remembered of all parts"]]
 
 
+class NoChecksumDocument(TypedDict):
+    """Bytes of a file that no checksum covers."""
+
+    path: Annotated[str, "the file"]
+    ranges: Annotated[list[list[int]], "where they are: from, and before which byte"]
+
+
 class CheckedDocument(TypedDict):
     """How far a deep check went."""
 
     stages: Annotated[list[CheckStageDocument], "its stages, in their order"]
     not_checked: Annotated[list[str], "what it was told to leave out, in words"]
     part: Annotated[PartDocument | None, "the part that was read (--part); null for all"]
+    no_checksum: Annotated[
+        list[NoChecksumDocument],
+        "Flink: the bytes where a changed one may go unseen, of what was read",
+    ]
+    undecoded: Annotated[list[str], "Flink: the serializers whose values were not read"]
 
 
 class JudgementDocument(TypedDict):
@@ -97,6 +109,11 @@ def checked(deep: Checked) -> CheckedDocument:
         "stages": [check_stage(each) for each in deep.stages],
         "not_checked": list(deep.left_out),
         "part": part_read(deep),
+        "no_checksum": [
+            {"path": path, "ranges": [list(each) for each in ranges]}
+            for path, ranges in deep.no_checksum.items()
+        ],
+        "undecoded": list(deep.undecoded),
     }
 
 

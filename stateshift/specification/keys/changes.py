@@ -70,7 +70,17 @@ TRANSFORMS: Mapping[str, Keys] = dict(
                 "Another state store provider, codec or checkpoint format; or another version "
                 "of Flink."
             ),
-            Key("provider", "choice", "What keeps the state.", choices=PROVIDERS),
+            Key(
+                "provider",
+                "choice",
+                "What keeps the state.",
+                choices=PROVIDERS,
+                aliases={
+                    "hdfs": "hdfs-backed",
+                    "HDFSBackedStateStoreProvider": "hdfs-backed",
+                    "RocksDBStateStoreProvider": "rocksdb",
+                },
+            ),
             Key("codec", "choice", "What compresses it.", choices=CODECS),
             Key(
                 "checkpoint_format",

@@ -12,6 +12,7 @@ give INFORE's keys.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,8 +23,9 @@ Engine = Literal["spark", "flink"]
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """`also` are other names of it; `engine` the one that alone knows it, `hints_at` one it
-    suggests where the spec does not name its engine; `blank_is_off` is INFORE's way to leave a key
+    """`also` are other names of it, `aliases` those of its choices; `engine` the one that alone
+    knows it, `hints_at` one it suggests where the spec does not name its engine; `blank_is_off` is
+    INFORE's way to leave a key
     out; `for_all` may stand beside `jobs`; `added_by` is the group of entry points by which
     installed packages add choices. `implied`: where the key is left out, other keys decide, so that
     it has no default.
@@ -36,6 +38,7 @@ class Key:
     field: str | None = None
     also: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
+    aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     engine: Engine | None = None
     hints_at: Engine | None = None
     blank_is_off: bool = False

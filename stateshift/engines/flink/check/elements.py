@@ -5,6 +5,7 @@ serializers are known, and where they are not, the lengths around it are held ag
       .subtask(operator, subtask)  Wrong(fact, path, offset) ... of its keyed and operator state
       .misplaced                   entries that lie in other key groups than those of their keys
       .unprotected                 bytes in files of state that no checksum covers
+      .ranges                      where these are, by path: (start, end) ...
       .undecoded, .classes         of these, those whose serializers are not known, and what these
                                    are called
       .versions                    of connectors' own serializers, by the states that they wrote
@@ -59,7 +60,7 @@ from stateshift.formats.flink.state_values import (
     read_key,
     read_value,
 )
-from stateshift.formats.flink.stream_handles import FileHandle, StreamHandle, files_of
+from stateshift.formats.flink.stream_handles import FileHandle, Segment, StreamHandle, files_of
 
 _KEY_GROUP_NUMBER = 4  # bytes in front of a compressed key group of the hashmap backend
 
@@ -87,6 +88,7 @@ class Walk:
     classes: set[str] = field(default_factory=set)
     headers: Counter[Literal["old", "new"]] = field(default_factory=Counter)
     versions: dict[str, set[int]] = field(default_factory=dict)
+    ranges: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     _counted: set[FileHandle] = field(default_factory=set)
 
     def subtask(self, operator: OperatorState, subtask: SubtaskState) -> Iterator[Wrong]:
@@ -139,7 +141,7 @@ class Walk:
         is_compressed = header.compressed
         canonical = is_canonical(handle, self.streams)
         read = self._canonical if canonical else self._heap
-        self._count(stream, header.size)
+        self._count(stream, 0, header.size)
         places = in_file_order(handle, stream.size)
         for ((start, end), group), (_, content) in zip(
             places, sections_of(handle, self.streams), strict=True
@@ -147,9 +149,9 @@ class Walk:
             with _located(start, is_compressed):
                 read(operator, header, group, content)
             if not is_compressed:
-                self._count(stream, end - start)
+                self._count(stream, start, end)
             elif not canonical:
-                self._count(stream, _KEY_GROUP_NUMBER)
+                self._count(stream, start, start + _KEY_GROUP_NUMBER)
         self._counted_whole(stream)
 
     def _canonical(
@@ -199,7 +201,8 @@ class Walk:
         header = decode_operator_header(content[: min(starts)])
         require_version(header)
         self.headers["new"] += 1
-        self._count(handle.stream, min(starts) if header.compressed else handle.stream.size)
+        end = min(starts) if header.compressed else handle.stream.size
+        self._count(handle.stream, 0, end)
         self._counted_whole(handle.stream)
         for named in handle.states:
             state = header.state(named.name)
@@ -243,7 +246,7 @@ class Walk:
         keyed = _without_key_groups(subtask.managed_keyed)
         rest = replace(subtask, managed_operator=None, managed_keyed=keyed)
         for stream in _unprotected_streams(rest):
-            self._count(stream, stream.size)
+            self._count(stream, 0, stream.size)
             self._counted_whole(stream)
         without_databases = replace(rest, managed_keyed=without_native(keyed))
         for _ in of_subtask(without_databases, prefix, self.streams):
@@ -259,13 +262,18 @@ class Walk:
         if snapshot is not None:
             self.classes.add(snapshot_name(snapshot))
 
-    def _count(self, stream: StreamHandle, size: int) -> None:
+    def _count(self, stream: StreamHandle, start: int, end: int) -> None:
         """Count bytes without a checksum; those in `_metadata` itself are counted with it, and a
         file that several share once.
         """
         file = next(files_of(stream), None)
-        if file is not None and file not in self._counted:
-            self.unprotected += size
+        if file is None or file in self._counted:
+            return
+        self.unprotected += end - start
+        path = self.streams.places.path_of(file)
+        if path is not None and start < end:
+            before = file.start if isinstance(file, Segment) else 0
+            self.ranges.setdefault(path, []).append((before + start, before + end))
 
     def _counted_whole(self, stream: StreamHandle) -> None:
         self._counted.update(files_of(stream))

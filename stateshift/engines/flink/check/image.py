@@ -21,20 +21,26 @@ from stateshift.formats.flink.properties import foreign_part
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image
 
-CLASSES_SHOWN = 5
 MAX_PARALLELISM = 1 << 15  # KeyGroupRangeAssignment.UPPER_BOUND_MAX_PARALLELISM
 BEFORE_1_11 = 2  # the version of `_metadata` that these wrote
 
 
-def everything(storage: Storage, image: Image, part: Part | None = None) -> Iterator[Finding]:
+def walk_of(storage: Storage, image: Image) -> Walk:
+    """Return a walk over the image that has not begun."""
+    may_be_old = metadata_of(image).version <= BEFORE_1_11
+    return Walk(Streams(storage.chunks, places_of(image)), may_be_old=may_be_old)
+
+
+def everything(
+    storage: Storage, image: Image, part: Part | None = None, walk: Walk | None = None
+) -> Iterator[Finding]:
     """Yield a refusal for each piece of state that is damaged, and a note on what has no checksum;
-    of one part of the subtasks, where one is named.
+    of one part of the subtasks, where one is named. The `walk` has seen it all afterwards.
     """
     if flink_image(image) is None:
         return
     metadata = metadata_of(image)
-    may_be_old = metadata.version <= BEFORE_1_11
-    walk = Walk(Streams(storage.chunks, places_of(image)), may_be_old=may_be_old)
+    walk = walk or walk_of(storage, image)
     yield from _properties(image)
     for operator, whole in zip(operators_in(image, part), metadata.operators, strict=True):
         yield from _of_operator(walk, operator)
@@ -48,7 +54,9 @@ def everything(storage: Storage, image: Image, part: Part | None = None) -> Iter
             offset = error.offset if isinstance(error, FormatError) else None
             yield Finding("refuse", f"operator {operator.id.hex()}: {error.fact}", offset=offset)
     yield from _of_two_ages(walk)
-    yield _without_checksum(walk, _metadata_size(storage, image))
+    metadata_size = _metadata_size(storage, image)
+    walk.ranges[image.first_read[0]] = [(0, metadata_size)]
+    yield _without_checksum(walk, metadata_size)
 
 
 def operators_in(image: Image, part: Part | None) -> tuple[OperatorState, ...]:
@@ -137,7 +145,7 @@ def _without_checksum(walk: Walk, metadata_size: int) -> Finding:
         "state): a changed bit that still makes a value of its type is not seen there"
     )
     if walk.undecoded:
-        names = sorted(walk.classes)[:CLASSES_SHOWN]
+        names = sorted(walk.classes)
         whose = f" ({', '.join(names)})" if names else ""
         message += (
             f"; of {walk.undecoded:,} only the lengths were checked, as their serializers are not "

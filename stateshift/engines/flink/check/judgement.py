@@ -5,6 +5,7 @@ An image has one epoch. Whatever is wrong with it, there is no other one to go b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -19,10 +20,13 @@ def judge(at: ImageAt, deep: DeepCheck | None) -> Judged:
     """Return what is wrong with the image, and its epoch where a job could restart from it."""
     if deep is None:
         return Judged((), at.image.epochs)
-    from stateshift.engines.flink.check.image import everything
+    from stateshift.engines.flink.check.image import everything, walk_of
 
     began = perf_counter()
-    findings = tuple(everything(at.storage, at.image, deep.part))
+    if flink_image(at.image) is None:
+        return Judged((), at.image.epochs)
+    walk = walk_of(at.storage, at.image)
+    findings = tuple(everything(at.storage, at.image, deep.part, walk))
     seconds = perf_counter() - began
     part = _amount(at, deep.part)
     refused = any(finding.level == "refuse" for finding in findings)
@@ -34,7 +38,23 @@ def judge(at: ImageAt, deep: DeepCheck | None) -> Judged:
         () if refused else at.image.epochs,
         stages=(CheckStage("state", seconds, part.files, part.bytes),),
         coverage=coverage,
+        no_checksum=_joined(walk.ranges),
+        undecoded=tuple(sorted(walk.classes)),
     )
+
+
+def _joined(ranges: Mapping[str, list[tuple[int, int]]]) -> dict[str, tuple[tuple[int, int], ...]]:
+    """Return the ranges of each file in their order, those that touch as one."""
+    joined = {}
+    for path, own in sorted(ranges.items()):
+        merged: list[tuple[int, int]] = []
+        for start, end in sorted(own):
+            if merged and start <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+            else:
+                merged.append((start, end))
+        joined[path] = tuple(merged)
+    return joined
 
 
 @dataclass(frozen=True, slots=True)
