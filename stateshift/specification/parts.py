@@ -18,6 +18,7 @@ hashes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -299,11 +300,28 @@ def _check_sink(reader: Reader, place: Place, known: Mapping[str, Place], kind: 
     """Complain of keys that this kind of sink lacks, or does not know."""
     if kind in NEED_LOCATION:
         reader.need(place, known, "location")
+    if "location" in known:
+        _refuse_catalog_name(reader, known["location"])
     if kind not in (None, "foreach-batch"):
         _check_no_function(reader, known, kind)
     if "transaction_id" in known and "location" not in known:
         message = "'transaction_id' without 'location': no table's log can be read"
         reader.complaints.add(known["transaction_id"], message, "'location': the Delta table")
+
+
+def _refuse_catalog_name(reader: Reader, place: Place) -> None:
+    """Complain of a table that is named as a catalog names it, and not by its place."""
+    if isinstance(place.value, str) and _CATALOG_NAME.fullmatch(place.value.strip()):
+        message = f"{place.value!r} is the name of a table in a catalog, or a relative path"
+        expected = (
+            "where the table lies, such as s3://lake/orders (DESCRIBE DETAIL says it), or "
+            f"./{place.value} for a path"
+        )
+        reader.complaints.add(place, message, expected)
+
+
+# catalog.schema.table, or schema.table, with backquotes or without.
+_CATALOG_NAME = re.compile(r"(?:`[^`/]+`|\w+)(?:\.(?:`[^`/]+`|\w+)){1,3}")
 
 
 def _check_no_function(reader: Reader, known: Mapping[str, Place], kind: str) -> None:

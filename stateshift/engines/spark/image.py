@@ -36,6 +36,17 @@ class StoreSchema(TypedDict):
     prefix: int
 
 
+class Backlog(NamedTuple):
+    """How much a source has read since the batch that the job goes back to, and the option that
+    bounds how much of it comes at once.
+    """
+
+    source: str
+    unit: str
+    amount: int
+    bounded_by: str
+
+
 class Newest(NamedTuple):
     """The last batch that was committed, and the last one that was planned."""
 
@@ -50,6 +61,7 @@ class SparkImage:
     offsets, commits    how many batches each log names; None where nobody has counted
     batch_timestamp_ms  when the image's batch was planned
     newest              the newest batches, where the image is of an earlier one: a rewind
+    backlog             the input since then, by source
     schemas             "<operator>/<store>" -> the schema of its rows; only where changes need it
     """
 
@@ -58,6 +70,7 @@ class SparkImage:
     batch_timestamp_ms: int | None = None
     strangers: tuple[Strangers, ...] = ()
     newest: Newest | None = None
+    backlog: tuple[Backlog, ...] = ()
     schemas: Mapping[str, StoreSchema] = field(default_factory=dict)
 
     def described(self) -> Mapping[str, object]:

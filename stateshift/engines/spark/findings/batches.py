@@ -338,9 +338,23 @@ def _back(job: JobSpec, image: Image, newest: int, name: str) -> str:
     how = "in batches that are planned again"
     if kept_batch(job, image) is not None:
         how = f"first that of batch {first} as it was planned"
+    how += _first_batch(image)
     return (
         f"{name} goes back from batch {newest} to batch {epoch}; the input of {batches} is read "
         f"again, {how}"
+    )
+
+
+def _first_batch(image: Image) -> str:
+    """Return how much input that is, and how the first of these batches is bounded."""
+    backlog = spark_image(image).backlog
+    if not backlog:
+        return ""
+    amounts = [f"{each.amount:,} {each.unit} of source {each.source}" for each in backlog]
+    limits = sorted({each.bounded_by for each in backlog})
+    return (
+        f": {' and '.join(amounts)}, and what came since. What is planned again comes in one "
+        f"batch, unless the source has {' or '.join(limits)}"
     )
 
 

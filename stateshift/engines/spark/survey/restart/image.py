@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import partitions_of
-from stateshift.engines.spark.image import Newest, SparkImage, StoreSchema
+from stateshift.engines.spark.image import Backlog, Newest, SparkImage, StoreSchema
 from stateshift.engines.spark.small_files import KEPT_EACH, Reading
 from stateshift.engines.spark.survey.endpoints import (
     Endpoints,
@@ -22,6 +22,8 @@ from stateshift.engines.spark.survey.endpoints import (
     refuse_unreadable_ends,
     written_by,
 )
+from stateshift.engines.spark.survey.file_sources import logs_by_source
+from stateshift.engines.spark.survey.restart.backlog import backlog_of
 from stateshift.engines.spark.survey.restart.batches import (
     check_uncommitted,
     last_done,
@@ -118,6 +120,7 @@ def surveyed_image(
         batch_timestamp_ms=last_batch.timestamp_ms,
         strangers=counted_strangers(listed.strangers),
         newest=newest.as_newest() if is_rewound else None,
+        backlog=_backlog(reading, listed, newest.epoch, epoch) if is_rewound else (),
         schemas=schemas if changes else {},
     )
     return Image(
@@ -163,6 +166,15 @@ class _Cut:
 
     def as_newest(self) -> Newest | None:
         return None if self.epoch is None else Newest(self.epoch, self.planned)
+
+
+def _backlog(
+    reading: Reading, listed: ListedFiles, newest: int | None, epoch: int | None
+) -> tuple[Backlog, ...]:
+    """Return the input since the batch that an image was rewound to."""
+    if newest is None or epoch is None:
+        return ()
+    return backlog_of(reading, logs_by_source(listed.sources), epoch, newest)
 
 
 def _cut(listed: ListedFiles) -> _Cut:
