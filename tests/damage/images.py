@@ -10,6 +10,14 @@ image(name)      GoldenImage
   .kind            what the job does, or what kind of image it is: window, join; canonical,
                    checkpoint, ...
   .role_of(path)   what kind of file that is: delta, zip, offsets; metadata, stream, sst, ...
+  .variant         what else is done to it than to the others: see VARIANTS
+
+variants()       "spark-4.3.0/window-hdfs+planned", ...: images of Spark's again, each as a kind of
+                 its own
+
+    planned    the newest batch is planned and not committed: its commit is gone
+    exchanged  two files change places, and nothing else happens
+    elsewhere  paths inside are of another place, as after a copy by hand
 """
 
 from __future__ import annotations
@@ -32,6 +40,7 @@ from tests.formats.golden import CASES
 from tests.look.golden_images import contents, made_at
 from tests.support.checkpoints import put
 
+VARIANTS = ("planned", "exchanged", "elsewhere")
 SPARK_HERE = "file:///golden/orders"
 
 
@@ -53,6 +62,10 @@ class GoldenImage:
     def version(self) -> str:
         return self.name.partition("/")[0].partition("-")[2]
 
+    @property
+    def variant(self) -> str:
+        return self.name.partition("+")[2]
+
     def role_of(self, location: str) -> str:
         return self.roles.get(location, "other")
 
@@ -61,9 +74,44 @@ def names() -> list[str]:
     return [*(f"{case.parent.name}/{case.name}" for case in CASES), *flink_golden.NAMES]
 
 
+def variants() -> list[str]:
+    """Those of each kind that have something for it: a batch before the newest one, two files that
+    could change places, a path of their own.
+    """
+    found = []
+    for case in CASES:
+        checkpoint = case / "checkpoint"
+        name = f"{case.parent.name}/{case.name}"
+        if len([*(checkpoint / "commits").glob("[0-9]*")]) > 1:
+            found.append(f"{name}+planned")
+        if any(checkpoint.glob("state/*/*/**/[0-9]*")):
+            found.append(f"{name}+exchanged")
+        if any(checkpoint.glob("state/*/_metadata/v2/*")):
+            found.append(f"{name}+elsewhere")
+    return found
+
+
 @lru_cache(maxsize=64)
 def image(name: str) -> GoldenImage:
+    base, _, variant = name.partition("+")
+    if variant:
+        return as_variant(image(base), variant)
     return _of_spark(name) if name.startswith("spark-") else _of_flink(name)
+
+
+def as_variant(golden: GoldenImage, variant: str) -> GoldenImage:
+    """The image as a kind of its own."""
+    files = dict(golden.files)
+    if variant == "planned":
+        commits = f"{golden.location}/commits/"
+        newest = max(
+            int(path.removeprefix(commits))
+            for path in files
+            if path.startswith(commits) and path.removeprefix(commits).isdecimal()
+        )
+        for path in (f"{commits}{newest}", f"{commits}.{newest}.crc"):
+            files.pop(path, None)
+    return spark_image(f"{golden.name}+{variant}", golden.location, files)
 
 
 def on_a_disk(files: Mapping[str, bytes]) -> MemoryDisk:
@@ -107,7 +155,7 @@ def spark_image(name: str, location: str, files: Mapping[str, bytes]) -> GoldenI
     """A checkpoint of Spark's, whoever made it: `files` lie at and below the location."""
     root, found = surveyed("spark", location, on_a_disk(files))
     assert found is not None
-    needed = tuple(f"{root}/{path}" for path in found.needed)
+    needed = tuple(f"{root}/{path}" for path in found.needed_files)
     roles = {path: _spark_role(path[len(location) + 1 :]) for path in files}
     provider = _spark_provider(found, {roles[path] for path in needed})
     return GoldenImage(name, location, files, needed, provider, _spark_kind(name), roles)
@@ -136,7 +184,7 @@ def _spark_provider(found: Image, roles: set[str]) -> str:
 
 
 def _spark_kind(name: str) -> str:
-    return re.split(r"[-.]", name.rpartition("/")[2])[0]
+    return re.split(r"[-.+]", name.rpartition("/")[2])[0]
 
 
 # ---- Flink

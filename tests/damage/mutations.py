@@ -12,6 +12,12 @@
     shards      it and the like file of another shard (subtask) change places
     epochs      it holds what the like file of another version holds, or both change places
     operators   it and a like file of another operator, or of another store, change places
+    sources     it and the like log of another source change places
+
+Of variants alone (see `images`):
+
+    watermark   a watermark in it is higher, or lower
+    elsewhere   it names another place
 
 The name of an image and the number are all that a mutation depends on: goldens that are added later
 change no other's.
@@ -20,6 +26,7 @@ change no other's.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -38,6 +45,12 @@ ACTIONS = (
     "epochs",
     "operators",
 )
+# What is done to images of a variant, and to which files.
+ACTIONS_OF = {
+    "planned": (*ACTIONS, "watermark", "watermark", "delete", "delete"),
+    "exchanged": ("shards", "epochs", "operators", "sources"),
+    "elsewhere": ("elsewhere",),
+}
 
 
 @dataclass(frozen=True)
@@ -57,7 +70,7 @@ def made(golden: GoldenImage, number: int) -> Damaged:
     """The image with one file damaged. Where an action fits none of its files, a bit is flipped."""
     id_ = f"{golden.name}#{number}"
     chance = random.Random(f"damage {id_}")
-    for _ in range(20):
+    for _ in range(200 if golden.variant else 20):
         damaged = _attempt(golden, id_, chance)
         if damaged is not None:
             return damaged
@@ -67,7 +80,7 @@ def made(golden: GoldenImage, number: int) -> Damaged:
 def _attempt(golden: GoldenImage, id_: str, chance: random.Random) -> Damaged | None:
     """None where the drawn action changes nothing of the drawn file."""
     path = _drawn(golden, chance)
-    action = chance.choice(ACTIONS)
+    action = chance.choice(ACTIONS_OF.get(golden.variant, ACTIONS))
     change = _ALONE.get(action)
     if change is not None:
         content, what = change(golden.files[path], chance)
@@ -132,7 +145,29 @@ def _delete(content: bytes, chance: random.Random) -> tuple[None, str]:
     return None, "gone"
 
 
+def _watermark(content: bytes, chance: random.Random) -> tuple[bytes, str]:
+    """Ten seconds up or down, or by hours: what a job that hangs behind would have."""
+    by = chance.choice((10_000, -10_000, 1_000_000_000, 1))
+
+    def moved(match: re.Match[bytes]) -> bytes:
+        return b"%d" % max(0, int(match[0]) + by)
+
+    return re.sub(rb"(?<=WatermarkMs\":)\d+", moved, content), f"the watermark is {by:+,} ms"
+
+
+_PLACES = (b"file:/gone/elsewhere", b"hdfs://nowhere:8020/elsewhere")
+
+
+def _elsewhere(content: bytes, chance: random.Random) -> tuple[bytes, str]:
+    """Absolute paths of state schemas, below another place."""
+    place = chance.choice(_PLACES)
+    changed = re.sub(rb'"[^"]*(?=/state/\d+/_stateSchema/)', b'"' + place, content)
+    return changed, f"its paths are below {place.decode()}"
+
+
 _ALONE: Mapping[str, Change] = {
+    "watermark": _watermark,
+    "elsewhere": _elsewhere,
     "flip": _flip,
     "truncate": _truncate,
     "zeros": _zeros,
@@ -163,7 +198,8 @@ def _exchanged(
 
 def exchanges(golden: GoldenImage, path: str) -> list[str]:
     """Every file that some action exchanges it with."""
-    found = [_likes(golden, path, action) for action in ("shards", "epochs", "operators")]
+    actions = ("shards", "epochs", "operators", "sources")
+    found = [_likes(golden, path, action) for action in actions]
     return sorted({other for likes in found for other in likes})
 
 
@@ -177,7 +213,20 @@ def _likes(golden: GoldenImage, path: str, action: str) -> list[str]:
         return sorted(other for other in alike if other in golden.needed and action != "epochs")
     top = len(golden.location) + 1
     place = classify(path[top:])
+    if action == "sources":
+        return sorted(other for other in alike if _is_of_other_source(path, other))
     return sorted(other for other in alike if _relation(place, classify(other[top:])) == action)
+
+
+def _is_of_other_source(path: str, other: str) -> bool:
+    """Whether two logs of sources have the same number, and are of two sources."""
+    if "/sources/" not in path:
+        return False
+    (folder, _, name), (folder_of_other, _, other_name) = (
+        path.rpartition("/"),
+        other.rpartition("/"),
+    )
+    return name == other_name and folder != folder_of_other
 
 
 def _relation(one: object, other: object) -> str | None:

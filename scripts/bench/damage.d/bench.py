@@ -38,22 +38,23 @@ def main() -> int:
     verdicts = list(judged(ids, asked.workers, asked.no_apply))
     lines = page.written(verdicts)
     if asked.engine:
-        lines += engines(asked.engine)
+        lines += engines(asked.engine, asked.every_yes)
     print("\n".join(lines))
     if not asked.only:
         write(verdicts, lines)
     return failed(verdicts) or int(any("| WRONG YES |" in line for line in lines))
 
 
-def engines(wanted: str) -> list[str]:
-    """What real engines say to a sample."""
+def engines(wanted: str, every_yes: int | None) -> list[str]:
+    """What real engines say to a sample, or Spark to every yes among so many."""
     import flink_engine
     import held
     import spark_engine
 
     lines: list[str] = []
     if wanted in ("spark", "both"):
-        lines += held.written(spark_engine.held_against(SPARK_SAMPLE), "Spark 4.3.0")
+        found = spark_engine.held_against(every_yes or SPARK_SAMPLE, every_yes is not None)
+        lines += held.written(found, "Spark 4.3.0")
     if wanted in ("flink", "both"):
         lines += held.written(flink_engine.held_against(FLINK_SAMPLE), "Flink 2.3.0")
     return lines
@@ -87,6 +88,12 @@ def arguments() -> argparse.Namespace:
         choices=("spark", "flink", "both"),
         help="give a sample to a real Spark and a real Flink",
     )
+    parser.add_argument(
+        "--every-yes",
+        type=int,
+        metavar="N",
+        help="with --engine: give Spark all of N mutations that we say yes to",
+    )
     parser.add_argument("--one", metavar="ID", help="one mutation, as it is named in damage.jsonl")
     parser.add_argument(
         "--keep", type=Path, metavar="DIR", help="with --one: write its files there"
@@ -97,8 +104,9 @@ def arguments() -> argparse.Namespace:
 def chosen(mutations: int, only: str) -> list[str]:
     """So many of every image, rounded up; image by image, since a judge keeps what it has read
     of one."""
-    names = [name for name in images.names() if only in name]
-    each = -(-mutations // max(len(images.names()), 1))
+    every = [*images.names(), *images.variants()]
+    names = [name for name in every if only in name]
+    each = -(-mutations // max(len(every), 1))
     return [f"{name}#{number}" for name in names for number in range(each)]
 
 

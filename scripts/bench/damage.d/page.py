@@ -17,7 +17,8 @@ HEAD = """# Damaged images, and what `verify --deep` and `apply` say of them
 
 Written by `./scripts/bench/damage`. Each mutation damages one file that a restart reads, of a golden image that a real
 engine wrote: a flipped bit, a missing end, a run of zeros, bytes behind the end, a missing file, or files exchanged
-between shards, epochs and operators. It is the same damage every time: `--one ID` makes it again.
+between shards, epochs, operators and sources. Images of Spark's are damaged with a planned batch, too, with exchanged
+files alone, and with paths of another place. It is the same damage every time: `--one ID` makes it again.
 
 | word | means |
 |---|---|

@@ -1,8 +1,11 @@
 """A sample of damage given to a real Spark: what it makes of what we say yes to, and of what we
 refuse.
 
-    bases   jobs that a real Spark ran to their third batch, and another time on to their end
-    sample  as many yes as no of `verify --deep`, of the same mutations as the golden images get
+    bases   jobs that a real Spark ran to their third batch, and another time on to their end; and
+            the kinds of them that golden images have, too: a planned batch, exchanged files, paths
+            of another place
+    sample  as many yes as no of `verify --deep`, of the same mutations as the golden images get;
+            or, of so many mutations, every yes and a no for every fourth of them
     Spark   works: it restarts and puts out what the untouched job does; fails; or wrong: it puts
             out
             something else
@@ -26,24 +29,28 @@ from tests.acceptance.matrix.damaging import files_of, sparks_verdict, write_fil
 from tests.acceptance.matrix.ground import Ground, Order, digest_of, later
 from tests.acceptance.matrix.kinds import NEWEST, Base
 from tests.acceptance.matrix.running import Version
-from tests.damage.images import GoldenImage, spark_image
+from tests.damage.images import VARIANTS, GoldenImage, as_variant, spark_image
 from tests.damage.meaning import meaning
 from tests.damage.mutations import Damaged, made
 from tests.damage.verdicts import Verdict, judged
 
 DRAWN_MAX = 60  # of each base, until it has as many yes and no as wanted
 AT_ONCE = 25
+NO_OF_YES = 4  # so many yes for a no, where every yes is asked about
 
 
-def held_against(sample: int) -> list[Held]:
-    """So many mutations, half of which we say yes to."""
+def held_against(sample: int, every_yes: bool = False) -> list[Held]:
+    """So many mutations, half of which we say yes to; or every yes of so many."""
     folder = cache() / "spark"
     version = Version(NEWEST, folder, Path(sys.executable))
     bases = [Base(NEWEST, *name.split(".")) for name in BASES]
     version.prepare([(base, part) for base in bases for part in ("whole", "untouched")])
+    kinds = [(base, variant) for variant in ("", *VARIANTS) for base in bases]
+    each = -(-sample // len(kinds))
     chosen: list[tuple[Base, Damaged, Verdict]] = []
-    for base in bases:
-        chosen += drawn(version.ground, base, -(-sample // len(bases)))
+    for base, variant in kinds:
+        draw = every_yes_of if every_yes else drawn
+        chosen += draw(version.ground, base, variant, each)
     found: list[Held] = []
     for start in range(0, len(chosen), AT_ONCE):
         found += _asked(version, chosen[start : start + AT_ONCE])
@@ -51,17 +58,42 @@ def held_against(sample: int) -> list[Held]:
     return found
 
 
-def drawn(ground: Ground, base: Base, each: int) -> list[tuple[Base, Damaged, Verdict]]:
+def every_yes_of(
+    ground: Ground, base: Base, variant: str, each: int
+) -> list[tuple[Base, Damaged, Verdict]]:
+    """All of the first mutations of the base that we say yes to, and some of the others."""
+    judged = [*_judged(ground, base, variant, each)]
+    yes = [one for one in judged if one[2].code == 0]
+    no = [one for one in judged if one[2].code != 0]
+    return [*yes, *no[: -(-len(yes) // NO_OF_YES)]]
+
+
+def _judged(
+    ground: Ground, base: Base, variant: str, count: int
+) -> Iterator[tuple[Base, Damaged, Verdict]]:
+    """The first mutations of the base; none where it has nothing for the variant."""
+    for number in range(count):
+        golden = _golden(ground, base, variant, number)
+        if variant == "elsewhere" and not any("/_metadata/v2/" in path for path in golden.files):
+            return
+        damaged = _without_stale(made(golden, number))
+        whole = meaning("spark", golden.location, golden.files)
+        yield base, damaged, judged(golden, damaged, whole)
+
+
+def drawn(
+    ground: Ground, base: Base, variant: str, each: int
+) -> list[tuple[Base, Damaged, Verdict]]:
     """The first mutations of the base, as many yes as no where there are."""
     wanted = {True: each // 2, False: each - each // 2}
     chosen: list[tuple[Base, Damaged, Verdict]] = []
-    for number in range(DRAWN_MAX):
-        golden = _golden(ground, base, number)
-        damaged = _without_stale(made(golden, number))
-        verdict = judged(golden, damaged, meaning("spark", golden.location, golden.files))
-        if wanted[verdict.code == 0] > 0:
-            wanted[verdict.code == 0] -= 1
-            chosen.append((base, damaged, verdict))
+    for one in _judged(ground, base, variant, DRAWN_MAX):
+        is_yes = one[2].code == 0
+        if wanted[is_yes] > 0:
+            wanted[is_yes] -= 1
+            chosen.append(one)
+        if not any(wanted.values()):
+            break
     return chosen
 
 
@@ -72,17 +104,18 @@ def _without_stale(damaged: Damaged) -> Damaged:
     return replace(damaged, files=files)
 
 
-def _golden(ground: Ground, base: Base, number: int) -> GoldenImage:
+def _golden(ground: Ground, base: Base, variant: str, number: int) -> GoldenImage:
     """The base as it lies where Spark is given it: a copy of its own for each damage."""
-    target = _target(ground, base, number)
+    target = _target(ground, base, f"{variant or 'any'}-{number}")
     source = ground.place(base.name, "whole") / "checkpoint"
     files = copied(files_of(source), str(source), str(target))
     at = f"file://{target}"
     placed = {f"{at}/{path}": content for path, content in files.items()}
-    return spark_image(f"{base.version}/{base.name}", at, placed)
+    golden = spark_image(f"{base.version}/{base.name}", at, placed)
+    return as_variant(golden, variant) if variant else golden
 
 
-def _target(ground: Ground, base: Base, number: int) -> Path:
+def _target(ground: Ground, base: Base, number: str) -> Path:
     return ground.folder / "damaged" / f"{base.name}-{number}" / "checkpoint"
 
 
@@ -108,7 +141,8 @@ def _key(id_: str) -> str:
 
 
 def _written(ground: Ground, base: Base, damaged: Damaged) -> Order:
-    target = _target(ground, base, int(damaged.id.rpartition("#")[2]))
+    name, _, number = damaged.id.rpartition("#")
+    target = _target(ground, base, f"{name.partition('+')[2] or 'any'}-{number}")
     shutil.rmtree(target.parent, ignore_errors=True)
     top = f"file://{target}/"
     files = {path.removeprefix(top): content for path, content in damaged.files.items()}
