@@ -226,7 +226,7 @@ class JobAdvice:
 
     @property
     def verdict(self) -> str:
-        """`fits`, `scale`, `move` or `unknown`."""
+        """`fits`, `scale`, `move`, `limited` or `unknown`."""
         return self.advice.verdict.word
 
     @property

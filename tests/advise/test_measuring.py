@@ -62,6 +62,16 @@ def test_a_job_that_holds_its_source_back_cannot_keep_up() -> None:
     assert needs.load == pytest.approx(4.0)
 
 
+def test_a_skewed_job_needs_what_its_subtasks_need_together() -> None:
+    """1.0 and 0.2: a verdict goes by the busiest, and a place for it by their sum."""
+    hot = vertex("count", 1000, 1.0, parallelism=2, busy_mean=0.6, inputs=READS)
+    verdict = flink(vertex("read", 1000, 0.1), hot)
+    assert verdict.word == "limited"
+    needs = needs_of([verdict])
+    assert needs.load == pytest.approx(1.2)
+    assert needs.keeps_up, "no cluster has a faster subtask for that key"
+
+
 def test_a_vertex_that_could_do_with_fewer_makes_no_job_late() -> None:
     idle = vertex("read", 1000, 0.1)
     assert needs_of([flink(idle, vertex("count", 1000, 0.9, inputs=READS))]).keeps_up

@@ -41,3 +41,10 @@ LOADS = (
     Load("50 %, what waits is drained", 0.5),
     Load("75 %, of which one key has 73 %", 0.75, hot=1.1 / 1.5, fresh=True),
 )
+SPARK_LOADS = (
+    Load("50 %", 0.5),
+    Load("75 %", 0.75),
+    Load("130 %", 1.3),
+    Load("200 %", 2.0),
+    Load("30 %, what waits is drained", 0.3),
+)
