@@ -93,7 +93,7 @@ class Fleet:
         path.write_text(json.dumps(plain))
         return path
 
-    def run(self, spec: Path, *words: str) -> Any:
+    def run(self, spec: Path, *words: str, code: int = 0) -> Any:
         """One run, as a line of a crontab has it."""
         ran = stateshift(
             *("rebalance", spec, "--once", "--json", "--sample", SAMPLE),
@@ -101,6 +101,7 @@ class Fleet:
             *("--workdir", self.ground.folder / "rebalance"),
             *words,
             cwd=ROOT,
+            code=code,
         )
         self.said.append(ran.json)
         return ran.json
@@ -179,4 +180,27 @@ def test_a_dry_run_moves_nothing_and_says_what_would_be_moved(fleet: Fleet) -> N
     assert {move["state"] for move in planned["moves"]} == {"planned"}
     assert uneven(planned) < ALL_ON_ONE
     assert set(fleet.homes().values()) == {"west"}
+    fleet.ground.goes_on(*RATES)
+
+
+@pytest.mark.slow
+def test_a_drain_says_that_a_cluster_is_empty_only_where_it_is(fleet: Fleet) -> None:
+    fleet.start()
+    pinned = fleet.spec(pinned=["audit"])
+    (held,) = fleet.run(pinned, "--drain", "west", code=4)["drained"]
+    assert {each["job"] for each in held["jobs"]} == set(RATES)
+    (held,) = fleet.run(pinned, "--drain", "west", "--yes", "--wait", code=4)["drained"]
+    assert (held["jobs"], held["others"]) == ([{"job": "audit", "reason": "it is pinned"}], [])
+    stray = fleet.ground.here.run("jobs.Count", "--name", "stray", parallelism=1)
+    time.sleep(PAUSE)
+    (held,) = fleet.run(fleet.spec(), "--drain", "west", "--yes", code=4)["drained"]
+    assert (held["jobs"], held["others"]) == ([], ["stray"])
+    fleet.ground.here.cancelled(stray)
+    assert fleet.run(fleet.spec(), "--drain", "west", "--yes")["drained"][0]["empty"]
+    assert set(fleet.homes().values()) == {"east"}
+    time.sleep(PAUSE)
+    later = fleet.cron(fleet.spec(runs=1, load_max=0.99), 2)
+    assert moved(later) == []
+    assert [each["cluster"] for each in later[-1]["cordoned"]] == ["west"]
+    assert fleet.run(fleet.spec(), "--uncordon", "west")["cordoned"] == []
     fleet.ground.goes_on(*RATES)
