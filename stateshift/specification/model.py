@@ -232,6 +232,9 @@ class Rebalancing:
         remembered: a move that did not bring what it promised is not repeated for so long.
         moves_max: moves in one run from one cluster to another.
         age_max: samples that are older count for nothing.
+        scale: whether jobs of Flink get another parallelism, in place or on the way of a move.
+        parallelism_min: and no less than this.
+        parallelism_max: nor more than this.
     """
 
     clusters: tuple[RebalancedCluster, ...] = ()
@@ -255,6 +258,9 @@ class Rebalancing:
     remembered: float = 86400.0
     moves_max: int = 1
     age_max: float = 7200.0
+    scale: bool = False
+    parallelism_min: int = 1
+    parallelism_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,10 @@ def check_rebalancing(complaints: Complaints, root: Place, spec: Spec, jobs: lis
     for read in jobs:
         _check_job(complaints, read, spec.engine)
         _check_place(complaints, read, names)
+    if section.scale and spec.engine != "flink":
+        message = "'scale' with jobs of Spark, whose parallelism stands in their checkpoints"
+        expected = "no 'scale'; `stateshift repartition` changes it on the way to another place"
+        complaints.add(_below(root, "scale"), message, expected)
     if not spec.restart:
         message = "a first deployment, with 'rebalance'"
         complaints.add(root, message, "jobs that run, or no 'rebalance'")
@@ -211,6 +215,10 @@ def _check_bounds(complaints: Complaints, root: Place, section: Rebalancing) -> 
     if section.aim > section.trigger:
         message = f"'aim' is {section.aim:g}, above 'trigger', {section.trigger:g}"
         complaints.add(_below(root, "aim"), message, "what is aimed for within what triggers")
+    most = section.parallelism_max
+    if most is not None and most < section.parallelism_min:
+        message = f"'parallelism_max' is {most}, below 'parallelism_min'"
+        complaints.add(_below(root, "parallelism_max"), message, "at least 'parallelism_min'")
     if section.trigger < 1:
         message = f"'trigger' is {section.trigger:g}: some cluster is always above that"
         complaints.add(_below(root, "trigger"), message, "a number from 1 on")

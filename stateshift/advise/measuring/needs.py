@@ -26,6 +26,7 @@ class Needs:
     """What a job needs. `load` is None where that cannot be told, and `unknown` says why; `width`
     is how many slots or cores it has taken; `is_measured` is whether something has measured how
     long a restart takes. `estimated_because` says why it was not measured, but known from before.
+    `wanted` is the parallelism that is advised.
     """
 
     load: float | None = None
@@ -37,6 +38,7 @@ class Needs:
     keeps_up: bool = True
     unknown: str = ""
     estimated_because: str = ""
+    wanted: int | None = None
 
 
 def needs_of(verdicts: Sequence[Verdict]) -> Needs:
@@ -58,6 +60,7 @@ def needs_of(verdicts: Sequence[Verdict]) -> Needs:
         downtime_seconds=max(verdict.restart.seconds for verdict in verdicts),
         is_measured=any(verdict.restart.source != "default" for verdict in verdicts),
         keeps_up=not any(map(_falls_behind, verdicts)),
+        wanted=max((verdict.wanted or 0 for verdict in verdicts), default=0) or None,
     )
 
 

@@ -40,7 +40,9 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Jobs that this run moves from one cluster to another."""
+    """Jobs that this run moves from one cluster to another, or to another parallelism where they
+    are. `parallelism` is that of the jobs whose parallelism changes.
+    """
 
     jobs: tuple[str, ...]
     source: str
@@ -49,6 +51,7 @@ class Move:
     downtime_seconds: float
     worth: Worth
     reason: str
+    parallelism: Mapping[str, int] = field(default_factory=dict)
 
 
 # Why a job stays: its load, too many others' or a cluster's is not known; nothing was to be moved;
@@ -279,7 +282,7 @@ def _move(
     for one, target in zip(units, placement.places, strict=True):
         if target != one.unit.cluster:
             waiting.append((one.unit, target))
-        else:
+        elif not _scaled(run, one.unit, triggers):
             run.stay(one.unit, *_why_it_stays(run, one))
     waiting.sort(key=lambda pair: -_ratio(run, pair[0].cluster))
     reasons = {trigger.cluster: trigger.reason for trigger in triggers}
@@ -345,6 +348,56 @@ def _try(run: _Run, unit: Unit, target: str, reasons: Mapping[str, str]) -> bool
             downtime_seconds=unit.downtime_seconds,
             worth=worth,
             reason=f"{source.name}: {reasons.get(source.name, 'to make room')}",
+            parallelism=_changes(unit),
+        )
+    )
+    return True
+
+
+def _changes(unit: Unit) -> dict[str, int]:
+    """Return the parallelism of the jobs that get another one on the way."""
+    wanted = {job.name: job.wanted for job in unit.jobs if job.wanted != job.width}
+    return {name: count for name, count in wanted.items() if count is not None}
+
+
+def _scaled(run: _Run, unit: Unit, triggers: tuple[Trigger, ...]) -> bool:
+    """Give a job more workers where it is, if it cannot keep up and that is worth a restart. It
+    happens to one job a run and cluster, and after as many runs as a move. Fewer would bring no
+    records: that waits for a move.
+    """
+    (job, *others), cluster = unit.jobs, run.clusters[unit.cluster]
+    is_due = any(each.is_due and each.cluster == cluster.name for each in triggers)
+    is_closed = cluster.is_draining or cluster.is_cordoned or cluster.name in job.forbidden
+    cools = job.moved_at is not None and (
+        abs(run.situation.at - job.moved_at) < run.policy.cool_down_seconds
+    )
+    if others or job.keeps_up or job.paused or cools or is_closed or not is_due:
+        return False
+    if job.load is None or not job.width or job.wanted is None or job.wanted <= job.width:
+        return False
+    if any(move.source == cluster.name == move.target for move in run.moves):
+        return False
+    taken = sum(each.width for each in run.situation.jobs if each.cluster == cluster.name)
+    if cluster.other_load + taken + job.wanted - job.width > cluster.capacity:
+        return False
+    saved = job.rate * job.load * (1 / job.width - 1 / job.wanted)
+    # It catches up with the workers that it has by then.
+    fast = None if job.capacity_rate is None else job.capacity_rate * job.wanted / job.width
+    cost = cost_of(Unit((replace(job, capacity_rate=fast),)))
+    worth = Worth(cost, saved * run.policy.horizon_seconds)
+    if worth.ratio < run.policy.gain_min:
+        return False
+    reason = f"{job.name} cannot keep up with {job.width:g} workers, and needs {job.wanted}"
+    run.moves.append(
+        Move(
+            jobs=(job.name,),
+            source=cluster.name,
+            target=cluster.name,
+            bytes=unit.bytes,
+            downtime_seconds=unit.downtime_seconds,
+            worth=worth,
+            reason=reason,
+            parallelism={job.name: job.wanted},
         )
     )
     return True

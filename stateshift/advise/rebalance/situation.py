@@ -45,6 +45,7 @@ class Job:
         forbidden: clusters that cannot have it, and why.
         unknown: why its load cannot be told.
         width: how many slots or cores it has taken.
+        wanted: how many it is to have, wherever it is; None to leave that as it is.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Job:
     forbidden: Mapping[str, str] = field(default_factory=dict)
     unknown: str = ""
     width: float = 0.0
+    wanted: int | None = None
 
     @property
     def why_unknown(self) -> str:

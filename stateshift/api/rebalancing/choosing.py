@@ -97,7 +97,7 @@ class Choosing:
         number = self.folder.next_move() + len(self.ways)
         reasons = []
         for mode in self._modes(move):
-            way = Way(move.jobs, move.source, move.target, number, mode)
+            way = Way(move.jobs, move.source, move.target, number, mode, move.parallelism)
             try:
                 proposal = self._proposal(way)
             except Interrupted:

@@ -56,7 +56,8 @@ class Busy(Exception):
 @dataclass(frozen=True, slots=True)
 class MoveRecord:
     """A move as it was begun. `images` is where each job's image is afterwards, None where it stays
-    as it was; `decision` is the number of the decision that it belongs to.
+    as it was; `decision` is the number of the decision that it belongs to; `parallelism` is that of
+    jobs that got another one.
     """
 
     number: int
@@ -68,6 +69,7 @@ class MoveRecord:
     load_before: float
     load_promised: float
     images: Mapping[str, str | None] = field(default_factory=dict)
+    parallelism: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def moved(self) -> Moved:

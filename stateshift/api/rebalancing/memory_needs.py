@@ -63,6 +63,8 @@ def without_memory(
         if memory is not None:
             free[name] = memory - told[name].memory_used
     for move in decision.moves:
+        if move.source == move.target:  # what a slot has does not change
+            continue
         needed = [needed_by[name] for name in move.jobs]
         known = [size for size in needed if size is not None]
         if move.target not in free or len(known) < len(needed):

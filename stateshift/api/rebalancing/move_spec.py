@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from stateshift.api.rebalancing.past import Place
 from stateshift.api.rebalancing.request import RebalanceRequest
 from stateshift.api.rebalancing.surveying import Surveyed
+from stateshift.api.rebalancing.whereabouts import with_parallelism
 from stateshift.extensions import names_added
 from stateshift.specification import FlinkJob, JobSpec, Mode, Spec, parse_spec, to_plain_spec
 from stateshift.specification.rebalancing import JOB, MOVE
@@ -27,13 +28,16 @@ NAME_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The way that jobs move: from where to where, as which move, and how."""
+    """The way that jobs move: from where to where, as which move, and how; and the parallelism of
+    those that get another one.
+    """
 
     jobs: tuple[str, ...]
     source: str
     target: str
     number: int
     mode: Mode = "move"
+    parallelism: Mapping[str, int] = field(default_factory=dict)
 
 
 def image_of(request: RebalanceRequest, job: str, cluster: str, number: int) -> str | None:
@@ -94,6 +98,8 @@ def _job(request: RebalanceRequest, surveyed: Surveyed, name: str, way: Way) -> 
         source_submit=job.source_submit or job.submit,
         mode=way.mode,
     )
+    if name in way.parallelism:
+        moved = with_parallelism(moved, way.parallelism[name])
     if job.flink is None:
         return moved
     folder = _savepoint_folder(request, name, where.place, way) or job.source

@@ -212,6 +212,7 @@ def _records(once: _Once, number: int, chosen: Chosen) -> list[tuple[Way, MoveRe
             load_before=before,
             load_promised=promised,
             images=images,
+            parallelism=way.parallelism,
         )
         records.append((way, record))
     return records

@@ -20,13 +20,14 @@ from stateshift.api.rebalancing.folder import Folder, MoveRecord
 @dataclass(frozen=True, slots=True)
 class Place:
     """The place of a job: its image is at `image`, by the move of that number; both are None for
-    where the spec has it.
+    where the spec has it. `parallelism` is what we have scaled it to.
     """
 
     cluster: str
     image: str | None = None
     number: int | None = None
     at: float | None = None
+    parallelism: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,8 @@ class Past:
             for job in move.jobs:
                 before = places.get(job)
                 image = move.images.get(job) or (before.image if before else None)
-                places[job] = Place(move.target, image, move.number, move.at)
+                scaled = move.parallelism.get(job) or (before.parallelism if before else None)
+                places[job] = Place(move.target, image, move.number, move.at, scaled)
         return places
 
     @property

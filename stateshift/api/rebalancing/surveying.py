@@ -39,7 +39,7 @@ from stateshift.api.restarts import restarts_below
 from stateshift.errors import Complaint, SpecError
 from stateshift.estimating import PREPARED_RESTART_SECONDS, RESTART_SECONDS
 from stateshift.migration import Adapters
-from stateshift.specification import JobSpec, RebalancedCluster
+from stateshift.specification import JobSpec, RebalancedCluster, Rebalancing
 from stateshift.specification.excluded import excluding
 from stateshift.specification.rebalancing import matches
 
@@ -291,6 +291,7 @@ class _Measured:
             moved_at=where.place.at,
             unknown=where.unknown or needs.unknown,
             width=needs.width,
+            wanted=_bounded(needs.wanted, section) if known else None,
         )
 
     def _bytes(self, job: JobSpec, where: Whereabouts) -> int:
@@ -299,6 +300,14 @@ class _Measured:
         if where.id is None:
             return 0
         return size_on_flink(self.request.spec.cluster(where.place.cluster), where.id)
+
+
+def _bounded(wanted: int | None, section: Rebalancing) -> int | None:
+    """Return the parallelism that a job is to have, within the spec's bounds."""
+    if wanted is None or not section.scale:
+        return None
+    most = wanted if section.parallelism_max is None else section.parallelism_max
+    return max(section.parallelism_min, min(wanted, most))
 
 
 def _named(name: str, patterns: Sequence[str]) -> bool:

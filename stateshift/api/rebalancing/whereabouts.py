@@ -156,7 +156,16 @@ def at_place(job: JobSpec, place: Place) -> JobSpec:
         return replace(job, source_cluster=place.cluster)
     stop = {key: value for key, value in job.stop.items() if key not in _OF_THE_FIRST}
     source = place.image or job.source
-    return replace(job, source_cluster=place.cluster, source=source, stop=stop, driver_ui=None)
+    at = replace(job, source_cluster=place.cluster, source=source, stop=stop, driver_ui=None)
+    return at if place.parallelism is None else with_parallelism(at, place.parallelism)
+
+
+def with_parallelism(job: JobSpec, count: int) -> JobSpec:
+    """Return a job that is started with another parallelism."""
+    if job.submit is None:
+        return job
+    options = {**job.submit.options, "parallelism": count}
+    return replace(job, submit=replace(job.submit, options=options))
 
 
 def refuse_lost_clusters(

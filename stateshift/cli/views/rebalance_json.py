@@ -51,6 +51,7 @@ class RebalanceMoveDocument(_Ends):
     was_down_seconds: Annotated[float | None, "how long it was down; null before it is finished"]
     gain: Annotated[float, "records that need not wait, over the horizon"]
     cost: Annotated[float, "records that wait for the move"]
+    parallelism: Annotated[dict[str, int], "the jobs that get another parallelism on the way"]
     number: Annotated[int | None, "counts the moves of all runs; null if it has none yet"]
     workdir: Annotated[str | None, "of its run, for status, resume and rollback"]
     fact: Annotated[str, "what went wrong; empty if nothing has"]
@@ -203,6 +204,7 @@ def _move(facts: MoveFacts) -> RebalanceMoveDocument:
         "was_down_seconds": facts.was_down_seconds,
         "gain": move.worth.gain,
         "cost": move.worth.cost,
+        "parallelism": dict(move.parallelism),
         "number": None if carried is None else carried.number,
         "workdir": None if carried is None else carried.workdir,
         "fact": "" if carried is None else carried.fact,

@@ -149,6 +149,8 @@ def move_row(facts: MoveFacts) -> Row:
 def whys(facts: MoveFacts) -> Iterator[str]:
     """Yield why a move is made, and what became of it."""
     yield f"{facts.jobs}: {facts.move.reason}"
+    for job, count in facts.move.parallelism.items():
+        yield f"{job}: it is started with parallelism {count}"
     carried = facts.carried
     if carried is not None and carried.fact:
         yield f"{facts.jobs}: {carried.fact}"

@@ -64,6 +64,14 @@ REBALANCE = Keys(
     ),
     _rebalance("moves_max", "count", "Moves in one run from one cluster to another, at most."),
     _rebalance("age_max", "duration", "Samples that are older count for nothing (2h)."),
+    _rebalance(
+        "scale",
+        "boolean",
+        "Whether jobs of Flink get the parallelism that they need: more where they are, if they "
+        "cannot keep up and that is worth a restart; more or fewer on the way of a move.",
+    ),
+    _rebalance("parallelism_min", "count", "No job is scaled to less than this (1)."),
+    _rebalance("parallelism_max", "count", "No job is scaled to more than this."),
 )
 
 REBALANCED_CLUSTER = Keys(

@@ -62,6 +62,7 @@ class Living:
     clock: Clock = field(default_factory=Clock)
     loads: dict[str, float] = field(default_factory=lambda: dict(LOADS))
     section: dict[str, Any] = field(default_factory=dict)
+    lag: float = 0  # records that wait for each job
     shares: bool = False  # both clusters reach one storage: images stay where they are
     opening: Callable[[Storage], Storage] = lambda storage: storage
     asking: Callable[[Any], Any] = lambda cluster: cluster
@@ -92,7 +93,7 @@ class Living:
     def _measured(self, id: str, name: str) -> Measured:
         load = self.loads[name]
         parts = [
-            Part("read", 1000, 0.1, parallelism=2, lag=0),
+            Part("read", 1000, 0.1, parallelism=2, lag=self.lag),
             Part("count", 1000, load, inputs=("read",), parallelism=2),
         ]
         return Measured(name, parts, BEGAN - self.started[id], id)
