@@ -20,6 +20,7 @@ wrappers retry.
       JournalError                  8  the journal is damaged, foreign or held  (record)
       Interrupted                 130  asked to stop; always resumable
     (no error)                      9  what was asked for is decided, and not seen to be complete
+    any of these                   10  where a job that ran is down behind it (JOB_DOWN)
 
 Every error is one line of fact, and a hint: what to do about it, best of all a command that can be
 pasted.
@@ -31,6 +32,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 NOT_SEEN_COMPLETE = 9  # decided, and carried out by running jobs later than somebody waited for
+# The exit code of a run that ends with a job down which it has stopped: whoever is on call acts.
+JOB_DOWN = 10
 
 
 class StateshiftError(Exception):
@@ -50,6 +53,12 @@ class StateshiftError(Exception):
         other.__dict__.update(self.__dict__)
         other.hint = hint
         return other.with_traceback(self.__traceback__)
+
+    def restated(self, fact: str, exit_code: int) -> Self:
+        """Return the same error with another fact and exit code."""
+        other = self.with_hint(self.hint)
+        other.fact, other.exit_code, other.args = fact, exit_code, (fact,)
+        return other
 
     def as_json(self) -> dict[str, object]:
         """The error as `--json` prints it."""

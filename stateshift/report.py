@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
 
+from stateshift.errors import JOB_DOWN, Interrupted
 from stateshift.journal import (
     PlanProgress,
     Progress,
@@ -32,6 +33,7 @@ from stateshift.step.evidence import (
     ImagesCompared,
     ImageTaken,
     JobConfirmed,
+    JobStarted,
     JobStopped,
     OperatorFold,
 )
@@ -141,6 +143,11 @@ class JobReport:
     source_lost: SourceLostReport | None = None
 
     @property
+    def is_down(self) -> bool:
+        """Whether the run has stopped the job, and nobody has seen it going on."""
+        return self.downtime_start is not None and self.downtime_seconds is None
+
+    @property
     def compared(self) -> dict[str, int]:
         """What was found to be the same on both sides, each in its own unit."""
         return {
@@ -166,6 +173,18 @@ class Report:
     began: float | None = None  # in seconds since 1970
 
     @property
+    def down(self) -> str:
+        """The jobs that the run has stopped and nobody has seen going on, and since when; empty
+        where there are none.
+        """
+        down = [job for job in self.jobs if job.is_down]
+        if not down or self.began is None:
+            return ""
+        since = self.began + min(job.downtime_start or 0.0 for job in down)
+        time = datetime.fromtimestamp(since, UTC).isoformat(" ", "seconds")[:19]
+        return f"down since {time} UTC: {', '.join(job.job for job in down)}"
+
+    @property
     def engine(self) -> str:
         """The engine of its jobs; empty where the journal is of a version that did not say."""
         return next((job.engine for job in self.jobs if job.engine), "")
@@ -176,7 +195,7 @@ def summarize(progress: Progress) -> Report:
     names = [name for name in progress.jobs if _is_reported(progress, name)]
     jobs = tuple(_job(progress, name) for name in names)
     failure = progress.failure
-    return Report(
+    report = Report(
         run=progress.run,
         state=progress.state,
         seconds=_between(progress.began, progress.ended),
@@ -187,6 +206,21 @@ def summarize(progress: Progress) -> Report:
         failure=None if failure is None else _failure_report(failure),
         steered=_steered(progress),
         began=progress.began,
+    )
+    if report.failure is None or not report.down:
+        return report
+    return replace(report, failure=_with_jobs_down(report.failure, report.down))
+
+
+def _with_jobs_down(failure: FailureReport, down: str) -> FailureReport:
+    """Return a failure that says before all else which jobs it leaves down. An interruption keeps
+    its exit code.
+    """
+    interrupted = failure.exit_code == Interrupted.exit_code
+    return replace(
+        failure,
+        message=f"{down}: {failure.message}",
+        exit_code=failure.exit_code if interrupted else JOB_DOWN,
     )
 
 
@@ -481,15 +515,30 @@ def _downtime(plans: Sequence[PlanProgress]) -> Downtime:
     stopped before the run, only the part that this run took is known, and it is said so.
     """
     steps = [step for step in _steps_of(plans) if step.evidence is not None]
-    if any(step.state == "undone" for step in steps):
+    if any(_is_back(step) for step in steps):
         return Downtime()
     start = min(_moments_of_stopping(steps), default=None)
     committed = _last_commit(steps)
-    if committed is None:
+    ended = [step.undone_at for step in steps if _was_started(step) and step.state == "undone"]
+    if committed is not None and ended:  # it ran there, and was stopped to be taken back
+        return Downtime(start=max(ended))
+    if committed is None or any(step.state == "undone" for step in steps):
         return Downtime(start=start)
     if start is None:
         return _downtime_since_start(steps, committed)
     return Downtime(_between(start, committed), "halt", start)
+
+
+def _is_back(step: StepProgress) -> bool:
+    """Whether a job that the step has stopped runs again where it was. What the step had to leave
+    is that it does not.
+    """
+    is_stop = isinstance(step.evidence, JobStopped | ImageTaken)
+    return is_stop and step.state == "undone" and not step.left
+
+
+def _was_started(step: StepProgress) -> bool:
+    return step.phase == "submit" and isinstance(step.evidence, JobStarted)
 
 
 def _downtime_since_start(steps: Sequence[StepProgress], committed: float) -> Downtime:

@@ -308,6 +308,8 @@ class ClusterFacts:
     """What a cluster says of itself and of the job. `state` is a JobState's value. `host` is where
     it runs jobs: empty for this machine, None where it does not tell. `reaches` is its word on
     whether it reaches the target. `savable` are the jobs that savepoints are to be taken of.
+    `settings` are those that the job runs under, in its engine's words; of a target, those that it
+    gives to its jobs.
     """
 
     name: str
@@ -319,6 +321,7 @@ class ClusterFacts:
     host: str | None = None
     reaches: bool | None = None
     savable: tuple[Savable, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 class Record(NamedTuple):

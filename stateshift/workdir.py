@@ -3,6 +3,8 @@
 WORKDIR/
   spec.json       the spec as it was given (our dialect)
   corrected.json  the same with another `submit`, where `resume --spec` gave one
+  origins.json    what jobs were started with where they ran, as clusters told before they were
+                  stopped
   journal         one record a line, each on disk before the next effect
   plans/0.json …  the adopted plans, each on disk before the record that adopts it
   report.json     the last report
@@ -42,6 +44,7 @@ OURS = frozenset(
         "spec.json",
         "corrected.json",
         "proposal.json",
+        "origins.json",
         "journal",
         "plans",
         "jobs",

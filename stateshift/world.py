@@ -14,6 +14,7 @@
                        asked for one by one
     read               what shards came to that steps before have read whole, by the names that
                        `step.images.reading_of` gives them
+    origins            what a job was started with where it ran, as its cluster told before the halt
     run                the run's name: tags and fences carry it, so a second attempt knows the first
     stop               set once somebody asked to stop
     look               heeds what else is asked of the run while it is at work; returns when it may
@@ -30,7 +31,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from stateshift.clusters.protocol import Cluster
+from stateshift.clusters.protocol import Cluster, Origin
 from stateshift.errors import Interrupted
 from stateshift.plain import JsonObject
 from stateshift.storage.protocol import Content, Input, Storage
@@ -213,6 +214,7 @@ class World:
     found: Listings | None = field(default_factory=Listings)
     corrections: Mapping[str, Correction] = field(default_factory=dict)
     read: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    origins: Callable[[str], Origin | None] = lambda job: None
 
     def check_interrupted(self) -> None:
         """Steps call this between two writes: Ctrl-C finishes the current one and no more."""

@@ -325,7 +325,7 @@ def stopped_in_its_first_batch(ground: Ground) -> None:
 
     ground.cluster._on_stop = end_the_batch
     with pytest.raises(ClusterError, match="has committed nothing"):
-        ground.apply(running_spec())
+        ground.apply(running_spec(spec_on_failure="stop"))
 
 
 def test_what_a_job_commits_while_it_is_stopped_for_a_rollback_is_not_thrown_away(
@@ -460,7 +460,7 @@ def test_a_run_goes_on_with_a_corrected_submit_and_nothing_else_of_the_spec(tmp_
     ground.write()
     ground.cluster.fail()
     with pytest.raises(ClusterError):
-        ground.apply(running_spec())
+        ground.apply(running_spec(spec_on_failure="stop"))
     before = running_spec().jobs[0]
     assert before.submit is not None
     mended = replace(
@@ -506,7 +506,7 @@ def test_a_driver_whose_query_has_ended_is_stopped_and_started_again_by_a_resume
     with pytest.raises(
         ClusterError, match=r"a query of it has ended .*SCHEMA_NOT_COMPATIBLE"
     ) as raised:
-        ground.apply(running_spec())
+        ground.apply(running_spec(spec_on_failure="stop"))
     assert "resume" in str(raised.value.hint) and "--spec FILE" in str(raised.value.hint)
     assert ground.resume().state == "finished"
     alive = [job.tag for job in ground.cluster.jobs if job.status.state.alive]
@@ -524,7 +524,7 @@ def test_a_resume_that_is_killed_between_the_stop_and_the_start_is_made_good_by_
 
     ground.cluster._on_start = loses_its_query_once(ground)
     with pytest.raises(ClusterError, match="a query of it has ended"):
-        ground.apply(running_spec())
+        ground.apply(running_spec(spec_on_failure="stop"))
     submit, ground.cluster.submit = ground.cluster.submit, killed  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         ground.resume()
@@ -547,7 +547,7 @@ def test_a_job_that_ended_without_a_batch_is_started_again_by_a_resume(ground: G
 
     ground.cluster._on_start = start
     with pytest.raises(ClusterError, match="orders ended before it committed a batch"):
-        ground.apply(running_spec())
+        ground.apply(running_spec(spec_on_failure="stop"))
     assert ground.resume().state == "finished"
     assert len(ground.cluster.submissions) == 2
 

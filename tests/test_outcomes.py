@@ -31,6 +31,9 @@ FAILED: dict[tuple[OnFailure, CommittedSince], tuple[WaveFate, RunFate]] = {
     ("stop", NOBODY): (LEAVE, STOP),
     ("stop", OTHERS): (LEAVE, STOP),
     ("stop", WAVE): (LEAVE, STOP),
+    ("restart", NOBODY): (BACK, STOP),
+    ("restart", OTHERS): (BACK, STOP),
+    ("restart", WAVE): (LEAVE, STOP),
     ("finish", NOBODY): (BACK, GO_ON),
     ("finish", OTHERS): (BACK, GO_ON),
     ("finish", WAVE): (LEAVE, GO_ON),
@@ -58,7 +61,7 @@ def test_a_run_that_was_interrupted_is_left_as_it_is(
 
 
 def test_the_table_is_whole_and_never_throws_a_commit_away() -> None:
-    choices: tuple[OnFailure, ...] = ("stop", "finish", "rollback", "discard")
+    choices: tuple[OnFailure, ...] = ("restart", "stop", "finish", "rollback", "discard")
     assert set(FAILED) == set(product(choices, CommittedSince))
     for on_failure, failure in product(choices, Failure):
         assert outcome(on_failure, failure, WAVE).wave is LEAVE
@@ -76,6 +79,8 @@ HINTS = {
     Aftermath(("a",)): "its own",
     Aftermath(("a", "b"), Reached.DONE): "a and b was taken back; mend this, then "
     "`stateshift resume WORKDIR` tries it again",
+    Aftermath(("a",), Reached.DONE, restarted=True): "a was taken back and runs again where it "
+    "was; mend this, then `stateshift resume WORKDIR` tries it again",
     Aftermath(("a",), Reached.FORBIDDEN, SINCE): "a was not taken back: a has committed; "
     "`stateshift resume WORKDIR` tries it again",
     Aftermath(("a",), Reached.COMMITTED, SINCE): "a was not taken back: a has committed; "

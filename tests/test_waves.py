@@ -205,7 +205,7 @@ def test_one_job_of_a_wave_that_is_no_longer_as_planned_keeps_none_of_it_halted(
 
 def test_stop_leaves_everything_to_a_person(ground: Ground) -> None:
     going_on(ground, without="second")
-    failed(ground, asked())
+    failed(ground, asked(on_failure="stop"))
     report = migration.status(ground.workdir())
     assert (report.state, states(report)) == (
         "failed",
@@ -469,7 +469,7 @@ def test_a_refused_job_keeps_none_of_the_others_from_moving(ground: Ground) -> N
 
 def test_a_job_that_failed_is_started_again_by_a_resume_and_only_then(ground: Ground) -> None:
     going_on(ground, without="second")
-    failed(ground, asked("second"))
+    failed(ground, asked("second", on_failure="stop"))
     with pytest.raises(ClusterError, match="no such class"):
         ground.resume()
     tags = [one.tag for one in ground.cluster.submissions if one.job == "second"]

@@ -21,7 +21,14 @@ from typing import Any, TypeAlias
 
 from stateshift.clusters.detached import file_name, taken
 from stateshift.clusters.options import Expected, Options
-from stateshift.clusters.protocol import Cluster, JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.protocol import (
+    Cluster,
+    JobState,
+    JobStatus,
+    Origin,
+    StopRequest,
+    Submission,
+)
 from stateshift.clusters.stopping import (
     GRACEFUL_SECONDS,
     OpenStorage,
@@ -91,6 +98,16 @@ def _record(path: Path) -> Record | None:
     if not isinstance(plain, dict) or not isinstance(plain.get("begun"), int | float):
         return None
     return plain
+
+
+def noted_origin(notes: Notes, id: str | None, otherwise: str) -> Origin:
+    """Return what a job with this id was started with, if we started it; `otherwise` is why that is
+    not known of any other.
+    """
+    for record in notes.every():
+        if id is not None and str(record.get("id")) == id and "options" in record:
+            return Origin(record["options"])
+    return Origin(why=otherwise)
 
 
 def handed_over(submission: Submission) -> dict[str, str]:

@@ -79,6 +79,24 @@ def of_pid_file(path: str) -> tuple[int, ...]:
     return (pid,)
 
 
+def command_line(pid: int) -> list[str]:
+    """Return the words that a process was started with; none of one that has ended."""
+    return _command_line(_PROC / str(pid))
+
+
+def environment(pid: int) -> Mapping[str, str]:
+    """Return the environment of a process of this user."""
+    return _environment(_PROC / str(pid))
+
+
+def working_folder(pid: int) -> str | None:
+    """Return the folder that a process runs in."""
+    try:
+        return os.readlink(_PROC / str(pid) / "cwd")
+    except OSError:
+        return None
+
+
 def send(pids: Iterable[int], number: signal.Signals) -> None:
     """Signal each of them; those that are gone by now are fine."""
     for pid in pids:
@@ -112,7 +130,8 @@ def _living(pids: Iterable[int]) -> tuple[int, ...]:
 
 def _command_line(process: Path) -> list[str]:
     try:
-        return [os.fsdecode(word) for word in (process / "cmdline").read_bytes().split(b"\0")]
+        content = (process / "cmdline").read_bytes().removesuffix(b"\0")
+        return [os.fsdecode(word) for word in content.split(b"\0")]
     except OSError:  # it ended while we looked
         return []
 

@@ -144,6 +144,7 @@ class CheckpointRequest:
 class JobProgress:
     """How far a job has come since it was restored. `epoch` is the last checkpoint that it has
     completed itself. `hopeless` is why it will not get any further, whatever it tries again.
+    `writes_none`: it completes no checkpoints, since that is switched off.
     """
 
     restored: str | None
@@ -151,6 +152,7 @@ class JobProgress:
     epoch: int | None
     running: bool
     hopeless: str | None = None
+    writes_none: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,48 @@ class Slots:
     free: int
     adaptive: bool = False
     on_demand: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a job that runs was started with: the options of a submission that starts it again, None
+    where that is not known; `why` says why not. They may hold credentials.
+    """
+
+    options: Mapping[str, object] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    why: str = ""
+
+
+class TellsOrigin(Protocol):
+    """The question that a cluster may answer of a job before it is stopped."""
+
+    def origin(self, request: StopRequest, like: Mapping[str, object] | None) -> Origin:
+        """What the job was started with. `like` is how a spec would start it: where a cluster does
+        not tell all, it says what of that is so.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What came of trying a start without starting anything: why it is refused, with the way out;
+    and what could not be tried.
+    """
+
+    refused: str = ""
+    hint: str | None = None
+    untried: str = ""
+
+
+class TriesStart(Protocol):
+    """The question that a cluster may answer before the old job is stopped."""
+
+    def try_start(self, submission: Submission) -> Trial:
+        """Try as much of a start as it can without one. What has to be there for it may be left
+        there, such as a jar.
+        """
+        ...
 
 
 class Remedy(StrEnum):

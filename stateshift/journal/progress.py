@@ -12,6 +12,7 @@ from stateshift.journal.records import (
     BootNoted,
     LockReleased,
     LockTaken,
+    OriginNoted,
     PlanAdopted,
     PlanFinished,
     PlansForgotten,
@@ -54,6 +55,7 @@ class StepProgress:
     left: tuple[str, ...] = ()
     repeated: bool = False  # an earlier attempt was cut short: `at` is when that one began
     stopped: bool = False  # what an earlier one had started was stopped by us
+    undone_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +195,8 @@ def advance(progress: Progress, record: Record) -> Progress:
         case StepUndone():
             before = _step(progress, record.plan, record.step, record)
             begun = _with_plan(after, replace(progress.plans[record.plan], finished_at=None))
-            return _with_step(
-                begun, record.plan, record.step, replace(before, state="undone", left=record.left)
-            )
+            undone = replace(before, state="undone", left=record.left, undone_at=record.at)
+            return _with_step(begun, record.plan, record.step, undone)
         case PlanFinished():
             _expect(record.plan < len(progress.plans), progress, record)
             return _with_plan(after, replace(progress.plans[record.plan], finished_at=record.at))
@@ -209,6 +210,9 @@ def advance(progress: Progress, record: Record) -> Progress:
         case SourceLost():
             _expect(progress.state == "running", progress, record)
             return replace(after, lost=_lost_after(progress.lost, record))
+        case OriginNoted():
+            _expect(progress.state == "running", progress, record)
+            return after
         case Steered():
             _expect(progress.state in ("running", "rolling-back"), progress, record)
             return replace(after, steered=(*progress.steered, record))

@@ -139,6 +139,19 @@ class PlanFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class OriginNoted:
+    """What a job was started with where it runs was asked of its cluster, before it is stopped.
+    `told` has no credentials: what a restart needs is in the workdir's `origins.json`.
+    """
+
+    kind: ClassVar[str] = "origin-noted"
+    at: float
+    job: str
+    cluster: str
+    told: str
+
+
+@dataclass(frozen=True, slots=True)
 class RoundSeen:
     """A look at a job that runs, before its next round, or before it was stopped."""
 
@@ -267,6 +280,7 @@ Record = (
     | StepUndone
     | PlanFinished
     | PlanUndone
+    | OriginNoted
     | RoundSeen
     | SourceLost
     | Steered

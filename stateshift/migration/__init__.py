@@ -10,6 +10,8 @@ before a run
   wave_order          which jobs move together, and in which order
   preflight           what only questions tell: space, permissions, topics
   source_check        what is moved is read to its end before a job is stopped for it
+  trials              the start of a job, tried before the old one is stopped
+  origins             what jobs were started with where they ran
   submit_corrections  a resume with another `submit`
   fleet_session       a fleet, where one is asked for
   processes           this machine's cores, where none is

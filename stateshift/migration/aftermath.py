@@ -10,6 +10,7 @@ from stateshift.journal import PlanProgress, RollbackStarted, RunResumed, WaveGi
 from stateshift.migration import outcomes
 from stateshift.migration.context import RunContext
 from stateshift.migration.failure_record import record_failure
+from stateshift.migration.halts import stopped_by_run
 from stateshift.migration.history import has_moved
 from stateshift.migration.last_copy import refuse_last_copy
 from stateshift.migration.outcomes import (
@@ -22,7 +23,11 @@ from stateshift.migration.outcomes import (
     WaveFate,
     hint_after,
 )
-from stateshift.migration.rollback_checks import CommittedSince, refuse_rollback
+from stateshift.migration.rollback_checks import (
+    CommittedSince,
+    may_have_started,
+    refuse_rollback,
+)
 from stateshift.migration.stages import run_wave
 from stateshift.migration.wave_order import waves
 from stateshift.migration.way_back import roll_back_run, take_wave_back
@@ -53,6 +58,8 @@ def react(context: RunContext, wave: Sequence[JobSpec], error: StateshiftError) 
     done about it.
     """
     failure, on_failure = outcomes.failure_of(error), context.spec.on_failure
+    if on_failure == "restart" and not stopped_by_run(context, wave):
+        raise error  # every job is as it was: so a resume may go on with what was done
     if outcomes.outcome(on_failure, failure, outcomes.CommittedSince.NOBODY) == outcomes.STOPPED:
         raise error  # whatever jobs have committed: so none is asked
     forbidden = _forbidden(context, wave)
@@ -71,7 +78,7 @@ def _forbidden(context: RunContext, wave: Sequence[JobSpec]) -> Forbidden:
     those of the wave.
     """
     run_reason = None
-    if context.spec.on_failure != "finish":
+    if context.spec.on_failure not in ("finish", "restart"):
         run_reason = _reason_against(context, context.progress.known)
         if run_reason is None:
             return Forbidden(outcomes.CommittedSince.NOBODY)
@@ -84,9 +91,10 @@ def _forbidden(context: RunContext, wave: Sequence[JobSpec]) -> Forbidden:
 
 
 def _reason_against(context: RunContext, plans: Sequence[PlanProgress]) -> Reason | None:
+    visible = [plan for plan in plans if may_have_started(context, plan)]
     try:
         refuse_last_copy(context, plans)
-        refuse_rollback(context, plans, discard=context.spec.on_failure == "discard")
+        refuse_rollback(context, visible, discard=context.spec.on_failure == "discard")
     except StateshiftError as refusal:
         return Reason(refusal.fact, refusal.hint)
     return None
@@ -107,14 +115,17 @@ def _give_wave_up(
         after = Aftermath(names, Reached.FORBIDDEN, forbidden.wave_reason)
         _record_given_up(context, error, after)
         return after
-    done = Aftermath(names, Reached.DONE)
+    restarted = stopped_by_run(context, wave)
+    done = Aftermath(names, Reached.DONE, restarted=restarted)
     _record_given_up(context, error, done)  # before it is done: a resume finishes it
     try:
         take_wave_back(context, wave)
     except Interrupted:
         raise
     except CommittedSince as since:
-        after = Aftermath(names, Reached.COMMITTED, Reason(since.fact, since.hint))
+        reason = Reason(since.fact, since.hint)
+        restart = _start_again(context, [wave])
+        after = Aftermath(names, Reached.COMMITTED, reason, restart=restart)
     except StateshiftError as worse:
         after = Aftermath(names, Reached.FAILED, Reason(worse.fact))
     else:

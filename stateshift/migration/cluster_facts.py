@@ -11,6 +11,8 @@ from stateshift.specification import ClusterSpec, JobSpec
 from stateshift.survey import ClusterFacts, Finding
 
 STOPPED = "job-stopped"  # the waiver: somebody has seen that the job does not run
+# Kinds of clusters that run a program, and cannot try one.
+ARGUMENTS_UNTRIED = ("command", "livy", "spark_standalone", "spark_submit")
 NO_TAG = "stateshift.nobody-has-submitted-this"
 
 
@@ -23,7 +25,7 @@ def facts_of_target(
         cluster.kind,
         cluster.version(),
         "unknown",
-        findings=tuple(_findings_of_target(cluster)),
+        findings=(*_findings_of_target(cluster), *_untried(cluster, job)),
         host=cluster.host(job.connection),
         reaches=cluster.reaches(job.destination),
     )
@@ -34,7 +36,7 @@ def facts_of_source(
     engine: Engine, cluster: Cluster, spec: ClusterSpec, job: JobSpec
 ) -> ClusterFacts:
     """Return what the cluster says that the job runs on."""
-    status = cluster.find_source(_stop_request(job))
+    status = cluster.find_source(stop_request(job))
     findings = tuple(_findings_of_source(spec, job, status))
     if status.state is JobState.UNKNOWN and _is_said_to_be_stopped(spec, job):
         status = replace(status, state=JobState.ABSENT)
@@ -44,7 +46,8 @@ def facts_of_source(
     return engine.ask_source(cluster, job, known)
 
 
-def _stop_request(job: JobSpec) -> StopRequest:
+def stop_request(job: JobSpec) -> StopRequest:
+    """Return the request that means the job where it runs now."""
     options = dict(job.stop)
     if job.ids_on_cluster:
         options["job_ids"] = list(job.ids_on_cluster)
@@ -60,6 +63,18 @@ def _findings_of_target(cluster: Cluster) -> Iterator[Finding]:
         message = f"{cluster.name} says that a job nobody has submitted is {status.state}"
         hint = "its `find` has to answer for the tag it is asked for: $STATESHIFT_TAG"
         yield Finding("refuse", message, hint=hint)
+
+
+def _untried(cluster: Cluster, job: JobSpec) -> Iterator[Finding]:
+    """Note a start that nothing tries before the old job is stopped."""
+    if job.submit is None or job.submit.check is not None or job.source_cluster is None:
+        return
+    if cluster.kind in ARGUMENTS_UNTRIED and job.moves:
+        message = (
+            f"whether the program takes its arguments on {cluster.name} shows only when the old "
+            "job has stopped: a `submit_check` of `submit` can try it before"
+        )
+        yield Finding("note", message)
 
 
 def _cannot_stop_unseen(cluster: ClusterSpec) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from shlex import quote
 
 from stateshift import executor, plain
@@ -14,6 +15,7 @@ from stateshift.engines.registry import engine
 from stateshift.journal import Journal, Progress, Record
 from stateshift.migration.adapters import Adapters, world_of
 from stateshift.migration.live_status import LiveStatus
+from stateshift.migration.origins import origin_of
 from stateshift.migration.plan_book import NumberedPlan, PlanBook
 from stateshift.migration.proposal import Proposal, proposal_of
 from stateshift.migration.run_control import RunControl
@@ -99,7 +101,7 @@ def open_run(
         journal=journal,
         workdir=workdir,
         adapters=adapters,
-        world=replace(world, look=control.look),
+        world=replace(world, look=control.look, origins=partial(origin_of, workdir)),
         status=status,
         control=control,
         plans=PlanBook(proposal, journal, workdir, clock),

@@ -7,9 +7,11 @@ from dataclasses import replace
 from functools import partial
 
 from stateshift import executor
+from stateshift.journal import StepProgress
 from stateshift.migration.context import RunContext
 from stateshift.migration.history import attempt_number, was_prepared_and_undone
 from stateshift.migration.observation import (
+    ENDS,
     facts_as_proposed,
     halt_of_restarted_job,
     once_heard,
@@ -18,6 +20,8 @@ from stateshift.migration.plan_book import NumberedPlan
 from stateshift.plan import Phase, Plan
 from stateshift.specification import JobSpec
 from stateshift.step import AnyStep, PrepareJob
+from stateshift.step.evidence import JobStopped
+from stateshift.step.jobs import RAN
 
 
 def halt_of(context: RunContext, job: JobSpec) -> NumberedPlan | None:
@@ -48,6 +52,27 @@ def prepare(context: RunContext, jobs: Sequence[JobSpec]) -> bool:
             early.append(halt)
     context.execute(early, phases=("prepare",))
     return bool(early)
+
+
+def stopped_by_run(context: RunContext, jobs: Sequence[JobSpec]) -> bool:
+    """Return whether the run has stopped a job of these that ran, or may have; and has not started
+    it again.
+    """
+    for plan in context.progress.plans_of([job.name for job in jobs]):
+        if plan.undone:
+            continue
+        names = [step.name for step in context.plans.read(plan) if isinstance(step, ENDS)]
+        if any(_may_have_stopped(plan.steps[name]) for name in names if name in plan.steps):
+            return True
+    return False
+
+
+def _may_have_stopped(step: StepProgress) -> bool:
+    if isinstance(step.evidence, JobStopped):
+        evidence = step.evidence
+        was_stopped = step.repeated or evidence.repeated or evidence.state_before in RAN
+        return was_stopped and step.state != "undone"
+    return step.state != "undone"
 
 
 def undo_halts(context: RunContext, jobs: Sequence[JobSpec]) -> None:

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from stateshift.clusters.redaction import redact
-from stateshift.errors import StateshiftError, StorageError
+from stateshift.errors import JOB_DOWN, Interrupted, StateshiftError, StorageError
 from stateshift.migration.context import RunContext
 from stateshift.notification.event import Event, Failure, Notification
 from stateshift.report import Report, summarize
@@ -35,6 +35,11 @@ def with_end_told(context: RunContext, work: Callable[[RunContext], Report]) -> 
     context.notifier.send_kept()
     try:
         report = work(context)
+    except StateshiftError as error:
+        named = _with_jobs_down(context, error)
+        _tell_failed(context, named)
+        context.notifier.wait()
+        raise named from error.__cause__
     except Exception as error:
         _tell_failed(context, error)
         context.notifier.wait()
@@ -44,6 +49,15 @@ def with_end_told(context: RunContext, work: Callable[[RunContext], Report]) -> 
     else:
         context.notifier.wait()
     return report
+
+
+def _with_jobs_down(context: RunContext, error: StateshiftError) -> StateshiftError:
+    """Return the error, which says before all else which jobs it leaves down."""
+    down = summarize(context.progress).down
+    if not down:
+        return error
+    exit_code = error.exit_code if isinstance(error, Interrupted) else JOB_DOWN
+    return error.restated(f"{down}: {error.fact}", exit_code)
 
 
 def tell_finished(context: RunContext, report: Report) -> None:

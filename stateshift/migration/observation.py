@@ -19,6 +19,7 @@ from stateshift.migration.plan_book import NumberedPlan
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
 from stateshift.step import AnyStep, StopJob, TakeCheckpoint, TakeSavepoint, places_filled
+from stateshift.step.restarting import current_tag
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Facts, Survey
 
@@ -107,9 +108,10 @@ def halt_of_restarted_job(context: RunContext, halt: NumberedPlan) -> Plan | Non
     if len(steps) != 1 or not context.progress.plans[number].undone:
         return None
     step = steps[0]
-    if not isinstance(step, TakeCheckpoint | TakeSavepoint) or step.restart is None:
+    if not isinstance(step, TakeCheckpoint | TakeSavepoint):
         return None
-    id = context.world.cluster(step.cluster).find(step.tag_again(context.world)).id
+    cluster = context.world.cluster(step.cluster)
+    id = cluster.find(current_tag(cluster, step.tag_again(context.world))).id
     if id is None:
         return None
     phases = tuple(replace(phase, steps=(replace(step, job_id=id),)) for phase in plan.phases)

@@ -6,6 +6,8 @@ said.
     on_failure         failure      committed_since   the wave   the run
     any                INTERRUPTED  any               LEAVE      STOP
     stop               FAILED       any               LEAVE      STOP
+    restart            FAILED       WAVE              LEAVE      STOP
+    restart            FAILED       NOBODY, OTHERS    TAKE_BACK  STOP
     finish             FAILED       WAVE              LEAVE      GO_ON
     finish             FAILED       NOBODY, OTHERS    TAKE_BACK  GO_ON
     rollback, discard  FAILED       WAVE              LEAVE      STOP
@@ -76,7 +78,7 @@ def outcome(on_failure: OnFailure, failure: Failure, committed_since: CommittedS
         return STOPPED
     if on_failure == "finish":
         return Outcome(_wave_fate(committed_since), RunFate.GO_ON)
-    if committed_since is CommittedSince.NOBODY:
+    if committed_since is CommittedSince.NOBODY and on_failure != "restart":
         return Outcome(WaveFate.TAKE_BACK, RunFate.TAKE_BACK)
     return Outcome(_wave_fate(committed_since), RunFate.STOP)
 
@@ -129,6 +131,7 @@ class Aftermath:
     run_reached: Reached = Reached.NOTHING
     run_reason: Reason | None = None
     restart: Restart | None = None
+    restarted: bool = False  # jobs of the wave that ran, and run again where they were
 
 
 def hint_after(own: str | None, after: Aftermath) -> str | None:
@@ -158,16 +161,18 @@ def _of_wave(after: Aftermath) -> str:
                 "again"
             )
         case Reached.COMMITTED:
-            return f"{names} was not taken back: {reason.fact}; {reason.way_out}"
+            not_back = f"{names} was not taken back: {reason.fact}; {reason.way_out}"
+            return not_back + _of_restart(after.restart)
         case Reached.FAILED:
             return (
                 f"taking {names} back failed, too ({reason.fact}): `stateshift resume WORKDIR` "
                 "tries again"
             )
         case _:
+            runs = " and runs again where it was" if after.restarted else ""
             return (
-                f"{names} was taken back; mend this, then `stateshift resume WORKDIR` tries it "
-                "again"
+                f"{names} was taken back{runs}; mend this, then `stateshift resume WORKDIR` tries "
+                "it again"
             )
 
 

@@ -22,7 +22,7 @@ from stateshift.errors import ClusterError, PlanError
 from stateshift.journal import PlanProgress
 from stateshift.migration.arrivals import arrivals
 from stateshift.migration.context import RunContext
-from stateshift.migration.history import plans_while_running
+from stateshift.migration.history import NOT_MOVING, plans_while_running
 from stateshift.plan import PHASES, Plan
 from stateshift.specification import JobSpec
 from stateshift.step import AwaitProgress, LiftFence, SubmitJob
@@ -49,6 +49,17 @@ def refuse_rollback(context: RunContext, plans: Iterable[PlanProgress], discard:
     refuse_built_on(context, checked)
     if not discard:
         refuse_lost_progress(context, checked)
+
+
+def may_have_started(context: RunContext, adopted: PlanProgress) -> bool:
+    """Return whether a job may have begun to run on the plan's target. Where nothing was submitted,
+    and nothing is finished, nobody has: the target need not be asked, and may be what has failed.
+    """
+    if adopted.purpose in NOT_MOVING:
+        return False
+    if adopted.finished_at is not None or _is_in_place(context.plans.read(adopted)):
+        return True
+    return any(step.phase in FROM_THE_START for step in adopted.steps.values())
 
 
 def refuse_moved_on(context: RunContext, plans: Iterable[PlanProgress]) -> None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from stateshift import plain
 from stateshift.errors import Complaint, SpecError
 from stateshift.extensions import names_added
-from stateshift.specification import Spec, SubmitSpec, parse_spec, to_plain_spec
+from stateshift.specification import JobSpec, Spec, SubmitSpec, parse_spec, to_plain_spec
 from stateshift.workdir import Workdir
 from stateshift.world import Correction
 
@@ -37,6 +37,14 @@ def correct(workdir: Workdir, before: Spec, after: Spec) -> None:
             "stateshift rollback WORKDIR, and apply the new spec",
         )
     workdir.write(FILE, to_plain_spec(after))
+
+
+def started_with(workdir: Workdir) -> dict[str, JobSpec]:
+    """Return the jobs of a run by their names, as it has started them."""
+    corrected = (workdir.path / FILE).exists()
+    value = workdir.read(FILE if corrected else "spec.json")
+    spec = parse_spec(plain.canonical(value), names_added=names_added)
+    return {job.name: job for job in spec.jobs}
 
 
 def corrections(workdir: Workdir, spec: Spec) -> dict[str, Correction]:

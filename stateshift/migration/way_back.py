@@ -20,6 +20,7 @@ from stateshift.migration.rollback_checks import (
     CommittedSince,
     is_only_stopped,
     is_whole,
+    may_have_started,
     refuse_foreign_job,
     refuse_last_batch,
     refuse_moved_on,
@@ -73,6 +74,8 @@ def _record_refusal(context: RunContext, error: CommittedSince) -> CommittedSinc
 
 def _undo(context: RunContext, plans: Sequence[PlanProgress]) -> None:
     pending = [adopted for adopted in reversed(plans) if not adopted.undone]
+    if not any(may_have_started(context, adopted) for adopted in pending):
+        _undo_halts(context, pending)  # asks no target: what has failed may be that
     if not context.progress.last_copy:
         refuse_last_copy(context, plans)
     refuse_foreign_job(context, [adopted for adopted in pending if is_whole(adopted)])
@@ -84,6 +87,16 @@ def _undo(context: RunContext, plans: Sequence[PlanProgress]) -> None:
 
 def _keeps_job_from_running(plan: Plan) -> bool:
     return plan.target == plan.source or _touches_source(plan)
+
+
+def _undo_halts(context: RunContext, pending: Sequence[PlanProgress]) -> None:
+    """Lift the fences and start the old jobs, where that is all that they need."""
+    read = [(adopted, context.plans.read(adopted)) for adopted in pending]
+    moves = [plan for adopted, plan in read if plan.purpose != "halt" and adopted.steps]
+    if any(map(_keeps_job_from_running, moves)):
+        return
+    for adopted, plan in read:
+        executor.roll_back_phases(adopted.plan, plan, context.world, context.journal, ("halt",))
 
 
 def _let_jobs_run(context: RunContext, pending: Sequence[PlanProgress]) -> None:

@@ -62,6 +62,8 @@ WAIVERS: Mapping[str, str] = {
     "Apache's has not.",
     "job-stopped": "The job is stopped. Its cluster cannot tell (`spark_submit` with a master "
     "such as YARN), or does not know a warm job whose files are new.",
+    "job-settings": "The Flink program sets by itself what its job's settings are now.",
+    "submit-trial": "The target refuses to try the start of the job, and its real start works.",
     "free-slots": "The Flink cluster will have enough free slots for the job's `parallelism`.",
     "kryo": "Kryo of another Flink version wrote this state. The restore was tried, and works.",
     "operator-state": "The Flink job has no operator state, which a Flink before 1.18 would not "
@@ -83,7 +85,7 @@ SinkKind = Literal["delta", "iceberg", "file", "foreach-batch", "kafka"]
 
 # Stop there and let a person decide; take the wave that failed back and finish the others; take the
 # whole run back, as far as no job has committed on its target since; take back those, too.
-OnFailure = Literal["stop", "finish", "rollback", "discard"]
+OnFailure = Literal["restart", "stop", "finish", "rollback", "discard"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +124,15 @@ class ClusterSpec:
 class SubmitSpec:
     """How the job starts. `options` are the cluster kind's own (application, arguments, conf,
     command, ...). With `prepare` it is started before the old one is stopped, and waits for its
-    image (`stateshift.job.wait`).
+    image (`stateshift.job.wait`). `check` is a command of this machine that refuses the start
+    before the old job is stopped.
     """
 
     options: JsonObject = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     seconds_max: float = 300.0
     prepare: bool = False
+    check: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +381,7 @@ class Spec:
     waves: tuple[tuple[str, ...], ...] = ()
     strategy: str | None = None
     dataflow: Dataflow | None = None
-    on_failure: OnFailure = "stop"
+    on_failure: OnFailure = "restart"
     on: Receivers | None = None
     rebalance: Rebalancing | None = None
     clusters: tuple[ClusterSpec, ...] = ()

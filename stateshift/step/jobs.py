@@ -11,13 +11,13 @@ from stateshift.clusters.protocol import (
     JobState,
     JobStatus,
     StopRequest,
-    Submission,
 )
 from stateshift.errors import ClusterError
 from stateshift.plain import JsonObject
 from stateshift.step.evidence import JobStopped, of_kind
 from stateshift.step.marks import NoFiles, forget_stop, is_being_stopped, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
+from stateshift.step.restarting import Restart
 from stateshift.world import World
 
 # What a job may have been before it was stopped, to be started again.
@@ -86,7 +86,8 @@ class StopJob(NoFiles):
         if state.alive:
             if evidence is not None or not self._is_being_stopped(world):
                 return []
-            if self.restart is None:
+            told = world.origins(self.job)
+            if self.restart is None and (told is None or told.options is None):
                 forget_stop(world.storage(self.location), self.job)
                 return [f"{self.job} was being asked to stop: if it ends, {again}"]
             # It may have heard already: it is down before it is started again.
@@ -96,34 +97,24 @@ class StopJob(NoFiles):
             return [f"{self.job} may have been stopped or not: {again} if it does not run"]
         if evidence is not None and not _may_have_run(of_kind(evidence, JobStopped)):
             return []
-        if self.restart is None:
-            return [f"{self.job} is stopped: {again} (no source_submit in the spec)"]
         owner = world.fence(self.location)
         if owner is not None:
             moved = f"run {owner} has moved it away from {self.location}"
             return [f"{self.job} is stopped, and not started again: {moved}"]
-        tag = self._restart_tag(cluster, world)
-        options, environment = dict(self.restart), dict(self.restart_environment)
-        cluster.submit(Submission(tag, self.job, self.location, None, options, environment))
-        return []
+        # Jobs that share a source start it again once.
+        first_tag = f"{tag_of(world, self.location)}.restart"
+        return Restart(
+            self.cluster,
+            self.job,
+            self.location,
+            first_tag,
+            self.restart,
+            self.restart_environment,
+        ).run(world)
 
     def _is_being_stopped(self, world: World) -> bool:
         storage = world.storage(self.location)
         return is_being_stopped(storage, self.job, self.tag, world.clock.now())
-
-    def _restart_tag(self, cluster: Cluster, world: World) -> str:
-        """Return the first tag under which nothing was started yet, or something still runs: a job
-        that was started again when an earlier halt was taken back has been stopped by the halt
-        after that.
-        """
-        # Jobs that share a source start it again once.
-        first = f"{tag_of(world, self.location)}.restart"
-        tag = first
-        number = 1
-        while cluster.find(tag).state in (JobState.FINISHED, JobState.FAILED):
-            number += 1
-            tag = f"{first}.{number}"
-        return tag
 
 
 def _may_have_run(evidence: JobStopped) -> bool:

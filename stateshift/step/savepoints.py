@@ -23,7 +23,6 @@ from stateshift.clusters.protocol import (
     SavepointCluster,
     SavepointRequest,
     StopRequest,
-    Submission,
 )
 from stateshift.errors import ClusterError, FormatError, MissingFile
 from stateshift.formats.flink.names import METADATA
@@ -31,6 +30,7 @@ from stateshift.plain import JsonObject
 from stateshift.step.evidence import ImageTaken, of_kind
 from stateshift.step.marks import NoFiles, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
+from stateshift.step.restarting import Restart
 from stateshift.storage.protocol import Storage
 from stateshift.survey import FileInfo
 from stateshift.world import World
@@ -87,12 +87,15 @@ class TakesImage(NoFiles):
                 left = f"{self.job} ({self.job_id}) does not run, and no image of it is known"
                 return [f"{left}: {error.fact}"]
         image = of_kind(evidence, ImageTaken).image
-        if self.restart is None:
-            again = f"start it again from {image} (no source_submit in the spec)"
-            return [f"{self.job} is stopped: {again}"]
-        tag, environment = self.tag_again(world), dict(self.restart_environment)
-        cluster.submit(Submission(tag, self.job, image, None, dict(self.restart), environment))
-        return []
+        return Restart(
+            self.cluster,
+            self.job,
+            image,
+            self.tag_again(world),
+            self.restart,
+            self.restart_environment,
+            tells_progress=True,
+        ).run(world)
 
     def _has_ended(self, cluster: SavepointCluster, world: World) -> bool:
         """Whether the job has ended. What we have asked of it cannot be called off: where it is on
@@ -121,7 +124,9 @@ class TakesImage(NoFiles):
             world.clock.sleep(0.5)
 
     def tag_again(self, world: World) -> str:
-        """Return the tag under which the job is started once its end is taken back."""
+        """Return what the tags begin with under which the job is started once its end is taken
+        back.
+        """
         return f"{tag_of(world, self.job_id)}.restart"
 
     def _state(self, cluster: SavepointCluster) -> JobState:

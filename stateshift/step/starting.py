@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
@@ -230,7 +231,20 @@ class AwaitProgress(NoFiles):
         none = self._terms.none_in
         state = _in_words(status) if status.state is JobState.UNKNOWN else status.state
         fact = f"{self.job} is {state} and has {none} in {seconds_max:.0f} s"
-        raise self._failed(fact, "{} waits again", tag, world)
+        again = "{} waits again"
+        if not self.commits and self._writes_none(tag, world):
+            fact += ": its checkpointing is off"
+            again = (
+                'under "submit" give it "flink_configuration": '
+                '{{"execution.checkpointing.interval": "10 s"}}, or enable it in the program; '
+                "then {}"
+            )
+        raise self._failed(fact, again, tag, world)
+
+    def _writes_none(self, tag: str, world: World) -> bool:
+        with suppress(ClusterError):
+            return cast(SavepointCluster, world.cluster(self.cluster)).progress(tag).writes_none
+        return False
 
     def _seconds_max(self, world: World) -> float:
         correction = world.corrections.get(self.job)

@@ -142,13 +142,13 @@ def tree(root: Path, without: tuple[str, ...] = OURS) -> dict[str, bytes | None]
 
 @contextmanager
 def scenario(
-    kind: Literal["full", "plain", "warm", "early", "early-warm", "flink", "failing"],
+    kind: Literal["full", "plain", "warm", "early", "early-warm", "flink", "failing", "restarting"],
     parallel: int = 1,
 ) -> Iterator[Scenario]:
     """`full`: with everything; `plain`: one checkpoint and no cluster; `warm`: brought over while
     its job runs; `early`: moved to a job that was started before the old one is stopped;
     `early-warm`: both; `flink`: a job of Flink's that runs; `failing`: as `full`, with a job that
-    fails unless its spec is corrected.
+    fails unless its spec is corrected; `restarting`: the same, where the old job is started again.
     """
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with ExitStack() as stack:
@@ -169,6 +169,7 @@ def scenario(
             "early": _early,
             "early-warm": _early_warm,
             "failing": _failing,
+            "restarting": _restarting,
         }
         wanted = spec_of(root, flink.url) if flink is not None else made[kind](root)
         spec = parse_spec(
@@ -281,7 +282,12 @@ def _failing(root: Path) -> dict[str, object]:
     """The same, with a job that fails when it is started: its environment says so."""
     whole: dict[str, Any] = _full(root)
     whole["jobs"][0]["submit"]["environment"]["FAILS"] = "yes"
-    return whole
+    return {**whole, "on_failure": "stop"}
+
+
+def _restarting(root: Path) -> dict[str, object]:
+    """The same, as by default: the old job is started again where it was."""
+    return {**_failing(root), "on_failure": "restart"}
 
 
 def _corrected(spec: Spec) -> Spec:

@@ -220,7 +220,7 @@ def specs(draw: Any) -> Spec:
                 ]
             )
         ),
-        on_failure=draw(st.sampled_from(["stop", "finish", "rollback", "discard"])),
+        on_failure=draw(st.sampled_from(["restart", "stop", "finish", "rollback", "discard"])),
         on=draw(RECEIVERS),
         clusters=tuple(
             ClusterSpec(name, draw(st.sampled_from(CLUSTER_KINDS)), draw(OPTIONS))

@@ -20,6 +20,7 @@ EPILOG = epilog(
     6,
     7,
     8,
+    10,
     130,
     e0="the image is at its target; the job runs there if the spec has a `submit`",
     e4=(

@@ -24,6 +24,7 @@ EPILOG = epilog(
     6,
     7,
     8,
+    10,
     130,
     e0="the image is at its target, its job runs if there is a `submit`; or the rollback is done",
     e4="source or target changed since the plan was made",

@@ -27,6 +27,7 @@ EPILOG = epilog(
     6,
     7,
     8,
+    10,
     130,
     e0="rolled back; the report names what could not be",
     e4="the job has committed batches at the target since, or the copy may be the last one",

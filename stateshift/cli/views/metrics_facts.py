@@ -21,7 +21,7 @@ from typing import get_args
 from stateshift import __version__
 from stateshift.advise.evaluate.verdicts import Verdict, Word
 from stateshift.advise.rebalance.decision import Decision, StayKind
-from stateshift.cli.views.run_facts import is_down, shown_state
+from stateshift.cli.views.run_facts import shown_state
 from stateshift.journal import Progress, State
 from stateshift.report import JobReport, Report, RoundReport
 from stateshift.steering import Live
@@ -45,6 +45,7 @@ METRICS: Mapping[str, str] = {
     "stateshift_job_last_success_timestamp_seconds": "When a run of the job was last finished.",
     "stateshift_job_failure_exit_code": "The exit code with which the run has failed.",
     "stateshift_job_down": "Whether the run has stopped the job, and nobody saw it go on.",
+    "stateshift_job_down_since_timestamp_seconds": "Since when the job is down.",
     "stateshift_job_downtime_seconds": "How long the run kept the job down, or has so far.",
     "stateshift_job_copied_bytes": "Bytes of the image that the run has copied.",
     "stateshift_job_copied_files": "Files of the image that the run has copied.",
@@ -272,7 +273,10 @@ def _of_downtime(job: _JobRun) -> Iterator[tuple[str, Sample]]:
     if done is None:
         yield "down", job.sample(0)
         return
-    yield "down", job.sample(is_down(done))
+    yield "down", job.sample(done.is_down)
+    if done.is_down and done.downtime_start is not None:
+        since = job.progress.began + done.downtime_start
+        yield "down_since_timestamp_seconds", job.sample(since)
     seconds = done.downtime_seconds
     if seconds is None and done.downtime_start is not None:
         seconds = max(0.0, job.now - job.progress.began - done.downtime_start)

@@ -68,7 +68,7 @@ class RunFacts:
     @property
     def still_down(self) -> tuple[JobReport, ...]:
         """The jobs that were stopped, and that nobody has seen going on."""
-        return tuple(job for job in self.report.jobs if is_down(job))
+        return tuple(job for job in self.report.jobs if job.is_down)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +103,11 @@ def shown_state(state: State, held: bool) -> State:
     return "interrupted" if state == "running" and not held else state
 
 
-def is_down(job: JobReport) -> bool:
-    """Return whether the job was stopped, and nobody has seen it going on."""
-    return job.downtime_start is not None and job.downtime_seconds is None
-
-
 def downtime_of(report: Report) -> Downtime:
     """Return what a run knows of its downtime: of the job that was stopped first among those that
     are down, else of the one that was down the longest.
     """
-    down = [job for job in report.jobs if is_down(job)]
+    down = [job for job in report.jobs if job.is_down]
     if down:
         return Downtime(Known.LASTS, min(down, key=_stopped_at))
     measured = [job for job in report.jobs if job.downtime_seconds is not None]

@@ -26,7 +26,7 @@ from stateshift.cli.views.page import (
     tile,
     whole_page,
 )
-from stateshift.cli.views.run_facts import Known, RunFacts, is_down
+from stateshift.cli.views.run_facts import Known, RunFacts
 from stateshift.cli.views.run_html_axis import axis_of
 from stateshift.cli.views.run_html_drawing import closer, picture, strip
 from stateshift.cli.views.run_text import (
@@ -237,7 +237,7 @@ def _overview_row(job: JobReport) -> Row:
 
 
 def _down_for(job: JobReport) -> str | Cell:
-    if is_down(job):
+    if job.is_down:
         return Cell("not over", "bad")
     return "-" if job.downtime_seconds is None else span(job.downtime_seconds)
 

@@ -157,6 +157,8 @@ def without_rounds(seconds: float) -> str:
 
 def status(facts: RunFacts) -> Iterator[Block]:
     """Show the report, why the run stopped, what it is at, and what can be done now."""
+    if facts.report.down and not facts.held:
+        yield Line(redact(facts.report.down), "bad")
     yield from report(facts)
     if facts.live is not None:
         yield Gap()

@@ -32,7 +32,12 @@
                                                  from 2.3 on, where it is kept
     GET   /overview                              {"slots-total", "slots-available", ...}
     GET   /jobmanager/config                     [{"key", "value"}, ...]
+    GET   /jobs/<id>/config                      {"execution-config": {"job-parallelism",
+                                                 "restart-strategy", "object-reuse-mode",
+                                                 "user-config": {...}}}
     GET   /jars, POST /jars/upload, POST /jars/<id>/run
+    POST  /jars/<id>/plan                        {"plan": {"name", "nodes": [{"id", ...}]}}: main
+                                                 was run up to its `execute`
     GET, PUT /jobs/<id>/resource-requirements    {"<vertex>": {"parallelism": {"lowerBound",
                                                  "upperBound"}}}
 
@@ -324,6 +329,17 @@ class FlinkCalls:
         with self._read(path):
             answer = self._call("POST", path, "the job was not started", _NO_JARS, json=body)
             return str(answer["jobid"])
+
+    def plan(self, jar: str, body: Json) -> Json:
+        """Return the graph that a program makes of these arguments, up to its start."""
+        path = f"/jars/{quote(jar, safe='')}/plan"
+        with self._read(path):
+            failed = "the program was refused"
+            return dict(self._call("POST", path, failed, _NO_JARS, json=body)["plan"])
+
+    def job_config(self, id: str) -> Json:
+        """Return what a job tells of its start: parallelism, restart strategy, parameters."""
+        return (self._known_of(id, "config") or {}).get("execution-config") or {}
 
     def parallelism(self, id: str) -> Json:
         """Return how many of each vertex there are to be: {"<vertex>": {"parallelism":

@@ -52,7 +52,9 @@ from stateshift.clusters.flink.jobs import (
 )
 from stateshift.clusters.flink.rescale import rescale
 from stateshift.clusters.flink.savepoints import failed_savepoint, is_under_way, take_savepoint
+from stateshift.clusters.flink.settings import given_settings, is_off, job_settings
 from stateshift.clusters.flink.submit import SUBMIT_OPTIONS, one_application, read_submit, ready
+from stateshift.clusters.flink.trial import origin_of, try_start
 from stateshift.clusters.flink.values import Checkpoints, Job, is_job_id
 from stateshift.clusters.http.credentials import AUTHENTICATION
 from stateshift.clusters.http.hosts import host_of
@@ -78,11 +80,13 @@ from stateshift.clusters.protocol import (
     JobProgress,
     JobState,
     JobStatus,
+    Origin,
     RunningJob,
     SavepointRequest,
     Slots,
     StopRequest,
     Submission,
+    Trial,
 )
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.stopping import stop_options
@@ -198,6 +202,7 @@ class FlinkRest:
                 "begun": time.time(),
                 "attempt": attempt,
                 "location": submission.location,
+                "options": given,
                 "refused": False,
             }
             return self._started(calls, submission.tag, record, start)
@@ -247,6 +252,16 @@ class FlinkRest:
         """Return nothing: `log` and `progress` say it."""
         return None
 
+    def try_start(self, submission: Submission) -> Trial:
+        record: Record = {"url": reached_at(submission, str(self.options["url"]))}
+        return try_start(self._calls(record), submission, self.interrupt)
+
+    def origin(self, request: StopRequest, like: Options | None) -> Origin:
+        alive = [job for job in self._sources(request) if job.state.alive]
+        if len(alive) != 1:
+            return Origin(why=f"{len(alive)} jobs run there, and one is started again")
+        return origin_of(self._calls(None), alive[0], self._notes, like)
+
     def running(self, job: str) -> tuple[RunningJob, ...]:
         calls = self._calls(None)
         try:
@@ -288,6 +303,14 @@ class FlinkRest:
             _ON_DEMAND & configured.keys()
         )
         return Slots(every, free, adaptive, on_demand)
+
+    def job_settings(self, job_id: str) -> dict[str, str]:
+        """Return the settings that a job runs under; none where Flink does not know it."""
+        return job_settings(self._calls(None), job_id)
+
+    def given_settings(self) -> dict[str, str]:
+        """Return the settings that the cluster, or the spec for it, gives to each job."""
+        return given_settings(self._calls(None))
 
     def jars(self) -> dict[str, str] | None:
         """Return the id of each jar that is there, and its name."""
@@ -334,6 +357,7 @@ class FlinkRest:
             epoch=epoch,
             running=job is not None and job.runs,
             hopeless=None if has_advanced else self._hopeless(calls, id),
+            writes_none=job is not None and epoch is None and is_off(calls.settings(id)),
         )
 
     def rescale(

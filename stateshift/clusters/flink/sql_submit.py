@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -77,14 +78,31 @@ def complaints_about_sql(given: Options, cluster: Options, pointer: str) -> Iter
         yield Complaint(place, fault.message, given["sql"], fault.expected)
 
 
+def explain(
+    calls: FlinkCalls,
+    submission: Submission,
+    given: Options,
+    interrupt: threading.Event | None,
+) -> str:
+    """Run all statements but the last one, and explain that. Return what could not be tried."""
+    with sql_ready(calls, submission, given, interrupt, explained=True):
+        last = _statements(given)[-1]
+    if last.words[0] in ("INSERT", "EXECUTE") and last.words[:2] != ("EXECUTE", "PLAN"):
+        return ""
+    return f"Flink does not explain {last.called}"
+
+
 @contextmanager
 def sql_ready(
     calls: FlinkCalls,
     submission: Submission,
     given: Options,
     interrupt: threading.Event | None,
+    explained: bool = False,
 ) -> Iterator[Callable[[str], None]]:
-    """Do all but the start, which is given the job's id."""
+    """Do all but the start, which is given the job's id. The last statement is `explained`, where
+    nothing is to be started.
+    """
     version = calls.version()
     if release_of(version) < _GATEWAY_SINCE:
         fact = (
@@ -109,6 +127,9 @@ def sql_ready(
     with gateway.session({"pipeline.name": submission.job, **configuration}) as session:
         for statement in before:
             session.run(statement)
+        if explained and last.words[:2] != ("EXECUTE", "PLAN"):
+            text = f"EXPLAIN {last.text.removeprefix('EXECUTE ')}"
+            session.run(replace(last, text=text))
         ours = {
             **_ours(submission, given, release_of(version)),
             **target_of(calls.url, calls.options, configuration),

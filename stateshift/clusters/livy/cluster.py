@@ -44,6 +44,7 @@ from stateshift.clusters.noted import (
     filled_arguments,
     filled_values,
     handed_over,
+    noted_origin,
     reached_at,
 )
 from stateshift.clusters.options import (
@@ -58,9 +59,18 @@ from stateshift.clusters.options import (
     read_options,
 )
 from stateshift.clusters.options import settings as texts
-from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.protocol import (
+    Failure,
+    JobState,
+    JobStatus,
+    Origin,
+    StopRequest,
+    Submission,
+    Trial,
+)
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.spark_causes import LOG_LINES, failure_of
+from stateshift.clusters.spark_trial import try_application
 from stateshift.clusters.stopping import OpenStorage, forget_marker
 from stateshift.clusters.waiting import wait_until_settled
 
@@ -166,6 +176,28 @@ class Livy:
         named = [f"{batch.name or 'batch'} ({batch.id})" for batch in batches]
         return (*named, *(f"session {id}" for id in calls.sessions()))
 
+    def try_start(self, submission: Submission) -> Trial:
+        given = read_options(submission.options, SUBMIT_OPTIONS, "/submit")
+        record = {"url": reached_at(submission, str(self.options["url"]))}
+        try:
+            self._calls(record).batches()
+        except Refused as refused:
+            return Trial(refused.fact, refused.hint)
+        except Unanswered as silent:
+            return Trial(f"Livy gives no answer: {silent.fact}", silent.hint)
+        trial = try_application(str(given["application"]), None, self.open_storage, is_here=False)
+        if trial.refused:
+            return trial
+        untried = "whether the program takes its arguments shows when Livy runs it"
+        return Trial(untried=trial.untried or untried)
+
+    def origin(self, request: StopRequest, like: Options | None) -> Origin:
+        """Livy tells no file and no arguments of a batch: our own notes do, of those that we
+        started.
+        """
+        id = self.find_source(request).id
+        return noted_origin(self._notes, id, "Livy tells neither a batch's file nor its arguments")
+
     @logs_submission
     def submit(self, submission: Submission) -> str:
         body = self._body(submission, read_options(submission.options, SUBMIT_OPTIONS, "/submit"))
@@ -173,7 +205,11 @@ class Livy:
         if status.state is not JobState.ABSENT:
             return status.id or submission.tag
         forget_marker(submission, self.open_storage)
-        record = {"begun": time.time(), "url": reached_at(submission, str(self.options["url"]))}
+        record = {
+            "begun": time.time(),
+            "url": reached_at(submission, str(self.options["url"])),
+            "options": dict(submission.options),
+        }
         self._notes.add(submission.tag, **record)
         calls = self._calls(record)
         try:

@@ -60,13 +60,23 @@ from stateshift.clusters.options import (
     read_options,
     settings,
 )
-from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.protocol import (
+    Failure,
+    JobState,
+    JobStatus,
+    Origin,
+    StopRequest,
+    Submission,
+    Trial,
+)
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.spark_causes import LOG_BYTES, failure_of
 from stateshift.clusters.spark_submit import deploy as spark_deploy
 from stateshift.clusters.spark_submit import home as spark_home
 from stateshift.clusters.spark_submit.deploy import DEPLOY_MODE, Deployed
 from stateshift.clusters.spark_submit.notes import DriverNotes
+from stateshift.clusters.spark_submit.origin import origin_of
+from stateshift.clusters.spark_trial import try_application
 from stateshift.clusters.stopping import (
     GRACEFUL_SECONDS,
     OpenStorage,
@@ -228,6 +238,26 @@ class SparkSubmit:
             )
             return JobStatus(JobState.UNKNOWN, str(named[0]), why)
         return JobStatus(JobState.ABSENT)
+
+    def try_start(self, submission: Submission) -> Trial:
+        given = read_options(submission.options, SUBMIT_OPTIONS, "/submit")
+        try:
+            self._executable()
+            refuse_missing(given, "/submit")
+        except (ClusterError, SpecError) as error:
+            return Trial(error.fact, error.hint)
+        master = self._master(submission.connection)
+        silent = spark_deploy.silent_master(master)
+        if silent is not None:
+            return Trial(silent, "start that master, or name another")
+        application = str(given["application"])
+        if application in _IN_SPARK:
+            return Trial()
+        is_here = os.path.isabs(application) or application.startswith("file:")
+        return try_application(application, None, self.open_storage, is_here)
+
+    def origin(self, request: StopRequest, like: Options | None) -> Origin:
+        return origin_of(self._processes(request), self._master(None))
 
     @logs_submission
     def submit(self, submission: Submission) -> str:

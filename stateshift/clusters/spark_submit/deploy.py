@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ from stateshift.clusters.protocol import JobState, JobStatus, Submission
 from stateshift.clusters.whole_files import write_whole
 from stateshift.errors import Complaint, SpecError
 
+_CONNECT_SECONDS: Final = 5.0
 DeployMode = Literal["client", "cluster"]
 
 DEPLOY_MODE: Final = Expected("client or cluster", lambda value: value in ("client", "cluster"))
@@ -181,3 +183,20 @@ def status_of(driver: Deployed, trace: Trace, log: str, ended: bool) -> JobStatu
 def _kind(master: str) -> str:
     """Return yarn, k8s or spark."""
     return master.partition(":")[0]
+
+
+def silent_master(master: str) -> str | None:
+    """Return why nothing can be submitted to a standalone master; None where one of its addresses
+    takes connections, or where it is none.
+    """
+    if not master.startswith("spark://"):
+        return None
+    facts = []
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            with socket.create_connection((host, int(port or 7077)), _CONNECT_SECONDS):
+                return None
+        except (OSError, ValueError) as error:
+            facts.append(f"{address}: {error}")
+    return f"no master answers at {'; '.join(facts)}"

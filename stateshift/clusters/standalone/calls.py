@@ -154,6 +154,24 @@ class StandaloneCalls:
                 self.ui_url, "describes a worker in a way that Spark does not"
             ) from error
 
+    def without_room(self, cores: int, memory: int | None) -> str | None:
+        """Return why no worker will ever have room for a driver; None where one has, or where the
+        master's page does not tell.
+        """
+        try:
+            answer = self._pages.json("GET", f"{self.ui_url}/json/")
+            workers = [each for each in answer["workers"] if each["state"] == "ALIVE"]
+            sizes = [(int(each["cores"]), int(each["memory"]) << 20) for each in workers]
+        except (Refused, Unanswered, *OTHER_FIELDS):
+            return None
+        if any(has >= cores and free >= (memory or 0) for has, free in sizes):
+            return None
+        largest = max(sizes, default=(0, 0))
+        return (
+            f"none of {len(sizes)} workers has {cores} cores and {(memory or 0) >> 20} MiB for the "
+            f"driver (the largest: {largest[0]} cores, {largest[1] >> 20} MiB)"
+        )
+
     def launch_command(self, driver: Driver) -> str | None:
         """Return how its worker started a driver; None if no worker has, or if the worker does not
         say.

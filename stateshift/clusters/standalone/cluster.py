@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stateshift.clusters.http.hosts import host_of
-from stateshift.clusters.http.rest import Json, Unanswered
+from stateshift.clusters.http.rest import Json, Refused, Unanswered
 from stateshift.clusters.kind import ClusterKind, Surroundings, submit_options
 from stateshift.clusters.logged import logs_stop, logs_submission
 from stateshift.clusters.noted import (
@@ -45,6 +45,7 @@ from stateshift.clusters.noted import (
     filled_values,
     handed_over,
     identity,
+    noted_origin,
     reached_at,
 )
 from stateshift.clusters.options import (
@@ -59,13 +60,24 @@ from stateshift.clusters.options import (
     read_options,
 )
 from stateshift.clusters.options import settings as texts
-from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.protocol import (
+    Failure,
+    JobState,
+    JobStatus,
+    Origin,
+    StopRequest,
+    Submission,
+    Trial,
+)
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.spark_causes import LOG_LINES, failure_of
+from stateshift.clusters.spark_trial import try_application
 from stateshift.clusters.standalone.calls import Driver, StandaloneCalls
+from stateshift.clusters.standalone.origin import launched_with
 from stateshift.clusters.stopping import OpenStorage, forget_marker
 from stateshift.clusters.waiting import wait_until_settled
 from stateshift.errors import ClusterError
+from stateshift.specification.values import size_of
 
 CLUSTER_OPTIONS = {
     "url": NEEDED_TEXT,
@@ -92,6 +104,7 @@ SUBMIT_OPTIONS = {
 STOP_OPTIONS = {"driver": TEXT, "app_name": TEXT, "graceful_seconds": SECONDS}
 
 _SETTLE_SECONDS = 60.0
+_DRIVER_MEMORY = "1g"  # Spark's own
 _CLOCKS_APART_SECONDS = 3600.0
 _PYTHON = "org.apache.spark.deploy.PythonRunner"
 _FORGOTTEN = (
@@ -200,6 +213,34 @@ class Standalone:
         applications = [f"{name} ({id})" for id, name in calls.running()]
         return (*applications, *(driver.id for driver in calls.drivers(active=True)))
 
+    def try_start(self, submission: Submission) -> Trial:
+        given = read_options(submission.options, SUBMIT_OPTIONS, "/submit")
+        calls = self._calls({"url": reached_at(submission, str(self.options["url"]))})
+        try:
+            self._body(submission, given, calls.version())
+            memory = given.get("driver_memory", _DRIVER_MEMORY)
+            full = calls.without_room(int(given.get("driver_cores", 1)), size_of(str(memory)))
+        except Refused as refused:
+            return Trial(refused.fact, refused.hint)
+        except Unanswered as silent:
+            return Trial(f"its master gives no answer: {silent.fact}", silent.hint)
+        except ClusterError as error:
+            return Trial(error.fact, error.hint)
+        if full is not None:
+            return Trial(full, "a smaller driver, or a larger worker")
+        application, main = str(given["application"]), given.get("class")
+        is_here = host_of(calls.url) == ""
+        return try_application(application, main, self.open_storage, is_here)
+
+    def origin(self, request: StopRequest, like: Options | None) -> Origin:
+        id = self.find_source(request).id
+        noted = noted_origin(self._notes, id, "")
+        if noted.options is not None:
+            return noted
+        calls = self._calls(None)
+        driver = next((driver for driver in calls.drivers(active=True) if driver.id == id), None)
+        return launched_with(None if driver is None else calls.launch_command(driver))
+
     @logs_submission
     def submit(self, submission: Submission) -> str:
         given = read_options(submission.options, SUBMIT_OPTIONS, "/submit")
@@ -217,7 +258,11 @@ class Standalone:
             if status.state is not JobState.ABSENT:
                 return status.id or submission.tag
             forget_marker(submission, self.open_storage)
-            record = {"begun": time.time(), "url": reached_at(submission, str(self.options["url"]))}
+            record = {
+                "begun": time.time(),
+                "url": reached_at(submission, str(self.options["url"])),
+                "options": dict(submission.options),
+            }
             calls = self._calls(record)
             body = self._body(submission, given, calls.version())
             self._notes.add(submission.tag, **record)

@@ -14,9 +14,11 @@ from stateshift.migration.backlog import Backlog, parts, reads_out
 from stateshift.migration.context import RunContext
 from stateshift.migration.halts import halt_of, prepare
 from stateshift.migration.history import plans_while_running
-from stateshift.migration.observation import has_stopped, remove_leftovers
+from stateshift.migration.observation import as_it_runs, has_stopped, remove_leftovers
+from stateshift.migration.origins import note_origins
 from stateshift.migration.plan_book import NumberedPlan
 from stateshift.migration.stages.wave_state import BesideWork, WaveState
+from stateshift.migration.trials import try_starts
 from stateshift.migration.warm_rounds import WarmRounds
 from stateshift.specification import JobSpec
 from stateshift.step import StopJob
@@ -45,6 +47,10 @@ def stop_jobs(context: RunContext, wave: WaveState) -> None:
     """Carry out the plans that stop the jobs of the wave."""
     for job in wave.pending:
         remove_leftovers(context, plans_while_running(context.progress, job.name))
+    if not has_stopped(context, wave.pending):
+        running = [as_it_runs(context, job) for job in wave.pending]
+        note_origins(context, running)
+        try_starts(context, [job for job in running if job.mode == "warm"])  # time has passed
     wave.halted = halt(context, wave.pending, wave.beside_stop)
     if any(job.mode == "warm" for job in wave.pending):
         # Not before: a resume is not asked for it again.

@@ -11,6 +11,7 @@ from stateshift.migration.observation import has_stopped
 from stateshift.migration.source_check import refuse_damaged
 from stateshift.migration.stages.wave_state import WaveState
 from stateshift.migration.target_locks import is_kept_fresh, lock_target, release_target
+from stateshift.migration.trials import try_starts
 from stateshift.specification import JobSpec
 from stateshift.step import CompareImages, TransformShard
 
@@ -23,6 +24,7 @@ def lock_targets(context: RunContext, wave: WaveState) -> None:
     _release_moved(context, wave)
     if not has_stopped(context, wave.pending):
         _refuse_damaged_sources(context, wave)
+        try_starts(context, wave.pending)
     _lock_pending(context, wave)
     for job in wave.pending:
         _load_transforms(context, job)

@@ -109,6 +109,15 @@ SUBMIT = Keys(
         SubmitSpec,
         "prepare",
     ),
+    Key(
+        "submit_check",
+        "text",
+        "A shell command that is run on this machine before the old job is stopped. If it exits "
+        "with anything but 0, the move is refused (exit code 4) with its last lines. It gets "
+        "STATESHIFT_JOB, STATESHIFT_CHECKPOINT and STATESHIFT_OPTIONS.",
+        SubmitSpec,
+        "check",
+    ),
 )
 
 # One wave of `waves`.

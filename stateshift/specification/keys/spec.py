@@ -69,7 +69,9 @@ SPEC = Keys(
     Key(
         "on_failure",
         "choice",
-        "What happens to the other jobs when one fails. stop: nothing more starts; you decide. "
+        "What happens when a job fails. restart (the default): the failed wave is rolled back if "
+        "the run has stopped a job of it, which so runs again where it was; nothing more starts. "
+        "stop: nothing more starts, and what was stopped stays down; you decide. "
         "finish: the failed wave is rolled back, the other waves continue. rollback: the whole run "
         "is rolled back, except waves with a job that has committed at its target. discard: those "
         "waves, too.",

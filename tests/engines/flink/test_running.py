@@ -60,6 +60,7 @@ def job(name: str = "orders", **more: Any) -> dict[str, Any]:
 
 def spec_of(*jobs: dict[str, Any], **beside: Any) -> Spec:
     jobs = jobs or (job(),)
+    beside.setdefault("on_failure", "stop")
     return parse_spec(
         json.dumps(
             {"version": 1, "engine": "flink", "clusters": CLUSTERS, "jobs": list(jobs), **beside}

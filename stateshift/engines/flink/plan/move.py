@@ -32,6 +32,7 @@ from stateshift.engines.flink.findings.move import (
 from stateshift.engines.flink.findings.taking import ASKABLE, of_taking
 from stateshift.engines.flink.image import is_readable, metadata_of
 from stateshift.engines.flink.plan import savepoint as saving
+from stateshift.engines.flink.plan import settings as job_settings
 from stateshift.engines.flink.plan.comparison import compares
 from stateshift.engines.flink.plan.copy import as_they_are, copies, kept, summary
 from stateshift.engines.flink.plan.rounds import (
@@ -171,7 +172,11 @@ def _later(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     little more.
     """
     findings = _waived(
-        job, of_taking(job, facts), of_rounds(job, (facts.source,)), of_clusters(facts)
+        job,
+        of_taking(job, facts),
+        of_rounds(job, (facts.source,)),
+        job_settings.findings(job, facts),
+        of_clusters(facts),
     )
     if not is_readable(facts.source) or _are_refused(findings):
         return _plan(job, facts, phases_of(*_start(job, facts, 0)), findings)
@@ -249,6 +254,7 @@ def _of_taking(job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
         job,
         of_taking(job, facts),
         saving.findings(job, facts),
+        job_settings.findings(job, facts),
         of_target(job, facts),
         of_changes(job),
         of_clusters(facts),
@@ -394,12 +400,24 @@ def _start(job: JobSpec, facts: Facts, epoch: int | None) -> Iterator[Phase]:
     location = job.destination if epoch is not None else ""
     askable = facts.target_cluster is None or facts.target_cluster.kind in ASKABLE
     awaited = Awaited(location, epoch) if askable else None
-    return start(job, facts, Handed(location, _submitting(job)), awaited)
+    return start(job, facts, Handed(location, _submitting(job, facts)), awaited)
 
 
-def _submitting(job: JobSpec) -> dict[str, object]:
-    """Return the options of `submit`, with what the spec says of restored state elsewhere."""
+def _submitting(job: JobSpec, facts: Facts) -> dict[str, object]:
+    """Return the options of `submit`, with what the spec says of restored state elsewhere, and the
+    settings that the job has now and would not have there.
+    """
     options = dict(job.submit.options) if job.submit else {}
+    settings = job_settings.carried(job, facts)
+    if settings and job_settings.can_be_given(facts):
+        parallelism = settings.pop(job_settings.PARALLELISM, None)
+        if parallelism is not None:
+            options["parallelism"] = int(parallelism)
+        if settings:
+            options["flink_configuration"] = {
+                **settings,
+                **(options.get("flink_configuration") or {}),
+            }
     if job.flink is not None and job.flink.allow_non_restored_state:
         options.setdefault("allow_non_restored_state", True)
     return options

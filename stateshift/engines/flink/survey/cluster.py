@@ -39,11 +39,16 @@ class AsksFlink(Protocol):
 
     def jars(self) -> dict[str, str] | None: ...
 
+    def job_settings(self, job_id: str) -> dict[str, str]: ...
+
+    def given_settings(self) -> dict[str, str]: ...
+
 
 def ask_source(cluster: Cluster, job: JobSpec, known: ClusterFacts) -> ClusterFacts:
     """Return what is known of a job's cluster, with the jobs that savepoints are to be taken of:
     what each is, and why its savepoint would not be a canonical one.
     """
+    known = replace(known, settings=_settings_of(cluster, job))
     if not job.image_writers or not _tells(cluster, "running"):
         return known
     findings = _of_checkpoints(cluster, job) if job.mode == "warm" else ()
@@ -52,6 +57,16 @@ def ask_source(cluster: Cluster, job: JobSpec, known: ClusterFacts) -> ClusterFa
         findings=(*known.findings, *findings),
         savable=tuple(_savable(cluster, id) for id in job.image_writers),
     )
+
+
+def _settings_of(cluster: Cluster, job: JobSpec) -> dict[str, str]:
+    """Return the settings that a job runs under, or ran under until it was stopped; none of several
+    jobs, which may differ.
+    """
+    if len(job.ids_on_cluster) != 1 or not _tells(cluster, "job_settings"):
+        return {}
+    running = cast(AsksFlink, cluster).running(job.ids_on_cluster[0])
+    return cast(AsksFlink, cluster).job_settings(running[-1].id) if running else {}
 
 
 def _of_checkpoints(cluster: Cluster, job: JobSpec) -> tuple[Finding, ...]:
@@ -116,7 +131,8 @@ def ask_target(
         findings = (*_of_jar(cluster, job), *_of_slots(cluster, job, source))
     except ClusterError:
         return known
-    return replace(known, findings=(*known.findings, *findings))
+    given = cast(AsksFlink, cluster).given_settings() if _tells(cluster, "given_settings") else {}
+    return replace(known, findings=(*known.findings, *findings), settings=given)
 
 
 def _of_jar(cluster: Cluster, job: JobSpec) -> tuple[Finding, ...]:

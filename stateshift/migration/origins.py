@@ -1,0 +1,81 @@
+"""What jobs were started with where they run, asked of their clusters before they are stopped: a
+move that fails starts them again with it.
+
+    <workdir>/origins.json    {"orders": {"cluster", "options", "environment", "why"}}: for the
+                              owner's eyes alone, since it may hold credentials
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, cast
+
+from stateshift import plain
+from stateshift.clusters.protocol import Origin, StopRequest, TellsOrigin
+from stateshift.clusters.redaction import redact, redact_words
+from stateshift.errors import ClusterError
+from stateshift.journal import OriginNoted
+from stateshift.migration.cluster_facts import stop_request
+from stateshift.specification import JobSpec
+from stateshift.workdir import Workdir
+
+if TYPE_CHECKING:
+    from stateshift.migration.context import RunContext
+
+FILE = "origins.json"
+
+
+def note_origins(context: RunContext, jobs: Iterable[JobSpec]) -> None:
+    """Ask, and write down, what these jobs were started with. A cluster that does not tell is no
+    reason to stay: `source_submit` may say it.
+    """
+    for job in jobs:
+        if job.source_cluster is None or not job.moves:
+            continue
+        origin = _asked(context, job)
+        known = _read(context.workdir)
+        if origin.options is None and known.get(job.name, {}).get("options") is not None:
+            continue  # an earlier attempt of the run has been told more
+        context.workdir.write(FILE, {**known, job.name: asdict(origin)})
+        told = _told(origin)
+        context.record(OriginNoted(context.now(), job.name, job.source_cluster, told))
+
+
+def origin_of(workdir: Workdir, job: str) -> Origin | None:
+    """Return what was written down of a job."""
+    noted = _read(workdir).get(job)
+    return None if noted is None else Origin(**noted)
+
+
+def _asked(context: RunContext, job: JobSpec) -> Origin:
+    assert job.source_cluster is not None, "a job that runs somewhere"
+    cluster = context.world.cluster(job.source_cluster)
+    if not hasattr(cluster, "origin"):
+        return Origin(why=f"a cluster of kind {cluster.kind} does not tell what a job began with")
+    like = job.source_submit or job.submit
+    request: StopRequest = stop_request(job)
+    try:
+        return cast(TellsOrigin, cluster).origin(request, None if like is None else like.options)
+    except ClusterError as error:
+        return Origin(why=f"{job.source_cluster} did not tell what it began with: {error.fact}")
+
+
+def _told(origin: Origin) -> str:
+    """Return what was told in a line without credentials."""
+    if origin.options is None:
+        return redact(origin.why)
+    options = {key: _shown(value) for key, value in origin.options.items()}
+    return redact(plain.canonical(options))
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
+        return redact_words(list(value))
+    return value
+
+
+def _read(workdir: Workdir) -> dict[str, Any]:
+    if not (workdir.path / FILE).exists():
+        return {}
+    return cast(dict[str, Any], workdir.read(FILE))
