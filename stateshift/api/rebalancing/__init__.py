@@ -7,6 +7,7 @@ whereabouts  which jobs run, and on which cluster
 surveying  clusters and jobs, measured: the situation that is decided on
 move_spec  the ordinary spec of one move
 choosing   a decision whose moves can all be planned
+refused    moves that have failed, and are not tried again in vain
 carrying   one move, carried out or gone on with
 once       one run, from its lock to its outcome
 replaying  a decision, made again from a file

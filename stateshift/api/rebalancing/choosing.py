@@ -20,6 +20,7 @@ from stateshift.advise.rebalance.situation import Job, Situation
 from stateshift.api.rebalancing.folder import Folder
 from stateshift.api.rebalancing.memory_needs import without_memory
 from stateshift.api.rebalancing.move_spec import Way, spec_of_move
+from stateshift.api.rebalancing.refused import reason_against
 from stateshift.api.rebalancing.request import RebalanceRequest
 from stateshift.api.rebalancing.surveying import Surveyed
 from stateshift.clusters.protocol import SavepointCluster
@@ -94,6 +95,9 @@ class Choosing:
 
     def _planned(self, situation: Situation, move: Move) -> Situation:
         """Plan a move; return the situation with what its plan says."""
+        refused = reason_against(self.folder, self.request, move, self.adapters.clock.now())
+        if refused is not None:
+            return _forbidding(situation, move, refused)
         number = self.folder.next_move() + len(self.ways)
         reasons = []
         for mode in self._modes(move):

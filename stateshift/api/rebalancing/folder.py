@@ -3,6 +3,7 @@
 FOLDER/
   moves/0001.json      a move, written before it begins: what, from where to where, its promise
   runs/0001-orders/    its workdir, an ordinary one; its journal says how far it has come
+  refused/0001.json    a move that has failed (`refused`)
   memory.json          in how many runs a cluster was too full, and which moves did not help
   samples/             what earlier looks at the jobs have seen
   cordons/west.json    a cluster that nothing moves to: written before a drain moves anything

@@ -10,15 +10,28 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from stateshift.api.rebalancing.past import Place
 from stateshift.api.rebalancing.request import RebalanceRequest
 from stateshift.api.rebalancing.surveying import Surveyed
 from stateshift.api.rebalancing.whereabouts import with_parallelism
+from stateshift.errors import StateshiftError
 from stateshift.extensions import names_added
-from stateshift.specification import FlinkJob, JobSpec, Mode, Spec, parse_spec, to_plain_spec
+from stateshift.migration.submit_corrections import started_with
+from stateshift.specification import (
+    FlinkJob,
+    JobSpec,
+    Mode,
+    Spec,
+    SubmitSpec,
+    parse_spec,
+    to_plain_spec,
+)
 from stateshift.specification.rebalancing import JOB, MOVE
+from stateshift.workdir import Workdir
 
 # Beside an image: the folder in which Flink puts the savepoint that a job leaves a cluster with.
 TAKEN = "-taken"
@@ -72,6 +85,8 @@ def spec_of_move(request: RebalanceRequest, surveyed: Surveyed, way: Way) -> Spe
         spec,
         jobs=jobs,
         rebalance=None,
+        # Nobody watches: what fails is taken back whole, unless the spec says otherwise.
+        on_failure="rollback" if spec.on_failure == "restart" else spec.on_failure,
         waves=(tuple(names),) if len(names) > 1 else (),
         strategy=None,
         dataflow=spec.dataflow if _is_dataflow_of(spec, names) else None,
@@ -95,7 +110,7 @@ def _job(request: RebalanceRequest, surveyed: Surveyed, name: str, way: Way) -> 
         target=target,
         source_cluster=way.source,
         target_cluster=way.target,
-        source_submit=job.source_submit or job.submit,
+        source_submit=job.source_submit or _moved_with(request, name, where.place) or job.submit,
         mode=way.mode,
     )
     if name in way.parallelism:
@@ -105,6 +120,19 @@ def _job(request: RebalanceRequest, surveyed: Surveyed, name: str, way: Way) -> 
     folder = _savepoint_folder(request, name, where.place, way) or job.source
     flink = _running(job.flink, where.id, folder)
     return replace(moved, source=folder, flink=flink)
+
+
+def _moved_with(request: RebalanceRequest, name: str, place: Place) -> SubmitSpec | None:
+    """Return what the job was started with where it is, if a move of ours has brought it there: the
+    spec may say something else by now.
+    """
+    if place.number is None:
+        return None
+    for folder in (Path(request.folder) / "runs").glob(f"{place.number:04}-*"):
+        with suppress(StateshiftError):
+            moved = started_with(Workdir(folder)).get(name)
+            return None if moved is None else moved.submit
+    return None
 
 
 def _running(flink: FlinkJob, id: str | None, folder: str) -> FlinkJob:

@@ -20,6 +20,7 @@ from stateshift.api.rebalancing.draining import drained, not_empty
 from stateshift.api.rebalancing.folder import Absence, Busy, Folder, MemoryRecord, MoveRecord
 from stateshift.api.rebalancing.move_spec import Way, image_of
 from stateshift.api.rebalancing.past import Past, memory_of, past_of
+from stateshift.api.rebalancing.refused import remember
 from stateshift.api.rebalancing.request import Acting, RebalanceRequest, check_request
 from stateshift.api.rebalancing.surveying import Surveyed, cordoned, survey
 from stateshift.errors import StateshiftError
@@ -105,6 +106,7 @@ class _Once:
                 ended = go_on(self.folder, move, adapters, is_closed)
             resumed += (ended.carried,)
             if ended.error is not None:
+                self._remember_refused(move, ended.error)
                 outcome = Rebalance(None, folder=self.request.folder, unfinished=resumed)
                 return Run(outcome, ended.error)
         return self._decide(past_of(self.folder), resumed)
@@ -183,8 +185,12 @@ class _Once:
                 ended = carry_out(self.request, self.folder, surveyed, way, adapters)
             carried += (ended.carried,)
             if ended.error is not None:
+                self._remember_refused(record, ended.error)
                 return Run(replace(outcome, carried=carried), ended.error)
         return Run(replace(outcome, carried=carried))
+
+    def _remember_refused(self, move: MoveRecord, error: StateshiftError) -> None:
+        remember(self.folder, self.request, move, error, self.adapters.clock.now())
 
 
 def inputs_of(request: RebalanceRequest, chosen: Chosen, memory: Memory) -> Mapping[str, object]:
