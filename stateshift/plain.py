@@ -191,6 +191,8 @@ def fingerprint(value: Value) -> str:
 def _without_defaults(value: Value) -> tuple[Value, ...]:
     """Return a named tuple's values, without those at its end that are the defaults."""
     names, defaults, count = value._fields, value._field_defaults, len(value)
+    if not defaults:
+        return tuple(value)
     while count and _is_default(defaults, names[count - 1], value[count - 1]):
         count -= 1
     return tuple(value[:count])
@@ -264,11 +266,21 @@ def _named_tuple(wanted: Wanted, plain: Value, pointer: str) -> Value:
     fits = isinstance(plain, list) and least <= len(plain) <= most
     count = f"{most}" if least == most else f"{least} to {most}"
     _expect(fits, plain, pointer, f"a list of {count}")
-    readers = _readers(wanted)
-    values = []
-    for name, item in zip(names, plain, strict=False):
-        values.append(readers[name](item, f"{pointer}/{name}"))
+    readers, values = _readers(wanted), []
+    for name, kind, item in zip(names, _atoms_of(wanted), plain, strict=False):
+        if type(item) is not kind:  # most are numbers and text as they are
+            item = readers[name](item, f"{pointer}/{name}")
+        values.append(item)
     return wanted(*values)
+
+
+@cache
+def _atoms_of(wanted: Wanted) -> tuple[object, ...]:
+    """Return the type of each field of a named tuple that is text or a whole number; None of the
+    others.
+    """
+    hints = typing.get_type_hints(wanted)
+    return tuple(hints[name] if hints[name] in (str, int) else None for name in wanted._fields)
 
 
 def _one_of(

@@ -2,22 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from stateshift.live.bins.bin_run import Came, Done, Work
 from stateshift.live.bins.commits import Commit, Counts, Held, Taken
+from stateshift.live.bins.times import Moment
 
+HELD_COMMITS = 8  # after which rows that are held are written anew, with those that came since
 BUSY = 2.0  # times the mean of the bins of a batch that have folded rows
 
 
-def filled(commit: Commit, works: Sequence[Work], came: Came, size: int) -> Commit:
-    """Return a commit with what has come of every bin; `size` is the rows of the batch."""
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Rows of a bin that are ahead of the frontier, as they were written for a commit: nothing
+    happens to them before the frontier has passed the first one.
+    """
+
+    held: Held
+    first: Moment
+    rows: int
+    commit: int
+
+    def is_left(self, frontier: Moment | None, number: int) -> bool:
+        """Whether a commit can leave them as they are."""
+        is_ahead = frontier is None or frontier <= self.first
+        return is_ahead and number < self.commit + HELD_COMMITS
+
+
+def waiting_after(commit: Commit, came: Came, left: Iterable[Waiting]) -> dict[int, Waiting]:
+    """Return the rows that are ahead of the frontier after a commit, of the bins of which that is
+    known.
+    """
+    waiting = {one.held.bin: one for one in left}
+    held = {one.bin: one for one in commit.held}
+    for done in came.done:
+        one = held.get(done.bin)
+        if done.held_first is not None and one is not None and one.since is None:
+            waiting[done.bin] = Waiting(one, done.held_first, done.rows_held, commit.number)
+    return waiting
+
+
+def filled(
+    commit: Commit, works: Sequence[Work], came: Came, size: int, left: Collection[Waiting]
+) -> Commit:
+    """Return a commit with what has come of every bin; `size` is the rows of the batch, `left` the
+    rows of bins that nothing happens to.
+    """
     done = came.done
     late = sum(one.late for one in done)
     after = {work.bin: work.after for work in works}
-    held = []
+    held = [one.held for one in left]
     for one in done:
         position = after[one.bin]
         if one.held or position.place == "awaited":
@@ -32,7 +68,7 @@ def filled(commit: Commit, works: Sequence[Work], came: Came, size: int) -> Comm
             came=size - late,
             folded=sum(one.folded for one in done),
             put_out=came.put_out,
-            held=sum(one.rows_held for one in done),
+            held=sum(one.rows_held for one in done) + sum(one.rows for one in left),
             late=late,
         ),
         busy=_busy(done),

@@ -9,7 +9,7 @@ Both are cut at moments and put together again.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -34,6 +34,11 @@ class Rows(Protocol):
 
     def __len__(self) -> int: ...
 
+    @property
+    def first(self) -> Moment:
+        """The earliest moment; there are rows."""
+        ...
+
     def cut(self, moment: Moment) -> tuple[Rows, Rows]:
         """Return the rows before a moment, and those from it on."""
         ...
@@ -51,6 +56,11 @@ class Records:
 
     def __len__(self) -> int:
         return len(self.records)
+
+    @property
+    def first(self) -> Moment:
+        """The earliest moment; there are rows."""
+        return self.records[0][0]
 
     def cut(self, moment: Moment) -> tuple[Records, Records]:
         """Return the rows before a moment, and those from it on."""
@@ -76,6 +86,11 @@ class Columns:
     def __len__(self) -> int:
         return len(self.moments)
 
+    @property
+    def first(self) -> Moment:
+        """The earliest moment; there are rows."""
+        return self.moments[0]
+
     def cut(self, moment: Moment) -> tuple[Columns, Columns]:
         """Return the rows before a moment, and those from it on."""
         at = bisect_left(self.moments, moment)
@@ -96,46 +111,106 @@ class Columns:
 
 class Batch(NamedTuple):
     """A batch's rows by bin, and the last moment of each partition of the source. Rows that are not
-    in this process are None: they are where their bin is. `key_kinds` says how the key's columns
-    are hashed; nothing of it where there are no rows.
+    in this process are None: they are where their bin is. Those that are `unread` are Python's
+    once somebody says of which bins. `key_kinds` says how the key's columns are hashed; nothing of
+    it where there are no rows.
     """
 
     rows: Mapping[int, Rows | None]
     seen: dict[str, Moment]
     size: int
-    earliest: Moment | None
     key_kinds: tuple[str, ...] = ()
+    unread: Unread | None = None
+
+    def read(self, bins: Collection[int], frontier: Moment | None) -> Batch:
+        """Return the batch with the rows of some bins, and of all others those from a frontier on:
+        whose they are is not decided yet.
+        """
+        if self.unread is None:
+            return self
+        return self._replace(rows=self.unread.rows(bins, frontier), unread=None)
 
 
-NOTHING = Batch({}, {}, 0, None)
+NOTHING = Batch({}, {}, 0)
 
 
-def read_batch(table: pyarrow.Table, operator: Operator, bins: int) -> Batch:
-    """Return a table that has the column of hashes, in the order of time and by bin, of which there
-    are so many.
-    """
-    import numpy
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """The rows of a batch that has the column of hashes, as Arrow has them."""
 
+    table: pyarrow.Table
+    operator: Operator
+    times: Sequence[numpy.ndarray[Any, Any]]
+    bin_of_row: numpy.ndarray[Any, Any]
+
+    @property
+    def bins(self) -> list[int]:
+        """The bins that have rows."""
+        import numpy
+
+        found: list[int] = numpy.unique(self.bin_of_row).tolist()
+        return found
+
+    def rows(self, bins: Collection[int], frontier: Moment | None) -> dict[int, Rows]:
+        """Return the rows of some bins, and of all others those from a frontier on, in the order of
+        time and by bin. No other row becomes one of Python's: each worker reads all rows, and most
+        are of bins that others have.
+        """
+        import numpy
+
+        table, times, bin_of_row = self.table, self.times, self.bin_of_row
+        if frontier is not None:
+            is_needed = numpy.isin(bin_of_row, numpy.fromiter(bins, numpy.int64, len(bins)))
+            is_needed |= ~_are_before(times, frontier)
+            if not is_needed.all():
+                (chosen,) = numpy.nonzero(is_needed)
+                table, bin_of_row = table.take(chosen), bin_of_row[chosen]
+                times = [column[chosen] for column in times]
+        if not len(bin_of_row):
+            return {}
+        order = numpy.lexsort([*times[::-1], bin_of_row])
+        bin_of_row = bin_of_row[order]
+        moments = list(zip(*(column[order].tolist() for column in times), strict=True))
+        firsts = numpy.flatnonzero(numpy.diff(bin_of_row, prepend=-1)).tolist()
+        ends = [*firsts[1:], len(bin_of_row)]
+        whole = _whole(table.take(order), self.operator, moments)
+        numbers = bin_of_row[firsts].tolist()
+        return {
+            number: whole(start, end)
+            for number, start, end in zip(numbers, firsts, ends, strict=True)
+        }
+
+
+def unread_batch(table: pyarrow.Table, operator: Operator, bins: int) -> Batch:
+    """Return a table that has the column of hashes as a batch of so many bins, its rows unread."""
     if table.num_rows == 0:
         return NOTHING
     table = table.combine_chunks()
-    columns = [integers(table, name) for name in operator.time]
-    order = numpy.lexsort(columns[::-1])
-    bin_of_row = bins_of(table, bins)[order]
-    by_bin = numpy.argsort(bin_of_row, kind="stable")
-    order, bin_of_row = order[by_bin], bin_of_row[by_bin]
-    moments = list(zip(*(column[order].tolist() for column in columns), strict=True))
-    seen = _seen(table, operator.promise.partition, columns)
-    firsts = numpy.flatnonzero(numpy.diff(bin_of_row, prepend=-1)).tolist()
-    starts = [*firsts, len(bin_of_row)]
-    numbers = bin_of_row[starts[:-1]].tolist()
-    whole = _whole(table.take(order), operator, moments)
-    rows = {
-        number: whole(start, end)
-        for number, start, end in zip(numbers, starts, starts[1:], strict=False)
-    }
-    kinds = key_kinds(table.schema, operator.key)
-    return Batch(rows, seen, table.num_rows, min(moments), kinds)
+    times = [integers(table, name) for name in operator.time]
+    seen = _seen(table, operator.promise.partition, times)
+    unread = Unread(table, operator, times, bins_of(table, bins))
+    return Batch({}, seen, table.num_rows, key_kinds(table.schema, operator.key), unread)
+
+
+def read_batch(table: pyarrow.Table, operator: Operator, bins: int) -> Batch:
+    """Return a table that has the column of hashes with all its rows, in the order of time and by
+    bin, of which there are so many.
+    """
+    return unread_batch(table, operator, bins).read((), None)
+
+
+def _are_before(
+    times: Sequence[numpy.ndarray[Any, Any]], moment: Moment
+) -> numpy.ndarray[Any, Any]:
+    """Return which rows are before a moment, compared column by column as tuples are."""
+    import numpy
+
+    are_before = numpy.zeros(len(times[0]), bool)
+    are_equal = numpy.ones(len(times[0]), bool)
+    for column, at in zip(times, moment, strict=False):
+        are_before |= are_equal & (column < at)
+        are_equal &= column == at
+    return are_before | are_equal if len(moment) > len(times) else are_before
 
 
 def _whole(table: pyarrow.Table, operator: Operator, moments: list[Moment]) -> Any:  # a function
@@ -193,13 +268,26 @@ def bins_of(table: pyarrow.Table, bins: int) -> numpy.ndarray[Any, Any]:
 
 
 def _seen(
-    table: pyarrow.Table, partition: str | None, columns: Sequence[numpy.ndarray[Any, Any]]
+    table: pyarrow.Table, partition: str | None, times: Sequence[numpy.ndarray[Any, Any]]
 ) -> dict[str, Moment]:
     """Return the last moment of each partition."""
     if partition is None:
-        return {"": max(zip(*(column.tolist() for column in columns), strict=True))}
+        return {"": _last(times)}
+    encoded = table.column(partition).combine_chunks().dictionary_encode(null_encoding="encode")
+    number_of_row = encoded.indices.to_numpy()
     last: dict[str, Moment] = {}
-    names = table.column(partition).to_pylist()
-    for name, *moment in zip(names, *(column.tolist() for column in columns), strict=True):
-        last[str(name)] = max(tuple(moment), last.get(str(name), tuple(moment)))
+    for number, name in enumerate(encoded.dictionary.to_pylist()):
+        last[str(name)] = _last([column[number_of_row == number] for column in times])
     return last
+
+
+def _last(times: Sequence[numpy.ndarray[Any, Any]]) -> Moment:
+    """Return the last moment of some rows."""
+    last: list[int] = []
+    left = list(times)
+    for number in range(len(times)):
+        greatest = left[number].max()
+        are_last = left[number] == greatest
+        left = [column[are_last] for column in left]
+        last.append(int(greatest))
+    return tuple(last)

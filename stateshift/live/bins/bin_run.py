@@ -63,6 +63,12 @@ class Work:
     is_rewritten: bool = False  # written as a whole, whether it has changed or not
     comes_again: Moment | None = None  # held rows from here on are left out: they are read again
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether its rows before the frontier are others'."""
+        is_left_out = [type(stage) for stage in self.stages] == [LeaveOut]
+        return is_left_out and self.after.place == "away"
+
 
 @dataclass(slots=True)
 class Done:
@@ -74,6 +80,7 @@ class Done:
     held: tuple[Piece, ...] = ()
     folded: int = 0
     rows_held: int = 0
+    held_first: Moment | None = None  # the earliest of the rows held; None where it is not known
     late: int = 0
 
 
@@ -322,7 +329,7 @@ class _Run:
             rest = self._stage(stage, rest)
         if rest is not None and len(rest):
             done.held = (self.writing.hold(rows_as_bytes(rest), work.after),)
-            done.rows_held = len(rest)
+            done.rows_held, done.held_first = len(rest), rest.first
         if self.store is not None:
             if self.store.is_changed or work.is_rewritten or not self.kept.pieces:
                 done.changed = self._written(self.store)

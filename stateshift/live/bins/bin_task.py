@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from stateshift.errors import Incompatible, MissingFile
-from stateshift.live.bins.batches import Rows, read_batch
+from stateshift.live.bins.batches import NOTHING, Batch, unread_batch
 from stateshift.live.bins.bin_run import Came, Memory, Work, Writing, run_works
 from stateshift.live.bins.commits import Kept
 from stateshift.live.bins.dealing import Deal, deal_all
@@ -72,20 +72,22 @@ class Assignment:
             dealt = deal_all(part.deals, process.memory, writing, process.files.write_data)
             process.met([one.bin for one in dealt], self.number)
             return Came([], dealt=dealt)
-        by_bin: Mapping[int, Rows | None] = {}
-        if rows is not None:
-            by_bin = read_batch(rows, self.operator, self.bins).rows
-        self._check(partition, part, by_bin)
+        batch = NOTHING if rows is None else unread_batch(rows, self.operator, self.bins)
+        self._check(partition, part, batch)
+        elsewhere = [work for work in part.works if work.is_elsewhere]
+        frontier = elsewhere[0].after.at if elsewhere else None
+        needed = {work.bin for work in part.works if not work.is_elsewhere}
+        by_bin = batch.read(needed, frontier).rows
         works = [replace(work, rows=by_bin.get(work.bin)) for work in part.works]
         came = run_works(works, process.memory, writing, process.files.write_data)
         process.met([work.bin for work in works], self.number)
         process.read_ahead(part.ahead)
         return replace(came, tables=None)
 
-    def _check(self, partition: int, part: Part, by_bin: Mapping[int, Rows | None]) -> None:
+    def _check(self, partition: int, part: Part, batch: Batch) -> None:
         """Refuse rows that are elsewhere than their bins."""
         expected = {work.bin for work in part.works}
-        for bin in by_bin:
+        for bin in () if batch.unread is None else batch.unread.bins:
             if bin not in expected:
                 raise Incompatible(
                     f"{self.operator.name}: a row of bin {bin} is in partition {partition}, where "

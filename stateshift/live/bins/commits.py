@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from typing import NamedTuple
 
 from stateshift.live.bins.times import Moment, Seen, cut
@@ -263,4 +264,10 @@ def whole(commit: Commit, before: Ledger) -> Commit:
 
 def borrowed(ledger: Ledger, own: str) -> tuple[str, ...]:
     """Return the files that are needed and lie outside a worker's own folder."""
-    return tuple(sorted(file for file in ledger.files if not file.startswith(own)))
+    pieces = chain(
+        chain.from_iterable(kept.pieces for kept in ledger.here.values()),
+        chain.from_iterable(given.kept.pieces for given in ledger.unclaimed),
+        chain.from_iterable(held.pieces for held in ledger.held.values()),
+        chain.from_iterable(one.pieces for one in ledger.undelivered),
+    )
+    return tuple(sorted({piece.file for piece in pieces if not piece.file.startswith(own)}))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow
 
-from stateshift.live.bins.batches import Batch, read_batch
+from stateshift.live.bins.batches import Batch, unread_batch
 from stateshift.live.bins.bin_run import Came, Memory, Work, Writing, run_works
 from stateshift.live.bins.commits import Dealt, Kept
 from stateshift.live.bins.dealing import Deal, deal_all
@@ -27,9 +27,9 @@ class InDriver:
 
     @contextmanager
     def reading(self, rows: Any, bins: int) -> Iterator[Batch]:  # a DataFrame, or Arrow's table
-        """Bring a batch's rows here."""
+        """Bring a batch here; its rows are read once it is known of which bins."""
         table = rows if isinstance(rows, pyarrow.Table) else rows.toArrow()
-        yield read_batch(table, self.operator, bins)
+        yield unread_batch(table, self.operator, bins)
 
     def run(self, number: int, works: Sequence[Work]) -> Came:
         """Take bins through their stages, and write what has changed."""

@@ -221,16 +221,12 @@ def _survey(frame: Frame, operator: Operator, bins: int) -> Batch:
     partition = operator.promise.partition
     aggregated = frame.groupBy(*([] if partition is None else [partition])).agg(
         functions.max(moment).alias("last"),
-        functions.min(moment).alias("first"),
         functions.count(functions.lit(1)).alias("size"),
         functions.collect_set(_bin(bins)).alias("bins"),
     )
     named = functions.lit("") if partition is None else functions.col(partition)
     columns = [named.alias("partition"), "size", "bins"]
-    for which in ("first", "last"):
-        columns += [
-            functions.col(f"{which}.at{at}").alias(f"{which}{at}") for at in range(len(times))
-        ]
+    columns += [functions.col(f"last.at{at}").alias(f"last{at}") for at in range(len(times))]
     batch = _batch(aggregated.filter("size > 0").select(*columns).toArrow(), len(times))
     return batch._replace(key_kinds=_key_kinds(frame, operator)) if batch.size else batch
 
@@ -251,11 +247,6 @@ def _batch(table: Any, times: int) -> Batch:  # Arrow's table, of a row a partit
         bins |= set(one)
     rows: Mapping[int, Rows | None] = dict.fromkeys(sorted(bins))
     names = map(str, table.column("partition").to_pylist())  # as the other home says them
-    seen = dict(zip(names, _moments(table, "last", times), strict=True))
-    size = sum(table.column("size").to_pylist())
-    return Batch(rows, seen, size, min(_moments(table, "first", times)))
-
-
-def _moments(table: Any, which: str, times: int) -> list[Moment]:
-    columns = [integers(table, f"{which}{at}").tolist() for at in range(times)]
-    return list(zip(*columns, strict=True))
+    columns = [integers(table, f"last{at}").tolist() for at in range(times)]
+    seen: dict[str, Moment] = dict(zip(names, zip(*columns, strict=True), strict=True))
+    return Batch(rows, seen, sum(table.column("size").to_pylist()))

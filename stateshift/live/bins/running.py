@@ -35,7 +35,7 @@ from stateshift.live.bins.answers import (
     reason_against_moves,
     reason_against_number,
 )
-from stateshift.live.bins.batch_commit import filled
+from stateshift.live.bins.batch_commit import Waiting, filled, waiting_after
 from stateshift.live.bins.batches import NOTHING, Batch
 from stateshift.live.bins.bin_run import Came, Work
 from stateshift.live.bins.cleaning import Cleaning
@@ -107,6 +107,7 @@ class Unanswered:
     commit: Commit
     after: Ledger
     works: Sequence[Work]
+    waiting: Mapping[int, Waiting]
 
 
 class Running:
@@ -141,6 +142,7 @@ class Running:
         self._cleaning = Cleaning(files, operator.name, name)
         self._rewritten: frozenset[int] = frozenset()  # bins that the next batch writes whole
         self._unanswered: Unanswered | None = None
+        self._waiting: Mapping[int, Waiting] = {}  # as this process has written them
         self._ahead = ReadingAhead(files, operator.name, name, home.read_ahead)
         self._recover()
 
@@ -267,7 +269,11 @@ class Running:
         if batch.seen:
             seen = dict(self.operator.promise.seen(seen, batch.seen))
         frontier = self._plan(seen)
-        works = [self._work(bin, batch, frontier) for bin in self._touched(batch, frontier)]
+        changing = self._changing(frontier)
+        batch = batch.read(self._own(changing), frontier)
+        left = self._left(batch, frontier, changing, query)
+        touched = self._touched(batch, frontier, changing) - left.keys()
+        works = [self._work(bin, batch, frontier) for bin in sorted(touched)]
         if before is not None and query != before.query:
             works = self._without_what_comes_again(works)
         came = self.home.run(self.ledger.number + 1, works)
@@ -285,10 +291,11 @@ class Running:
             delivered=self._delivered(),
             bins=self._bins_said,
         )
-        commit = filled(commit, works, came, batch.size)
+        commit = filled(commit, works, came, batch.size, left.values())
+        waiting = waiting_after(commit, came, left.values())
         if commit.number % WHOLE_EVERY == 0:
             commit = whole(commit, self.ledger)
-        self._commit(commit, works)
+        self._commit(commit, works, waiting)
         return came
 
     def _plan(self, seen: Mapping[str, Moment]) -> Moment | None:
@@ -341,19 +348,55 @@ class Running:
                 return
             time.sleep(POLL_SECONDS)
 
-    def _touched(self, batch: Batch, frontier: Moment | None) -> list[int]:
-        """Return the bins that something happens to: rows, time that has come, or a move."""
-        bins = set(batch.rows) | set(self.ledger.held) | (self._rewritten & self.ledger.here.keys())
-        if frontier is None:
-            return sorted(bins)
-        for bin, kept in self.ledger.here.items():
-            if kept.due is not None and kept.due < frontier:
-                bins.add(bin)
+    def _changing(self, frontier: Moment | None) -> set[int]:
+        """Return the bins that change their worker up to a frontier."""
+        configuration = self.moves.configuration
         at = BEGIN if self.frontier is None else self.frontier
-        for bin, history in enumerate(self.moves.configuration.history):
+        if frontier is None or cut(configuration.last) <= at:
+            return set()
+        changing = set()
+        for bin, history in enumerate(configuration.history):
             if len(history) > 1 and has_changes(history, at, frontier):
-                bins.add(bin)
-        return sorted(bins)
+                changing.add(bin)
+        return changing
+
+    def _own(self, changing: set[int]) -> set[int]:
+        """Return the bins whose rows before the next frontier may be this worker's to fold."""
+        return {*self.ledger.here, *changing, *(held.bin for held in self._awaited())}
+
+    def _touched(self, batch: Batch, frontier: Moment | None, changing: set[int]) -> set[int]:
+        """Return the bins that something happens to: rows, time that has come, or a move."""
+        bins = {*batch.rows, *self.ledger.held, *changing}
+        bins |= self._rewritten & self.ledger.here.keys()
+        if frontier is not None:
+            bins.update(bin for bin in self.ledger.here if self._is_due(bin, frontier))
+        return bins
+
+    def _left(
+        self, batch: Batch, frontier: Moment | None, changing: set[int], query: str
+    ) -> dict[int, Waiting]:
+        """Return the rows held of bins to which nothing else happens, and that stay as they are.
+        Another query reads some of them again.
+        """
+        before = self.ledger.last
+        if before is None or before.query != query:
+            return {}
+        touched = {*batch.rows, *changing, *self._rewritten}
+        number = self.ledger.number + 1
+        return {
+            bin: one
+            for bin, one in self._waiting.items()
+            if bin not in touched
+            and one.is_left(frontier, number)
+            and not self._is_due(bin, frontier)
+        }
+
+    def _is_due(self, bin: int, frontier: Moment | None) -> bool:
+        """Whether something of a bin is to be seen again before a frontier."""
+        kept = self.ledger.here.get(bin)
+        if kept is None or kept.due is None or frontier is None:
+            return False
+        return kept.due < frontier
 
     def _work(self, bin: int, batch: Batch, frontier: Moment | None) -> Work:
         """Return what a bin goes through."""
@@ -379,13 +422,15 @@ class Running:
 
     # ---------------------------------------------------------------- its commit
 
-    def _commit(self, commit: Commit, works: Sequence[Work]) -> None:
+    def _commit(
+        self, commit: Commit, works: Sequence[Work], waiting: Mapping[int, Waiting]
+    ) -> None:
         if self.ledger.last is None:
             self._refuse_evicted()
         after = self.ledger.plus(commit)
         own = own_data(self.operator.name, self.name)
         commit = replace(commit, borrowed=borrowed(after, own))
-        made = Unanswered(commit, replace(after, last=commit), works)
+        made = Unanswered(commit, replace(after, last=commit), works, waiting)
         try:
             self.files.commit(self.operator.name, self.name, commit)
         except TransientStorageError:
@@ -420,6 +465,7 @@ class Running:
         """Take a commit for made."""
         before = self.ledger.bins(self._begun)
         self.ledger, self._unanswered = made.after, None
+        self._waiting = made.waiting
         self._cleaning.note(made.commit)
         self._rewritten = frozenset()
         for work in made.works:
@@ -445,8 +491,10 @@ class Running:
         since = [held.since for held in self._awaited() if held.since is not None]
         needed = min([frontier[0], *since]) - 1
         with self._answering:
-            configuration = retired(self.moves.configuration, needed)
-            self.moves = replace(self.moves, configuration=configuration)
+            configuration = self.moves.configuration
+            if configuration.last > configuration.since:  # there is something to let go of
+                configuration = retired(configuration, needed)
+                self.moves = replace(self.moves, configuration=configuration)
 
     def _delivered(self) -> int:
         """Return the last commit whose output has arrived."""
@@ -517,7 +565,7 @@ class Running:
             counts=Counts(held=last.counts.held),
             bins=None if bins == self._begun else bins,
         )
-        self._commit(dealt_anew(commit, before, dealt_bins), [])
+        self._commit(dealt_anew(commit, before, dealt_bins), [], {})
 
     def _deals(self, bins: int) -> Iterator[Deal]:
         """Yield what is dealt anew."""

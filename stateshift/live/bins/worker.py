@@ -101,7 +101,7 @@ class Worker:
         """Do a batch: a DataFrame, or Arrow's table, with the column of hashes. The caller has the
         only hand on this worker.
         """
-        self.running.look()
+        self.running.answer()
         self.running.deal_anew()  # a batch is read by the number of bins that holds for it
         with self.home.reading(rows, self.running.bins) as read:
             came = self.running.step(read, batch, query)

@@ -24,13 +24,12 @@ def test_a_survey_names_partitions_of_the_source_as_the_driver_does():
             "partition": [True, False],
             "size": [3, 2],
             "bins": [[1, 5], [5, 2]],
-            "first0": [7, 4],
             "last0": [9, 8],
         }
     )
     batch = _batch(table, 1)
     assert batch.seen == {"True": (9,), "False": (8,)}
-    assert (list(batch.rows), batch.size, batch.earliest) == ([1, 2, 5], 5, (4,))
+    assert (list(batch.rows), batch.size) == ([1, 2, 5], 5)
     assert set(batch.rows.values()) == {None}
 
 
