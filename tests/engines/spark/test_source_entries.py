@@ -208,3 +208,10 @@ def test_the_log_of_another_source_in_the_place_of_ones_own_is_warned_of() -> No
 @pytest.mark.parametrize("folders", [("a", "a"), ("a", "a/b"), ("a/b", "a")])
 def test_sources_that_read_below_the_same_folder_are_left_alone(folders: tuple[str, str]) -> None:
     assert image_of(two_sources(folders=folders)).findings == ()
+
+
+def test_a_rate_source_without_its_log_is_warned_of_for_a_memory_source_has_none() -> None:
+    files = held(golden("spark-4.3.0/rate"))
+    assert not any("its log is lost" in finding.message for finding in image_of(files).findings)
+    lost = {path: content for path, content in files.items() if not path.startswith("sources/")}
+    assert any("its log is lost" in finding.message for finding in image_of(lost).findings)

@@ -86,6 +86,12 @@ def endpoints_of(
         offset = _json(source.offset or "")
         endpoint = _source_endpoint(index, offset, has_log=bool(log))
         endpoints.append(endpoint)
+        if endpoint.kind == "memory or socket":
+            reading.warn(
+                f"{reading.path(f'sources/{index}')} is not there: where source {index} is of the "
+                "rate source, its log is lost, and the job fails, for its clock begins anew; a "
+                "memory or socket source has none"
+            )
         if endpoint.kind in ("file", "unknown"):
             refuse_other_offset(reading, index, offset, log)
         if endpoint.kind != "file":
