@@ -30,9 +30,10 @@ from tests.support.ground import SOURCE, TARGET, Ground, running_spec
 from tests.support.living import LivingJob, state_at
 
 HISTORIES = {"quick": 60, "default": 500, "full": 10_000}
+PARTS = 5  # for as many processes as there are
 OTHER = "99999999-2222-3333-4444-555555555555"
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-LOOKS = 10  # of a standby, before its process ends
+LOOKS = 6  # of a standby, before its process ends
 
 
 class Killed(BaseException):
@@ -278,7 +279,7 @@ def history(folder: Path, seed: int) -> World:
     world = World(folder, random.Random(seed))
     try:
         world.apply()
-        for _ in range(world.dice.randint(2, 4)):
+        for _ in range(world.dice.randint(1, 3)):
             event = world.dice.choice(SOURCES)
             world.told.append(event)
             getattr(world, event)()
@@ -290,11 +291,15 @@ def history(folder: Path, seed: int) -> World:
     return world
 
 
+@pytest.mark.every_case
 @pytest.mark.timeout(7200)
-def test_no_command_deletes_the_last_copy_or_makes_it_worse(how: str, seed: int) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_command_deletes_the_last_copy_or_makes_it_worse(
+    part: int, how: str, seed: int
+) -> None:
     counts: Counter[str] = Counter()
-    for number in range(HISTORIES[how]):
+    for number in range(part, HISTORIES[how], PARTS):
         with tempfile.TemporaryDirectory(prefix="stateshift-history-", dir=MEMORY) as folder:
             counts += history(Path(folder), seed * 100_000 + number).counts
     print("\n".join(f"{count:7,} {what}" for what, count in counts.most_common()))
-    assert how == "quick" or (counts["copy removed"] > 5 and counts["rollback exit 4"] > 5)
+    assert how == "quick" or (counts["copy removed"] and counts["rollback exit 4"])
