@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from stateshift import look
+from stateshift.engines.spark.engine import ENGINE
 from stateshift.engines.spark.entries.single_file import decode_file
 from stateshift.engines.spark.plan.move import round_plan, standby_plan
 from stateshift.engines.spark.survey import checkpoint as spark_survey
 from stateshift.engines.spark.survey.own_part import own_part
+from stateshift.engines.spark.survey.own_places import copied_by_hand
 from stateshift.errors import FormatError, SpecError
 from stateshift.plan import Plan
 from stateshift.specification import parse_spec
@@ -23,7 +25,7 @@ from stateshift.survey import Finding, Image
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.support.checkpoints import Checkpoint, put
 from tests.support.encoders import encode_hadoop_crc, hadoop_checksums
-from tests.support.ground import Ground, facts_of, job_of, plan_of, spec_of, surveyed
+from tests.support.ground import TARGET, Ground, facts_of, job_of, plan_of, spec_of, surveyed
 
 CHECKPOINT = Path(__file__).resolve().parents[2] / "golden" / "tables" / "delta" / "checkpoint"
 WHERE = "file:///tmp/stateshift-golden/tables/delta/checkpoint"
@@ -135,15 +137,20 @@ def test_a_warm_move_brings_the_state_in_rounds_and_the_schema_log_rewritten_at_
     assert rewritten.transform == "spark.rewrite-delta-schema-log"
 
 
-def test_a_schema_log_that_names_another_place_is_told_and_a_move_of_it_refused() -> None:
-    found = surveyed(
-        Checkpoint(), "file:///copied/by/hand", **{LOG: (CHECKPOINT / LOG).read_bytes()}
-    )
-    (finding,) = found.images[0].findings
-    assert finding.level == "warn"
-    assert "Delta refuses to start the job here" in finding.message
-    plan = plan_of(spec_of(source="file:///copied/by/hand"), facts_of(found))
-    assert [one.path for one in plan.refusals] == [LOG]
+def test_a_schema_log_that_names_another_place_is_refused_and_a_move_rewrites_it() -> None:
+    copy, disk = "file:///copied/by/hand", MemoryDisk()
+    Checkpoint().write(disk.open(copy))
+    put(disk.open(copy), LOG, (CHECKPOINT / LOG).read_bytes())
+    _, found = ENGINE.survey(copy, disk.open)
+    (finding,) = copied_by_hand(copy, found.images[0])
+    assert finding.level == "refuse"
+    assert "refuses to start the job here" in finding.message
+    plan = plan_of(spec_of(source=copy), facts_of(found))
+    assert not plan.refusals
+    assert [one.level for one in plan.findings if WHERE in one.message] == ["warn"]
+    transforms = [step for step in plan if isinstance(step, TransformShard)]
+    (rewritten,) = (step for step in transforms if LOG in step.outputs)
+    assert [WHERE, TARGET] in rewritten.options["mapping"]
 
 
 def test_a_damaged_schema_log_is_damage() -> None:

@@ -122,8 +122,8 @@ def test_input_that_stays_is_looked_for_and_no_waiver_is_wanted_where_it_is_ther
         json.dumps({"version": 1, "engine": "spark", "jobs": [{"name": "a", **spec}]})
     )
     shown = said("plan", str(tmp_path / "spec.json"), "--json")
-    findings = [each for plan in shown.document["plans"] for each in plan["findings"]]
-    (finding,) = (each for each in findings if "sources/0 names" in each["message"])
+    found = shown.document["findings"]
+    (finding,) = (each for each in found if "sources/0 names" in each["message"])
     assert finding["level"] == level
     told = f"{gone} of {len(named)} are missing" if gone else "all of them are there"
     assert told in finding["message"]
