@@ -33,7 +33,7 @@ def command(
     was_at: WasAt = None,
     waive: Waive = None,
 ) -> int:
-    """Collect an image whose files lie elsewhere, or that names another place.
+    """Collect an image that names files elsewhere.
 
     A Spark checkpoint that was copied by other means (distcp, a renamed bucket) may name the place
     where it was made: --was-at. The new image names its own.
