@@ -83,7 +83,7 @@ def damage_in(
     `checked`.
     """
     look = partial(_what_is_looked_at, inquiry.engine, job, 0, checked, lambda: (storage, survey))
-    return _damage_now(inquiry, look)
+    return _damage_now(inquiry, look, job)
 
 
 def refuse_damaged(

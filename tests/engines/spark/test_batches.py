@@ -196,6 +196,12 @@ def test_a_planned_batch_with_the_watermark_that_was_handed_on_is_whole(
     assert judged(with_watermarks(handed_on, planned)).restartable
 
 
+def test_a_commit_that_no_restart_reads_does_not_decide() -> None:
+    files = with_watermarks(b'{"nextBatchWatermarkMs":5000}', 9000)
+    files["commits/3"] = b'v1\n{"nextBatchWatermarkMs":9000}'
+    assert judged(files).restartable
+
+
 @pytest.mark.parametrize("case", MOVING, ids=[f"{case.parent.name}/{case.name}" for case in MOVING])
 def test_a_real_planned_batch_has_the_watermark_that_was_handed_on(case) -> None:
     """Of each batch that a real Spark has run, as if the job had died before its commit."""
