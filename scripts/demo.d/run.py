@@ -34,6 +34,7 @@ from places import Clusters, Folders, Places
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS_OF_DATA = 10.0
 SECONDS_BETWEEN_FILES = 0.25
+SECONDS_BETWEEN_LINES = 15.0
 FILES_AFTERWARDS = 12
 
 Records = list[dict[str, Any]]
@@ -64,21 +65,38 @@ def main() -> int:
     return 0 if equal else 1
 
 
+def logged(folder: Path) -> int:
+    """How much the jobs have logged."""
+    return sum(log.stat().st_size for log in folder.rglob("*.log"))
+
+
 def demo(folder: Path, places: Places) -> bool:
     print("A running Spark job moves to another place, and its counts do not notice.")
 
     def wait_until(done: Callable[[], bool], otherwise: str | None) -> None:
-        """Wait for it; where it does not come, say `otherwise` and end, or go on where that is
-        left out.
+        """Wait for it, and say so meanwhile. Where it does not come, say `otherwise` and end, or go
+        on where that is left out. As long as jobs write to their logs, it may still come: a slow
+        machine takes longer than another.
         """
-        began = time.monotonic()
+        began = said = alive = time.monotonic()
+        written = -1
         while not done():
-            waited = time.monotonic() - began
-            if waited > places.seconds_max or (waited > 5 and places.ended()):
+            now, bytes_now = time.monotonic(), logged(folder)
+            if bytes_now > written:
+                written, alive = bytes_now, now
+            waited = now - began
+            idle = waited if otherwise is None else now - alive
+            if idle > places.seconds_max or (waited > 5 and places.ended()):
                 if otherwise is None:
                     return
                 logs = "\n".join(tail(log) for log in folder.rglob("*.log"))
-                raise SystemExit(f"{otherwise}, and {waited:.0f} seconds have passed\n{logs}")
+                raise SystemExit(
+                    f"{otherwise} after {waited:.0f} s, and nobody has written to a log for "
+                    f"{now - alive:.0f} s\n{logs}"
+                )
+            if now - said > SECONDS_BETWEEN_LINES:
+                said = now
+                say(f"{otherwise or 'the job has not ended'} after {waited:.0f} s: waiting")
             time.sleep(0.1)
 
     with Orders(folder / "input") as orders:

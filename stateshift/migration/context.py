@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from shlex import quote
 
 from stateshift import executor, plain
@@ -105,8 +106,12 @@ def open_run(
         status=status,
         control=control,
         plans=PlanBook(proposal, journal, workdir, clock),
-        notifier=Notifier(spec.on, Outbox(workdir.path)),
+        notifier=Notifier(spec.on, Outbox(workdir.path, workdir.write, _is_held)),
     )
+
+
+def _is_held(path: Path) -> bool:
+    return Workdir(path).held
 
 
 def reopen_run(journal: Journal, workdir: Workdir, adapters: Adapters) -> RunContext:

@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,6 @@ from stateshift.errors import StorageError
 from stateshift.notification.event import Notification
 from stateshift.plain import Misfit, from_plain, to_plain
 from stateshift.specification import Receiver
-from stateshift.workdir import Workdir
 
 FOLDER = "unsent"
 # What is older is no news any more.
@@ -40,16 +39,20 @@ class Unsent:
 
 @dataclass(frozen=True)
 class Outbox:
-    """What the run in a workdir has not sent, and what those beside it have not."""
+    """What the run in a workdir has not sent, and what those beside it have not. `write` writes a
+    file of the workdir, `is_held` is whether a process is at work on one.
+    """
 
     workdir: Path
+    write: Callable[[str, object], None]
+    is_held: Callable[[Path], bool]
 
     def keep(self, unsent: Unsent) -> Path | None:
         """Keep a notification before it is sent; return its file, None where it cannot be kept."""
         at = round(unsent.notification.at * 1000)
         name = f"{FOLDER}/{unsent.notification.event}-{at}.json"
         try:
-            Workdir(self.workdir).write(name, to_plain(unsent))
+            self.write(name, to_plain(unsent))
         except StorageError as error:
             _log.warning("a notification cannot be kept: %s", error.fact)
             return None
@@ -64,7 +67,7 @@ class Outbox:
                 status = file.lstat()
                 is_old = time.time() - status.st_mtime > KEPT_SECONDS
                 is_another_users = status.st_uid != os.geteuid()
-                is_under_way = not self.holds(file) and Workdir(file.parent.parent).held
+                is_under_way = not self.holds(file) and self.is_held(file.parent.parent)
                 if not (is_old or is_another_users or is_under_way):
                     yield file, from_plain(Unsent, json.loads(file.read_text("utf-8")))
 

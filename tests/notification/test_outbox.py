@@ -17,6 +17,10 @@ from tests.notification.test_sending import FAILED, FINISHED, Server, webhook
 pytestmark = pytest.mark.row("W-13")
 
 
+def outbox(path: Path) -> Outbox:
+    return Outbox(path, Workdir(path).write, lambda other: Workdir(other).held)
+
+
 def failing(tmp_path: Path, times: int) -> Receiver:
     """A command that fails so often, then writes what it gets."""
     script = f"""
@@ -32,7 +36,7 @@ def tries(tmp_path: Path) -> int:
 
 def notifier(workdir: Path, receiver: Receiver) -> Notifier:
     workdir.mkdir(exist_ok=True, parents=True)
-    return Notifier(Receivers(finished=receiver, failed=receiver), Outbox(workdir))
+    return Notifier(Receivers(finished=receiver, failed=receiver), outbox(workdir))
 
 
 def kept(workdir: Path) -> list[str]:
@@ -100,10 +104,10 @@ def test_what_a_process_is_at_work_on_or_is_old_or_damaged_is_left_alone(tmp_pat
     first.notify(FINISHED)
     first.wait()
     (tmp_path / "a" / FOLDER / "failed-1.json").write_text("{")
-    beside = Outbox(tmp_path / "b")
+    beside = outbox(tmp_path / "b")
     with Workdir(tmp_path / "a").hold():
         assert not list(beside.waiting())
-        assert len(list(Outbox(tmp_path / "a").waiting())) == 1, "its own process"
+        assert len(list(outbox(tmp_path / "a").waiting())) == 1, "its own process"
     assert len(list(beside.waiting())) == 1
     for file in (tmp_path / "a" / FOLDER).iterdir():
         os.utime(file, times=(0, time.time() - KEPT_SECONDS - 60))

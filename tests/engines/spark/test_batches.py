@@ -158,9 +158,9 @@ def test_a_planned_batch_that_lies_behind_the_last_one_is_refused() -> None:
     )
 
 
-def with_watermarks(handed_on: bytes, planned: int) -> dict[str, bytes]:
+def with_watermarks(handed_on: bytes, planned: int, written: bool = False) -> dict[str, bytes]:
     """Three batches committed, of which the last one hands on a watermark; another one planned."""
-    files = Checkpoint(batches=3, planned=True).files()
+    files = Checkpoint(batches=3, planned=True, written=written).files()
     files["commits/2"] = b"v1\n" + handed_on
     files["offsets/3"] = files["offsets/3"].replace(
         b'"batchWatermarkMs":0', b'"batchWatermarkMs":%d' % planned
@@ -197,9 +197,9 @@ def test_a_planned_batch_with_the_watermark_that_was_handed_on_is_whole(
 
 
 def test_a_commit_that_no_restart_reads_does_not_decide() -> None:
-    files = with_watermarks(b'{"nextBatchWatermarkMs":5000}', 9000)
+    files = with_watermarks(b'{"nextBatchWatermarkMs":5000}', 9000, written=True)
     files["commits/3"] = b'v1\n{"nextBatchWatermarkMs":9000}'
-    assert judged(files).restartable
+    assert refused(image_of(files)) == ""
 
 
 @pytest.mark.parametrize("case", MOVING, ids=[f"{case.parent.name}/{case.name}" for case in MOVING])
