@@ -523,7 +523,8 @@ def _downtime(plans: Sequence[PlanProgress]) -> Downtime:
     if committed is not None and ended:  # it ran there, and was stopped to be taken back
         return Downtime(start=max(ended))
     if committed is None or any(step.state == "undone" for step in steps):
-        return Downtime(start=start)
+        ending = [step for step in steps if not _goes_on(step)]
+        return Downtime(start=min(_moments_of_stopping(ending), default=None))
     if start is None:
         return _downtime_since_start(steps, committed)
     return Downtime(_between(start, committed), "halt", start)
@@ -535,6 +536,11 @@ def _is_back(step: StepProgress) -> bool:
     """
     is_stop = isinstance(step.evidence, JobStopped | ImageTaken)
     return is_stop and step.state == "undone" and not step.left
+
+
+def _goes_on(step: StepProgress) -> bool:
+    """Whether the job that an image was taken of goes on beside the new one."""
+    return isinstance(step.evidence, ImageTaken) and not step.evidence.ended
 
 
 def _was_started(step: StepProgress) -> bool:

@@ -155,6 +155,19 @@ def test_a_resume_moves_it_once_that_is_mended(
     assert running(ground) == [TARGET]
 
 
+def test_a_job_that_went_on_in_between_runs_again_after_a_second_failure(ground: Ground) -> None:
+    refused(ground)
+    failed(ground)
+    extra = Checkpoint(batches=4).files()
+    for path in ("offsets/3", "state/0/0/4.delta", "state/0/1/4.delta", "commits/3"):
+        ground.put(f"{SOURCE}/{path}", extra[path])
+    refused(ground)
+    with pytest.raises(ClusterError) as caught:
+        ground.resume()
+    assert running(ground) == [SOURCE]
+    assert not caught.value.fact.startswith("down since")
+
+
 def test_what_it_was_started_with_comes_before_what_the_spec_says(ground: Ground) -> None:
     assert isinstance(ground.cluster, Telling)
     ground.cluster.told = Origin({"command": "as it was"}, {"LEVEL": "3"})

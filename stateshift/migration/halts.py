@@ -19,7 +19,7 @@ from stateshift.migration.observation import (
 from stateshift.migration.plan_book import NumberedPlan
 from stateshift.plan import Phase, Plan
 from stateshift.specification import JobSpec
-from stateshift.step import AnyStep, PrepareJob
+from stateshift.step import AnyStep, PrepareJob, StopJob
 from stateshift.step.evidence import JobStopped
 from stateshift.step.jobs import RAN
 
@@ -61,7 +61,8 @@ def stopped_by_run(context: RunContext, jobs: Sequence[JobSpec]) -> bool:
     for plan in context.progress.plans_of([job.name for job in jobs]):
         if plan.undone:
             continue
-        names = [step.name for step in context.plans.read(plan) if isinstance(step, ENDS)]
+        ends = [step for step in context.plans.read(plan) if isinstance(step, ENDS)]
+        names = [step.name for step in ends if isinstance(step, StopJob) or step.ends]
         if any(_may_have_stopped(plan.steps[name]) for name in names if name in plan.steps):
             return True
     return False

@@ -55,7 +55,7 @@ def may_have_started(context: RunContext, adopted: PlanProgress) -> bool:
     """Return whether a job may have begun to run on the plan's target. Where nothing was submitted,
     and nothing is finished, nobody has: the target need not be asked, and may be what has failed.
     """
-    if adopted.purpose in NOT_MOVING:
+    if adopted.undone or adopted.purpose in NOT_MOVING:
         return False
     if adopted.finished_at is not None or _is_in_place(context.plans.read(adopted)):
         return True
@@ -150,7 +150,8 @@ def refuse_lost_progress(context: RunContext, plans: Iterable[PlanProgress]) -> 
     """Refuse where a job has committed since, whoever started it."""
     terms = _terms(context)
     for adopted in plans:
-        if not _has_committed(context, adopted):
+        # Of one that was taken back, the image there is a later attempt's.
+        if adopted.undone or not _has_committed(context, adopted):
             continue
         again = ""
         if is_only_stopped(adopted):

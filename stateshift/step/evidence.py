@@ -196,13 +196,16 @@ class JobStopped(Evidence):
 
 @dataclass(frozen=True, slots=True)
 class ImageTaken(Evidence):
-    """`failed` says that the job failed while it was stopped, and what that means."""
+    """`failed` says that the job failed while it was stopped, and what that means. `ended`: the job
+    has ended with it, and does not go on beside the new one.
+    """
 
     image: str
     job_id: str
     at: float
     seconds: float
     failed: str | None = None
+    ended: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,8 @@ class TakeSavepoint(TakesImage):
         if failed is not None:
             note = _FAILED.format(failed)
             world.meter.say(f"{self.job}: {note}")
-        return ImageTaken(image, self.job_id, began, world.clock.now() - began, note)
+        seconds = world.clock.now() - began
+        return ImageTaken(image, self.job_id, began, seconds, note, ended=self.ends)
 
     def _left_behind(self, world: World, gone: Gone) -> str:
         """Return where the savepoint is that ended the job, by what it says of itself: Flink names
