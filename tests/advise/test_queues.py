@@ -113,15 +113,45 @@ def test_a_vertex_with_time_to_spare_has_no_queue_whatever_the_counters_say() ->
 
 
 def test_of_two_that_read_from_one_the_full_one_has_the_queue() -> None:
-    """A vertex counts what it writes on all its edges together."""
+    """A vertex counts a record once, however many vertices it goes to."""
     found = loads(
-        replace(SOURCE, writes=300),
+        SOURCE,
         Stage("fast", 150, busy=0.2, inputs=[("s", REBALANCE)]),
         Stage("slow", 100, busy=1.0, inputs=[("s", HASH)]),
     )
     assert found["fast"].queue_rate == 0.0
     assert found["slow"].queue_rate == pytest.approx(50)
     assert found["slow"].queued == pytest.approx(8000)
+
+
+def test_what_goes_to_a_side_output_is_counted_beside_the_others() -> None:
+    found = loads(
+        replace(SOURCE, writes=150 + 100),
+        Stage("fast", 150, busy=0.2, inputs=[("s", REBALANCE)]),
+        Stage("slow", 70, busy=1.0, inputs=[("s", HASH)]),
+    )
+    assert found["slow"].queue_rate == pytest.approx(30)
+
+
+def test_of_two_full_ones_each_has_all_where_together_they_read_more_than_was_written() -> None:
+    found = loads(
+        SOURCE,
+        Stage("slow", 100, busy=1.0, inputs=[("s", REBALANCE)]),
+        Stage("slower", 80, busy=1.0, inputs=[("s", HASH)]),
+    )
+    assert found["slow"].queue_rate == pytest.approx(50)
+    assert found["slower"].queue_rate == pytest.approx(70)
+    apart = loads(
+        SOURCE,
+        Stage("slow", 50, busy=1.0, inputs=[("s", REBALANCE)]),
+        Stage("slower", 40, busy=1.0, inputs=[("s", HASH)]),
+    )
+    assert apart["slow"].queue_rate == 0.0, "whether these are side outputs, nobody can tell"
+
+
+def test_a_stream_that_is_joined_with_itself_is_read_twice() -> None:
+    found = loads(SOURCE, Stage("c", 250, busy=1.0, inputs=[("s", HASH), ("s", HASH)]))
+    assert found["c"].queue_rate == pytest.approx(50)
 
 
 def test_two_that_write_to_one_add_up() -> None:
@@ -146,7 +176,7 @@ def test_what_is_broadcast_beside_other_edges_cannot_be_told_apart() -> None:
     found = loads(
         replace(SOURCE, writes=300),
         Stage("c", 100, busy=1.0, inputs=[("s", HASH)]),
-        Stage("d", 600, busy=1.0, inputs=[("s", BROADCAST)], parallelism=4),
+        Stage("d", 200, busy=1.0, inputs=[("s", BROADCAST)], parallelism=4),
     )
     assert (found["c"].queue_rate, found["d"].queue_rate) == (0.0, 0.0)
 

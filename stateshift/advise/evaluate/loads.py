@@ -65,9 +65,7 @@ def loads_of(samples: Sequence[JobSample], settings: Settings) -> tuple[VertexLo
     vertices = list(zip(*(sample.vertices for sample in samples), strict=True))
     loads = {versions[-1].id: _load(versions, settings) for versions in vertices}
     ends = {versions[-1].id: (versions[0], versions[-1]) for versions in vertices}
-    for group in queue_groups([last for _, last in ends.values()]):
-        loads |= _with_queue(group, loads, ends)
-    return tuple(loads.values())
+    return tuple(_with_queues(loads, ends))
 
 
 def _load(versions: Sequence[VertexSample], settings: Settings) -> VertexLoad:
@@ -184,103 +182,122 @@ QUEUE_SECONDS_MIN: Final = 1.0
 # A queue grows only before a subtask that has next to no idle time.
 NEVER_IDLE: Final = 0.9
 _BROADCAST: Final = "BROADCAST"
+# Two counts that differ by no more than this are of the same records.
+ALIKE: Final = 1.03
 
 
 @dataclass(frozen=True, slots=True)
-class QueueGroup:
-    """Vertices that write to the same ones, and those: what the first have written and the others
-    have not read waits between them. Flink counts no edge of its own. `copies` is how often a
-    record that a writer counts once is read.
+class Edge:
+    """What is written on the edges from one vertex to another: all that the writer has counted,
+    less what `others` read, which have outputs of their own; each record so many times.
     """
 
-    writers: Mapping[str, float]
-    readers: tuple[str, ...]
+    writer: str
+    others: tuple[str, ...] = ()
+    copies: int = 1
 
 
-def queue_groups(vertices: Sequence[VertexSample]) -> Iterator[QueueGroup]:
-    """Yield the groups of a job; none of vertices that broadcast some of their records only: nobody
-    counts those apart.
+@dataclass(frozen=True)
+class _Queues:
+    """The vertices of a job with the counters of the last look, brought forward to one moment."""
+
+    last: Mapping[str, VertexSample]
+    loads: Mapping[str, VertexLoad]
+    full: frozenset[str]
+
+    def edges(self, reader: VertexSample) -> list[Edge] | None:
+        """Return the edges to a vertex; None if what is written on one of them cannot be told."""
+        edges = []
+        for writer in dict.fromkeys(edge.vertex for edge in reader.inputs):
+            edge = self._edge(writer, reader)
+            if edge is None:
+                return None
+            edges.append(edge)
+        return edges
+
+    def _edge(self, writer: str, reader: VertexSample) -> Edge | None:
+        """Flink counts a record once that goes to several vertices, and each of those reads it. One
+        of a side output is counted beside them. Seen of 2.3.0.
+        """
+        strategies = [edge.ship_strategy for edge in reader.inputs if edge.vertex == writer]
+        others = [
+            each
+            for each in self.last.values()
+            if each.id != reader.id and any(edge.vertex == writer for edge in each.inputs)
+        ]
+        written, read = self.total_out(writer), self.total_in(reader.id)
+        if _BROADCAST in strategies:
+            copies = reader.parallelism
+        else:  # a join of a stream with itself
+            alone = all(edge.vertex == writer for edge in reader.inputs)
+            copies = len(strategies) if alone and read > ALIKE * written else 1
+        if not others:
+            return Edge(writer, (), copies)
+        known = [each for each in others if each.id not in self.full and len(each.inputs) == 1]
+        parts: dict[str, float] = {}
+        for each in known:
+            part = self.total_in(each.id) / (
+                each.parallelism if each.inputs[0].ship_strategy == _BROADCAST else 1
+            )
+            if not any(part <= ALIKE * other and other <= ALIKE * part for other in parts.values()):
+                parts[each.id] = part
+        if written <= ALIKE * sum(parts.values()):
+            return Edge(writer, (), copies) if len(parts) == 1 else None
+        if len(known) == len(others) and all(
+            each.inputs[0].ship_strategy != _BROADCAST for each in known
+        ):
+            return Edge(writer, tuple(parts), copies)
+        every = read + sum(self.total_in(each.id) for each in others)
+        return Edge(writer, (), copies) if every > ALIKE * written else None
+
+    def total_out(self, id: str) -> float:
+        return _known(self.last[id].records_out) + self._late(id) * self.loads[id].output_rate
+
+    def total_in(self, id: str) -> float:
+        return _known(self.last[id].records_in) + self._late(id) * self.loads[id].input_rate
+
+    def _late(self, id: str) -> float:
+        times = [each.counted_at for each in self.last.values() if each.counted_at is not None]
+        counted = self.last[id].counted_at
+        return 0.0 if counted is None else max(times) - counted
+
+
+def _with_queues(
+    loads: Mapping[str, VertexLoad], ends: Mapping[str, tuple[VertexSample, VertexSample]]
+) -> Iterator[VertexLoad]:
+    """Yield the loads with the records that wait before each vertex. Growth is the difference of
+    two rates, each by the clock of its own tasks.
     """
-    groups: list[tuple[set[str], list[VertexSample]]] = []
-    for reader in vertices:
-        if reader.is_source:
+    full = frozenset(id for id, both in ends.items() if _occupied(*both) >= NEVER_IDLE)
+    queues = _Queues({id: last for id, (_, last) in ends.items()}, loads, full)
+    for id, load in loads.items():
+        edges = queues.edges(ends[id][1]) if id in full and not load.is_source else None
+        if edges is None:
+            yield load
             continue
-        writers, readers = {edge.vertex for edge in reader.inputs}, [reader]
-        for group in [group for group in groups if group[0] & writers]:
-            groups.remove(group)
-            writers, readers = writers | group[0], [*group[1], *readers]
-        groups.append((writers, readers))
-    for names, readers in groups:
-        copies = {name: _copies(name, readers) for name in names}
-        known = {name: count for name, count in copies.items() if count is not None}
-        if len(known) == len(copies):
-            yield QueueGroup(known, tuple(reader.id for reader in readers))
+        written = queued = 0.0
+        for edge in edges:
+            others = sum(loads[other].input_rate for other in edge.others)
+            written += edge.copies * max(0.0, loads[edge.writer].output_rate - others)
+            others = sum(queues.total_in(other) for other in edge.others)
+            queued += edge.copies * (queues.total_out(edge.writer) - others)
+        queued -= queues.total_in(id)
+        if not _count_alike([id, *(edge.writer for edge in edges)], queues.last):
+            queued = 0.0
+        seconds = _seconds(*ends[id])
+        grows = written - load.input_rate
+        grows = max(grows, -max(0.0, queued - grows * seconds) / seconds)  # not more than there was
+        waits = queued if queued >= QUEUE_SECONDS_MIN * written else 0.0
+        yield replace(load, queued=waits, queue_rate=grows)
 
 
-def _copies(writer: str, readers: Sequence[VertexSample]) -> float | None:
-    """Return how often a record of a writer is read, each of its edges having as many of them."""
-    counts, broadcasts = [], []
-    for reader in readers:
-        for edge in reader.inputs:
-            if edge.vertex == writer:
-                is_broadcast = edge.ship_strategy == _BROADCAST
-                broadcasts.append(is_broadcast)
-                counts.append(reader.parallelism if is_broadcast else 1)
-    return None if any(broadcasts) and len(broadcasts) > 1 else _mean(counts)
-
-
-def _with_queue(
-    group: QueueGroup,
-    loads: Mapping[str, VertexLoad],
-    ends: Mapping[str, tuple[VertexSample, VertexSample]],
-) -> dict[str, VertexLoad]:
-    """Return the loads of the readers before which records wait, or waited. Growth is the
-    difference of two rates, each by the clock of its own tasks.
-    """
-    readers = [loads[id] for id in group.readers]
-    full = [load for load in readers if _occupied(*ends[load.id]) >= NEVER_IDLE]
-    reads = sum(load.input_rate for load in full)
-    if reads <= 0:
-        return {}
-    written = sum(loads[id].output_rate * copies for id, copies in group.writers.items())
-    grows = written - sum(load.input_rate for load in readers)
-    queued = _queued(group, loads, {id: last for id, (_, last) in ends.items()})
-    seconds = _mean(_seconds(*ends[load.id]) for load in full)
-    before = 0.0 if queued is None else max(0.0, queued - grows * seconds)
-    grows = max(grows, -before / seconds)  # no more is drained than there was
-    waits = 0.0 if queued is None or queued < QUEUE_SECONDS_MIN * written else queued
-    return {
-        load.id: replace(
-            load,
-            queued=waits * load.input_rate / reads,
-            queue_rate=grows * load.input_rate / reads,
-        )
-        for load in full
-    }
+def _count_alike(ids: Iterable[str], last: Mapping[str, VertexSample]) -> bool:
+    """Whether all subtasks of some vertices have counted from one start of the job on."""
+    vertices = [last[id] for id in ids]
+    attempts = {subtask.attempt for vertex in vertices for subtask in vertex.subtasks}
+    return len(attempts) == 1 and all(vertex.counted_at is not None for vertex in vertices)
 
 
 def _occupied(first: VertexSample, last: VertexSample) -> float:
     """Return for how much of the time the subtask that was least idle was not."""
     return 1 - min(_shares(first, last, "idle_ms"))
-
-
-def _queued(
-    group: QueueGroup, loads: Mapping[str, VertexLoad], last: Mapping[str, VertexSample]
-) -> float | None:
-    """Return the records written less those read, both brought forward to one moment by their
-    rates. None where a subtask has counted from another start than the others.
-    """
-    vertices = [last[id] for id in (*group.writers, *group.readers)]
-    attempts = {subtask.attempt for vertex in vertices for subtask in vertex.subtasks}
-    times = [vertex.counted_at for vertex in vertices if vertex.counted_at is not None]
-    if len(attempts) > 1 or len(times) < len(vertices):
-        return None
-    moment = max(times)
-    queued = 0.0
-    for id, copies in group.writers.items():
-        late = moment - _known(last[id].counted_at)
-        queued += copies * (_known(last[id].records_out) + late * loads[id].output_rate)
-    for id in group.readers:
-        late = moment - _known(last[id].counted_at)
-        queued -= _known(last[id].records_in) + late * loads[id].input_rate
-    return queued
