@@ -11,6 +11,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -146,14 +147,19 @@ def _one_load(
     look: float,
 ) -> None:
     began, number = time.time(), 0
-    while (seconds := time.time() - began) < step:
-        for job, one in zip(jobs, episodes, strict=True):
-            job.load(one.load, seconds)
-        if seconds >= (number + 1) * look:
-            number += 1
-            for told in advised(jobs[0].cluster.url, history):
-                _add(told, jobs, episodes, number)
-        time.sleep(0.5)
+    with ThreadPoolExecutor(1) as looking:
+        looks: Future[list[dict[str, Any]]] | None = None
+        while (seconds := time.time() - began) < step or looks is not None:
+            for job, one in zip(jobs, episodes, strict=True):
+                job.load(one.load, seconds)
+            if looks is not None and looks.done():
+                for told in looks.result():
+                    _add(told, jobs, episodes, number)
+                looks = None
+            if looks is None and (number + 1) * look <= seconds < step:
+                number += 1
+                looks = looking.submit(advised, jobs[0].cluster.url, history)
+            time.sleep(0.5)
 
 
 def _add(
