@@ -74,17 +74,22 @@ def refuse_last_copy(context: RunContext, plans: Iterable[PlanProgress]) -> None
 def _copies(context: RunContext, plans: Iterable[PlanProgress]) -> Iterator[Copy]:
     """Yield a copy for each target that plans have written to."""
     made: dict[tuple[str, str], Copy] = {}
+    kept: set[tuple[str, str]] = set()
     for adopted in plans:
         job = context.spec.job(adopted.job)
-        if adopted.undone or job is None or not adopted.steps:
+        if job is None or not adopted.steps:
             continue
         plan = context.plans.read(adopted)
         if plan.target == plan.source or plan.purpose not in ("warm", "standby", "move"):
             continue
-        before = made.get((job.name, plan.target))
+        place = (job.name, plan.target)
+        # A plan that is undone has read files all the same: they were copied as they are.
+        before = made.get(place)
         read = frozenset(_files_read(plan)) | (before.read if before else frozenset())
-        made[job.name, plan.target] = Copy(job, plan, read)
-    yield from made.values()
+        made[place] = Copy(job, plan, read)
+        if not adopted.undone:
+            kept.add(place)
+    yield from (copy for place, copy in made.items() if place in kept)
 
 
 def _files_read(plan: Plan) -> Iterator[tuple[str, int, float]]:
