@@ -160,6 +160,10 @@ class StalePlan(PlanError):
     """What was found is no longer what the plan was made from."""
 
 
+class OtherRunError(StalePlan):
+    """Another run has fenced the source meanwhile: the job is that run's to start."""
+
+
 class LastCopyError(PlanError):
     """What would be deleted may be the last copy."""
 

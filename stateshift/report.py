@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
 
-from stateshift.errors import JOB_DOWN, Interrupted
+from stateshift.errors import JOB_DOWN, Interrupted, OtherRunError
 from stateshift.journal import (
     PlanProgress,
     Progress,
@@ -175,8 +175,10 @@ class Report:
     @property
     def down(self) -> str:
         """The jobs that the run has stopped and nobody has seen going on, and since when; empty
-        where there are none.
+        where there are none, or where another run has taken them over.
         """
+        if self.failure is not None and self.failure.error == OtherRunError.__name__:
+            return ""
         down = [job for job in self.jobs if job.is_down]
         if not down or self.began is None:
             return ""

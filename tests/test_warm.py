@@ -1150,7 +1150,7 @@ def test_what_rounds_have_brought_is_not_called_somebody_elses_when_it_is_taken_
 
     stage.ground.cluster._on_start = refuse
     with pytest.raises(ClusterError, match="no room"):
-        stage.apply(rounds=2)
+        stage.apply(rounds=2, spec_on_failure="stop")
     stage.ground.put(f"{TARGET}/theirs")
     report = stage.ground.rollback()
     assert report.state == "rolled-back" and stage.job.running

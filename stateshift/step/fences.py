@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
-from stateshift.errors import AlreadyThere, MissingFile, StalePlan, StorageError
+from stateshift.errors import AlreadyThere, MissingFile, OtherRunError, StalePlan, StorageError
 from stateshift.formats.marks import FENCE, fence_owner, fence_text
 from stateshift.step.at_once import each
 from stateshift.step.evidence import FenceLifted, FenceReadied, SourceFenced
@@ -216,7 +216,7 @@ def _taken(place: str, content: bytes | None) -> StalePlan:
     """Return the error for a file that somebody else wrote first: another run, or the job."""
     owner = fence_owner(content or b"")
     if owner is not None:
-        return StalePlan(
+        return OtherRunError(
             f"{place} was fenced by run {owner} after the plan was made: two runs move one source",
             hint="let the other run finish; this one changed nothing: let go of its target with "
             "`stateshift rollback WORKDIR`",

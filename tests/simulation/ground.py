@@ -29,7 +29,7 @@ from stateshift import migration
 from stateshift.clusters.protocol import JobState, StopRequest, Submission
 from stateshift.engines.spark.layout import has_commits
 from stateshift.engines.spark.survey.checkpoint import survey
-from stateshift.errors import AlreadyThere, JournalError, StateshiftError
+from stateshift.errors import JOB_DOWN, AlreadyThere, JournalError, StateshiftError
 from stateshift.formats.marks import IDLE, LOCK_SUFFIX, encode_idle, fence_owner
 from stateshift.migration import Adapters, Proposal
 from stateshift.report import Report
@@ -541,6 +541,8 @@ class Ground:
             allowed |= {130}
         if trouble is not None and trouble.kind == "rival":
             allowed |= {8, 4}
+        if self.alive() == 0:
+            allowed |= {JOB_DOWN}
         assert outcome.exit_code in allowed, f"{type(outcome).__name__}: {outcome} ({allowed})"
 
     def _target_failed(self, run: Run) -> bool:
@@ -742,6 +744,7 @@ def _spec(
             "source_submit": {},
             "submit": {"seconds_max": 3},
         }
+        spec["on_failure"] = "stop"  # and a person decides: tests/test_restarted.py has the default
     return spec
 
 
