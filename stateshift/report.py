@@ -97,7 +97,7 @@ class SourceLostReport:
     @property
     def in_words(self) -> str:
         since = datetime.fromtimestamp(self.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        at = "" if self.epoch is None else f" at {self.epoch}"
+        at = "" if self.epoch is None else f" at epoch {self.epoch}"
         return (
             f"its source cannot be followed since {since}: {self.reason}; the copy{at} stays, and "
             "goes on by itself once the source is back"

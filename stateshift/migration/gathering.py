@@ -175,8 +175,7 @@ def _source(inquiry: Inquiry, job: JobSpec) -> tuple[Storage, Survey]:
     followed while it runs is looked at where its last checkpoint is. One that runs tidies up while
     we look: what is really missing is missing the next time, too.
     """
-    may_run = job.source_cluster is not None or not job.moves
-    for _ in range(LOOKS if may_run else 0):
+    for _ in range(LOOKS if job.may_run else 0):
         with suppress(MissingFile):
             storage, survey = source_now(inquiry, job)
             if not survey.damages:

@@ -133,8 +133,7 @@ def _what_is_read(job: JobSpec) -> tuple[object, ...]:
 
 def _lasting(inquiry: Inquiry, look: Look, job: JobSpec) -> list[Finding]:
     """Return the damage that is there at each of a few looks."""
-    may_run = job.source_cluster is not None or not job.moves
-    if not may_run:
+    if not job.may_run:
         return _damage_now(inquiry, look, job)
     lasting: list[Finding] | None = None
     for number in range(LOOKS_WHILE_IT_RUNS):

@@ -38,7 +38,7 @@ from typing import Literal
 
 from stateshift.plain import JsonObject
 from stateshift.specification.dataflow.operators import Dataflow
-from stateshift.specification.warm import READY
+from stateshift.specification.warm import NEVER, READY
 
 # The findings that may be waived, by the names that the findings give, and what the person who
 # waives one takes responsibility for.
@@ -325,6 +325,12 @@ class JobSpec:
     def moves(self) -> bool:
         """Whether the old job is over afterwards."""
         return self.mode != "fork"
+
+    @property
+    def may_run(self) -> bool:
+        """Whether the job may write on while its source is read."""
+        is_standby = self.mode == "warm" and self.cutover == NEVER
+        return self.source_cluster is not None or not self.moves or is_standby
 
     @property
     def ids_on_cluster(self) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ A `Spoiling` looks at a request and says what is to happen to it, None for nothi
     LOST       the server is asked, and its answer kept
     SILENT     no answer for a while
     HTML       a page, with status 200; the server is not asked
+    DENIED     403, as once a policy has changed; the server is not asked
+    NO_BUCKET  404, as once the bucket is deleted; the server is not asked
     INSIDE     an error inside an answer with status 200, as S3 ends a multipart upload; the server
                is not asked
 """
@@ -31,6 +33,7 @@ from tests.support.listening import listening
 
 SLOW_DOWN, CUT, SHORT, WHOLE = "slow down", "cut", "short", "whole"
 LOST, SILENT, HTML, INSIDE = "lost", "silent", "html", "inside"
+DENIED, NO_BUCKET = "denied", "no bucket"
 SECONDS_SILENT = 3.0
 
 Asked = tuple[str, str]
@@ -42,6 +45,8 @@ ERROR = (
 )
 ANSWERS = {
     SLOW_DOWN: (503, ERROR % (b"SlowDown", b"Please reduce your request rate.")),
+    DENIED: (403, ERROR % (b"AccessDenied", b"Access Denied")),
+    NO_BUCKET: (404, ERROR % (b"NoSuchBucket", b"The specified bucket does not exist.")),
     HTML: (200, b"<html><body>Down for maintenance<br></body></html>"),
     INSIDE: (
         200,

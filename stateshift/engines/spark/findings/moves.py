@@ -120,15 +120,15 @@ def _of_stopping(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[Finding]:
         return
     cluster = facts.source_cluster
     if cluster is None:
-        yield from _of_unwatched(facts)
+        yield from _of_unwatched(job, facts)
     elif cluster.state == "absent" and job.cutover != NEVER and job is stopped_for(spec, job):
         # Of jobs that share a source, one is stopped for all of them.
         yield from _of_absent(job, facts, cluster)
 
 
-def _of_unwatched(facts: Facts) -> Iterator[Finding]:
-    """Warn of a job without a cluster whose files are new."""
-    if _is_fresh(facts):
+def _of_unwatched(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    """Warn of a job without a cluster whose files are new; those of a standby's job are."""
+    if _is_fresh(facts) and not job.may_run:
         yield Finding(
             "warn",
             _age(facts),
