@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from stateshift.errors import Interrupted, StateshiftError
+from stateshift.errors import Interrupted, StateshiftError, StorageError
 from stateshift.journal import PlanProgress, RollbackStarted, RunResumed, WaveGivenUp
 from stateshift.migration import outcomes
 from stateshift.migration.context import RunContext
@@ -92,8 +93,11 @@ def _forbidden(context: RunContext, wave: Sequence[JobSpec]) -> Forbidden:
 
 def _reason_against(context: RunContext, plans: Sequence[PlanProgress]) -> Reason | None:
     visible = [plan for plan in plans if may_have_started(context, plan)]
+    # Where nothing has started, what has failed may be the target: its job runs again all the same.
+    passed = () if visible else (StorageError,)
     try:
-        refuse_last_copy(context, plans)
+        with suppress(*passed):
+            refuse_last_copy(context, plans)
         refuse_rollback(context, visible, discard=context.spec.on_failure == "discard")
     except StateshiftError as refusal:
         return Reason(refusal.fact, refusal.hint)

@@ -130,7 +130,7 @@ def lost_and_found(
     assert "stays, and can be started from epoch 4" in line
     assert standby.image() == kept
     status = standby.asked("status", str(standby.workdir), "--json")
-    (job,) = json.loads(status.stdout)["jobs"]
+    (job,) = json.loads(status.stdout)["report"]["jobs"]
     assert job["source_lost"]["epoch"] == 4 and job["source_lost"]["since"]
     refused = standby.asked("rollback", str(standby.workdir), "--yes")
     assert refused.returncode == 4, refused.stderr
@@ -147,7 +147,7 @@ def lost_and_found(
     standby.says(f"can be started from epoch {LAST}")
     standby.end()
     report = json.loads(standby.asked("status", str(standby.workdir), "--json").stdout)
-    assert report["jobs"][0]["source_lost"] is None
+    assert report["report"]["jobs"][0]["source_lost"] is None
     back = standby.asked("rollback", str(standby.workdir), "--yes")
     assert back.returncode == 0, back.stderr
     assert standby.image() == {}
