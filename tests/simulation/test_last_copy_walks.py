@@ -3,7 +3,7 @@ another query or an older batch; jobs go on at either side; whoever works on it 
 taken back. Whatever happens: no command makes the image at the target worse, and none deletes it
 while the source has no image that could take its place; without a flag that says so.
 
-Reproducible by the seed that is printed: STATESHIFT_SEED=N. 200 histories by default, 10,000 with
+Reproducible by the seed that is printed: STATESHIFT_SEED=N. 300 histories by default, 10,000 with
 `--full`.
 """
 
@@ -29,7 +29,7 @@ from tests.support.checkpoints import COMMIT, Checkpoint, put
 from tests.support.ground import SOURCE, TARGET, Ground, running_spec
 from tests.support.living import LivingJob, state_at
 
-HISTORIES = {"quick": 60, "default": 200, "full": 10_000}
+HISTORIES = {"quick": 60, "default": 300, "full": 10_000}
 PARTS = 5  # for as many processes as there are
 OTHER = "99999999-2222-3333-4444-555555555555"
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
