@@ -52,6 +52,28 @@ def test_what_is_not_worth_the_least_downtime_of_any_plan_is_not_planned(
     assert downtimes == {15.0 if warm else 30.0}
 
 
+# ------------------------------------------------------------------------- moves that have failed
+
+
+def test_a_move_that_its_spec_made_fail_waits_until_the_spec_is_another(living: Living) -> None:
+    living.section = {"runs": 1, "cool_down": 60}
+    living.twins["east"].fail()  # once: were it tried again, it would do
+    done = living.run("--yes")
+    assert (done.code, living.on("west")) == (7, sorted(LOADS)), "it runs again where it was"
+    assert "taken back" in done.err and "resume" not in done.err.partition("error: ")[2]
+    started = living.submissions()["orders"]
+    spoken = living.run("--yes").out
+    assert living.on("east") == ["payments"]
+    assert "its last move failed, and its spec is the same" in spoken
+    living.run("--yes")
+    assert living.submissions()["orders"] == started
+
+    living.arguments = ["--mended"]
+    living.loads = {job: 0.9 if job == "orders" else 0.2 for job in LOADS}  # it has room
+    done = living.run("--yes", "--drain", "west", "--json")
+    assert ("orders", "east", "finished") in moved(done.document), done.out
+
+
 # ------------------------------------------------------------------------- jobs that have ended
 
 

@@ -19,7 +19,7 @@ from stateshift.api.rebalancing.move_spec import Way, spec_of_move
 from stateshift.api.rebalancing.request import RebalanceRequest
 from stateshift.api.rebalancing.surveying import Surveyed
 from stateshift.api.runs import name_the_run, run_name
-from stateshift.errors import PlanError, StateshiftError
+from stateshift.errors import JOB_DOWN, PlanError, StateshiftError
 from stateshift.migration import Adapters
 from stateshift.migration.proposal import refuse
 from stateshift.report import Report
@@ -92,9 +92,11 @@ def _stopped(way: Way, workdir: Workdir, error: StateshiftError) -> Ended:
     if not begun:
         return Ended(planned(way, error.fact), named)
     report = migration.status(workdir)
-    return Ended(
-        _carried(way, workdir, "failed", report, error.fact), _with_way_out(named, workdir)
-    )
+    carried = _carried(way, workdir, "failed", report, error.fact)
+    if report.state == "rolled-back" and error.exit_code != JOB_DOWN:
+        hint = "it was taken back; mend what the spec says of the job, and a later run moves it"
+        return Ended(carried, error.with_hint(hint))
+    return Ended(carried, _with_way_out(named, workdir))
 
 
 def _with_way_out(error: StateshiftError, workdir: Workdir) -> StateshiftError:

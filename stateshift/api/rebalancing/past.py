@@ -3,7 +3,8 @@ decision has to remember.
 
     begun and no more     nothing was done: the move is as if it had not been
     finished              its jobs are where it brought them
-    taken back            they are where they were; it is not repeated for a while
+    taken back            they are where they were; it is not repeated for a while, or until its
+                          spec is another (`refused`)
     anything else         it is not finished, and comes before all others
 """
 
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from stateshift import migration
 from stateshift.advise.rebalance.memory import Memory
 from stateshift.api.rebalancing.folder import Folder, MoveRecord
+from stateshift.api.rebalancing.refused import refused_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +91,11 @@ def _word(folder: Folder, move: MoveRecord) -> str:
 
 def memory_of(folder: Folder, past: Past) -> Memory:
     """Return what a decision has to remember. Clusters are counted anew behind a move; a move that
-    was taken back has brought nothing.
+    was taken back has brought nothing. One that has failed is not judged here (`refused`).
     """
     kept = folder.memory()
+    numbers = refused_numbers(folder)
+    given_up = [move for move in past.taken_back if move.number not in numbers]
     acted = any(move.decision == kept.decision for move in past.finished)
     return Memory(
         counts={} if acted else kept.counts,
@@ -99,7 +103,7 @@ def memory_of(folder: Folder, past: Past) -> Memory:
         moves=tuple(move.moved for move in _unjudged(past.finished, kept.judged)),
         failed=(
             *kept.failed,
-            *(move.moved for move in _unjudged(past.taken_back, kept.judged)),
+            *(move.moved for move in _unjudged(given_up, kept.judged)),
         ),
     )
 

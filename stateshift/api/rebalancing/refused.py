@@ -65,6 +65,11 @@ def reason_against(folder: Folder, request: RebalanceRequest, move: Move, now: f
     return None
 
 
+def refused_numbers(folder: Folder) -> set[int]:
+    """Return the numbers of all moves that have failed."""
+    return {int(path.stem) for path in (folder.path / "refused").glob("[0-9]*.json")}
+
+
 def _all(folder: Folder) -> Iterator[Refused]:
     for path in sorted((folder.path / "refused").glob("[0-9]*.json"), reverse=True):
         with suppress(JournalError, plain.Misfit):

@@ -63,6 +63,7 @@ class Living:
     loads: dict[str, float] = field(default_factory=lambda: dict(LOADS))
     section: dict[str, Any] = field(default_factory=dict)
     lag: float = 0  # records that wait for each job
+    arguments: list[str] = field(default_factory=list)  # the spec's, for every program
     shares: bool = False  # both clusters reach one storage: images stay where they are
     opening: Callable[[Storage], Storage] = lambda storage: storage
     asking: Callable[[Any], Any] = lambda cluster: cluster
@@ -129,7 +130,12 @@ class Living:
             {
                 "name": name,
                 "target_directory": f"file:///taken/{name}",
-                "submit": {"jar_id": "jobs", "entry_class": "jobs.Count", "parallelism": 2},
+                "submit": {
+                    "jar_id": "jobs",
+                    "entry_class": "jobs.Count",
+                    "parallelism": 2,
+                    "arguments": self.arguments,
+                },
             }
             for name in self.loads
         ]
