@@ -458,23 +458,24 @@ def test_a_run_goes_on_with_a_corrected_submit_and_nothing_else_of_the_spec(tmp_
     """
     ground = Ground(tmp_path)
     ground.write()
+    spec = running_spec(spec_on_failure="stop")
     ground.cluster.fail()
     with pytest.raises(ClusterError):
-        ground.apply(running_spec(spec_on_failure="stop"))
-    before = running_spec().jobs[0]
+        ground.apply(spec)
+    before = spec.jobs[0]
     assert before.submit is not None
     mended = replace(
         before, submit=replace(before.submit, options={"command": "go on"}, environment={"A": "1"})
     )
     other = replace(mended, target="file:///else/where", stop={"seconds_max": 5.0})
     with pytest.raises(SpecError) as raised:
-        migration.resume(ground.workdir(), ground.adapters, replace(running_spec(), jobs=(other,)))
+        migration.resume(ground.workdir(), ground.adapters, replace(spec, jobs=(other,)))
     told = raised.value.complaints[0].message
     assert "/jobs/0/remote_location" in told and "/jobs/0/stop" in told and "/submit" not in told
     assert "rollback" in str(raised.value.hint)
     ground.cluster.fail()
     with pytest.raises(ClusterError):
-        migration.resume(ground.workdir(), ground.adapters, replace(running_spec(), jobs=(mended,)))
+        migration.resume(ground.workdir(), ground.adapters, replace(spec, jobs=(mended,)))
     with suppress(ClusterError):  # nothing in memory commits a batch
         ground.resume()  # it was kept: later commands of the run go by it
     assert [(s.options, s.environment) for s in ground.cluster.submissions] == [
