@@ -8,10 +8,13 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable, Iterator
+from importlib.metadata import distributions, requires
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
 PINS = ROOT / "scripts" / "pins.d"
@@ -51,6 +54,18 @@ def lower_bounds(requirements: list[str]) -> dict[str, str]:
     return bounds
 
 
+def installed(packages: Iterable[str]) -> list[str]:
+    names = {each.name.lower().replace("_", "-") for each in distributions()}
+    return sorted(names.intersection(packages))
+
+
+def needs_of(package: str) -> Iterator[str]:
+    for line in requires(package) or ():
+        needed = Requirement(line)
+        if needed.marker is None or needed.marker.evaluate({"extra": ""}):
+            yield needed.name.lower().replace("_", "-")
+
+
 @pytest.mark.parametrize("name", LISTS)
 def test_every_package_has_a_version_and_a_digest(name: str) -> None:
     lines = (PINS / name).read_text("utf-8").splitlines()
@@ -59,6 +74,19 @@ def test_every_package_has_a_version_and_a_digest(name: str) -> None:
             continue
         assert PIN.match(line), line
         assert lines[number + 1].strip().startswith("--hash=sha256:"), line
+
+
+def test_a_demo_installs_what_developers_have_tried_and_all_that_a_run_needs() -> None:
+    demo, dev = pins_of("demo.txt"), pins_of("dev.txt")
+    other = {package: versions for package, versions in demo.items() if versions != dev[package]}
+    assert not other, f"run scripts/pins: {other}"
+    assert demo.keys() >= pins_of("runtime.txt").keys() | {"pandas", "pyspark", "hatchling"}
+    for package in installed(demo):  # no list is complemented while it is installed: --no-deps
+        assert set(needs_of(package)) <= demo.keys(), f"{package}: run scripts/pins"
+    lines = (PINS / "dev.txt").read_text("utf-8").splitlines()
+    digests = {line.strip() for line in lines if "--hash=" in line}
+    for line in (PINS / "demo.txt").read_text("utf-8").splitlines():
+        assert "--hash=" not in line or line.strip() in digests or line.strip() + " \\" in digests
 
 
 @pytest.mark.parametrize(
