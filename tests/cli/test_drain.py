@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.errors import ClusterError
+from stateshift.errors import ClusterError, Interrupted, StateshiftError, StorageError
 from stateshift.workdir import Workdir
 from tests.advise.measured_flink import BEGAN, Clock
 from tests.advise.rebalance.living import LOADS, Living, moved
@@ -240,17 +240,20 @@ def test_what_is_drained_is_not_uncordoned_at_once(living: Living) -> None:
     assert (done.code, "--uncordon takes one of" in done.err) == (2, True)
 
 
+def killed(submission: Any) -> Any:
+    raise KeyboardInterrupt
+
+
 def test_the_cordon_is_written_before_a_drain_moves_anything(living: Living) -> None:
     """Whatever kills it: the next cron line does not move a job back."""
-
-    def killed(_: Any) -> Any:
-        raise KeyboardInterrupt
-
     living.twins["east"].submit = killed  # type: ignore[method-assign]
-    assert living.run("--drain", "west", "--yes").code == 130
+    done = living.run("--drain", "west", "--yes")
+    assert done.code == 130
+    assert "error: interrupted; it was not asked whether west is empty\n" in done.err
+    assert "hint: the same command goes on" in done.err
     (file,) = (living.state / "cordons").iterdir()
     assert json.loads(file.read_text())["cluster"] == "west"
-    del living.twins["east"].submit  # type: ignore[method-assign]
+    del living.twins["east"].submit
     living.section = {"runs": 1, "cool_down": 0}
     living.document("--yes")
     living.clock.seconds += 86400
@@ -260,9 +263,9 @@ def test_the_cordon_is_written_before_a_drain_moves_anything(living: Living) -> 
 def test_a_move_to_a_cluster_that_was_cordoned_since_is_taken_back(living: Living) -> None:
     living.section = {"runs": 1}
     living.loads = dict.fromkeys(LIGHT, 0.9)
-    living.twins["east"].fail(1)
-    failed = living.document("--yes", code=7)
-    assert len(failed["moves"]) == 1
+    submit, living.twins["east"].submit = living.twins["east"].submit, killed  # type: ignore[method-assign]
+    assert living.run("--yes").code == 130
+    living.twins["east"].submit = submit  # type: ignore[method-assign]
     document = living.document("--drain", "east", "--yes")
     assert drained(document)["empty"]
     assert "east is cordoned" in document["unfinished"][0]["fact"]
@@ -295,12 +298,31 @@ def test_a_damaged_cordon_is_named_and_no_reason_to_move_there(living: Living) -
     assert living.run("--uncordon", "west").code == 0
 
 
-def test_a_job_whose_move_fails_is_not_called_gone(living: Living) -> None:
-    living.twins["east"].fail(1)
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (6, StorageError("the disk is full")),
+        (7, ClusterError("it takes no jobs")),
+        (130, Interrupted("interrupted")),
+    ],
+)
+def test_a_job_whose_move_fails_is_not_called_gone(
+    living: Living, code: int, error: StateshiftError
+) -> None:
+    """The failure keeps its own code, and what is left on the cluster is said beside it."""
+
+    def failing(submission: Any) -> Any:
+        raise error
+
+    living.twins["east"].submit = failing  # type: ignore[method-assign]
     done = living.run("--drain", "west", "--yes", "--json")
-    assert done.code == 7, done.err
+    assert done.code == code, done.err
     assert not drained(done.document)["empty"]
     assert set(staying(done.document)) == set(LIGHT)
+    failure, held = done.err.index("error: "), done.err.rindex("error: ")
+    assert failure < held
+    assert done.err[held:].startswith("error: west is not empty: ")
+    assert all(f"{job} stays: " in done.err[held:] for job in LIGHT)
 
 
 # ---------------------------------------------------------------------------------- Spark

@@ -33,10 +33,20 @@ WAIT_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Run:
-    """What a run has come to; `error` is what has ended it before its time."""
+    """What a run has come to; `error` is what has ended it before its time, and `held` what is left
+    on clusters that were to be emptied.
+    """
 
     outcome: Rebalance
     error: StateshiftError | None = None
+    held: StateshiftError | None = None
+
+    @property
+    def errors(self) -> tuple[StateshiftError, ...]:
+        """Both, the graver one first: its exit code is the run's, and its hint the way out."""
+        if self.error is None or self.held is None:
+            return tuple(each for each in (self.error, self.held) if each is not None)
+        return self.error, self.held.with_hint(None)
 
 
 def rebalance_once(request: RebalanceRequest, adapters: Adapters) -> Run:
@@ -59,7 +69,7 @@ def rebalance_once(request: RebalanceRequest, adapters: Adapters) -> Run:
     outcome = replace(run.outcome, cordoned=tuple(cordoned(request, folder).values()))
     if request.draining:
         outcome = replace(outcome, drained=drained(request, folder, adapters, outcome))
-    return Run(outcome, run.error or not_empty(outcome))
+    return Run(outcome, run.error, not_empty(outcome))
 
 
 def _waited(request: RebalanceRequest, folder: Folder, adapters: Adapters) -> Run:

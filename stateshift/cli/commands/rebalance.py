@@ -22,9 +22,11 @@ from stateshift.cli.shell.options import WORKDIRS, Workdirs, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from stateshift.advise.rebalance.outcome import Rebalance
     from stateshift.api.rebalancing.request import Acting
-    from stateshift.errors import StorageError
+    from stateshift.errors import Interrupted, StorageError
 
 EPILOG = epilog(
     "stateshift rebalance clusters.json --once\n"
@@ -147,13 +149,25 @@ def command(
         sample_seconds=seconds_in(sample),
         history=history,
     )
-    run = rebalance_once(request, terminal.adapters())
+    try:
+        run = rebalance_once(request, terminal.adapters())
+    except KeyboardInterrupt:
+        raise _interrupted(request.draining) from None
     try:
         _show(terminal, run.outcome, html, explain)
     finally:  # a page that fails does not hide what has become of a move
-        if run.error is not None:
-            terminal.talk(described(run.error))
-    return None if run.error is None else run.error.exit_code
+        for error in run.errors:
+            terminal.talk(described(error))
+    return run.errors[0].exit_code if run.errors else None
+
+
+def _interrupted(draining: Collection[str]) -> Interrupted:
+    """Return that somebody has ended a run, whatever it has moved by then."""
+    from stateshift.errors import Interrupted
+
+    names = ", ".join(draining)
+    unasked = f"; it was not asked whether {names} is empty" if draining else ""
+    return Interrupted(f"interrupted{unasked}", hint="the same command goes on with what is begun")
 
 
 def _wait_seconds(wait: str | None) -> float:
