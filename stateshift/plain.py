@@ -57,7 +57,8 @@ def _making(kind: Wanted) -> Callable[[Value], Value]:
     if dataclasses.is_dataclass(kind):
         return _making_dataclass(kind)
     if _is_named_tuple(kind):
-        return _named_list
+        is_of_atoms = None not in _atoms_of(kind) and not kind._field_defaults
+        return list if is_of_atoms else _named_list
     return _making_builtin(kind)
 
 

@@ -13,7 +13,7 @@ from itertools import chain
 
 from stateshift.live.bins.commits import Commit, Ledger
 from stateshift.live.bins.compacting import SLACK, worth_rewriting
-from stateshift.live.bins.files import Files, commit_of, own_data
+from stateshift.live.bins.files import Files, commit_of, data_file
 
 COMMITS_MAX = 5  # from one clean-up to the next
 
@@ -31,12 +31,12 @@ class Cleaning:
 
     def note(self, commit: Commit) -> None:
         """Count what was written for a commit."""
-        own = own_data(self._operator, self._worker)
+        written = data_file(self._operator, self._worker, commit.number, "")
         given = (one.kept.pieces for one in commit.given)
         held = (one.pieces for one in commit.held)
         changed = (one.piece for one in commit.changed)
         for piece in chain(changed, commit.outputs, *given, *held):
-            if piece.file.startswith(own) and commit_of(piece.file) == commit.number:
+            if piece.file.startswith(written):
                 self._written += piece.size
 
     def is_due(self, number: int) -> bool:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from stateshift.live.bins.times import Moment, Seen, cut
 from stateshift.live.protocol.configuration import Time
-from stateshift.plain import to_plain
+from stateshift.plain import read_fields, to_plain
 
 
 class Piece(NamedTuple):
@@ -147,12 +147,35 @@ class Commit:
         """Make it plain. What says nothing is left out of `bins` and `busy`: versions that know
         neither can read all other commits.
         """
-        plain = {each.name: to_plain(getattr(self, each.name)) for each in fields(self)}
+        names = (each.name for each in fields(self) if each.name != "held")
+        plain = {name: to_plain(getattr(self, name)) for name in names}
+        plain["held"] = [[held.bin, held.since, list(map(list, held.pieces))] for held in self.held]
         if self.bins is None:
             del plain["bins"]
         if not self.busy:
             del plain["busy"]
         return plain
+
+
+class CommitOfAnother(Commit):
+    """Another worker's commit, as it is read at every batch: without the rows that are ahead of its
+    frontier. They concern nobody else, and can be most of the file.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def from_plain(cls, plain: object, pointer: str = "") -> Commit:
+        """Read what concerns others; what does not fit is read, too, and refused."""
+        if isinstance(plain, dict) and isinstance(plain.get("held"), list):
+            held = [one for one in plain["held"] if not _is_ahead(one)]
+            plain = plain | {"held": held}
+        return read_fields(Commit, plain, pointer)
+
+
+def _is_ahead(held: object) -> bool:
+    """Whether plain `Held` waits for no move."""
+    return isinstance(held, list) and len(held) == 3 and held[1] is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,4 +293,5 @@ def borrowed(ledger: Ledger, own: str) -> tuple[str, ...]:
         chain.from_iterable(held.pieces for held in ledger.held.values()),
         chain.from_iterable(one.pieces for one in ledger.undelivered),
     )
-    return tuple(sorted({piece.file for piece in pieces if not piece.file.startswith(own)}))
+    needed = {piece.file for piece in pieces}
+    return tuple(sorted(file for file in needed if not file.startswith(own)))

@@ -30,7 +30,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
 from stateshift.errors import AlreadyThere, FormatError, PlanError
-from stateshift.live.bins.commits import Commit, Ledger, Piece
+from stateshift.live.bins.commits import Commit, CommitOfAnother, Ledger, Piece
 from stateshift.live.bins.compactions import COMMIT_MAX, MOVES_KEPT, CompactionFiles, MovesKept
 from stateshift.live.bins.parts import PartFiles
 from stateshift.live.bins.times import Moment
@@ -250,6 +250,11 @@ class Files(PartFiles, CompactionFiles):
     def committed(self, operator: str, worker: str, number: int) -> Commit | None:
         """Return a commit; None if it is not there."""
         return self._read(Commit, _commit(operator, worker, number), COMMIT_MAX)
+
+    def committed_elsewhere(self, operator: str, worker: str, number: int) -> Commit | None:
+        """Return what of another worker's commit concerns others."""
+        path = _commit(operator, worker, number)
+        return self._read(CommitOfAnother, path, COMMIT_MAX)
 
     def last_commit(self, operator: str, worker: str) -> int:
         """Return the number of a worker's last commit that a listing shows; -1 if there is none."""

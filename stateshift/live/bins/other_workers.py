@@ -89,7 +89,8 @@ class OtherWorkers:
             self._known[number] = known
         before = known.ledger.number
         while True:
-            commit = self._files.committed(self._operator, name, known.ledger.number + 1)
+            number_after = known.ledger.number + 1
+            commit = self._files.committed_elsewhere(self._operator, name, number_after)
             if commit is None:
                 break
             known.ledger = known.ledger.plus(commit)

@@ -352,7 +352,7 @@ class Running:
         """Return the bins that change their worker up to a frontier."""
         configuration = self.moves.configuration
         at = BEGIN if self.frontier is None else self.frontier
-        if frontier is None or cut(configuration.last) <= at:
+        if frontier is None:
             return set()
         changing = set()
         for bin, history in enumerate(configuration.history):
@@ -368,9 +368,7 @@ class Running:
         """Return the bins that something happens to: rows, time that has come, or a move."""
         bins = {*batch.rows, *self.ledger.held, *changing}
         bins |= self._rewritten & self.ledger.here.keys()
-        if frontier is not None:
-            bins.update(bin for bin in self.ledger.here if self._is_due(bin, frontier))
-        return bins
+        return bins | self._due(frontier)
 
     def _left(
         self, batch: Batch, frontier: Moment | None, changing: set[int], query: str
@@ -381,22 +379,20 @@ class Running:
         before = self.ledger.last
         if before is None or before.query != query:
             return {}
-        touched = {*batch.rows, *changing, *self._rewritten}
+        touched = {*batch.rows, *changing, *self._rewritten, *self._due(frontier)}
         number = self.ledger.number + 1
         return {
             bin: one
             for bin, one in self._waiting.items()
-            if bin not in touched
-            and one.is_left(frontier, number)
-            and not self._is_due(bin, frontier)
+            if bin not in touched and one.is_left(frontier, number)
         }
 
-    def _is_due(self, bin: int, frontier: Moment | None) -> bool:
-        """Whether something of a bin is to be seen again before a frontier."""
-        kept = self.ledger.here.get(bin)
-        if kept is None or kept.due is None or frontier is None:
-            return False
-        return kept.due < frontier
+    def _due(self, frontier: Moment | None) -> set[int]:
+        """Return the bins of which something is to be seen again before a frontier."""
+        if frontier is None:
+            return set()
+        here = self.ledger.here.items()
+        return {bin for bin, kept in here if kept.due is not None and kept.due < frontier}
 
     def _work(self, bin: int, batch: Batch, frontier: Moment | None) -> Work:
         """Return what a bin goes through."""

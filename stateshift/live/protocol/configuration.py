@@ -68,7 +68,7 @@ class Configuration:
     @property
     def last(self) -> Time:
         """The time from which nothing changes any more, as far as is known."""
-        return max(history[-1].time for history in self.history)
+        return max([history[-1].time for history in self.history])
 
     def worker(self, time: Time, bin: int) -> int:
         return _worker(self.history[bin], time)

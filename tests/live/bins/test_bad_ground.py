@@ -9,6 +9,7 @@ import pytest
 
 from stateshift import live
 from stateshift.errors import FormatError, PlanError, StorageError, UnknownVersion
+from stateshift.live.bins.commits import Held, Piece
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.live.bins.workers import Ground, alone, count_and_ask
 
@@ -40,6 +41,26 @@ def test_a_damaged_commit_is_told_by_its_path() -> None:
     with pytest.raises(FormatError, match="not what stateshift writes there") as raised:
         west.start()
     assert raised.value.path.endswith(path)
+
+
+@pytest.mark.parametrize("damaged", [[5], 5, [[5, None]], [[5, 3, 0]], [[5, "3", []]]])
+def test_others_read_of_rows_held_those_that_wait_for_a_move(damaged: object) -> None:
+    ground = Ground(count_and_ask, ["west"])
+    ground.workers["west"].read(20)
+    first = ground.files.committed("count_and_ask", "west", 0)
+    assert first is not None
+    pieces = (Piece("bins/file", 0, 10),)
+    held = (Held(1, None, pieces), Held(2, 7, pieces), Held(3, None, ()), Held(4, 9, ()))
+    second = replace(first, number=1, held=held)
+    ground.files.commit("count_and_ask", "west", second)
+    assert ground.files.committed("count_and_ask", "west", 1) == second
+    awaited = replace(second, held=(held[1], held[3]))
+    assert ground.files.committed_elsewhere("count_and_ask", "west", 1) == awaited
+    path = "bins/states/count_and_ask/west/commits/000000001"
+    plain = json.loads(ground.storage.read(path)) | {"held": damaged}
+    ground.storage.write(path, lambda: iter((json.dumps(plain).encode(),)))
+    with pytest.raises(FormatError, match="held"):
+        ground.files.committed_elsewhere("count_and_ask", "west", 1)
 
 
 def test_a_missing_commit_and_missing_data_are_told_by_their_paths() -> None:
