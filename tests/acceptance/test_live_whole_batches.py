@@ -16,7 +16,7 @@ from tests.acceptance.living import PATIENCE, Living, by_k, running
 from tests.acceptance.test_live import FLOW
 from tests.conftest import SEED
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 ROWS, ARROW_ROWS, PARTITIONS = 800, 10, 4
 OPTIONS = (
