@@ -436,6 +436,28 @@ class InputFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class TableFacts:
+    """A table that the job may read: the versions whose commits are there, and the newest one; of
+    the files that the job reads next, how many were looked for, and the first that is missing.
+    `named`: as a source, in the spec. `wrong` is why it could not be read.
+    """
+
+    location: str
+    named: bool
+    id: str | None = None
+    commits: frozenset[int] = frozenset()
+    checkpoints: tuple[int, ...] = ()
+    asked: int = 0
+    missing: str | None = None
+    wrong: str | None = None
+    hint: str | None = None
+
+    @property
+    def newest(self) -> int:
+        return max((*self.commits, *self.checkpoints), default=-1)
+
+
+@dataclass(frozen=True, slots=True)
 class Rates:
     """How fast bytes and files were read in a short probe. Used for estimates only: never part
     of a fingerprint.
@@ -496,6 +518,7 @@ class Facts:
     topics: Topics | None = None
     sink: SinkFacts | None = None  # None: the spec names none
     inputs: tuple[InputFacts, ...] = ()
+    tables: tuple[TableFacts, ...] = ()
     attempt: int = 1  # how often this run has tried to move the job, this time included
     brought: Mapping[tuple[str, str], Brought] = field(default_factory=dict)
     chains: tuple[ShardFiles, ...] = ()

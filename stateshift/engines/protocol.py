@@ -9,7 +9,7 @@
     diff, export, decode_file
     ask_source, ask_target           what clusters are asked of this engine's jobs alone
     fence_of, read_sink, ask_inputs, questions that a run asks beside
-    taken_along
+    ask_tables, taken_along
 
 An engine knows nothing of another one. Each method imports what it needs when it is called: who
 looks at an image does not wait for the planner. The two that come with stateshift are
@@ -33,6 +33,7 @@ from stateshift.survey import (
     InputFacts,
     SinkFacts,
     Survey,
+    TableFacts,
 )
 
 if TYPE_CHECKING:
@@ -356,6 +357,16 @@ class Engine(Protocol):
         Args:
             job: which says what of it moves along.
             survey: of the job's source.
+            opening: opens a storage at a location.
+        """
+        ...
+
+    def ask_tables(self, job: JobSpec, facts: Facts, opening: Opening) -> tuple[TableFacts, ...]:
+        """Look for what the job reads next in the tables that it reads.
+
+        Args:
+            job: which says where they lie.
+            facts: the surveys of the job's images.
             opening: opens a storage at a location.
         """
         ...

@@ -74,7 +74,9 @@ def gather(
         if probing:
             facts = replace(facts, rates=probe(storage, facts.source))
         inputs = inquiry.engine.ask_inputs(job, facts.source, inquiry.adapters.open_storage)
-        facts = replace(facts, sink=sink_of(inquiry, job, facts.source), inputs=inputs)
+        tables = inquiry.engine.ask_tables(job, facts, inquiry.adapters.open_storage)
+        sink = sink_of(inquiry, job, facts.source)
+        facts = replace(facts, sink=sink, inputs=inputs, tables=tables)
     if arrived:
         facts = with_arrivals(facts, arrived)
     return preflight.asked(inquiry.spec, job, facts, inquiry.adapters) if probing else facts

@@ -70,7 +70,8 @@ WAIVERS: Mapping[str, str] = {
     "read.",
     "repeated-batches": "The sink accepts a batch again under a number that it already has. It "
     "is no Delta table, Iceberg table or file sink.",
-    "lost-offsets": "Kafka has lost records that the job has not read, or could not be asked.",
+    "lost-offsets": "Kafka, or a Delta table, has lost what the job has not read, or could not be "
+    "asked.",
     "other-records": "The records around the job's offsets are not those that the job has read, "
     "or could not be compared.",
     "sink-ahead": "The sink has batches that the checkpoint has not planned yet. It drops the "
@@ -81,6 +82,7 @@ Mode = Literal["move", "fork", "warm"]
 Verify = Literal["entries", "twice", "digests", "none"]
 VerifySource = Literal["deep", "names"]
 Keep = Literal["owner", "permissions"]
+SourceKind = Literal["delta"]
 SinkKind = Literal["delta", "iceberg", "file", "foreach-batch", "kafka"]
 
 # Stop there and let a person decide; take the wave that failed back and finish the others; take the
@@ -157,6 +159,16 @@ class KafkaSpec:
     properties: str | None = None
     source_bootstrap_servers: str | None = None
     source_properties: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpec:
+    """A table that the job reads afterwards: an offset of its checkpoint does not say where that
+    lies.
+    """
+
+    kind: SourceKind
+    location: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +318,7 @@ class JobSpec:
     kafka: KafkaSpec | None = None
     driver_ui: str | None = None
     driver_ca_file: str | None = None
+    sources: tuple[SourceSpec, ...] = ()
     sink: SinkSpec | None = None
     also: tuple[str, ...] = ()
     was_at: str | None = None

@@ -32,6 +32,7 @@ from stateshift.specification.keys.parts import (
     OPERATOR,
     PROFILES,
     SINK,
+    SOURCE,
     STOP,
     SUBMIT,
     THROTTLE,
@@ -45,6 +46,7 @@ from stateshift.specification.model import (
     KafkaSpec,
     OperatorSpec,
     SinkSpec,
+    SourceSpec,
     SubmitSpec,
 )
 from stateshift.specification.place import Place
@@ -283,6 +285,19 @@ def _servers(reader: Reader, place: Place, text: str) -> str | None:
     return None
 
 
+def _sources(reader: Reader, place: Place) -> tuple[SourceSpec, ...]:
+    if not reader.is_a(place, list, "a list of {kind, location}"):
+        return ()
+    sources = []
+    for item in place.items:
+        known = reader.known(item, SOURCE)
+        if isinstance(item.value, dict) and reader.need(item, known, "kind", "location"):
+            _refuse_catalog_name(reader, known["location"])
+            fields = reader.fields(SOURCE, known)
+            sources += [SourceSpec(**fields)] if {"kind", "location"} <= set(fields) else []
+    return tuple(sources)
+
+
 NEED_LOCATION = ("delta", "iceberg", "file")
 
 
@@ -384,6 +399,7 @@ _READ: dict[str, Callable[[Reader, Place], object]] = {
     "dataflow": _dataflow,
     "data": _data,
     "kafka": _kafka,
+    "sources": _sources,
     "sink": _sink,
     "uid_hash": _uid_hash,
     "throttle": _throttle,

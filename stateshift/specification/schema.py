@@ -31,6 +31,7 @@ from stateshift.specification.keys.parts import (
     PROFILES,
     RECEIVER,
     SINK,
+    SOURCE,
     STOP,
     SUBMIT,
     THROTTLE,
@@ -86,6 +87,7 @@ def spec_schema() -> Schema:
             "datum": object_schema(DATA, "#/$defs/datum"),
             "kafka": object_schema(KAFKA, "#/$defs/kafka"),
             "sink": object_schema(SINK, "#/$defs/sink"),
+            "source": object_schema(SOURCE, "#/$defs/source"),
             "operator": object_schema(OPERATOR, "#/$defs/operator"),
             "verify_ends": object_schema(VERIFY, "#/$defs/verify_ends"),
             "on": object_schema(ON, "#/$defs/on"),
@@ -220,6 +222,7 @@ _INLINE: dict[str, Schema] = {
     "clusters": {"anyOf": _list_or_map("cluster")},
     "waves": {"type": "array", "items": {"type": "array", "items": _TEXT, "minItems": 1}},
     "data": {"type": "array", "items": {"$ref": "#/$defs/datum"}},
+    "sources": {"type": "array", "items": {"$ref": "#/$defs/source"}},
     "transform": {"type": "array", "items": {"$ref": "#/$defs/change"}},
     "batch": {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": _WHOLE}]},
     "values": {

@@ -20,6 +20,7 @@ from stateshift.specification.keys.parts import (
     ON,
     RECEIVER,
     SINK,
+    SOURCE,
     SUBMIT,
     THROTTLE,
     VERIFY,
@@ -39,6 +40,7 @@ from stateshift.specification.model import (
     Receiver,
     Receivers,
     SinkSpec,
+    SourceSpec,
     Spec,
     SubmitSpec,
 )
@@ -129,6 +131,10 @@ def _plain_sink(sink: SinkSpec) -> dict[str, object]:
     return _fields(sink, SINK.all)
 
 
+def _plain_source(source: SourceSpec) -> dict[str, object]:
+    return _fields(source, SOURCE.all)
+
+
 def _plain_receivers(receivers: Receivers) -> dict[str, object]:
     return _fields(receivers, ON.all)
 
@@ -173,6 +179,7 @@ _PLAIN: Mapping[type, Callable[[Any], object]] = {
     DataSpec: _plain_data,
     KafkaSpec: _plain_kafka,
     SinkSpec: _plain_sink,
+    SourceSpec: _plain_source,
     Receivers: _plain_receivers,
     Rebalancing: _plain_rebalancing,
     Receiver: _plain_receiver,

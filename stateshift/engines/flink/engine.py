@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 from stateshift.engines.flink.layout import METADATA
 from stateshift.errors import PlanError
 from stateshift.storage.protocol import Storage
-from stateshift.survey import ClusterFacts, Facts, FileInfo, Finding, Image, InputFacts, Survey
+from stateshift.survey import (
+    ClusterFacts,
+    Facts,
+    FileInfo,
+    Finding,
+    Image,
+    InputFacts,
+    Survey,
+    TableFacts,
+)
 
 if TYPE_CHECKING:
     from stateshift.clusters.protocol import Cluster
@@ -151,6 +160,9 @@ class FlinkEngine:
         return None
 
     def ask_inputs(self, job: JobSpec, survey: Survey, opening: Opening) -> tuple[InputFacts, ...]:
+        return ()
+
+    def ask_tables(self, job: JobSpec, facts: Facts, opening: Opening) -> tuple[TableFacts, ...]:
         return ()
 
     def taken_along(self, job: JobSpec, number: int, image: Image) -> Image:

@@ -17,6 +17,7 @@ from stateshift.survey import (
     InputFacts,
     SinkFacts,
     Survey,
+    TableFacts,
 )
 
 if TYPE_CHECKING:
@@ -182,6 +183,11 @@ class SparkEngine:
         from stateshift.engines.spark.survey.input_files import ask_inputs
 
         return ask_inputs(job, survey, opening)
+
+    def ask_tables(self, job: JobSpec, facts: Facts, opening: Opening) -> tuple[TableFacts, ...]:
+        from stateshift.engines.spark.survey.delta_sources import ask_tables
+
+        return ask_tables(job, facts, opening)
 
     def taken_along(self, job: JobSpec, number: int, image: Image) -> Image:
         from stateshift.engines.spark.rewrite.wishes import taken_along

@@ -124,6 +124,14 @@ def decode_transactions(chunks: Iterable[bytes]) -> Iterator[Transaction]:
             yield transaction_of(txn, offset)
 
 
+def decode_actions(chunks: Iterable[bytes], name: str) -> Iterator[JsonObject]:
+    """Yield what the actions of this name say, in a commit or in a checkpoint in JSON."""
+    for _, action in _actions(chunks, name):
+        said = action.get(name)
+        if isinstance(said, dict):
+            yield said
+
+
 def decode_commit(chunks: Iterable[bytes]) -> Commit:
     """Return what a commit says. Of its lines only those of the two actions are decoded."""
     transactions: list[Transaction] = []

@@ -154,6 +154,14 @@ JOB = Keys(
         for_all=True,
     ),
     _job(
+        "sources",
+        "sources",
+        "sources",
+        "The Delta tables that the job reads afterwards: whether each still has what the job reads "
+        "next, and is the same table.",
+        engine="spark",
+    ),
+    _job(
         "sink",
         "sink",
         "sink",

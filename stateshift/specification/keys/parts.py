@@ -14,6 +14,8 @@ from stateshift.specification.model import (
     Receivers,
     SinkKind,
     SinkSpec,
+    SourceKind,
+    SourceSpec,
     Spec,
     SubmitSpec,
     Verify,
@@ -181,6 +183,11 @@ VERIFY = Keys(
         "verify",
         choices=get_args(Verify),
     ),
+)
+
+SOURCE = Keys(
+    Key("kind", "choice", "What it is.", SourceSpec, "kind", choices=get_args(SourceKind)),
+    Key("location", "location", "The table's folder.", SourceSpec, "location"),
 )
 
 SINK = Keys(

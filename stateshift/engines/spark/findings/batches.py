@@ -162,6 +162,9 @@ def _kept(job: JobSpec, facts: Facts, image: Image, name: str) -> Finding:
     if is_skipped(job, facts, image) and image.operators:
         return _skipped(job, facts, image, name)
     again = "it runs again on the target over the same input"
+    if facts.sink is not None and facts.sink.read:
+        has_it = facts.sink.has_batch(image.identity, batch)
+        again = f"the sink ({facts.sink.kind}) {'has' if has_it else 'does not have'} it: {again}"
     if not image.operators or not _may_skip(job, facts, image, batch):
         return _planned("note", image, name, again)
     if written is None or written.wrong is not None:

@@ -3,6 +3,7 @@ Pure.
 
 source          can it be read again from the offsets of the checkpoint?
 topics          Kafka: are these offsets, and these records, still there? (`topics`)
+tables          Delta: are this version, and the files that come next, still there? (`tables`)
 sinks           what a checkpoint tells of them is next to nothing: `findings.sinks`
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stateshift.engines.spark.findings.sinks import of_sinks
+from stateshift.engines.spark.findings.tables import of_tables
 from stateshift.engines.spark.findings.topics import of_topics, wanted_of
 from stateshift.specification import JobSpec
 from stateshift.survey import Endpoint, Facts, Finding
@@ -25,6 +27,7 @@ def of_inputs(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     wanted = wanted_of(facts)
     if wanted.offsets:
         yield from of_topics(wanted, facts.topics)
+    yield from of_tables(facts)
     if images:
         yield from of_sinks(job, facts, images)
 

@@ -1,6 +1,6 @@
 """What the job's sink makes of the move: which batch it has last, and what that means. Pure.
 
-    the planned batch      delivered already, or not
+    the planned batch      delivered already, or not: `findings.batches` says it
     a newer batch          the sink is ahead of the checkpoint: it drops what the job puts out in
                            these batches
     no batch, or an older  the sink lacks output that the checkpoint has committed: perhaps another
@@ -151,18 +151,8 @@ def _of_image(sink: SinkFacts, image: Image, epoch: int, name: str) -> Iterator[
     else:
         yield Finding(
             "note",
-            f"{_named(sink)} has the batches of {name} up to {last}{_version(sink, image, last)}"
-            f"{_of_planned(epoch, planned, last)}",
+            f"{_named(sink)} has the batches of {name} up to {last}{_version(sink, image, last)}",
         )
-
-
-def _of_planned(epoch: int, planned: int, last: int) -> str:
-    """Return what that means for a batch that was planned and not committed."""
-    if planned != epoch + 1:
-        return ""
-    if last == planned:
-        return f": batch {planned}, which was planned and not committed, was delivered"
-    return f": batch {planned}, which was planned and not committed, was not delivered"
 
 
 def _of_sink_ahead(sink: SinkFacts, image: Image, name: str, last: int, planned: int) -> Finding:

@@ -1,5 +1,5 @@
-"""The `txn` column of a Delta checkpoint in Parquet: one column of a file that may be large,
-read in pieces.
+"""One column of a Delta checkpoint in Parquet, a file that may be large, read in pieces: `txn`, or
+another kind of action.
 """
 
 from __future__ import annotations
@@ -9,14 +9,19 @@ from collections.abc import Iterator
 
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.tables.delta_log import Transaction, transaction_of
+from stateshift.plain import JsonObject
 from stateshift.storage.protocol import Storage
 
 ROWS = 16 * 1024
-_COLUMN = "txn"
 
 
 def transactions_in(storage: Storage, path: str) -> Iterator[Transaction]:
-    """Yield the transactions of a checkpoint. Other columns are not read."""
+    """Yield the transactions of a checkpoint."""
+    return map(transaction_of, actions_in(storage, path, "txn"))
+
+
+def actions_in(storage: Storage, path: str, name: str) -> Iterator[JsonObject]:
+    """Yield the actions of this name in a checkpoint. Other columns are not read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -25,12 +30,10 @@ def transactions_in(storage: Storage, path: str) -> Iterator[Transaction]:
         raise MissingFile(f"{path} is not there", location=storage.location)
     try:
         file = pq.ParquetFile(_Ranges(storage, path, info.size))
-        if _COLUMN not in file.schema_arrow.names:
+        if name not in file.schema_arrow.names:
             return
-        for batch in file.iter_batches(ROWS, columns=[_COLUMN]):
-            column = batch.column(0)
-            for txn in column.drop_null().to_pylist():
-                yield transaction_of(txn)
+        for batch in file.iter_batches(ROWS, columns=[name]):
+            yield from batch.column(0).drop_null().to_pylist()
     except (pa.ArrowException, OSError) as error:
         first_line = str(error).partition("\n")[0]
         raise FormatError(f"a checkpoint of a Delta table is not Parquet: {first_line}") from error
