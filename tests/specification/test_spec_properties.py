@@ -26,6 +26,7 @@ from stateshift.specification import (
     Receiver,
     Receivers,
     SinkSpec,
+    SourceSpec,
     Spec,
     SubmitSpec,
     parse_spec,
@@ -76,6 +77,9 @@ KAFKAS = st.none() | st.builds(
     st.sampled_from(["h:9092", "one:1,two:65535"]),
     st.none() | st.just("file:///client.properties"),
 )
+SOURCES = st.lists(
+    st.builds(SourceSpec, st.just("delta"), st.just("s3a://lake/${A}")), max_size=2
+).map(tuple)
 SINKS = st.none() | st.sampled_from(
     [
         SinkSpec("delta", "s3a://lake/${A}"),
@@ -170,6 +174,7 @@ def job_specs(
         verify=draw(st.sampled_from(["entries", "twice", "digests", "none"])),
         planned_batch=draw(st.sampled_from(["keep", "drop"])),
         kafka=None if flink else draw(KAFKAS),
+        sources=() if flink else draw(SOURCES),
         sink=None if flink else draw(SINKS),
         also=() if flink else draw(st.sampled_from([(), ("mine",), ("a b/c", "${A}")])),
         keep=tuple(

@@ -139,7 +139,10 @@ def _finding(location: str, image: Image, place: EmbeddedPath, is_join: bool) ->
         if not is_refused:
             what += ", unless that is this place by another name"
     elif place.found == "missing" and is_join:
-        what = "no schema is there any more, and Spark writes it again in that place"
+        what = (
+            "no schema is there any more. Spark writes it again in that place, and fails where it "
+            "may not create that: whether it may is not known here"
+        )
     else:
         is_refused |= place.found == "missing"
         what = _OF_SCHEMAS[place.found]

@@ -54,7 +54,9 @@ def test_whether_the_planned_batch_was_delivered_is_said(last: int, told: str) -
     plan = planned(sink_with("delta", last, {2: 8, 3: 11}), Checkpoint(planned=True))
     finding = about_the_sink(plan)
     assert finding.level == "note"
-    (only,) = [each.message for each in plan.findings if "planned and not committed" in each.message]
+    (only,) = [
+        each.message for each in plan.findings if "planned and not committed" in each.message
+    ]
     assert "batch 3 was planned and not committed" in only
     assert told in only
     assert (
