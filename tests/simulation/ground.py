@@ -415,13 +415,13 @@ class Ground:
             elif held and outcome.exit_code == 8:
                 pass
             elif self.ends_batches and not discard and "while it was being stopped" in outcome.fact:
-                assert (outcome.exit_code, run.state) == (4, "failed"), outcome
+                assert (outcome.exit_code, run.state) == (JOB_DOWN, "failed"), outcome
                 COUNTS["batch kept"] += 1
             elif progress and not discard and state not in ("rolling-back", "rolled-back"):
                 assert outcome.exit_code == 4 and "committed" in outcome.fact, outcome
                 assert trouble is not None or self.disk.snapshot() == before
                 COUNTS["progress kept"] += 1
-            elif outcome.exit_code == 7:
+            elif outcome.exit_code in (7, JOB_DOWN):
                 assert self.submit_failed, outcome
             else:
                 assert trouble is not None and outcome.exit_code == 130, outcome
@@ -541,7 +541,7 @@ class Ground:
             allowed |= {130}
         if trouble is not None and trouble.kind == "rival":
             allowed |= {8, 4}
-        if self.alive() == 0:
+        if self.alive(run.source) == 0:
             allowed |= {JOB_DOWN}
         assert outcome.exit_code in allowed, f"{type(outcome).__name__}: {outcome} ({allowed})"
 

@@ -130,6 +130,7 @@ def test_the_slower_of_two_runs_on_one_source_does_not_start_the_old_job_again(
     first, second = ground.plan(), ground.plan()
     outcome = ground.apply(first, Trouble("rival", Moment("before create c0:a/offsets/3", 1)))
     assert isinstance(outcome, StalePlan) and "fenced by run run2" in outcome.fact
+    assert outcome.exit_code == 4, "the job runs: the other run has started it"
     assert second.state == "finished"
     report = ground.rollback(first)
     assert isinstance(report, Report)
