@@ -155,6 +155,25 @@ def test_a_resume_moves_it_once_that_is_mended(
     assert running(ground) == [TARGET]
 
 
+def test_a_job_whose_source_is_gone_is_not_started_over_nothing(ground: Ground) -> None:
+    """It would begin anew, and write everything again."""
+    kept = ground.held(SOURCE)
+
+    def vanish(request: StopRequest) -> None:
+        for path in ground.held(SOURCE):
+            ground.remove(f"{SOURCE}/{path}")
+
+    ground.cluster._on_stop = vanish
+    error = failed(ground)
+    assert running(ground) == []
+    assert error.exit_code == JOB_DOWN and error.fact.startswith("down since")
+    for path, content in kept.items():
+        ground.put(f"{SOURCE}/{path}", content)
+    ground.cluster._on_stop = lambda request: None
+    assert ground.rollback().state == "rolled-back"
+    assert running(ground) == [SOURCE]
+
+
 def test_a_job_that_went_on_in_between_runs_again_after_a_second_failure(ground: Ground) -> None:
     refused(ground)
     failed(ground)

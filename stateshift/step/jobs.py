@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -12,7 +13,8 @@ from stateshift.clusters.protocol import (
     JobStatus,
     StopRequest,
 )
-from stateshift.errors import ClusterError
+from stateshift.errors import ClusterError, StorageError
+from stateshift.formats.marks import FOLDER
 from stateshift.plain import JsonObject
 from stateshift.step.evidence import JobStopped, of_kind
 from stateshift.step.marks import NoFiles, forget_stop, is_being_stopped, tag_of
@@ -101,6 +103,7 @@ class StopJob(NoFiles):
         if owner is not None:
             moved = f"run {owner} has moved it away from {self.location}"
             return [f"{self.job} is stopped, and not started again: {moved}"]
+        self._refuse_nothing(world)
         # Jobs that share a source start it again once.
         first_tag = f"{tag_of(world, self.location)}.restart"
         return Restart(
@@ -111,6 +114,22 @@ class StopJob(NoFiles):
             self.restart,
             self.restart_environment,
         ).run(world)
+
+    def _refuse_nothing(self, world: World) -> None:
+        """Refuse to start the job over an empty place: it would begin anew there, as if it had
+        never run. A place that gives no answer is left to its cluster.
+        """
+        with suppress(StorageError):
+            files = world.storage(self.location).list()
+            if all(file.path.startswith(f"{FOLDER}/") for file in files):
+                raise ClusterError(
+                    f"{self.job} is not started again: nothing is at {self.location} any more, and "
+                    "it would begin anew",
+                    cluster=self.cluster,
+                    job=self.job,
+                    hint=f"bring back what was at {self.location}, then: stateshift rollback "
+                    "WORKDIR",
+                )
 
     def _is_being_stopped(self, world: World) -> bool:
         storage = world.storage(self.location)
