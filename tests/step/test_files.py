@@ -108,7 +108,7 @@ def test_a_file_that_vanished_is_named_with_the_way_out(stage: Stage) -> None:
         MissingFile, match="d/b was there when the plan was made and is gone"
     ) as caught:
         COPY.run(stage.world)
-    assert "rollback WORKDIR" in (caught.value.hint or "")
+    assert "resume WORKDIR" in (caught.value.hint or "")
 
 
 def test_a_file_that_grew_since_the_plan_is_not_left_on_the_target(stage: Stage) -> None:

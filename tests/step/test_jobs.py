@@ -39,6 +39,14 @@ def stage() -> Stage:
     return Stage()
 
 
+IMAGE = {"metadata": b"what the job is started from"}
+
+
+@pytest.fixture
+def image(stage: Stage) -> None:
+    put(stage.source, "metadata", IMAGE["metadata"])
+
+
 def tag(stage: Stage) -> str:
     return tag_of(stage.world, "orders")
 
@@ -50,6 +58,16 @@ def restarts(stage: Stage) -> list[str]:
 
 
 # ---- StopJob
+
+
+def test_a_job_is_not_started_again_over_nothing(stage: Stage) -> None:
+    """It would begin anew, and write everything again."""
+    stage.cluster.run("orders", SOURCE)
+    evidence = STOP.run(stage.world)
+    put(stage.source, "_stateshift/idle", b"ours")
+    with pytest.raises(ClusterError, match="nothing is at memory://m/source any more"):
+        STOP.undo(stage.world, evidence)
+    assert restarts(stage) == []
 
 
 def test_a_running_job_is_stopped_and_what_it_was_is_told(stage: Stage) -> None:
@@ -79,6 +97,7 @@ def test_a_job_that_does_not_stop_is_an_error() -> None:
         STOP.run(stage.world)
 
 
+@pytest.mark.usefixtures("image")
 def test_taking_a_stop_back_starts_the_job_once(stage: Stage) -> None:
     stage.cluster.run("orders", SOURCE)
     evidence = STOP.run(stage.world)
@@ -92,6 +111,7 @@ def test_a_job_that_did_not_run_is_not_started(stage: Stage) -> None:
     assert restarts(stage) == []
 
 
+@pytest.mark.usefixtures("image")
 def test_a_job_that_an_attempt_stopped_which_was_cut_short_is_started_again(stage: Stage) -> None:
     """Killed between the stop and its record: the second attempt finds it stopped."""
     stage.cluster.run("orders", SOURCE)
@@ -102,6 +122,7 @@ def test_a_job_that_an_attempt_stopped_which_was_cut_short_is_started_again(stag
     assert len(restarts(stage)) == 1
 
 
+@pytest.mark.usefixtures("image")
 def test_a_job_whose_stop_was_cut_short_is_started_again(stage: Stage) -> None:
     stage.cluster.run("orders", SOURCE)
     STOP.run(stage.world)
@@ -114,6 +135,7 @@ def cut_short_while_it_stops(stage: Stage, until: float = 1e12) -> None:
     put(stage.source, marks.STOP, encode_stop("orders", None, until))
 
 
+@pytest.mark.usefixtures("image")
 def test_a_job_that_is_being_stopped_when_that_is_taken_back_is_stopped_and_started_again(
     stage: Stage,
 ) -> None:
@@ -122,7 +144,7 @@ def test_a_job_that_is_being_stopped_when_that_is_taken_back_is_stopped_and_star
     cut_short_while_it_stops(stage)
     assert STOP.undo(stage.world, None) == []
     assert (len(stage.cluster.stops), len(restarts(stage))) == (1, 1)
-    assert stage.disk.snapshot(SOURCE) == {}
+    assert stage.disk.snapshot(SOURCE) == IMAGE
 
 
 def test_without_a_way_to_start_it_a_job_that_is_being_stopped_is_named(stage: Stage) -> None:
@@ -140,6 +162,7 @@ def test_a_job_that_no_marker_stops_any_more_runs_on(stage: Stage) -> None:
     assert stage.cluster.stops == [] and restarts(stage) == []
 
 
+@pytest.mark.usefixtures("image")
 @pytest.mark.parametrize("takes_back", [False, True])
 def test_the_marker_of_a_stop_that_was_cut_short_does_not_stop_the_job_that_is_started_next(
     stage: Stage, takes_back: bool
@@ -152,7 +175,7 @@ def test_the_marker_of_a_stop_that_was_cut_short_does_not_stop_the_job_that_is_s
         replace(STOP, restart=None).undo(stage.world, None)
     else:
         STOP.run(stage.world)
-    assert stage.disk.snapshot(SOURCE) == {}
+    assert stage.disk.snapshot(SOURCE) == IMAGE
 
 
 def test_a_marker_that_a_person_has_made_stays(stage: Stage) -> None:
@@ -175,6 +198,7 @@ def test_a_job_that_may_still_run_is_not_started_beside_itself() -> None:
     assert restarts(stage) == []
 
 
+@pytest.mark.usefixtures("image")
 def test_a_job_stopped_for_the_second_time_is_started_for_the_second_time(stage: Stage) -> None:
     """The halt was taken back once (the plan was stale), and the run was resumed and taken back."""
     stage.cluster.run("orders", SOURCE)
@@ -186,6 +210,7 @@ def test_a_job_stopped_for_the_second_time_is_started_for_the_second_time(stage:
     assert set(stage.cluster.started.values()) == {1}
 
 
+@pytest.mark.usefixtures("image")
 def test_a_restart_whose_answer_was_lost_starts_one_job(stage: Stage) -> None:
     stage.cluster.run("orders", SOURCE)
     evidence = STOP.run(stage.world)
@@ -209,6 +234,7 @@ def test_a_job_that_another_run_has_moved_away_is_not_started_again(stage: Stage
     assert restarts(stage) == []
 
 
+@pytest.mark.usefixtures("image")
 def test_without_a_way_to_start_it_a_person_is_told(stage: Stage) -> None:
     stage.cluster.run("orders", SOURCE)
     step = replace(STOP, restart=None)
