@@ -17,6 +17,7 @@ import pytest
 from stateshift.api.rebalancing.past import Place
 from stateshift.api.rebalancing.whereabouts import at_place
 from stateshift.cli.views.metrics_facts import LABELS
+from stateshift.errors import JOB_DOWN
 from stateshift.specification import JobSpec
 from stateshift.testing.memory_flink import MemoryFlink
 from stateshift.workdir import Workdir
@@ -143,6 +144,7 @@ def test_a_page_that_fails_leaves_no_half_of_an_answer_and_can_be_made_from_the_
 
 
 def test_a_page_that_fails_does_not_hide_that_a_move_has_failed(living: Living) -> None:
+    living.on_failure = "stop"
     living.section = {"runs": 1}
     living.twins["east"].fail(1)
     done = living.run("--yes", "--html", str(page_that_fails_late(living)))
@@ -780,6 +782,7 @@ def test_a_second_run_says_that_one_is_at_work(living: Living) -> None:
 
 
 def test_somebody_who_resumes_a_move_by_hand_is_not_disturbed(living: Living) -> None:
+    living.on_failure = "stop"
     living.section = {"runs": 1}
     living.twins["east"].fail(1)
     living.run("--yes")
@@ -792,9 +795,10 @@ def test_somebody_who_resumes_a_move_by_hand_is_not_disturbed(living: Living) ->
 
 
 def test_a_move_that_fails_ends_the_run_and_comes_first_in_the_next(living: Living) -> None:
+    living.on_failure = "stop"
     living.section = {"runs": 1}
     living.twins["east"].fail(1)
-    failed = living.document("--yes", code=7)
+    failed = living.document("--yes", code=JOB_DOWN)
     assert moved(failed) == [("orders", "east", "failed")]
     waiting = living.document()
     (earlier,) = waiting["unfinished"]
@@ -810,9 +814,10 @@ def test_a_move_that_fails_ends_the_run_and_comes_first_in_the_next(living: Livi
 
 @pytest.mark.long
 def test_how_long_nobody_went_on_with_a_move_is_no_downtime_to_expect(living: Living) -> None:
+    living.on_failure = "stop"
     living.section = {"runs": 1, "cool_down": 0}
     living.twins["east"].fail(1)
-    living.document("--yes", code=7)
+    living.document("--yes", code=JOB_DOWN)
     (earlier,) = living.document("--yes")["unfinished"]
     assert earlier["was_down_seconds"] >= 900
     (move,) = living.document()["moves"]
@@ -820,16 +825,18 @@ def test_how_long_nobody_went_on_with_a_move_is_no_downtime_to_expect(living: Li
 
 
 def test_a_move_that_fails_again_ends_the_next_run_too(living: Living) -> None:
+    living.on_failure = "stop"
     living.section = {"runs": 1}
     living.twins["east"].fail(2)
-    living.document("--yes", code=7)
+    living.document("--yes", code=JOB_DOWN)
     done = living.run("--yes")
-    assert done.code == 7
+    assert done.code == JOB_DOWN
     assert "stateshift resume" in done.err
     assert living.document("--yes")["unfinished"][0]["state"] == "finished"
 
 
 def test_a_move_that_was_taken_back_is_not_repeated(living: Living) -> None:
+    living.on_failure = "stop"
     living.section = {"runs": 1}
     living.twins["east"].fail(1)
     living.run("--yes")
@@ -838,7 +845,7 @@ def test_a_move_that_was_taken_back_is_not_repeated(living: Living) -> None:
     living.clock.seconds += 3600
     document: Any = living.document("--yes")
     stays = {stay["job"]: stay["reason"] for stay in document["stay"]}
-    assert "did not bring what it promised" in stays["orders"]
+    assert "its last move failed, and its spec is the same" in stays["orders"]
     whole(living)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stateshift import migration
-from stateshift.errors import ClusterError, Interrupted, StateshiftError
+from stateshift.errors import JOB_DOWN, ClusterError, Interrupted, StateshiftError
 from stateshift.migration import notifications
 from stateshift.specification import Spec, parse_spec, to_plain_spec
 from tests.support.ground import Ground, running_spec, spec_of
@@ -68,9 +68,10 @@ def test_a_run_that_fails_tells_why(ground: Ground, tmp_path: Path) -> None:
     (event,) = told(tmp_path, "failed")
     assert event["error"] == type(caught.value).__name__
     assert event["message"] in caught.value.fact
-    assert event["exit_code"] == caught.value.exit_code == 7
+    assert event["message"].startswith("down since")
+    assert event["exit_code"] == caught.value.exit_code == JOB_DOWN
     assert event["state"] == "failed"
-    assert "exit code 7" in event["text"]
+    assert f"exit code {JOB_DOWN}" in event["text"]
     assert told(tmp_path, "finished") == []
 
 

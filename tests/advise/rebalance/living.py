@@ -62,6 +62,7 @@ class Living:
     clock: Clock = field(default_factory=Clock)
     loads: dict[str, float] = field(default_factory=lambda: dict(LOADS))
     section: dict[str, Any] = field(default_factory=dict)
+    on_failure: str = ""  # of the spec; without it a failed move is taken back
     lag: float = 0  # records that wait for each job
     arguments: list[str] = field(default_factory=list)  # the spec's, for every program
     shares: bool = False  # both clusters reach one storage: images stay where they are
@@ -146,6 +147,7 @@ class Living:
             "source_cluster": "west",
             "rebalance": {"clusters": images, **self.section},
             "jobs": jobs,
+            **({"on_failure": self.on_failure} if self.on_failure else {}),
             **more,
         }
 
