@@ -24,7 +24,7 @@ from typing import ClassVar, TypeVar
 import pyarrow as pa
 import pyarrow.parquet
 
-from stateshift.live.bins.batches import HASH, read_batch
+from stateshift.live.bins.batches import HASH, unread_batch
 from stateshift.live.bins.bin_run import Memory, Work, Writing, put_out_as_tables, run
 from stateshift.live.bins.commits import Commit, Kept, Ledger, Taken
 from stateshift.live.bins.files import Files, Proposal
@@ -221,7 +221,7 @@ class Bins(Applications):
 def put_out_alone(operator: Operator, table: pa.Table, frontier: Moment) -> list[Row]:
     """Return what one worker alone puts out, sorted: all rows folded at once, as one bin."""
     table = table.append_column(HASH, pa.array([0] * table.num_rows, pa.int64()))
-    batch = read_batch(table, operator, operator.bins)
+    batch = unread_batch(table, operator, operator.bins).read((), None)
     work = Work(
         bin=0,
         stages=(Apply(frontier),),

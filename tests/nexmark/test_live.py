@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow
 import pytest
 
-from stateshift.live.bins.batches import HASH, Records, read_batch
+from stateshift.live.bins.batches import HASH, Records, unread_batch
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.stores import Objects
 from tests.support.nexmark import events as nexmark
@@ -39,7 +39,7 @@ class Held:
             keys = table.column(self.operator.key[0]).to_numpy().astype("uint64")
             hashes = nexmark._mixed(keys).view("int64")
             hashed = table.append_column(HASH, pyarrow.array(hashes))
-            come = read_batch(hashed, self.operator, self.operator.bins).rows
+            come = unread_batch(hashed, self.operator, self.operator.bins).read((), None).rows
         put_out = []
         for number in {*come, *self.bins}:
             put_out += self.bins[number].apply(come.get(number, Records(())), frontier)

@@ -192,13 +192,6 @@ def unread_batch(table: pyarrow.Table, operator: Operator, bins: int) -> Batch:
     return Batch({}, seen, table.num_rows, key_kinds(table.schema, operator.key), unread)
 
 
-def read_batch(table: pyarrow.Table, operator: Operator, bins: int) -> Batch:
-    """Return a table that has the column of hashes with all its rows, in the order of time and by
-    bin, of which there are so many.
-    """
-    return unread_batch(table, operator, bins).read((), None)
-
-
 def _are_before(
     times: Sequence[numpy.ndarray[Any, Any]], moment: Moment
 ) -> numpy.ndarray[Any, Any]:

@@ -14,7 +14,7 @@ import pytest
 
 from stateshift.errors import Incompatible, PlanError, SpecError, StateshiftError
 from stateshift.live.bins.adopting import take_out
-from stateshift.live.bins.batches import HASH, read_batch
+from stateshift.live.bins.batches import HASH, unread_batch
 from stateshift.live.bins.bin_count import CountCarrier, advised, check_count
 from stateshift.live.bins.bin_loads import Load, hot, loads
 from stateshift.live.bins.compactions import MOVES_BASE, MovesBase
@@ -487,7 +487,7 @@ def skewed(batch: int) -> pa.Table:
 def test_a_bin_with_most_of_the_rows_is_hot_and_the_others_are_moved_away_from_it():
     scene = Scene()
     for number in range(1, 6):
-        batch = read_batch(skewed(number), count_and_ask, BINS)
+        batch = unread_batch(skewed(number), count_and_ask, BINS).read((), None)
         for worker in scene.ground.workers.values():
             worker.running.step(batch, number)
     now = scene.bins()

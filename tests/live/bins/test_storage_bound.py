@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from stateshift import live
-from stateshift.live.bins.batches import HASH, read_batch
+from stateshift.live.bins.batches import HASH, unread_batch
 from stateshift.live.bins.commits import Kept, Piece
 from stateshift.live.bins.compacting import SLACK, worth_rewriting
 from stateshift.live.protocol.configuration import Update
@@ -41,7 +41,8 @@ def table(rows: list[tuple[int, int]]) -> pa.Table:
 def work(worker, rows: pa.Table, number: int) -> None:
     """Do a batch, and what comes behind it."""
     running = worker.running
-    running.step(read_batch(rows, running.operator, running.operator.bins), number)
+    batch = unread_batch(rows, running.operator, running.operator.bins)
+    running.step(batch.read((), None), number)
     worker.between()
     if running.is_clean_up_due:
         running.clean_up()

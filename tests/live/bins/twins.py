@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from stateshift.live.bins.batches import Batch, bins_of, read_batch
+from stateshift.live.bins.batches import Batch, bins_of, unread_batch
 from stateshift.live.bins.bin_run import Came
 from stateshift.live.bins.bin_task import Assignment, Process, partition_of
 from stateshift.live.bins.files import Files
@@ -35,7 +35,7 @@ class TwinTasks:
     @contextmanager
     def reading(self, rows: pa.Table, bins: int) -> Iterator[Batch]:
         self.rows, self.bins = rows, bins
-        batch = read_batch(rows, self.operator, bins)
+        batch = unread_batch(rows, self.operator, bins).read((), None)
         yield batch._replace(rows=dict.fromkeys(batch.rows))
         self.rows = None
 
