@@ -339,7 +339,7 @@ def test_a_file_that_vanishes_while_it_is_copied_leaves_a_run_to_take_back(groun
     with pytest.raises(MissingFile, match="was there when the plan was made and is gone") as caught:
         ground.apply(proposal)
     assert caught.value.exit_code == 6
-    check_hint(caught.value, f"stateshift rollback {ground.workdir().path}")
+    check_hint(caught.value, f"stateshift resume {ground.workdir().path}")
     ground.wrap = lambda storage: storage
     ground.rollback()
     expect_as_before(ground, {p: c for p, c in Checkpoint().files().items() if p != path})

@@ -28,7 +28,7 @@ from stateshift.cli.views.metrics_facts import (
 )
 from stateshift.cli.views.metrics_text import exposition
 from stateshift.clusters.protocol import StopRequest, Submission
-from stateshift.errors import ClusterError, StateshiftError
+from stateshift.errors import JOB_DOWN, ClusterError, StateshiftError
 from tests.advise.making import sample, vertex
 from tests.cli.support import said, submitting, with_checkpoint, write_spec
 from tests.support.exposition import Metric, read
@@ -111,7 +111,7 @@ def test_a_run_that_failed_while_its_job_is_down_says_so_and_the_last_success_st
     runs = [observed(str(tmp_path / name)) for name in ("second", "first")]
     metrics = measured(runs, ground.clock.now() + 60)
     assert value(metrics, "job_state", job="orders", state="failed") == 1, "of the newest run"
-    assert value(metrics, "job_failure_exit_code", job="orders") == 7
+    assert value(metrics, "job_failure_exit_code", job="orders") == JOB_DOWN
     assert value(metrics, "job_down", job="orders") == 1
     down = value(metrics, "job_downtime_seconds", job="orders")
     assert down is not None and down >= 60, "it is counted on"

@@ -127,7 +127,7 @@ def test_what_is_typed_is_meant_as_it_is(ground: Path) -> None:
     """A `$` in a command is the shell's, and not a placeholder of the spec."""
     ran = move("--start", './start && echo "${STATESHIFT_JOB}" > called')
     assert ran.code == 0, ran.err
-    assert (ground / "called").read_text() == "new\n"
+    assert (ground / "called").read_text() == "orders\n", "the job is named after its source"
 
 
 def test_a_start_that_fails_is_told_with_the_way_back(ground: Path) -> None:
