@@ -79,10 +79,34 @@ def _making_builtin(kind: type) -> Callable[[Value], Value]:
 
 
 def _making_dataclass(kind: Wanted) -> Callable[[Value], Value]:
-    names = tuple(field.name for field in dataclasses.fields(kind))
+    fields = dataclasses.fields(kind)
+    names = tuple(field.name for field in fields)
+    later = {field.name: field.default for field in fields if field.metadata.get(_LATER)}
     word = getattr(kind, "kind", None)
     head = {"kind": word} if isinstance(word, str) else {}
-    return lambda value: head | {name: to_plain(getattr(value, name)) for name in names}
+
+    def whole(value: Value) -> Value:
+        return head | {name: to_plain(getattr(value, name)) for name in names}
+
+    def without_later(value: Value) -> Value:
+        made = whole(value)
+        for name, default in later.items():
+            if getattr(value, name) == default:
+                del made[name]
+        return made
+
+    return without_later if later else whole
+
+
+_LATER = "later"
+
+
+def later(default: T) -> T:
+    """A field of a dataclass that earlier versions had not: it is written only where it is not the
+    default, so that what they wrote stays as it was, and they read what we write.
+    """
+    made: Any = dataclasses.field(default=default, metadata={_LATER: True})
+    return made  # type: ignore[no-any-return]
 
 
 def _is_named_tuple(kind: type) -> bool:

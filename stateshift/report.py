@@ -37,6 +37,7 @@ from stateshift.step.evidence import (
     JobStopped,
     OperatorFold,
 )
+from stateshift.terms import terms_of
 
 MAY_HAVE_RUN = ("running", "queued", "unknown")  # before it was stopped
 COPYING = ("copy", "transform", "publish")  # the phases that write the image
@@ -94,10 +95,9 @@ class SourceLostReport:
     def of(cls, record: SourceLost) -> SourceLostReport:
         return cls(record.at, record.reason, record.epoch)
 
-    @property
-    def in_words(self) -> str:
+    def in_words(self, engine: str | None) -> str:
         since = datetime.fromtimestamp(self.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        at = "" if self.epoch is None else f" at epoch {self.epoch}"
+        at = "" if self.epoch is None else f" at {terms_of(engine).at} {self.epoch}"
         return (
             f"its source cannot be followed since {since}: {self.reason}; the copy{at} stays, and "
             "goes on by itself once the source is back"
@@ -309,9 +309,10 @@ def _job(progress: Progress, name: str) -> JobReport:
         )
     if entries == 0:
         notes.append("the state that was copied here holds no entries")
+    engine = next((plan.engine for plan in plans if plan.engine), "")
     lost = _source_lost(progress, name)
     if lost is not None:
-        notes.append(lost.in_words)
+        notes.append(lost.in_words(engine))
     downtime_start = None
     if down.start is not None:
         downtime_start = _between(progress.began, down.start)
@@ -333,7 +334,7 @@ def _job(progress: Progress, name: str) -> JobReport:
         downtime_start=downtime_start,
         files_compared=compared["files"],
         key_groups_compared=compared["key_groups"],
-        engine=next((plan.engine for plan in plans if plan.engine), ""),
+        engine=engine,
         source_lost=lost,
     )
 

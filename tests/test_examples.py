@@ -109,8 +109,12 @@ def test_delta_tells_what_its_table_has_and_takes_a_strangers_folder_along(
     tmp_path: Path, places: dict[str, str]
 ) -> None:
     lake, checkpoint = tmp_path / "data" / "lake", Checkpoint(planned=True)
-    checkpoint.write(LocalStorage(f"file://{lake}/checkpoints/orders"))
-    put(LocalStorage(f"file://{lake}/checkpoints/orders"), "lineage/events.json", b"{}")
+    orders = LocalStorage(f"file://{lake}/checkpoints/orders")
+    checkpoint.write(orders)
+    put(orders, "lineage/events.json", b"{}")
+    whole = Checkpoint(batches=4).files()
+    for path in ("state/0/0/4.delta", "state/0/1/4.delta"):  # of the planned batch
+        put(orders, path, whole[path])
     for batch in range(4):
         txn = b'{"txn":{"appId":"%s","version":%d}}' % (checkpoint.query.encode(), batch)
         put(LocalStorage(f"file://{lake}/orders"), f"_delta_log/{batch + 7:020d}.json", txn)
@@ -118,7 +122,7 @@ def test_delta_tells_what_its_table_has_and_takes_a_strangers_folder_along(
     planned = said({}, "plan", str(spec))
     told = " ".join(finding["message"] for finding in planned["findings"])
     assert "up to 3 (version 10)" in told
-    assert "batch 3 was planned and not committed, and the sink (delta) has it" in told
+    assert "batch 3 was planned and not committed; the sink (delta) has it, and a restart" in told
     applied(spec, tmp_path / "run")
     target = held(LocalStorage(f"file://{tmp_path}/mnt/checkpoints/orders"))
     assert target["lineage/events.json"] == b"{}"

@@ -12,6 +12,7 @@ from stateshift.formats.marks import fence_text
 from stateshift.formats.spark import crc
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.spark.golden import FOLDER, NAMES
+from tests.look.golden_images import on_a_disk
 from tests.support import encoders
 from tests.support.checkpoints import Checkpoint, put
 
@@ -42,7 +43,7 @@ def test_a_whole_image_is_restartable_from_every_batch_it_keeps(disk: MemoryDisk
 
 @pytest.mark.parametrize("name", NAMES)
 def test_real_checkpoints_are_restartable_to_the_last_byte(name: str) -> None:
-    judgement = look.restartable(str(FOLDER / name / "checkpoint"), thorough=True)
+    judgement = judged(on_a_disk(FOLDER / name, WHERE), thorough=True)
     assert judgement.restartable, refused(judgement)
 
 

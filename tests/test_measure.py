@@ -164,7 +164,10 @@ def test_anys_are_counted_in_quotes_too() -> None:
         ("def f():\n    return 1\nx = f()\n", []),
         ('def _f():\n    """Say."""\n    a = 1\n    b = 2\n    return a\nx = _f()\n', ["_f"]),
         ("def _f():\n    a = 1\n    b = 2\n    c = 3\n    return a\nx = _f()\n", []),
-        ("class A:\n    def _f(self):\n        return 1\n    x = property(lambda s: s._f)\n", ["_f"]),
+        (
+            "class A:\n    def _f(self):\n        return 1\n    x = property(lambda s: s._f)\n",
+            ["_f"],
+        ),
         ("class A:\n    def __len__(self):\n        return 1\n", []),
     ],
 )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from stateshift import plain
 from stateshift.purpose import Purpose
 from stateshift.step.evidence import Evidence
 from stateshift.survey import Left
@@ -242,7 +243,7 @@ class RollbackStarted:
     at: float
     discard: bool = False  # what the job itself wrote to the target goes, too
     automatic: bool = False  # because a job failed, and the spec says so
-    last_copy: bool = False  # also where the source holds no image that could take its place
+    last_copy: bool = plain.later(False)  # also where the source has no such image
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,14 +175,14 @@ def _faults_of(
         image for image in images if context.engine.is_copy(kept, image, copy.job, copy.plan.target)
     ]
     if not same:
-        yield f"{place} holds another query"
+        yield f"{place} holds another job's image"
         return
     if copy.job.transform:
         return  # which may number its batches anew, or go back
     wanted = kept.epoch if copy.plan.epoch is None or len(images) > 1 else copy.plan.epoch
     if not any(_is_as_new(image, wanted or 0, copy) for image in same):
         newest = max((image.epoch for image in same if image.epoch is not None), default=None)
-        at = "has no commit" if newest is None else f"is at {terms.at} {newest}"
+        at = f"has {terms.none_in}" if newest is None else f"is at {terms.at} {newest}"
         yield f"{place} {at}, and {terms.at} {wanted} was copied"
 
 

@@ -112,10 +112,12 @@ def _faults_of(kept: Image, now: Image | None, source: Survey) -> Iterator[str]:
     if now is None:
         yield f"{kept.path or 'the job'} is no longer at {place}"
     elif None not in (kept.identity, now.identity) and kept.identity != now.identity:
-        yield f"{place} holds another query ({now.identity}) than the one that was copied"
-    elif now.epoch is None or now.epoch < (kept.epoch or 0):
-        older = f"{terms.at} {now.epoch}" if now.epoch is not None else "without a commit"
-        yield f"{place} is {older}, older than {terms.at} {kept.epoch} that was copied"
+        yield f"{place} holds the image of another job than was copied ({now.identity})"
+    elif now.epoch is None:
+        yield f"{place} has {terms.none_in}, and {terms.at} {kept.epoch} was copied"
+    elif now.epoch < (kept.epoch or 0):
+        copied = f"{terms.at} {kept.epoch} that was copied"
+        yield f"{place} is at {terms.at} {now.epoch}, older than {copied}"
 
 
 def kept_epoch(context: RunContext, job: JobSpec) -> int | None:

@@ -205,7 +205,7 @@ class ImageTaken(Evidence):
     at: float
     seconds: float
     failed: str | None = None
-    ended: bool = True
+    ended: bool = plain.later(True)
 
 
 @dataclass(frozen=True, slots=True)

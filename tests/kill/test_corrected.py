@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from stateshift.errors import JOB_DOWN
 from tests.kill import judging, process
 from tests.kill.moments import Moment
 from tests.kill.process import Outcome
@@ -27,7 +28,7 @@ def place() -> Iterator[Scenario]:
 def failed(place: Scenario) -> Path:
     """Everything as it is when the run has failed."""
     run = process.apply(place)
-    assert run.exit_code == 7 and "failed before it committed a batch" in run.error, run
+    assert run.exit_code == JOB_DOWN and "failed before it committed a batch" in run.error, run
     copy = place.pristine.with_name("failed")
     shutil.copytree(place.root, copy)
     return copy
@@ -61,7 +62,7 @@ def killed_at(moment: Moment, place: Scenario, failed: Path) -> None:
 
 def test_without_the_correction_it_fails_again(place: Scenario, failed: Path) -> None:
     back_to(failed, place)
-    assert process.resume(place).exit_code == 7
+    assert process.resume(place).exit_code == JOB_DOWN
     assert place.submitted("there") == STARTS
 
 
@@ -106,4 +107,4 @@ def test_a_corrected_run_that_was_killed_can_be_taken_back(
 
 
 def _still_failed(ended: Outcome) -> list[str]:
-    return [] if ended.exit_code == 7 else [f"it did not fail again: {ended}"]
+    return [] if ended.exit_code == JOB_DOWN else [f"it did not fail again: {ended}"]

@@ -219,7 +219,9 @@ class World:
             outcome = "killed"
         self.calls_left = -1
         after, source = self.image(TARGET), None if self.away else self.image(SOURCE)
-        self.told.append(f"{name}: {outcome}: {before} -> {after} (source {source_before}, {source})")
+        self.told.append(
+            f"{name}: {outcome}: {before} -> {after} (source {source_before}, {source})"
+        )
         self.counts[name] += 1
         if flags or self.allowed or before is None:
             return
@@ -234,7 +236,9 @@ class World:
         return self.there is not None and self.there.epoch == epoch
 
     def apply(self) -> None:
-        keys: dict[str, object] = {"mode": "warm" if self.kind in ("standby", "warm") else self.kind}
+        keys: dict[str, object] = {
+            "mode": "warm" if self.kind in ("standby", "warm") else self.kind
+        }
         if self.kind == "standby":
             keys["cutover"] = "never"
         self.command("apply", lambda: self.ground.apply(running_spec(**keys)))
@@ -294,9 +298,7 @@ def history(folder: Path, seed: int) -> World:
 @pytest.mark.every_case
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_no_command_deletes_the_last_copy_or_makes_it_worse(
-    part: int, how: str, seed: int
-) -> None:
+def test_no_command_deletes_the_last_copy_or_makes_it_worse(part: int, how: str, seed: int) -> None:
     counts: Counter[str] = Counter()
     for number in range(part, HISTORIES[how], PARTS):
         with tempfile.TemporaryDirectory(prefix="stateshift-history-", dir=MEMORY) as folder:

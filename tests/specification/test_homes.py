@@ -71,7 +71,7 @@ def test_the_keys_of_smaller_parts_are_known_wherever_they_stand() -> None:
             'which belongs inside a job, as "transform": [{"kind": "repartition", …}]',
         ),
         ({"throttle": {"parallel": 3}}, {}, "which belongs at the top, beside 'jobs'"),
-        ({"delta": "/lake"}, {}, 'which belongs inside \'sink\' of a job, as "kind": "delta"'),
+        ({"delta": "/lake"}, {}, 'or inside one of a job\'s \'sources\', as "kind": "delta"'),
         # Near misses stay near misses.
         ({}, {"operator": ["A"]}, "did you mean 'operators'?"),
         ({}, {"location": "/from"}, "did you mean 'remote_location'?"),

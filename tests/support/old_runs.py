@@ -125,6 +125,10 @@ def led_to(ground: Ground, act: Callable[[Ground], Any]) -> dict[str, Any]:
     }
 
 
+# What a report has told since, of runs that have none of it.
+NEW = (("source_lost", None),)
+
+
 def told_of(report: Any) -> dict[str, Any]:
     """A report, without the hints (words change) and without what the wall clock measured."""
     value: dict[str, Any] = plain.to_plain(report)
@@ -140,7 +144,11 @@ def without_times(value: Any) -> Any:
             "downtime_without_rounds",
             "left_seconds",
         )
-        return {key: without_times(item) for key, item in value.items() if key not in changing}
+        return {
+            key: without_times(item)
+            for key, item in value.items()
+            if key not in changing and (key, item) not in NEW
+        }
     if isinstance(value, list):
         return [without_times(item) for item in value]
     return value

@@ -35,6 +35,7 @@ def command(
     The job stops as soon as what is left takes less time than `until` says; with --now it stops
     at once.
     """
+    from stateshift import migration
     from stateshift.cli.shell import steer
     from stateshift.cli.views.units import span
     from stateshift.errors import PlanError
@@ -46,6 +47,7 @@ def command(
     place = Workdir(workdir)
     progress = steer.refuse_over(place, "cut over")
     warm = steer.warm_jobs(place, progress)
+    engine = migration.spec_of(place).engine
     if not warm:
         raise PlanError(
             'no job of this run moves warm ("mode": "warm")', hint=steer.status_command(place)
@@ -54,7 +56,7 @@ def command(
         lost = progress.lost.get(job.name)
         if lost is not None:
             raise PlanError(
-                f"{job.name}: nothing was changed: {SourceLostReport.of(lost).in_words}",
+                f"{job.name}: nothing was changed: {SourceLostReport.of(lost).in_words(engine)}",
                 hint=f"to start the copy without its source, by hand: {BY_HAND}",
             )
     if steer.is_halted(progress, place):
