@@ -189,6 +189,12 @@ class Engine(Protocol):
         """
         ...
 
+    def lacks(self, original: Image, copy: Image) -> str | None:
+        """Return what of the state that was copied an image has no longer, where nothing in it says
+        that something is missing; None where it has all of it.
+        """
+        ...
+
     def plan(self, spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
         """Plan the move of one job: the halt, where there is one, and the move itself.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stateshift.engines.protocol import Engine
 from stateshift.errors import ClusterError, FormatError, StalePlan, StorageError
 from stateshift.migration.context import RunContext
 from stateshift.migration.gathering import LOOKS, SECONDS_BETWEEN_LOOKS
@@ -49,7 +50,7 @@ def follow(
             is_new = not facts.shown and not facts.brought and bool(facts.source.images)
             if is_new and proposed is not None and _is_another(context, proposed, facts):
                 raise stale(job, facts.source, taken_back=False)
-            reason = fault_of(job, facts) or ""
+            reason = fault_of(context.engine, job, facts) or ""
             if not reason:
                 return facts
         if job.name in context.progress.lost:
@@ -88,26 +89,26 @@ def _refuse_others(job: JobSpec, target: Survey) -> None:
     )
 
 
-def fault_of(job: JobSpec, facts: Facts) -> str | None:
+def fault_of(engine: Engine, job: JobSpec, facts: Facts) -> str | None:
     """Return why what is at the source is not the continuation of what the standby has; None where
     it is.
     """
-    return next(_faults(job, facts), None)
+    return next(_faults(engine, job, facts), None)
 
 
-def _faults(job: JobSpec, facts: Facts) -> Iterator[str]:
+def _faults(engine: Engine, job: JobSpec, facts: Facts) -> Iterator[str]:
     source = facts.source
     kept = [image for image in facts.shown if image.epoch is not None]
     at_source = {image.path: image for image in source.images}
     if not at_source and (kept or not job.image_writers):
         yield f"nothing is at {source.location} that a job could be started from"
     for image in kept:
-        yield from _faults_of(image, at_source.get(image.path), source)
+        yield from _faults_of(engine, image, at_source.get(image.path), source)
     for damage in source.damages:
         yield damage.message
 
 
-def _faults_of(kept: Image, now: Image | None, source: Survey) -> Iterator[str]:
+def _faults_of(engine: Engine, kept: Image, now: Image | None, source: Survey) -> Iterator[str]:
     terms, place = terms_of(source.engine or ""), source.location
     if now is None:
         yield f"{kept.path or 'the job'} is no longer at {place}"
@@ -118,6 +119,10 @@ def _faults_of(kept: Image, now: Image | None, source: Survey) -> Iterator[str]:
     elif now.epoch < (kept.epoch or 0):
         copied = f"{terms.at} {kept.epoch} that was copied"
         yield f"{place} is at {terms.at} {now.epoch}, older than {copied}"
+    else:
+        gone = engine.lacks(now, kept)
+        if gone is not None:
+            yield f"{place} has {gone} no longer"
 
 
 def kept_epoch(context: RunContext, job: JobSpec) -> int | None:

@@ -89,6 +89,9 @@ class FlinkEngine:
     def is_copy(self, copy: Image, original: Image, job: JobSpec, target: str) -> bool:
         return True  # an image does not say whose it is
 
+    def lacks(self, original: Image, copy: Image) -> str | None:
+        return None  # its _metadata names whatever belongs to it
+
     def plan(self, spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
         from stateshift.engines.flink.plan.move import plan
 

@@ -94,6 +94,15 @@ class SparkEngine:
             return copy.path == original.path
         return copy.identity in (original.identity, fork_id(original, target))
 
+    def lacks(self, original: Image, copy: Image) -> str | None:
+        # Without its folder, an operator looks as if it had never been there.
+        there = {(shard.operator, shard.store) for shard in original.shards}
+        gone = sorted({(shard.operator, shard.store) for shard in copy.shards} - there)
+        if not gone:
+            return None
+        operator, store = gone[0]
+        return f"the state of operator {operator} ({store})"
+
     def plan(self, spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
         from stateshift.engines.spark.plan.move import plan
 
