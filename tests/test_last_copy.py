@@ -50,6 +50,13 @@ def missing(stage: Standby) -> None:
     stage.ground.disk.open(SOURCE).remove(f"state/0/0/{stage.job.epoch + 1}.delta")
 
 
+def without_state(stage: Standby) -> None:
+    """It looks like a job that never had any."""
+    source = stage.ground.disk.open(SOURCE)
+    for file in list(source.list("state")):
+        source.remove(file.path)
+
+
 def unreachable(stage: Standby) -> None:
     opened = stage.ground.wrap
 
@@ -75,7 +82,7 @@ class Away:
         return refuse
 
 
-LOSSES = [gone, another_query, older, damaged, missing]
+LOSSES = [gone, another_query, older, damaged, missing, without_state]
 
 
 def standby(folder: Path, lose: Lose, looks: int = 60) -> Standby:

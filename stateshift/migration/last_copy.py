@@ -179,10 +179,9 @@ def _faults_of(
         return
     if copy.job.transform:
         return  # which may number its batches anew, or go back
-    for image in same:
-        gone = context.engine.lacks(image, kept)
-        if gone is not None:
-            yield f"{place} has {gone} no longer"
+    gone = [context.engine.lacks(image, kept) for image in same]
+    if None not in gone:
+        yield f"{place} has {gone[0]} no longer"
     wanted = kept.epoch if copy.plan.epoch is None or len(images) > 1 else copy.plan.epoch
     if not any(_is_as_new(image, wanted or 0, copy) for image in same):
         newest = max((image.epoch for image in same if image.epoch is not None), default=None)

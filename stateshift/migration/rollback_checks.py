@@ -59,7 +59,15 @@ def may_have_started(context: RunContext, adopted: PlanProgress) -> bool:
         return False
     if adopted.finished_at is not None or _is_in_place(context.plans.read(adopted)):
         return True
+    if _is_hidden(adopted):
+        return False
     return any(step.phase in FROM_THE_START for step in adopted.steps.values())
+
+
+def _is_hidden(adopted: PlanProgress) -> bool:
+    """Return whether what made the target's image visible was taken back."""
+    visible = [step for step in adopted.steps.values() if step.phase == "publish"]
+    return bool(visible) and all(step.state == "undone" for step in visible)
 
 
 def refuse_moved_on(context: RunContext, plans: Iterable[PlanProgress]) -> None:
