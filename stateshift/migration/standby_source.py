@@ -100,10 +100,14 @@ def _faults(engine: Engine, job: JobSpec, facts: Facts) -> Iterator[str]:
     source = facts.source
     kept = [image for image in facts.shown if image.epoch is not None]
     at_source = {image.path: image for image in source.images}
-    if not at_source and (kept or not job.image_writers):
-        yield f"nothing is at {source.location} that a job could be started from"
+    if not at_source:
+        if kept or not job.image_writers:
+            yield f"nothing is at {source.location} that a job could be started from"
+        return
     for image in kept:
-        yield from _faults_of(engine, image, at_source.get(image.path), source)
+        # A job that writes one image after the other gives each a place of its own.
+        now = source.images[0] if job.image_writers else at_source.get(image.path)
+        yield from _faults_of(engine, image, now, source)
     for damage in source.damages:
         yield damage.message
 

@@ -41,9 +41,12 @@ job() {
 
 case "$1" in
 find)
-  state=absent
+  state=absent at=
   while IFS='|' read -r verb tag location; do
-    if [ -n "$STATESHIFT_TAG" ]; then [ "$tag" = "$STATESHIFT_TAG" ] || continue
+    if [ -n "$STATESHIFT_TAG" ]; then
+      # What is stopped without a tag is whatever runs on the location.
+      [ "$tag" = "$STATESHIFT_TAG" ] || [ "$verb||$at" = "stop|$tag|$location" ] || continue
+      at="$location"
     else [ "$location" = "$STATESHIFT_LOCATION" ] || continue; fi
     case "$verb" in submit) state=running ;; failed) state=failed ;; *) state=finished ;; esac
   done <"$log"
