@@ -118,6 +118,18 @@ def test_a_standby_whose_source_is_lost_stays_as_it_is_and_says_so(
     assert stage.ground.held(TARGET) == stage.before  # type: ignore[attr-defined]
 
 
+def test_a_rollback_that_would_be_refused_is_refused_while_the_standby_is_at_work(
+    tmp_path: Path,
+) -> None:
+    stage = standby(tmp_path, gone)
+    place = stage.ground.workdir()
+    before = (place.path / "journal").read_bytes()
+    with place.hold(), pytest.raises(LastCopyError):
+        migration.check_rollback(place, stage.ground.adapters)
+    assert (place.path / "journal").read_bytes() == before
+    migration.check_rollback(place, stage.ground.adapters, discard_last_copy=True)
+
+
 def test_a_standby_goes_on_once_its_source_is_back(tmp_path: Path) -> None:
     def away(stage: Standby) -> None:
         stage.saved = stage.ground.disk.snapshot(SOURCE)  # type: ignore[attr-defined]

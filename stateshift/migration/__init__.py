@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from stateshift.migration.calls import (
         Verdict,
         apply,
+        check_rollback,
         progress_of,
         resume,
         rollback,
@@ -80,6 +81,7 @@ __all__ = [
     "Verdict",
     "apply",
     "check_dataflow",
+    "check_rollback",
     "cuts_of",
     "decode_proposal",
     "encode_proposal",
@@ -110,6 +112,7 @@ _HOMES = {
     "calls": (
         "Verdict",
         "apply",
+        "check_rollback",
         "progress_of",
         "resume",
         "rollback",

@@ -22,7 +22,7 @@ from stateshift.journal import (
     fold,
 )
 from stateshift.migration.adapters import Adapters, world_of
-from stateshift.migration.context import open_run, reopen_run
+from stateshift.migration.context import RunContext, open_run, reopen_run
 from stateshift.migration.fleet_session import refuse_inside
 from stateshift.migration.foreign import foreign_files
 from stateshift.migration.gathering import check_submits
@@ -152,14 +152,31 @@ def rollback(
                     journal.append(started)
                 begun()
                 return with_end_told(context, roll_back_run)
-        known = journal.progress.known
-        if not discard_last_copy:
-            refuse_last_copy(context, known)
-        refuse_rollback(context, known, discard_progress)
+        _check_rollback(context, discard_progress, discard_last_copy)
         now = adapters.clock.now()
         journal.append(RollbackStarted(now, discard_progress, last_copy=discard_last_copy))
         begun()
         return with_end_told(context, roll_back_run)
+
+
+def check_rollback(
+    workdir: Workdir,
+    adapters: Adapters,
+    discard_progress: bool = False,
+    discard_last_copy: bool = False,
+) -> None:
+    """Refuse what `rollback` would refuse, whoever is at work. Nothing is changed."""
+    journal = _journal_of(workdir)
+    if journal.progress.state not in ("new", "rolled-back", "rolling-back"):
+        context = reopen_run(journal, workdir, adapters)
+        _check_rollback(context, discard_progress, discard_last_copy)
+
+
+def _check_rollback(context: RunContext, discard_progress: bool, discard_last_copy: bool) -> None:
+    known = context.progress.known
+    if not discard_last_copy:
+        refuse_last_copy(context, known)
+    refuse_rollback(context, known, discard_progress)
 
 
 def _journal_of(workdir: Workdir) -> Journal:

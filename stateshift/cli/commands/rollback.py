@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
@@ -73,19 +72,15 @@ def command(
         if terminal.someone_there and not yes:
             terminal.talk(render_run.report(RunFacts(report, workdir, place.held)))
         confirm(terminal, "roll this back?", yes)
-    was_held = place.held
-    if was_held:
-        _end(terminal, place)
 
     def work(adapters: Adapters, begun: Callable[[], None]) -> Report:
         try:
+            if place.held:
+                migration.check_rollback(place, adapters, discard_progress, discard_last_copy)
+                _end(terminal, place)
             return migration.rollback(place, adapters, discard_progress, begun, discard_last_copy)
         except PlanError as error:
-            hint = _whole_hint(error, terminal) or error.hint or ""
-            if was_held:
-                again = shlex.join(["stateshift", "resume", workdir])
-                hint = f"the run was interrupted for this: {again} goes on with it; {hint}"
-            raise error.with_hint(hint) from error
+            raise error.with_hint(_whole_hint(error, terminal) or error.hint or "") from error
 
     return carry_out(terminal, place, work)
 
