@@ -111,6 +111,27 @@ def kept(
         yield KeepBrought(f"copy/kept-{number}", target, tuple(sorted(stays)), tuple(sorted(goes)))
 
 
+def without_shown(
+    facts: Facts, steps: Iterable[KeepBrought]
+) -> tuple[tuple[KeepBrought, ...], tuple[KeepBrought, ...]]:
+    """Return the steps without the files of the image that a standby shows, and the removal of
+    those, which is the first step of the phase that makes the new image visible: till then the
+    source may be lost, and the old image is the last copy.
+    """
+    shown: set[str] = set()
+    for image in facts.shown:
+        shown.update(image.needed_files)
+    at_once, later = [], []
+    for number, step in enumerate(steps):
+        needed = shown.intersection(step.dropped if step.target == facts.target.location else ())
+        rest = tuple(path for path in step.dropped if path not in needed)
+        at_once.append(replace(step, dropped=rest))
+        if needed:
+            name, dropped = f"publish/kept-{number}", tuple(sorted(needed))
+            later.append(KeepBrought(name, step.target, (), dropped))
+    return tuple(at_once), tuple(later)
+
+
 def _kept_and_gone(
     facts: Facts, wanted: Collection[tuple[str, str]], target: str
 ) -> tuple[list[FileEvidence], set[str]]:

@@ -48,6 +48,7 @@ from stateshift.engines.flink.rewrite.move import Move
 from stateshift.engines.flink.rewrite.redistribution import redistributed
 from stateshift.engines.flink.rewrite.transforms import KEEP, METADATA
 from stateshift.engines.rounds import kept as kept_of
+from stateshift.engines.rounds import without_shown
 from stateshift.engines.start import Awaited, Handed, start
 from stateshift.errors import StalePlan
 from stateshift.formats.flink.versions import newest_for
@@ -278,12 +279,13 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     epoch = max(metadata_of(survey.images[0]).checkpoint_id for survey in surveys)
     if job.target is None:
         return _plan(job, facts, phases_of(*_start(job, facts, epoch)), findings, epoch)
-    copied, keeping = _behind_rounds(facts, move)
+    copied, kept = _behind_rounds(facts, move)
+    keeping, gone_last = without_shown(facts, kept)
     phases = phases_of(
         Phase("copy", (*keeping, *copied)),
         Phase("transform", (_metadata(job, move),)),
         Phase("compare", tuple(_comparisons(job, move, copied, keeping))),
-        Phase("publish", (_published(move.target),), ordered=True),
+        Phase("publish", (*gone_last, _published(move.target)), ordered=True),
         *_start(job, facts, epoch),
     )
     return _plan(job, facts, phases, findings, epoch)

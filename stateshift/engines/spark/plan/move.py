@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from stateshift.engines.bundles import PIECES_MAX, Copies, bundled, copies, shard_bundles
-from stateshift.engines.rounds import bare, kept, still_to_copy
+from stateshift.engines.rounds import bare, kept, still_to_copy, without_shown
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.findings import moves
 from stateshift.engines.spark.places import Rewriting, rewriting_of, with_changes
@@ -253,7 +253,7 @@ def _phases_of_move(
         # be seen, and what it finds taken is a commit since the survey, either way.
         fences_in_copy = tuple(replace(step, name=f"copy/{_last(step.name)}") for step in fences)
         fences = ()
-    left_there = kept(facts, wanted, written)
+    left_there, gone_last = without_shown(facts, kept(facts, wanted, written))
     renamed = _renamed(facts, reshaping, rewriting)
     compares = _compares(job, facts, images, copied, reshaping)
     return phases_of(
@@ -261,7 +261,7 @@ def _phases_of_move(
         Phase("copy", (*fences_in_copy, *left_there, *first, *own, *copied.steps, *planned)),
         Phase("transform", (*_transforms(rewriting), *reshaping.steps, *renamed)),
         Phase("compare", (*compares, *_compares_of_planned(job, planned))),
-        Phase("publish", (*visible, *owners_kept(job, facts)), ordered=True),
+        Phase("publish", (*gone_last, *visible, *owners_kept(job, facts)), ordered=True),
         *_start(job, facts, images),
     )
 
