@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stateshift import migration
-from stateshift.errors import LastCopyError, StalePlan, StorageError
+from stateshift.errors import LastCopyError, StalePlan, StateshiftError, StorageError
 from stateshift.migration.rollback_checks import CommittedSince
 from stateshift.storage.protocol import Storage
 from tests.support.checkpoints import Checkpoint, put
@@ -128,6 +128,30 @@ def test_a_rollback_that_would_be_refused_is_refused_while_the_standby_is_at_wor
         migration.check_rollback(place, stage.ground.adapters)
     assert (place.path / "journal").read_bytes() == before
     migration.check_rollback(place, stage.ground.adapters, discard_last_copy=True)
+
+
+def test_a_source_that_goes_while_the_standby_is_cut_over_leaves_the_image_that_it_showed(
+    tmp_path: Path,
+) -> None:
+    stage = standby(tmp_path, lambda stage: None)
+    stage.job.running = True
+    stage.job.batch()
+    before, disk, opened = stage.ground.held(TARGET), stage.ground.disk, stage.ground.wrap
+
+    def without_state(storage: Storage) -> Storage:
+        """Whoever copies behind the fence finds nothing to copy."""
+        if any(path.startswith(f"offsets/{stage.job.epoch + 1}") for path in disk.snapshot(SOURCE)):
+            for file in list(disk.open(SOURCE).list("state")):
+                disk.open(SOURCE).remove(file.path)
+        return opened(storage)
+
+    stage.ground.wrap = without_state
+    stage.looks = 60
+    stage.ground.workdir().steering.ask_cutover(True)
+    with pytest.raises(StateshiftError):
+        stage.ground.resume()
+    after = stage.ground.held(TARGET)
+    assert {path: after.get(path) for path in before} == before
 
 
 def test_a_standby_goes_on_once_its_source_is_back(tmp_path: Path) -> None:

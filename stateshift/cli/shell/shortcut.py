@@ -140,7 +140,8 @@ def run_jobs(
         spec = overridden(_spec(jobs, engine, clusters), options.parallel, options.throttle)
         return launch(terminal, options, Request(spec, typed=True))
     except SpecError as error:
-        raise SpecError(tuple(_as_typed(each, jobs) for each in error.complaints)) from error
+        complaints = tuple(_as_typed(each, jobs) for each in error.complaints)
+        raise SpecError(complaints, hint=error.hint) from error
 
 
 def _as_typed(complaint: Complaint, jobs: Sequence[Keys]) -> Complaint:

@@ -15,6 +15,7 @@ from stateshift.formats.spark.state_files import Changelog, Record, encode_delta
 from stateshift.formats.spark.types import ArrayType, MapType, StructType
 from stateshift.storage.opening import open_storage
 from tests.formats.golden import CASES, IDS, expected, plain
+from tests.look.golden_images import HERE, on_a_disk
 from tests.support.encoders import encode_changelog, partition_of
 from tests.support.entries import entries
 
@@ -45,7 +46,7 @@ def test_a_survey_finds_the_epoch_and_the_version_of_what_spark_wrote(case):
 
 @pytest.mark.row("IS-17")
 def test_every_image_that_spark_wrote_is_judged_to_be_whole(case):
-    judgement = look.restartable(str(case / "checkpoint"), thorough=True)
+    judgement = look.restartable(HERE, on_a_disk(case).open, thorough=True)
     assert (judgement.restartable, judgement.epoch) == (True, expected(case)["epoch"])
     (note,) = judgement.findings
     assert note.level == "note" and "no checksum" in note.message

@@ -128,7 +128,7 @@ def test_a_planned_batch_is_kept_so_that_it_runs_again_over_the_same_input() -> 
         "commits/2",
     ]
     assert "batch 3 was planned and not committed; it runs again on the target" in said(
-        plan, "note"
+        plan, "warn"
     )
 
 
