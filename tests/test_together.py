@@ -590,7 +590,7 @@ def test_whoever_resumes_behind_the_first_stop_waits_for_no_window(tmp_path: Pat
     now = datetime.fromtimestamp(ground.clock.time, UTC)
     window = f"{now - timedelta(minutes=5):%H:%M}-{now + timedelta(minutes=2):%H:%M} UTC"
     warm = {"mode": "warm", "cutover": window, "stop": {"seconds_max": 300}}
-    spec = read(THROUGH, kafka=BROKERS, **warm)
+    spec = read(THROUGH, kafka=BROKERS, on_failure="stop", **warm)
     error, happened, _ = applied(ground, spec, lambda kafka, topics: {"topic": {0: (0, 30)}})
     assert "third still has 10 records to read" in str(error) and happened[:1] == ["stopped first"]
     commit_next(ground, "file:///here/third")

@@ -124,10 +124,13 @@ class Applications:
     # ---------------------------------------------------------------- how far they are
 
     def commits(self, operator: str, name: str, number: int = 0) -> Iterator[Commit]:
-        """Yield a worker's commits from a number on, in their order."""
-        while (commit := self.files.committed(operator, name, number)) is not None:
-            yield commit
-            number += 1
+        """Yield a worker's commits from a number on, in their order. One that joined without bins
+        begins where the others are.
+        """
+        for kept in sorted(self.files.commit_numbers(operator, name)):
+            commit = self.files.committed(operator, name, kept) if kept >= number else None
+            if commit is not None:
+                yield commit
 
     def ledgers(self) -> Iterator[Ledger]:
         """Yield what each worker has committed of each operator."""

@@ -26,11 +26,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import pytest
+
 from stateshift import migration, plain
 from stateshift.clusters.opening import open_cluster
 from stateshift.engines.registry import engines
 from stateshift.migration import Adapters, Proposal
 from stateshift.specification import Spec, parse_spec
+from stateshift.step import restarting
 from stateshift.storage.local.storage import LocalStorage
 from stateshift.storage.opening import open_storage
 from stateshift.storage.wrappers import Retrying
@@ -152,6 +155,9 @@ def scenario(
     """
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with ExitStack() as stack:
+        # A job that is started again runs, or has failed, at the first look.
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr(restarting, "SETTLED_SECONDS", 0.0)
         place = stack.enter_context(
             tempfile.TemporaryDirectory(prefix="stateshift kill ", dir=memory)
         )

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from stateshift.errors import JOB_DOWN
-from stateshift.step import restarting
 from tests.kill import judging, process
 from tests.kill.moments import Moment
 from tests.kill.process import Outcome
@@ -19,8 +18,7 @@ from tests.kill.test_kill_anywhere import each
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Scenario]:
-    with pytest.MonkeyPatch.context() as patch, scenario("restarting") as found:
-        patch.setattr(restarting, "SETTLED_SECONDS", 0.2)  # these jobs fail at once, or never
+    with scenario("restarting") as found:
         yield found
 
 
