@@ -141,7 +141,8 @@ class Forms(Applications):
             for operator in self.operators:
                 for name in self.names:
                     known = self.followed[operator.name, name]
-                    known += self.commits(operator.name, name, len(known))
+                    following = known[-1].number + 1 if known else 0
+                    known += self.commits(operator.name, name, following)
             if is_over:
                 return
 
