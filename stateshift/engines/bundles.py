@@ -91,6 +91,14 @@ class Copies:
     steps: tuple[CopyFiles, ...]
     sizes: Mapping[str, int]
 
+    @property
+    def files(self) -> set[tuple[str, str]]:
+        """Return the files that are copied, by location and path."""
+        files: set[tuple[str, str]] = set()
+        for group in self.groups:
+            files.update((group.source, file.path) for file in group.files)
+        return files
+
 
 def copies(
     job: JobSpec, facts: Facts, images: tuple[Image, ...], left_out: frozenset[tuple[str, str]]

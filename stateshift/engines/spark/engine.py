@@ -109,17 +109,17 @@ class SparkEngine:
         return plan(spec, job, facts)
 
     def plan_round(self, spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -> Plan:
-        from stateshift.engines.spark.plan.move import round_plan
+        from stateshift.engines.spark.plan.rounds import round_plan
 
         return round_plan(spec, job, facts, stopping)
 
     def plan_standby(self, spec: Spec, job: JobSpec, facts: Facts) -> Plan:
-        from stateshift.engines.spark.plan.move import standby_plan
+        from stateshift.engines.spark.plan.standby import standby_plan
 
         return standby_plan(spec, job, facts)
 
     def plan_hiding(self, job: JobSpec, facts: Facts, coming: Plan) -> Plan | None:
-        from stateshift.engines.spark.plan.move import hidden_plan
+        from stateshift.engines.spark.plan.standby import hidden_plan
 
         return hidden_plan(job, facts, coming)
 
@@ -199,7 +199,7 @@ class SparkEngine:
         return ask_tables(job, facts, opening)
 
     def taken_along(self, job: JobSpec, number: int, image: Image) -> Image:
-        from stateshift.engines.spark.rewrite.wishes import taken_along
+        from stateshift.engines.spark.rewrite.move import taken_along
 
         return taken_along(job, image)
 

@@ -19,6 +19,7 @@ from stateshift.formats.spark.names import DELTA_SCHEMA_LOG
 from stateshift.plain import JsonObject
 from stateshift.specification import JobSpec
 from stateshift.specification.location import relation
+from stateshift.step import TransformShard
 from stateshift.survey import EmbeddedPath, Facts, FileInfo, Image, Survey
 
 REWRITE_LOG = "spark.rewrite-log"
@@ -61,6 +62,19 @@ class Rewriting:
     @property
     def paths(self) -> frozenset[tuple[str, str]]:
         return frozenset((file.source, file.info.path) for file in self.files)
+
+    def steps(self) -> Iterator[TransformShard]:
+        """Yield the steps that rewrite them."""
+        for number, file in enumerate(self.files):
+            yield TransformShard(
+                name=f"transform/{number}",
+                transform=file.transform,
+                options=file.options,
+                source=file.source,
+                inputs=(file.info,),
+                target=file.target,
+                outputs=(file.target_path,),
+            )
 
 
 def rewriting_of(job: JobSpec, facts: Facts) -> Rewriting:

@@ -13,7 +13,8 @@ import pytest
 from stateshift import look
 from stateshift.engines.spark.engine import ENGINE
 from stateshift.engines.spark.entries.single_file import decode_file
-from stateshift.engines.spark.plan.move import round_plan, standby_plan
+from stateshift.engines.spark.plan.rounds import round_plan
+from stateshift.engines.spark.plan.standby import standby_plan
 from stateshift.engines.spark.survey import checkpoint as spark_survey
 from stateshift.engines.spark.survey.own_part import own_part
 from stateshift.engines.spark.survey.own_places import copied_by_hand

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from stateshift.engines.spark.plan.bridge import Bridge, bridge_of
+from stateshift.engines.spark.plan.standby import Bridge, bridge_of
 from stateshift.step import CopyFiles
 from stateshift.survey import Facts
 from tests.support.checkpoints import Checkpoint

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from stateshift.engines.spark.plan.hiding import hiding, without_stale_bases
+from stateshift.engines.spark.plan.standby import hiding, without_stale_bases
 from stateshift.survey import Facts
 from tests.support.checkpoints import Checkpoint
 from tests.support.ground import TARGET, facts_of, surveyed

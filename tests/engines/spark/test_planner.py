@@ -14,6 +14,7 @@ import pytest
 from stateshift.engines.bundles import BYTES_MAX, FILES_MAX, bundled
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.findings import moves
+from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.formats import uid
 from stateshift.formats.marks import INDEX, decode_index, encode_index, fence_text
@@ -645,7 +646,7 @@ def test_of_jobs_that_share_a_source_the_one_that_is_stopped_is_doubted() -> Non
         json.dumps({"version": 1, "engine": "spark", "clusters": clusters, "jobs": jobs})
     )
     facts = facts_of(source, source_cluster=STOPPED)
-    doubted = [bool(list(moves._of_stopping(spec, job, facts))) for job in spec.jobs]
+    doubted = [bool(list(moves.of_stopping(Move(spec, job, facts)))) for job in spec.jobs]
     assert doubted == [True, False]
 
 

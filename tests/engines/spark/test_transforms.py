@@ -20,6 +20,7 @@ from stateshift.engines.spark.entries.keys import KeyRule, key_rule
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.rewrite.files import REWRITE_STATE, reshaping_of
+from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.rewrite.pieces import (
     TABLE_BYTES,
     components,
@@ -254,7 +255,8 @@ def test_a_group_too_large_for_memory_is_read_once_for_each_part_of_its_targets(
     half = (
         sum(file.size for file in facts.source.files if file.path.startswith("state/0/1/")) // 2 + 1
     )
-    made = reshaping_of(spec_of(transform=changes).jobs[0], facts, piece_bytes_max=half)
+    spec = spec_of(transform=changes)
+    made = reshaping_of(Move(spec, spec.jobs[0], facts), piece_bytes_max=half)
     pieces = [piece for step in made.steps for piece in step.options["pieces"]]
     assert [piece["targets"] for piece in pieces] == [[0, 4], [2, 6], [1, 5], [3, 7]]
     assert [[shard for shard, _ in piece["sources"]] for piece in pieces] == [[0], [0], [1], [1]]

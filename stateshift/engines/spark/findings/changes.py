@@ -1,5 +1,5 @@
-"""What a person should know before the state of a job is changed on its way: what cannot be done is
-refused by name, with the reason and the way out. Pure.
+"""Everything that a person should know before the state of a job is changed on its way: a change
+that cannot be made is refused by name, with the reason and the way out. Pure.
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ from shlex import quote
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import PARTITIONS_MAX
 from stateshift.engines.spark.entries.keys import KeyRule, is_session, nameable
-from stateshift.engines.spark.findings.batch_numbers import of_renumbering
-from stateshift.engines.spark.findings.batches import of_rewind
 from stateshift.engines.spark.findings.evolve import of_evolution
-from stateshift.engines.spark.findings.kept_tables import of_kept_tables
-from stateshift.engines.spark.findings.versions import of_versions
-from stateshift.engines.spark.image import StoreSchema, name_of, spark_image
+from stateshift.engines.spark.findings.rewind import of_rewind
+from stateshift.engines.spark.image import StoreSchema, spark_image
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
-from stateshift.engines.spark.rewrite.in_place import of_in_place
-from stateshift.engines.spark.rewrite.merge import of_joining
+from stateshift.engines.spark.rewrite.move import Move, StateChange
+from stateshift.engines.spark.rewrite.pieces import TABLE_BYTES, keeps_tables
+from stateshift.engines.spark.rewrite.request import Request
 from stateshift.engines.spark.rewrite.stores import (
     StoreState,
     partitions_of,
@@ -28,77 +26,69 @@ from stateshift.engines.spark.rewrite.stores import (
     stores_of,
 )
 from stateshift.engines.spark.rewrite.sums import cannot_add
-from stateshift.engines.spark.rewrite.wishes import Wishes, wishes_of
 from stateshift.engines.spark.rewrite.zip_format import other_format, seems_4_0, target_version
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
-from stateshift.formats.spark.offset_conf import ENCODING, ENCODINGS, encoding_of
+from stateshift.formats.spark.offset_conf import (
+    ENCODING,
+    ENCODINGS,
+    encoding_of,
+    has_row_checksums,
+)
 from stateshift.formats.spark.types import decode_struct
 from stateshift.plain import JsonObject
-from stateshift.specification import JobSpec
-from stateshift.survey import Facts, Finding, Image
+from stateshift.survey import Finding, Image, ShardFiles
 
 ZIP_FORMAT = "zip-format"
+_PLAINLY = "leave keep_tables out: a plain `compact` writes the state anew"
 
 # The spec's {"kind": "split", …}, in plain JSON.
 Split = JsonObject
 
 
-def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
-    """Yield everything worth saying of the job's `transform`."""
-    wishes = wishes_of(job.transform)
-    yield from of_joining(job, facts)
-    yield from of_in_place(wishes, facts)
-    yield from of_kept_tables(wishes, facts)
-    yield from of_versions(job, wishes, facts)
-    yield from _of_merge(wishes, facts)
-    yield from of_renumbering(job, wishes, facts)
-    for image in facts.source.images:
-        name = name_of(image, facts.source.location)
-        yield from of_rewind(job, facts, image, name)
-        yield from _of_zip_format(wishes, facts, image, name)
-        if wishes.any and image.epoch is not None:
-            yield from _of_image(wishes, facts, image, name)
+def of_changes(move: Move) -> Iterator[Finding]:
+    """Report the changes of each image."""
+    change, facts = move.change, move.facts
+    for image, name in move.named_images:
+        yield from of_rewind(move, image, name)
+        if not change.rewrites_state and other_format(image, facts):
+            # A snapshot that is copied keeps a number that Spark 4.0 and all the others do not
+            # agree on.
+            writer = "4.0" if seems_4_0(image, facts) else "4.1 and later"
+            yield Finding(
+                "refuse",
+                f"{name} is of checkpoint format 2, and its snapshots are marked as Spark {writer} "
+                f"has them: Spark {target_version(facts)} refuses them",
+                waive=ZIP_FORMAT,
+                hint='rewrite them: "transform": [{"kind": "compact"}]',
+            )
+        if not change.is_more_than_a_copy or image.epoch is None:
+            continue
+        yield from _of_names(change, image, name)
+        if image.shards or not change.rewrites_state:
+            yield from _of_provider(change, image, name)
+            place = layout.under(move.source, image.path).rstrip("/")
+            look = f"stateshift inspect --entries {quote(place)}"
+            yield from _of_stores(change, image, name, look)
+        elif not change.renumber:
+            yield Finding("note", f"{name} has no state: there is nothing to change")
 
 
-def _of_image(wishes: Wishes, facts: Facts, image: Image, name: str) -> Iterator[Finding]:
-    yield from _of_names(wishes, image, name)
-    has_nothing_to_change = wishes.of_state and not image.shards
-    if not has_nothing_to_change:
-        yield from _of_provider(wishes, image, name)
-        yield from _of_stores(wishes, image, name, _look(facts, image))
-    elif not wishes.renumber:
-        yield Finding("note", f"{name} has no state: there is nothing to change")
-
-
-def _of_zip_format(wishes: Wishes, facts: Facts, image: Image, name: str) -> Iterator[Finding]:
-    """Refuse a snapshot that the target does not read: one that is copied keeps a number that Spark
-    4.0 and all the others do not agree on.
-    """
-    if wishes.of_state or not other_format(image, facts):
-        return
-    writer = "4.0" if seems_4_0(image, facts) else "4.1 and later"
-    yield Finding(
-        "refuse",
-        f"{name} is of checkpoint format 2, and its snapshots are marked as Spark {writer} has "
-        f"them: Spark {target_version(facts)} refuses them",
-        waive=ZIP_FORMAT,
-        hint='rewrite them: "transform": [{"kind": "compact"}]',
-    )
-
-
-def _of_names(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
+def _of_names(change: StateChange, image: Image, name: str) -> Iterator[Finding]:
     """Report operators and sources that get another name, or are left behind."""
     operators = tuple(operator.id for operator in image.operators)
     sources = tuple(end.index for end in image.endpoints if end.role == "source")
-    dropped_operators, dropped_sources = wishes.dropped_operators, wishes.dropped_sources
-    yield from _Renaming("operator", operators, wishes.operators, dropped_operators).findings(name)
-    yield from _Renaming("source", sources, wishes.sources, dropped_sources).findings(name)
-    for operator in _in_both(dropped_operators, operators):
+    dropped_operators, dropped_sources = change.dropped_operators, change.dropped_sources
+    yield from _Renaming("operator", operators, change.operators, dropped_operators).findings(name)
+    yield from _Renaming("source", sources, change.sources, dropped_sources).findings(name)
+    for operator in dropped_operators:
+        if operator not in operators:
+            continue
         yield Finding(
             "warn", f"{name}: the state of operator {operator} is left behind; it starts empty"
         )
-    for source in _in_both(dropped_sources, sources):
-        yield Finding("warn", f"{name}: how far source {source} was read is left behind")
+    for source in dropped_sources:
+        if source in sources:
+            yield Finding("warn", f"{name}: how far source {source} was read is left behind")
     if dropped_sources and set(dropped_sources) >= set(sources):
         yield Finding(
             "refuse",
@@ -107,13 +97,9 @@ def _of_names(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
         )
 
 
-def _in_both(asked: tuple[str, ...], known: tuple[str, ...]) -> list[str]:
-    return [each for each in asked if each in known]
-
-
 @dataclass(frozen=True, slots=True)
 class _Renaming:
-    """What becomes of an image's operators, or of its sources. `known` are those that it has."""
+    """The new names of an image's operators, or of its sources. `known` are those that it has."""
 
     what: str
     known: tuple[str, ...]
@@ -161,43 +147,37 @@ class _Renaming:
             )
 
 
-def _of_provider(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
+def _of_provider(change: StateChange, image: Image, name: str) -> Iterator[Finding]:
     provider = provider_of(image)
-    if wishes.of_state and provider not in (HDFS, ROCKSDB):
+    if change.rewrites_state and provider not in (HDFS, ROCKSDB):
         shown = provider or image.settings.get(PROVIDER) or "an unknown provider"
         yield Finding(
             "refuse",
             f"{name} keeps its state in {shown}, whose files stateshift cannot write",
             hint="move it as it is: leave `transform` out",
         )
-    if wishes.format_1 and provider == HDFS:
+    if change.format_1 and provider == HDFS:
         yield Finding(
             "note", f"{name} is of checkpoint format v1 already: HDFS-backed state knows no other"
         )
 
 
-def _look(facts: Facts, image: Image) -> str:
-    """Return the command that shows the columns."""
-    place = layout.under(facts.source.location, image.path).rstrip("/")
-    return f"stateshift inspect --entries {quote(place)}"
-
-
-def _of_stores(wishes: Wishes, image: Image, name: str, look: str) -> Iterator[Finding]:
+def _of_stores(change: StateChange, image: Image, name: str, look: str) -> Iterator[Finding]:
     provider = provider_of(image)
-    all_stores = stores_of(image, (wishes.provider or provider) == ROCKSDB)
-    dropped = wishes.dropped_operators
+    all_stores = stores_of(image, (change.provider or provider) == ROCKSDB)
+    dropped = change.dropped_operators
     stores = tuple(store for store in all_stores if store.operator not in dropped)
-    if wishes.partitions:
-        yield from _of_partitions(wishes.partitions, image, name, stores)
-    if wishes.split:
-        yield from _of_split(wishes, wishes.split, image, name)
+    if change.partitions:
+        yield from _of_partitions(change.partitions, image, name, stores)
+    if change.split:
+        yield from _of_split(change, change.split, image, name)
         for store in stores:
-            yield from _of_split_store(wishes.split, store, name, look)
-        yield from _of_parts(wishes.split, name)
-    yield from of_evolution(wishes, image, name, stores, look)
-    if wishes.provider not in (None, provider):
+            yield from _of_split_store(change.split, store, name, look)
+        yield from _of_parts(change.split, name)
+    yield from of_evolution(change, image, name, stores, look)
+    if change.provider not in (None, provider):
         for store in stores:
-            yield from _of_conversion(wishes, image, name, store)
+            yield from _of_conversion(change, image, name, store)
 
 
 def _of_partitions(
@@ -241,9 +221,9 @@ def _of_partitions(
             )
 
 
-def _of_split(wishes: Wishes, split: Split, image: Image, name: str) -> Iterator[Finding]:
-    if wishes.partitions or wishes.provider:
-        other = "a repartition" if wishes.partitions else "another provider"
+def _of_split(change: StateChange, split: Split, image: Image, name: str) -> Iterator[Finding]:
+    if change.partitions or change.provider:
+        other = "a repartition" if change.partitions else "another provider"
         yield Finding(
             "refuse", f"{name}: a split and {other} at once", hint="one after the other: two jobs"
         )
@@ -284,7 +264,7 @@ def _of_split_store(split: Split, store: StoreState, name: str, look: str) -> It
 
 
 def _of_parts(split: Split, name: str) -> Iterator[Finding]:
-    """Say what the jobs of the parts have to be given."""
+    """Warn of the input that the jobs of the parts have to be given."""
     yield Finding(
         "warn",
         f"{name}: each part continues from the same offsets; its job must be given only the "
@@ -292,7 +272,8 @@ def _of_parts(split: Split, name: str) -> Iterator[Finding]:
         hint="filter the source by the same rule, before the first stateful operator",
     )
     if "column" in split:
-        values = ", ".join(_shown(value) for value in split["values"])
+        shown = ["null" if value is None else repr(value) for value in split["values"]]
+        values = ", ".join(shown)
         yield Finding(
             "warn",
             f"{name}: keys whose {split['column']} is none of {values} are not in this "
@@ -304,26 +285,24 @@ def _of_parts(split: Split, name: str) -> Iterator[Finding]:
         )
 
 
-def _shown(value: object) -> str:
-    return "null" if value is None else repr(value)
-
-
-def _of_merge(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
-    if wishes.merge is None:
+def of_merge(move: Move) -> Iterator[Finding]:
+    """Report a merge: it stands alone, and some state has the columns that are added."""
+    change = move.change
+    if change.merge is None:
         return
-    alone = Wishes(
-        rewind=wishes.rewind, compact=wishes.compact, codec=wishes.codec, merge=wishes.merge
+    alone = StateChange(
+        rewind=change.rewind, compact=change.compact, codec=change.codec, merge=change.merge
     )
-    if wishes != alone:
+    if change != alone:
         yield Finding(
             "refuse",
             "a merge beside another change than `compact`, `rewind` or a codec",
             hint="one after the other: two jobs",
         )
-    columns = list(wishes.merge.get("sum", ()))
-    look = f"stateshift inspect --entries {quote(facts.source.location)}"
+    columns = list(change.merge.get("sum", ()))
+    look = f"stateshift inspect --entries {quote(move.source)}"
     schemas: list[StoreSchema] = []
-    for image in facts.source.images:
+    for image in move.facts.source.images:
         schemas.extend(spark_image(image).schemas.values())
     if columns and all(cannot_add(schema, columns) for schema in schemas):
         yield Finding(
@@ -338,7 +317,9 @@ def _of_merge(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _of_conversion(wishes: Wishes, image: Image, name: str, store: StoreState) -> Iterator[Finding]:
+def _of_conversion(
+    change: StateChange, image: Image, name: str, store: StoreState
+) -> Iterator[Finding]:
     if _is_convertible(store):
         return
     titles = {operator.id: operator.name for operator in image.operators}
@@ -347,7 +328,7 @@ def _of_conversion(wishes: Wishes, image: Image, name: str, store: StoreState) -
     yield Finding(
         "refuse",
         f"{name}: the state of {title} ({store.store}) cannot be converted to "
-        f"{wishes.provider}: {why}",
+        f"{change.provider}: {why}",
         hint=(
             f"keep its provider; or `drop` that operator ({quote(store.operator)}) and let "
             "it start empty"
@@ -365,3 +346,80 @@ def _is_convertible(store: StoreState) -> bool:
 def _is_one_row(rule: KeyRule) -> bool:
     """Whether the key is one row without RocksDB; with it, a session window's is in two."""
     return rule.encoder.kind in ("plain", "row") or is_session(decode_struct(rule.schema))
+
+
+# ---- a compaction that keeps tables
+
+
+def of_kept_tables(move: Move) -> Iterator[Finding]:
+    """Refuse images whose tables a compaction cannot keep (`keep_tables`), and note where there is
+    nothing to write.
+
+    Real Sparks (3.3.4, 3.5.9, 4.0.5, 4.3.0) took what is written of checkpoint format 1 without
+    column families and row checksums. Nothing else was tried, so nothing else is written.
+    """
+    change = move.change
+    if not change.keep_tables:
+        return
+    alone = StateChange(change.rewind, compact=True, in_place=change.in_place, keep_tables=True)
+    if change != alone:
+        yield Finding(
+            "refuse",
+            "tables cannot be kept beside another change than `rewind` without `renumber`",
+            hint="leave keep_tables out: the other change writes the state anew",
+        )
+        return
+    for number, (image, name) in enumerate(move.named_images):
+        if image.epoch is None or not image.shards:
+            continue
+        request = Request(move, image, number)
+        why = _untried(request, image)
+        if why is not None:
+            yield Finding("refuse", f"{name} {why}", hint=_PLAINLY)
+            continue
+        anew = [shard for shard in image.shards if _is_written_anew(request, shard)]
+        if anew:
+            yield Finding(
+                "note",
+                f"{name}: {len(anew)} of {len(image.shards)} shards are written anew, tables and "
+                f"all: they have no snapshot, or more than {TABLE_BYTES >> 20} MiB of changelogs",
+            )
+        elif not any(keeps_tables(request, shard) for shard in image.shards):
+            yield Finding(
+                "note",
+                f"{name} has no changelog behind a table: every table stays, and none is added",
+            )
+
+
+def staying_files(move: Move) -> frozenset[str]:
+    """Return the files that stay in place: kept tables, and shards without changelogs."""
+    if not (move.change.in_place and move.change.keep_tables):
+        return frozenset()
+    staying: list[str] = []
+    for number, image in enumerate(move.facts.source.images):
+        request = Request(move, image, number)
+        for shard in image.shards:
+            if keeps_tables(request, shard):
+                staying += (path for path in shard.files if path.endswith(".sst"))
+            elif not _is_written_anew(request, shard):
+                staying += shard.files
+    return frozenset(staying)
+
+
+def _is_written_anew(request: Request, shard: ShardFiles) -> bool:
+    """Whether a shard has changelogs, and its tables are not kept all the same."""
+    is_changed = any(path.endswith(".changelog") for path in shard.files)
+    return is_changed and not keeps_tables(request, shard)
+
+
+def _untried(request: Request, image: Image) -> str | None:
+    """Return the reason for which the tables of an image are not kept."""
+    if provider_of(image) != ROCKSDB:
+        return "does not keep its state in RocksDB: it has no tables to keep"
+    if request.format_2:
+        return "is of checkpoint format 2, of which no tables are kept"
+    if has_row_checksums(image.settings):
+        return "has row checksums, beside which no tables are kept"
+    if any(store.count("/") > 1 for store in spark_image(image).schemas):
+        return "has state in column families, of which no tables are kept"
+    return None

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.rewrite.evolution import Evolution, evolution_of, wanted
+from stateshift.engines.spark.rewrite.move import StateChange
 from stateshift.engines.spark.rewrite.stores import StoreState, partitions_of
-from stateshift.engines.spark.rewrite.wishes import Wishes
 from stateshift.formats.spark.offset_conf import encoding_of
 from stateshift.formats.spark.row_change import Unfit
 from stateshift.survey import Finding, Image
@@ -23,12 +23,12 @@ WITHOUT_ROWS = frozenset(("kind", "operator", "store", "nullable", "nullable_key
 
 
 def of_evolution(
-    wishes: Wishes, image: Image, name: str, stores: tuple[StoreState, ...], look: str
+    change: StateChange, image: Image, name: str, stores: tuple[StoreState, ...], look: str
 ) -> Iterator[Finding]:
     """Refuse what cannot evolve. `look` is the command that shows the columns."""
-    if not wishes.evolve:
+    if not change.evolve:
         return
-    if wishes.split or wishes.merge:
+    if change.split or change.merge:
         yield Finding(
             "refuse",
             f"{name}: `evolve` beside a split or a merge",
@@ -42,18 +42,18 @@ def of_evolution(
             hint="leave `evolve` out",
         )
         return
-    for place, change, schema in wanted(wishes, image):
+    for place, asked, schema in wanted(change.evolve, image):
         if schema is None:
             known = ", ".join(sorted(spark_image(image).schemas)) or "none"
             yield Finding(
                 "refuse",
-                f"{name}: no schema describes the columns of operator {change['operator']}, "
-                f"store {change.get('store', 'default')}",
+                f"{name}: no schema describes the columns of operator {asked['operator']}, "
+                f"store {asked.get('store', 'default')}",
                 hint=f"the stores with a schema are, as <operator>/<store>: {known}",
             )
             continue
-        where = f"{name}: operator {change['operator']}, store {change.get('store', 'default')}"
-        changes_rows = bool(change.keys() - WITHOUT_ROWS)
+        where = f"{name}: operator {asked['operator']}, store {asked.get('store', 'default')}"
+        changes_rows = bool(asked.keys() - WITHOUT_ROWS)
         if changes_rows and _is_own(place):
             yield Finding(
                 "refuse",
@@ -62,7 +62,7 @@ def of_evolution(
             )
             continue
         try:
-            evolution = evolution_of(change, schema, "")
+            evolution = evolution_of(asked, schema, "")
         except Unfit as error:
             yield Finding("refuse", f"{where}: {error}", hint=f"{look}   # shows the columns")
             continue

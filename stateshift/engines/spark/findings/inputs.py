@@ -1,49 +1,395 @@
-"""Whether the job gets its input again, once and whole, and what its sinks make of it (IS-14).
-Pure.
+"""Whether the job gets its input again, once and whole (IS-14). Pure.
 
-source          can it be read again from the offsets of the checkpoint?
-topics          Kafka: are these offsets, and these records, still there? (`topics`)
-tables          Delta: are this version, and the files that come next, still there? (`tables`)
-sinks           what a checkpoint tells of them is next to nothing: `findings.sinks`
+    source      can it be read again from the offsets of the checkpoint?
+    Kafka       are these offsets, and these records, still there?
+      spans       is each offset still there?
+      records     are the last ones before each offset, and the one at it, the same at the source's
+                  brokers?
+      times       without the source's brokers: a record that the job has read is older than the
+                  batch that read it
+      partitions  one that the checkpoint does not name is read from its beginning
+    Delta       are this version, and the files that come next, still there?
+      the id      Delta starts no job over another table than the one that its offset names
+      the commits from the offset's version on, each is read (with failOnDataLoss, the default)
+      the files   that these commits add
+
+Equal numbers are no proof: a topic of the same name at another broker, or one that was recreated,
+may have the offset, and other records around it. Spark reads on without a word then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from stateshift.engines.spark.findings.sinks import of_sinks
-from stateshift.engines.spark.findings.tables import of_tables
-from stateshift.engines.spark.findings.topics import of_topics, wanted_of
-from stateshift.specification import JobSpec
-from stateshift.survey import Endpoint, Facts, Finding
+from stateshift.engines.spark.image import spark_image
+from stateshift.engines.spark.rewrite.move import Move
+from stateshift.engines.spark.survey.delta_sources import delta_sources
+from stateshift.survey import Endpoint, Finding, Record, TableFacts, Topics
+
+LOST = "lost-offsets"
+OTHER = "other-records"
+SHOWN_MAX = 3  # partitions that a message names
+# 2016, when Spark began to write batches: an earlier clock was not set.
+FIRST_BATCH_MS = 1_451_606_400_000
+CLOCKS_APART_MS = 600_000  # how far a producer's clock may be ahead of the driver's
+_WAIVE = (
+    "or, where what is lost is not needed (and the job has failOnDataLoss false), "
+    f'"waive": ["{LOST}"]'
+)
+_ASK_SOURCE = (
+    '"kafka": {"source_bootstrap_servers": "HOST:9092"} names the brokers that the job '
+    "has read so far"
+)
+_READ_TWICE = (
+    "where these records were read before, from other partitions, the job gets them twice: "
+    "let it read the topic as it was, or begin without the old offsets"
+)
+_WAIVE_OTHER = f'or, where the records before these offsets do not matter, "waive": ["{OTHER}"]'
+
+_NAME_IT = 'name it: "sources": [{"kind": "delta", "location": "…"}]'
+_RESTORE = (
+    "restore what is missing, or, where it is not needed (and the job has failOnDataLoss false), "
+    f'"waive": ["{LOST}"]'
+)
+
+Offsets = Mapping[str, Mapping[int, int]]
+Place = tuple[str, int]
 
 
-def of_inputs(job: JobSpec, facts: Facts) -> Iterator[Finding]:
-    """Yield what is worth saying of the job's sources and of its sinks."""
-    images = tuple(facts.source_images)
-    for image in images:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The next offset of each partition, and when the last batch was planned (milliseconds since
+    1970).
+    """
+
+    offsets: Offsets
+    batch_ms: int | None = None
+    now_ms: float = 0.0
+
+
+def of_replay(move: Move) -> Iterator[Finding]:
+    """Report sources that cannot be read again, or of which that is not known."""
+    for image in move.images:
         for endpoint in image.endpoints:
-            yield from _of_replay(endpoint)
-    wanted = wanted_of(facts)
-    if wanted.offsets:
-        yield from of_topics(wanted, facts.topics)
-    yield from of_tables(facts)
-    if images:
-        yield from of_sinks(job, facts, images)
+            if endpoint.role != "source" or endpoint.replayable:
+                continue
+            if endpoint.replayable is None:
+                yield Finding(
+                    "note",
+                    f"source {endpoint.index} ({endpoint.kind}) is not one we know: exactly once "
+                    "holds only if it can be read again from its offsets",
+                )
+            else:
+                yield Finding(
+                    "warn",
+                    f"source {endpoint.index} ({endpoint.kind}) cannot be read again: input "
+                    "between the last commit and the stop is lost",
+                )
 
 
-def _of_replay(endpoint: Endpoint) -> Iterator[Finding]:
-    if endpoint.role != "source":
-        return
-    if endpoint.replayable is None:
+# ---- Kafka
+
+
+def of_topics(move: Move) -> Iterator[Finding]:
+    """Report the topics that the checkpoints of the job, and of those that join it, read next."""
+    facts = move.facts
+    if facts.wanted_offsets:
+        times = [spark_image(image).batch_timestamp_ms or 0 for image in move.images]
+        newest = max(times, default=0)
+        batch_ms = newest if newest >= FIRST_BATCH_MS else None
+        yield from of_offsets(Wanted(facts.wanted_offsets, batch_ms, 1000 * facts.at), facts.topics)
+
+
+def of_offsets(wanted: Wanted, topics: Topics | None) -> Iterator[Finding]:
+    """Report the offsets that Kafka no longer has, or does not have yet."""
+    names = ", ".join(sorted(wanted.offsets))
+    if topics is None:
         yield Finding(
             "note",
-            f"source {endpoint.index} ({endpoint.kind}) is not one we know: exactly once "
-            "holds only if it can be read again from its offsets",
+            f"whether the offsets of {names} are still there was not asked: a checkpoint "
+            "does not name the brokers",
+            hint=(
+                'name those of Kafka that the job reads afterwards: "kafka": '
+                '{"bootstrap_servers": "HOST:9092"}'
+            ),
         )
-    elif not endpoint.replayable:
+        return
+    if topics.wrong is not None:
+        ways = f"{topics.hint}; {_WAIVE}" if topics.hint else _WAIVE
+        yield Finding(
+            "refuse",
+            f"{topics.brokers} could not be asked for {names}: {topics.wrong}",
+            LOST,
+            ways,
+        )
+        return
+    lost: list[Finding] = []
+    for topic in sorted(wanted.offsets):
+        lost.extend(_of_spans(topic, wanted.offsets[topic], topics))
+    yield from lost
+    yield from _of_new_partitions(wanted.offsets, topics)
+    if not lost:
+        yield Finding(
+            "note",
+            f"{topics.brokers} still has every offset from which the job reads on, of {names}",
+        )
+        yield from _of_records(wanted, topics)
+
+
+def _of_spans(topic: str, wanted: Mapping[int, int], topics: Topics) -> Iterator[Finding]:
+    spans = topics.spans.get(topic, {})
+    if not spans:
+        yield _lost(f"{topics.brokers} has no topic {topic}, from which the job reads")
+        return
+    gone = sorted(wanted.keys() - spans.keys())
+    if gone:
+        partitions = ", ".join(map(str, gone))
+        yield _lost(
+            f"{topic} has no partition {partitions} at {topics.brokers}, and the "
+            "checkpoint has offsets of it"
+        )
+    for partition in sorted(wanted.keys() & spans.keys()):
+        (first, end), ours = spans[partition], wanted[partition]
+        if ours < first:
+            yield _lost(
+                f"{topic}/{partition} begins at offset {first}: {first - ours} records "
+                f"from {ours} on are gone, and the job has not read them"
+            )
+        elif ours > end:
+            yield _lost(
+                f"{topic}/{partition} ends at offset {end}, and the job has read up to "
+                f"{ours}: the topic was recreated, or is another one"
+            )
+
+
+def _lost(fact: str) -> Finding:
+    return Finding(
+        "refuse", fact, LOST, f"name the brokers that have it, or restore the records; {_WAIVE}"
+    )
+
+
+def _of_new_partitions(wanted: Offsets, topics: Topics) -> Iterator[Finding]:
+    """Report partitions that the checkpoint has no offset of: Spark reads such a one from its first
+    record on, whenever that was written.
+    """
+    for topic in sorted(wanted.keys() & topics.spans.keys()):
+        spans = topics.spans[topic]
+        new = {number: spans[number] for number in sorted(spans.keys() - wanted[topic].keys())}
+        if not new:
+            continue
+        names = _named([(topic, number) for number in new])
+        records = sum(end - first for first, end in new.values())
+        fact = (
+            f"the checkpoint has no offset of {names}: the job reads it from the beginning "
+            f"({records:,} records)"
+        )
+        if any(first > 0 for first, _ in new.values()):
+            fact += "; one that begins behind offset 0 counts as lost data (failOnDataLoss)"
+        yield Finding("warn", fact, hint=_READ_TWICE) if records else Finding("note", fact)
+
+
+def _of_records(wanted: Wanted, topics: Topics) -> Iterator[Finding]:
+    """Report whether the records around the offsets are those that the job has read and is to
+    read.
+    """
+    late = _too_new(wanted, topics)
+    if late:
+        yield Finding(
+            "refuse",
+            f"{_named(late)} at {topics.brokers}: the records before the job's offset were "
+            "written after the batch that has read up to it: the topic was recreated, or is "
+            "another one",
+            OTHER,
+            f"{_ASK_SOURCE}: the records are then compared; {_WAIVE_OTHER}",
+        )
+    if topics.source is not None:
+        yield from _compared(wanted.offsets, topics, topics.source)
+    elif topics.records is None:
+        why = f" ({topics.unread})" if topics.unread else ""
+        fact = f"whether these are the records that the job has read was not asked{why}"
+        yield Finding("note", fact, hint=_ASK_SOURCE)
+    elif not late:
+        yield Finding(
+            "note",
+            "whether these are the records that the job has read was asked of their times "
+            "alone: none before its offsets is newer than the batch that read them",
+            hint=_ASK_SOURCE,
+        )
+
+
+def _too_new(wanted: Wanted, topics: Topics) -> list[Place]:
+    """Return the partitions whose last records before the offset are all newer than the batch that
+    read them. A time ahead of now is a producer's own, and says nothing of when the record was
+    written.
+    """
+    if wanted.batch_ms is None:
+        return []
+    newest_read_ms = wanted.batch_ms + CLOCKS_APART_MS
+
+    def is_newer(record: Record) -> bool:
+        time = record.timestamp
+        return time is not None and newest_read_ms < time <= wanted.now_ms
+
+    partitions = []
+    for topic, number, records in _each(wanted.offsets, topics):
+        next_offset = wanted.offsets[topic][number]
+        read = [record for record in records if record.offset < next_offset]
+        if read and all(map(is_newer, read)):
+            partitions.append((topic, number))
+    return partitions
+
+
+def _compared(wanted: Offsets, topics: Topics, source: Topics) -> Iterator[Finding]:
+    if source.wrong is not None:
+        ways = f"{source.hint}; {_WAIVE_OTHER}" if source.hint else _WAIVE_OTHER
+        yield Finding(
+            "refuse",
+            f"{source.brokers} could not be asked for the records that the job has read: "
+            f"{source.wrong}",
+            OTHER,
+            ways,
+        )
+        return
+    if topics.records is None:
+        yield Finding(
+            "refuse",
+            f"{topics.brokers} gave no records to compare: {topics.unread}",
+            OTHER,
+            _WAIVE_OTHER,
+        )
+        return
+    different: dict[Place, str] = {}
+    unseen, same = list[Place](), list[Place]()
+    source_records = {(topic, number): held for topic, number, held in _each(wanted, source)}
+    for topic, number, records in _each(wanted, topics):
+        place = (topic, number)
+        others = {record.offset: record for record in records}
+        own = source_records.get(place, ())
+        pairs = [(record, others[record.offset]) for record in own if record.offset in others]
+        difference = _first_difference(pairs)
+        if difference is not None:
+            different[place] = difference
+        elif pairs:
+            same.append(place)
+        else:
+            unseen.append(place)
+    if different:
+        (topic, number), where = next(iter(different.items()))
+        yield Finding(
+            "refuse",
+            f"{_named(list(different))}: {topics.brokers} has other records than "
+            f"{source.brokers}, as {topic}/{number} at {where}: the job would read some twice, "
+            "or miss some",
+            OTHER,
+            f"read on at {source.brokers}, or where the offsets are the same; {_WAIVE_OTHER}",
+        )
+    if unseen:
         yield Finding(
             "warn",
-            f"source {endpoint.index} ({endpoint.kind}) cannot be read again: input "
-            "between the last commit and the stop is lost",
+            f"{_named(unseen)}: no record around the job's offset is at both {topics.brokers} and "
+            f"{source.brokers}, so that nothing could be compared",
         )
+    if same and not different:
+        yield Finding(
+            "note",
+            f"the records around the job's offsets are the same at {topics.brokers} and at "
+            f"{source.brokers} ({len(same)} partitions)",
+        )
+
+
+def _each(wanted: Offsets, topics: Topics) -> Iterator[tuple[str, int, tuple[Record, ...]]]:
+    read = topics.records or {}
+    for topic in sorted(wanted):
+        for number in sorted(wanted[topic]):
+            yield topic, number, read.get(topic, {}).get(number, ())
+
+
+def _first_difference(pairs: list[tuple[Record, Record]]) -> str | None:
+    """Return where and how records differ first; None where none of them does."""
+    for ours, theirs in pairs:
+        difference = _difference(ours, theirs)
+        if difference is not None:
+            return f"offset {ours.offset} ({difference})"
+    return None
+
+
+def _difference(ours: Record, theirs: Record) -> str | None:
+    """Return what is another one. A broker that sets times itself sets another when it gets a
+    copy.
+    """
+    if ours.key != theirs.key:
+        return "another key"
+    if ours.value != theirs.value:
+        return "another value"
+    if ours.appended or theirs.appended or ours.timestamp == theirs.timestamp:
+        return None
+    return "another timestamp"
+
+
+def _named(places: list[Place]) -> str:
+    names = ", ".join(f"{topic}/{number}" for topic, number in places[:SHOWN_MAX])
+    more = len(places) - SHOWN_MAX
+    return f"{names} and {more} more" if more > 0 else names
+
+
+# ---- Delta
+
+
+def of_tables(move: Move) -> Iterator[Finding]:
+    """Report the versions and files that sources read next, and that Delta no longer has, or does
+    not have yet.
+    """
+    facts, sources = move.facts, delta_sources(move.facts)
+    ids = {source.details["table_id"] for source in sources}
+    for table in facts.tables:
+        if table.wrong is not None:
+            fact = f"the Delta table {table.location} could not be asked: {table.wrong}"
+            hint = f"{table.hint}; {_RESTORE}" if table.hint else _RESTORE
+            yield Finding("refuse", fact, LOST, hint)
+        elif table.id not in ids:
+            yield Finding(
+                "refuse",
+                f"{table.location} is another table than the one that the job has read (its id is "
+                f"{table.id}, and the checkpoint has {', '.join(map(str, sorted(ids)))}): Delta "
+                "does not start the job over it",
+                hint="correct the location in `sources`, or bring the table there as it was, with "
+                "its log",
+            )
+    for source in sources:
+        tables = [table for table in facts.tables if table.id == source.details["table_id"]]
+        for table in tables:
+            yield _of_table(source, table)
+        if not tables and not any(table.named for table in facts.tables):
+            yield Finding(
+                "note",
+                f"whether version {source.details['version']} of the Delta table that source "
+                f"{source.index} reads is still there was not asked: an offset does not say where "
+                "the table lies",
+                hint=_NAME_IT,
+            )
+
+
+def _of_table(source: Endpoint, table: TableFacts) -> Finding:
+    version, newest = source.details["version"], table.newest
+    at = f"{table.location}, which source {source.index} reads from version {version} on,"
+    first = version + 1 if source.details["starting_snapshot"] else version
+    gone = sorted(set(range(first, newest + 1)) - table.commits)
+    if version > newest + 1 or (version > newest and source.details["starting_snapshot"]):
+        fact = f"{at} ends at version {newest}: it was restored from an older copy, or recreated"
+    elif gone:
+        fact = f"{at} has no commit of version {gone[0]} any more: what it added was not read"
+    elif first > version and not _has_snapshot(table, version):
+        fact = f"{at} can no longer show that version, which the job has not read to its end"
+    elif table.missing is not None:
+        fact = f"{at} lacks a file that the job reads next: {table.missing}"
+    else:
+        looked = f", and {table.asked:,} files that it reads next" if table.asked else ""
+        return Finding("note", f"{at} still has it{looked}")
+    return Finding("refuse", fact, LOST, _RESTORE)
+
+
+def _has_snapshot(table: TableFacts, version: int) -> bool:
+    """Whether the log leads up to a version: from its beginning, or from a checkpoint."""
+    starts = [-1, *(each for each in table.checkpoints if each <= version)]
+    return any(table.commits.issuperset(range(start + 1, version + 1)) for start in starts)

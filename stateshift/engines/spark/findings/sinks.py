@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stateshift.engines.spark.findings.batches import OTHER_FUNCTION, WITH_ITS_LOG
+from stateshift.engines.spark.findings.rewind import OTHER_FUNCTION, WITH_ITS_LOG
 from stateshift.engines.spark.image import name_of, spark_image
 from stateshift.engines.spark.layout import number_of_log
 from stateshift.engines.spark.places import is_sink_log
-from stateshift.engines.spark.rewrite.planned_state import BY_NUMBER
-from stateshift.engines.spark.rewrite.wishes import wishes_of
+from stateshift.engines.spark.rewrite.move import BY_NUMBER, Move
 from stateshift.specification import JobSpec
-from stateshift.survey import Facts, Finding, Image, SinkFacts, Survey
+from stateshift.survey import Finding, Image, SinkFacts
 
 AHEAD = "sink-ahead"
 
@@ -30,23 +29,19 @@ _OTHER_OUTPUT = (
 )
 
 
-def of_sinks(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator[Finding]:
-    """Yield everything worth saying of the sink before this job moves."""
-    if facts.sink is None:
+def of_sink(move: Move) -> Iterator[Finding]:
+    """Compare the sink's batches with those of the checkpoint."""
+    sink, images = move.facts.sink, move.images
+    if not images:
+        return
+    if sink is None:
         yield Finding(
             "note",
             "exactly-once output needs an idempotent sink; name a file sink's output "
             "directory in `data`",
             hint='name the sink, and its log is read: "sink": {"kind": "delta", "location": "…"}',
         )
-    else:
-        yield from _of_sink(job, facts, facts.sink, images)
-    yield from _of_moved_output(job, facts, images)
-
-
-def _of_sink(
-    job: JobSpec, facts: Facts, sink: SinkFacts, images: tuple[Image, ...]
-) -> Iterator[Finding]:
+        return
     if sink.wrong is not None:
         yield Finding(
             "warn",
@@ -55,27 +50,19 @@ def _of_sink(
         )
         return
     if not sink.read:
-        yield _of_unread(job, sink)
+        yield _of_unread(move.job, sink)
         return
     for image in images:
         if image.epoch is None or image.identity is None:
             continue
         name = name_of(image, "the job")
-        if job.mode == "fork":
+        is_rewound = move.change.renumber or spark_image(image).newest is not None
+        if move.job.mode == "fork":
             yield _of_fork(sink, image)
-        elif _may_run(facts):
+        elif move.may_run:
             yield Finding("note", f"{_named(sink)} has {_batches(sink, image)} of {name} so far")
-        elif not _is_rewound(job, image):  # a rewind goes back on purpose, and says so itself
+        elif not is_rewound:  # a rewind goes back on purpose, and says so itself
             yield from _of_image(sink, image, image.epoch, name)
-
-
-def _may_run(facts: Facts) -> bool:
-    cluster = facts.source_cluster
-    return cluster is not None and cluster.state in ("running", "queued", "unknown")
-
-
-def _is_rewound(job: JobSpec, image: Image) -> bool:
-    return wishes_of(job.transform).renumber or spark_image(image).newest is not None
 
 
 def _of_unread(job: JobSpec, sink: SinkFacts) -> Finding:
@@ -195,14 +182,16 @@ def _named(sink: SinkFacts) -> str:
     return words[sink.kind] if sink.location is None else f"{words[sink.kind]} {sink.location}"
 
 
-def _of_moved_output(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator[Finding]:
+def of_moved_output(move: Move) -> Iterator[Finding]:
     """Warn of a file sink's output that moves along and holds more than the checkpoint."""
+    images, facts = move.images, move.facts
     if len(images) != 1 or images[0].epoch is None or facts.merges:
-        return  # whose output it is, nothing tells
+        return  # nothing tells whose output it is
     last = max(images[0].epoch, images[0].planned or 0)
-    for data, (here, there) in zip(job.data, facts.data, strict=True):
+    for data, (here, there) in zip(move.job.data, facts.data, strict=True):
         survey = here if data.copy else there
-        newest = _newest_batch(survey)
+        logs = [file.path for file in survey.files if is_sink_log(file.path)]
+        newest = max(map(number_of_log, logs), default=-1)
         if newest > last:
             yield Finding(
                 "warn",
@@ -211,9 +200,3 @@ def _of_moved_output(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> I
                 f"out in batches {last + 1} to {newest}, for it has them already",
                 hint=_OTHER_OUTPUT,
             )
-
-
-def _newest_batch(survey: Survey) -> int:
-    """Return the newest batch in the log of a file sink; -1 where it has none."""
-    logs = [file.path for file in survey.files if is_sink_log(file.path)]
-    return max(map(number_of_log, logs), default=-1)

@@ -28,15 +28,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from stateshift.engines.spark.image import name_of
-from stateshift.engines.spark.rewrite.wishes import Wishes
+from stateshift.engines.spark.rewrite.move import Move, StateChange
 from stateshift.engines.spark.rewrite.zip_format import target_version
 from stateshift.engines.spark.survey.restart.old_state import refused_since_3
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
 from stateshift.formats.spark.offset_conf import MERGE_OPERATOR, has_row_checksums
 from stateshift.formats.spark.offsets import PARTITIONS
 from stateshift.specification import JobSpec
-from stateshift.survey import Facts, Finding, Image
+from stateshift.survey import Finding, Image
 
 JOIN = "spark.sql.streaming.join.stateFormatVersion"
 NAMED_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
@@ -66,21 +65,21 @@ class Target:
         return Finding("refuse", fact, waive=waive, hint=f"{way}; or {newer}" if way else newer)
 
 
-def of_versions(job: JobSpec, wishes: Wishes, facts: Facts) -> Iterator[Finding]:
+def of_versions(move: Move) -> Iterator[Finding]:
     """Refuse what the target does not read, where its version is known: its cluster says it."""
-    version = target_version(facts) or ""
+    version = target_version(move.facts) or ""
     parts = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if len(parts) < 2:
         return
     target = Target(version, parts)
-    for image in facts.source.images:
-        name = name_of(image, facts.source.location)
+    for image, name in move.named_images:
         yield from _of_age(image, name, target)
         yield from _of_operators(image, name, target)
         yield from _of_settings(image, name, target)
         if "RocksDB" in image.settings.get(PROVIDER, ""):
-            yield from _of_format(job, wishes, image, name, target)
-            yield from _of_files(wishes, image, name, target)
+            yield from _of_format(move, image, name, target)
+            yield from _of_changelogs(move.change, image, name, target)
+            yield from _of_tables(move.change, image, name, target)
 
 
 def _of_settings(image: Image, name: str, target: Target) -> Iterator[Finding]:
@@ -144,11 +143,11 @@ def _of_title(title: str, name: str, target: Target) -> Iterator[Finding]:
             )
 
 
-def _of_format(
-    job: JobSpec, wishes: Wishes, image: Image, name: str, target: Target
-) -> Iterator[Finding]:
+def _of_format(move: Move, image: Image, name: str, target: Target) -> Iterator[Finding]:
     """Refuse checkpoint format 2 where the target does not read it."""
-    if wishes.format_1 or not _is_format_2(image):
+    # Files of the state carry a uuid in their names; tables do in either format.
+    names = [path.rpartition("/")[2] for path in image.state_files if not path.endswith(".sst")]
+    if move.change.format_1 or not any("_" in file_name for file_name in names):
         return
     way = (
         'let it be written in format 1: "transform": [{"kind": "convert", '
@@ -163,19 +162,13 @@ def _of_format(
             "4.0 does not take"
         )
         yield target.refused(fact, (4, 1), way=way)
-    elif target.parts < (4, 3) and not _says(job, FORMAT, "2"):
+    elif target.parts < (4, 3) and not _says_format_2(move.job):
         yield Finding(
             "warn",
             f"{name} is of checkpoint format 2, and Spark {target.version} does not find "
             "that out by itself: the job has to say so, or it does not start",
             hint=f'"{FORMAT}": "2" in its settings; or {way}',
         )
-
-
-def _is_format_2(image: Image) -> bool:
-    """Whether files of the state carry a uuid in their names; tables do in either format."""
-    names = [path.rpartition("/")[2] for path in image.state_files if not path.endswith(".sst")]
-    return any("_" in name for name in names)
 
 
 def _is_single(image: Image) -> bool:
@@ -186,19 +179,17 @@ def _is_single(image: Image) -> bool:
     return any(operator.shards == 1 for operator in image.operators)
 
 
-def _says(job: JobSpec, setting: str, value: str) -> bool:
+def _says_format_2(job: JobSpec) -> bool:
+    """Whether the job is started with the setting of checkpoint format 2."""
     conf = (job.submit.options.get("conf") or {}) if job.submit is not None else {}
-    return str(conf.get(setting)) == value
+    return str(conf.get(FORMAT)) == "2"
 
 
-def _of_files(wishes: Wishes, image: Image, name: str, target: Target) -> Iterator[Finding]:
-    yield from _of_changelogs(wishes, image, name, target)
-    yield from _of_tables(wishes, image, name, target)
-
-
-def _of_changelogs(wishes: Wishes, image: Image, name: str, target: Target) -> Iterator[Finding]:
+def _of_changelogs(
+    change: StateChange, image: Image, name: str, target: Target
+) -> Iterator[Finding]:
     has_changelogs = any(path.endswith(".changelog") for path in image.state_files)
-    if has_changelogs and not wishes.of_state and target.parts < (3, 5):
+    if has_changelogs and not change.rewrites_state and target.parts < (3, 5):
         yield Finding(
             "refuse",
             f"{name} keeps RocksDB changelogs, of which Spark {target.version} knows nothing",
@@ -209,9 +200,9 @@ def _of_changelogs(wishes: Wishes, image: Image, name: str, target: Target) -> I
         )
 
 
-def _of_tables(wishes: Wishes, image: Image, name: str, target: Target) -> Iterator[Finding]:
+def _of_tables(change: StateChange, image: Image, name: str, target: Target) -> Iterator[Finding]:
     # A compaction copies tables that need none.
-    copies_tables = not replace(wishes, compact=False).of_state
+    copies_tables = not replace(change, compact=False).rewrites_state
     is_newer = image.written_by is not None and image.written_by.startswith("4.")
     has_tables = any(path.endswith(".sst") for path in image.state_files)
     if has_tables and copies_tables and is_newer and target.parts < (3, 4):

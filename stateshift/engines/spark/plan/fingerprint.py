@@ -1,20 +1,55 @@
-"""What a plan is held against before it is carried out: a fingerprint of the facts that it was made
-from.
+"""The frame of every plan, with the fingerprint of the facts that it is made from: it is held
+against that before it is carried out.
 
-    identity_of      what does not change while a job runs
+    identity_of      everything that does not change while a job runs
     fingerprint_of   that, and every file and epoch of a job that has stopped
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stateshift import plain
+from stateshift.engines.spark import layout
+from stateshift.engines.spark.rewrite.move import Move
+from stateshift.engines.spark.survey.endpoints import plain_endpoints
 from stateshift.formats.marks import FOLDER
-from stateshift.survey import ClusterFacts, Facts, Image, SinkFacts, Survey
+from stateshift.plan import Phase, Plan
+from stateshift.survey import Facts, Finding, Image, Survey
+
+
+def plan_of(move: Move, phases: tuple[Phase, ...], findings: tuple[Finding, ...] = ()) -> Plan:
+    """Return a move plan of these phases."""
+    return Plan(
+        job=move.job.name,
+        engine=layout.ENGINE,
+        purpose="move",
+        source=move.source,
+        target=move.target if move.job.target else move.source,
+        epoch=epoch_after(move),
+        phases=phases,
+        findings=findings,
+        facts=fingerprint_of(move.facts),
+        endpoints=plain_endpoints(move.facts),
+    )
+
+
+def epoch_after(move: Move) -> int | None:
+    """Return the number that the last batch has at the target; None for a workflow, whose queries
+    have one each.
+    """
+    source = move.facts.source
+    return None if source.epoch is None else move.number_after(source.images[0])
+
+
+def provisional(plan: Plan, facts: Facts) -> Plan:
+    """Return the plan as one that holds only as long as the job is this one: it may write on."""
+    return replace(plan, provisional=True, facts=identity_of(facts))
 
 
 def identity_of(facts: Facts) -> str:
-    """Return the fingerprint of what does not change while a job runs: who it is and how its state
-    is laid out.
+    """Return the fingerprint of everything that does not change while a job runs: its identity and
+    the layout of its state.
     """
     surveys = (facts.source, *facts.merges, *facts.others)
     others_files = [file for file in facts.target.files if not file.path.startswith(f"{FOLDER}/")]
@@ -23,7 +58,7 @@ def identity_of(facts: Facts) -> str:
         [
             [_identity(survey) for survey in surveys],
             [facts.target.kind, len(others_files)],
-            [_version(cluster) for cluster in clusters],
+            [None if cluster is None else cluster.version for cluster in clusters],
         ]
     )
 
@@ -40,13 +75,10 @@ def fingerprint_of(facts: Facts) -> str:
         [[here.location, there.location] for here, there in facts.data],
     ]
     if facts.sink is not None and facts.sink.read:
-        parts.append(_last_batches(facts.sink, facts.source))
+        # A rewind under new numbers goes by the last batch of each query.
+        images, sink = facts.source.images, facts.sink
+        parts.append([[image.path, sink.last_batch(image.identity)] for image in images])
     return plain.fingerprint(parts)
-
-
-def _last_batches(sink: SinkFacts, source: Survey) -> list[plain.Value]:
-    """Return what a rewind under new numbers goes by: the last batch of each query."""
-    return [[image.path, sink.last_batch(image.identity)] for image in source.images]
 
 
 def _identity(survey: Survey) -> list[object]:
@@ -61,7 +93,3 @@ def _identity_of_image(image: Image) -> list[object]:
 def _contents(survey: Survey) -> list[object]:
     epochs = [[image.path, image.epoch, image.planned] for image in survey.images]
     return [sorted(survey.files), epochs]
-
-
-def _version(cluster: ClusterFacts | None) -> str | None:
-    return None if cluster is None else cluster.version

@@ -1,17 +1,21 @@
-"""How a job is stopped: the stop itself, the fences that keep it from going on, and the merges that
+"""The halt of a job: the stop itself, the fences that keep it from going on, and the merges that
 are moved in by rename then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from stateshift.engines.bundles import bundled
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.image import spark_image
-from stateshift.specification import JobSpec, Spec
-from stateshift.step import AnyStep, FenceSource, MoveFiles, Rename, StopJob
-from stateshift.survey import Facts, Image, Survey
+from stateshift.engines.spark.plan.fingerprint import identity_of, plan_of
+from stateshift.engines.spark.rewrite.move import Move
+from stateshift.engines.start import Handed, prepared
+from stateshift.plan import Phase, Plan, phases_of
+from stateshift.step import AnyStep, FenceSource, MoveFiles, ReadyFence, Rename, StopJob
+from stateshift.survey import Image, Survey
 
 # Files of a query's fence: what it would plan next with, and what it would commit that with; or the
 # last two it plans.
@@ -21,13 +25,30 @@ FENCES_MAX = 2
 STOP_SECONDS_MAX = 300
 
 
-def stop(spec: Spec, job: JobSpec) -> StopJob:
+def halt_plan(move: Move) -> Plan:
+    """Return the plan that stops the job at a consistent epoch. The next survey says which one it
+    is.
+    """
+    job, facts = move.job, move.facts
+    steps: list[AnyStep] = [_stop(move)]
+    files_max = _readied(move)
+    if files_max:
+        steps.append(ReadyFence("halt/ready-fence", move.source, files_max))
+    options = job.submit.options if job.submit is not None else {}
+    early = prepared(job, facts, Handed(job.destination, options))
+    plan = plan_of(move, phases_of(*early, Phase("halt", tuple(steps))))
+    return replace(plan, purpose="halt", epoch=None, facts=identity_of(facts))
+
+
+def _stop(move: Move) -> StopJob:
     """Return the step that stops the job where it runs now."""
+    job = move.job
     options = dict(job.stop)
     tag = options.pop("tag", None)
     seconds_max = options.pop("seconds_max", None)
     if seconds_max is None:
-        seconds_max = _patience(spec, job)
+        cluster = move.spec.cluster(job.source_cluster).options if job.source_cluster else {}
+        seconds_max = cluster.get("seconds_max", STOP_SECONDS_MAX)
     again = job.source_submit
     return StopJob(
         name="halt/stop",
@@ -42,22 +63,13 @@ def stop(spec: Spec, job: JobSpec) -> StopJob:
     )
 
 
-def _patience(spec: Spec, job: JobSpec) -> float:
-    """Return how long a job may take to stop, in seconds, where the spec does not say it of the
-    job.
-    """
-    if not job.source_cluster:
-        return STOP_SECONDS_MAX
-    options = spec.cluster(job.source_cluster).options
-    return float(options.get("seconds_max", STOP_SECONDS_MAX))
-
-
-def halt_steps(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
+def halt_steps(move: Move) -> Iterator[AnyStep]:
     """Yield the fences and the merges. A fork leaves its source alone, and a job that stays where
     it is must be able to go on there.
     """
-    if job.moves and job.target is not None:
-        yield from fence("halt/fence", facts.source, readied(job, facts))
+    facts = move.facts
+    if move.job.moves and move.job.target is not None:
+        yield from fence("halt/fence", facts.source, _readied(move))
         for number, other in enumerate(facts.others):
             yield from fence(f"halt/fence-other-{number}", other)
     for number, merge in enumerate(facts.merges):
@@ -65,14 +77,15 @@ def halt_steps(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
         yield from _moves(f"halt/merge-{number}", merge, facts.source)
 
 
-def readied(job: JobSpec, facts: Facts) -> int:
-    """Return how many files of a fence, at most, are written before the job has stopped: where that
-    saves time, and nobody else has the job's source.
+def _readied(move: Move) -> int:
+    """Return the number of files of a fence, at most, that are written before the job has stopped:
+    where that saves time, and nobody else has the job's source.
     """
-    saves_time = job.mode == "warm" and facts.source.traits.get("renames_sooner", False)
-    if not saves_time or job.target is None:
+    source = move.facts.source
+    saves_time = move.job.mode == "warm" and source.traits.get("renames_sooner", False)
+    if not saves_time or move.job.target is None:
         return 0
-    return FENCES_MAX * len(facts.source.images)
+    return FENCES_MAX * len(source.images)
 
 
 def fence(name: str, survey: Survey, ready: int = 0) -> Iterator[FenceSource]:

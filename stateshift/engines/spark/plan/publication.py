@@ -1,5 +1,5 @@
-"""How an image becomes visible: its name index, ids and offsets of all queries, and last of all
-the commits. Pure.
+"""The files by which an image becomes visible: its name index, ids and offsets of all queries, and
+last of all the commits. Pure.
 """
 
 from __future__ import annotations
@@ -12,23 +12,18 @@ from typing import NamedTuple
 
 from stateshift.engines.bundles import bundled
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.findings import moves
+from stateshift.engines.spark.findings.moves import directories
 from stateshift.engines.spark.places import infos_of
 from stateshift.engines.spark.rewrite.files import Reshaping
-from stateshift.engines.spark.rewrite.planned_state import kept_batch
+from stateshift.engines.spark.rewrite.move import Move
 from stateshift.errors import StalePlan
 from stateshift.formats.marks import INDEX, encode_index
-from stateshift.specification import JobSpec, Spec
 from stateshift.step import AnyStep, CopyFiles, KeepOwners, StageFiles, TransformShard, WriteFile
-from stateshift.survey import Facts, FileInfo, Image
+from stateshift.survey import FileInfo, Image
 
 
 def publish(
-    job: JobSpec,
-    facts: Facts,
-    images: tuple[Image, ...],
-    reshaping: Reshaping,
-    beforehand: bool = False,
+    move: Move, images: tuple[Image, ...], reshaping: Reshaping, beforehand: bool = False
 ) -> Iterator[AnyStep]:
     """Yield ids and offsets of every query, and only then the commits; the name index is published
     before them (`index_step`). What is copied as it is goes together: on HDFS a small file is
@@ -37,22 +32,17 @@ def publish(
     commits: list[_First] = []
     others: list[_First] = []
     for image in images:
-        for path in _first_read(job, image):
+        if image.epoch is None:
+            continue
+        for path in layout.first_read(image.epoch, move.kept_batch(image)):
+            if layout.is_commit(path) and not layout.has_commits(image):
+                continue
             first = _First(image, layout.under(image.path, path))
-            is_last_commit = path == layout.commit_path(image.epoch or 0)
+            is_last_commit = path == layout.commit_path(image.epoch)
             (commits if is_last_commit else others).append(first)
-    publishing = _Publishing(job, facts, reshaping, staged=beforehand)
+    publishing = _Publishing(move, reshaping, staged=beforehand)
     yield from publishing.steps(others)
     yield from publishing.steps(commits, whole=True)
-
-
-def _first_read(job: JobSpec, image: Image) -> Iterator[str]:
-    """Yield the files that Spark looks for first, in the image; commits only where it has any."""
-    if image.epoch is None:
-        return
-    for path in layout.first_read(image.epoch, kept_batch(job, image)):
-        if layout.has_commits(image) or not layout.is_commit(path):
-            yield path
 
 
 class _First(NamedTuple):
@@ -65,19 +55,19 @@ class _First(NamedTuple):
 class _Publishing:
     """The steps that publish the files which Spark looks for first; each has a number."""
 
-    def __init__(self, job: JobSpec, facts: Facts, reshaping: Reshaping, staged: bool) -> None:
-        self._job, self._facts, self._reshaping = job, facts, reshaping
+    def __init__(self, move: Move, reshaping: Reshaping, staged: bool) -> None:
+        self._move, self._reshaping = move, reshaping
         self._staged = staged
         self._names = (f"publish/{number}" for number in itertools.count())
-        self._infos = infos_of((facts.source, *facts.merges))
+        self._infos = infos_of((move.facts.source, *move.facts.merges))
 
     def steps(self, firsts: Iterable[_First], whole: bool = False) -> Iterator[AnyStep]:
         """Yield the steps for files of which none has to be there before another."""
         copied: list[FileInfo] = []
         for image, path in firsts:
-            if self._job.mode == "fork" and path == layout.under(image.path, layout.METADATA):
+            if self._move.job.mode == "fork" and path == layout.under(image.path, layout.METADATA):
                 if not self._staged:
-                    yield _identity(next(self._names), self._facts, image, path)
+                    yield _identity(next(self._names), self._move, image, path)
             elif path in self._reshaping.logs:
                 yield self._rewritten(path, whole)
             elif path in self._infos:
@@ -91,8 +81,8 @@ class _Publishing:
         for bundle in bundled(copied):
             yield CopyFiles(
                 next(self._names),
-                self._facts.source.location,
-                self._facts.target.location,
+                self._move.source,
+                self._move.target,
                 tuple(bundle),
                 whole=whole,
                 staged=self._staged,
@@ -104,9 +94,9 @@ class _Publishing:
             next(self._names),
             change.transform,
             change.options,
-            change.source or self._facts.source.location,
+            change.source or self._move.source,
             change.inputs or (self._infos[path],),
-            self._facts.target.location,
+            self._move.target,
             (change.path,),
             whole,
         )
@@ -124,16 +114,16 @@ def staged(publishing: Iterable[AnyStep]) -> Iterator[StageFiles]:
             )
 
 
-def identities(job: JobSpec, facts: Facts, images: Iterable[Image]) -> Iterator[WriteFile]:
+def identities(move: Move) -> Iterator[WriteFile]:
     """Yield a fork's own ids, where what is published is copied beforehand: alone they make nothing
     visible.
     """
-    if job.mode != "fork":
+    if move.job.mode != "fork":
         return
-    begun = [image for image in images if image.epoch is not None]
+    begun = [image for image in move.images if image.epoch is not None]
     for number, image in enumerate(begun):
         path = layout.under(image.path, layout.METADATA)
-        yield _identity(f"copy/identity-{number}", facts, image, path)
+        yield _identity(f"copy/identity-{number}", move, image, path)
 
 
 def fork_id(image: Image, target: str) -> str:
@@ -141,41 +131,36 @@ def fork_id(image: Image, target: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{image.identity} {target} {image.path}"))
 
 
-def _identity(name: str, facts: Facts, image: Image, path: str) -> WriteFile:
+def _identity(name: str, move: Move, image: Image, path: str) -> WriteFile:
     """Return the step that gives a fork its id. A fork is another query: idempotent sinks must not
     take it for the first.
     """
-    target = facts.target.location
-    content = json.dumps({"id": fork_id(image, target)}, separators=(",", ":"))
-    return WriteFile.of(name, target, path, content.encode())
+    content = json.dumps({"id": fork_id(image, move.target)}, separators=(",", ":"))
+    return WriteFile.of(name, move.target, path, content.encode())
 
 
-def owners_kept(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
+def keep_owners(move: Move) -> Iterator[AnyStep]:
     """Yield the last steps of all: every file is there, and no job writes beside them yet."""
+    job = move.job
     if not job.keep:
         return
     owner, permissions = "owner" in job.keep, "permissions" in job.keep
-    for number, (source, target) in enumerate(_copied_places(job, facts)):
+    places = [(move.source, move.target)]
+    for data, (here, there) in zip(job.data, move.facts.data, strict=True):
+        if data.copy:
+            places.append((here.location, there.location))
+    for number, (source, target) in enumerate(places):
         yield KeepOwners(f"publish/owners-{number}", source, target, owner, permissions)
 
 
-def _copied_places(job: JobSpec, facts: Facts) -> Iterator[tuple[str, str]]:
-    """Yield the places that are copied, each with its new one."""
-    yield facts.source.location, facts.target.location
-    for data, (here, there) in zip(job.data, facts.data, strict=True):
-        if data.copy:
-            yield here.location, there.location
-
-
-def index_step(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
+def index_step(move: Move) -> Iterator[AnyStep]:
     """Yield the step that writes the name index, where it changes."""
-    names = moves.directories(spec, job, facts)
+    names, old = directories(move), move.facts.source.names
     if not names:
         return
     content = encode_index(names)
-    if job.target:
-        yield WriteFile.of("publish/index", facts.target.location, INDEX, content, None)
-    elif facts.source.names != names:
-        old = facts.source.names
+    if move.job.target:
+        yield WriteFile.of("publish/index", move.target, INDEX, content, None)
+    elif old != names:
         replaces = encode_index(old).decode() if old else None
-        yield WriteFile.of("publish/index", facts.source.location, INDEX, content, replaces)
+        yield WriteFile.of("publish/index", move.source, INDEX, content, replaces)

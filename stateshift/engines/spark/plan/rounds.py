@@ -1,5 +1,5 @@
-"""A Spark job that moves while it runs: what a round copies, and which files its image is made of
-in the end. Pure.
+"""A Spark job that moves while it runs: the files that a round copies, and those that its image is
+made of in the end. Pure.
 
 A commit never changes: state of version N + 1 and older is final once batch N is committed, so a
 round may copy all of it, and the job's next batches only add to it. In the end each shard's state
@@ -19,12 +19,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from stateshift.engines.bundles import copies
-from stateshift.engines.rounds import transfers_of
+from stateshift.engines.rounds import bare, transfers_of
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.places import Rewriting
+from stateshift.engines.spark.plan.fingerprint import plan_of, provisional
+from stateshift.engines.spark.plan.publication import publish, staged
+from stateshift.engines.spark.rewrite.files import reshaping_of
+from stateshift.engines.spark.rewrite.move import Move
 from stateshift.formats.spark.names import classify
-from stateshift.specification import JobSpec
-from stateshift.step import BringFiles
+from stateshift.plan import Phase, Plan, phases_of
+from stateshift.specification import JobSpec, Spec
+from stateshift.step import AnyStep, BringFiles
 from stateshift.survey import Facts, FileInfo, Image, ShardFiles
 
 
@@ -39,7 +43,7 @@ def warmed(facts: Facts) -> Facts:
         listed={file.path: file for file in source.files},
         copied=_copied_from(source.location, facts),
     )
-    earlier = {_folder(chain): chain for chain in facts.chains if chain.files}
+    earlier = {folder_of(chain): chain for chain in facts.chains if chain.files}
     images = tuple(_image(image, files, earlier) for image in source.images)
     needed: set[str] = set()
     for image in images:
@@ -86,7 +90,7 @@ def _image(image: Image, files: _Files, earlier: Mapping[str, ShardFiles]) -> Im
         if other is None:
             shards.append(shard)
             continue
-        needed -= _with_checksums(shard.files)
+        needed.difference_update(shard.files, _checksums(shard.files))
         needed.update(other)
         needed.update(filter(files.have, _checksums(other)))
         shards.append(replace(shard, files=other))
@@ -97,17 +101,13 @@ def _checksums(paths: Iterable[str]) -> set[str]:
     return {f"{path}.crc" for path in paths}
 
 
-def _with_checksums(paths: Iterable[str]) -> set[str]:
-    return {*paths, *_checksums(paths)}
-
-
 def _other_chain(
     shard: ShardFiles, version: int, files: _Files, earlier: Mapping[str, ShardFiles]
 ) -> tuple[str, ...] | None:
     """Return the chain that continues an earlier round's; None where the source's leaves less to
     copy.
     """
-    before = earlier.get(_folder(shard)) if shard.files else None
+    before = earlier.get(folder_of(shard)) if shard.files else None
     if before is None:
         return None
     continued = _continued(before, version, files)
@@ -125,7 +125,9 @@ def _continued(chain: ShardFiles, version: int, files: _Files) -> tuple[str, ...
     newest = _newest_version(chain)
     if newest is None or newest > version:
         return None
-    folder, ending = _folder(chain), _ending(chain.files[0])
+    folder = folder_of(chain)
+    is_rocksdb = chain.files[0].endswith((".zip", ".changelog"))
+    ending = "changelog" if is_rocksdb else "delta"
     since = tuple(f"{folder}/{number}.{ending}" for number in range(newest + 1, version + 1))
     is_copied = files.copied.keys() >= set(chain.files)
     is_complete = is_copied and all(map(files.have, since))
@@ -134,7 +136,7 @@ def _continued(chain: ShardFiles, version: int, files: _Files) -> tuple[str, ...
 
 def _newest_version(chain: ShardFiles) -> int | None:
     """Return the version that the chain comes to; None under checkpoint format 2."""
-    places = [classify(_inside(path, chain)) for path in chain.files]
+    places = [classify(inside(path, chain)) for path in chain.files]
     versioned = [place for place in places if place.kind != "sst"]
     if any(place.uuid for place in versioned):
         return None
@@ -142,26 +144,38 @@ def _newest_version(chain: ShardFiles) -> int | None:
     return max(versions, default=None)
 
 
-def _inside(path: str, chain: ShardFiles) -> str:
+def inside(path: str, chain: ShardFiles) -> str:
     """Return the path below its own checkpoint: that of a workflow has a directory before it."""
     at = path.find(f"state/{chain.operator}/{chain.shard}/")
     return path[max(at, 0) :]
 
 
-def _ending(path: str) -> str:
-    return "changelog" if path.endswith((".zip", ".changelog")) else "delta"
-
-
-def _folder(chain: ShardFiles) -> str:
-    """Return where the shard's files lie; SST files lie one deeper."""
+def folder_of(chain: ShardFiles) -> str:
+    """Return the folder that holds the shard's files; SST files are one deeper."""
     return next((path.rpartition("/")[0] for path in chain.files if "/SSTs/" not in path), "")
 
 
-def round_of(job: JobSpec, facts: Facts, rewriting: Rewriting) -> Iterator[BringFiles]:
+def round_plan(spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -> Plan:
+    """Return the plan that copies what can be copied while the job runs. What speaks against the
+    move is said with the move. Of a job that is `stopping` this may be the last epoch: the files
+    that will make it visible are copied with it.
+    """
+    move = Move(spec, job, warmed(facts))
+    steps: list[AnyStep] = [*_transfers(move)]
+    if stopping:
+        bare_move = replace(move, facts=bare(move.facts))
+        images, reshaping = bare_move.facts.source.images, reshaping_of(bare_move)
+        steps += staged(publish(bare_move, images, reshaping, beforehand=True))
+    plan = plan_of(move, phases_of(Phase("copy", tuple(steps))))
+    return replace(provisional(plan, move.facts), purpose="warm")
+
+
+def _transfers(move: Move) -> Iterator[BringFiles]:
     """Yield what can be copied now. The commits are the anchors: to go back behind one, a job has
     to have it removed.
     """
-    copied = copies(job, facts, facts.source.images, rewriting.paths)
+    facts = move.facts
+    copied = copies(move.job, facts, facts.source.images, move.rewriting.paths)
     commits: set[str] = set()
     shards: list[ShardFiles] = []
     for image in facts.source.images:
@@ -169,4 +183,4 @@ def round_of(job: JobSpec, facts: Facts, rewriting: Rewriting) -> Iterator[Bring
         if image.epoch is not None:
             commits.add(layout.under(image.path, layout.commit_path(image.epoch)))
     anchors = tuple(file for file in facts.source.files if file.path in commits)
-    yield from transfers_of(facts, copied, shards, anchors, job.verify != "none")
+    yield from transfers_of(facts, copied, shards, anchors, move.job.verify != "none")

@@ -14,9 +14,9 @@ from stateshift.engines.spark.entries.row_check import RowCheck
 from stateshift.engines.spark.entries.store_views import Views
 from stateshift.engines.spark.rewrite.checked_rows import RowRule
 from stateshift.engines.spark.rewrite.stores import of_stores
-from stateshift.engines.spark.rewrite.wishes import Plain
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import Binary, Block
+from stateshift.plain import JsonObject
 from stateshift.survey import ShardFiles
 from stateshift.world import ReadFrom
 
@@ -27,7 +27,7 @@ class RowChecks:
     for them.
     """
 
-    rules: Mapping[str, Plain]
+    rules: Mapping[str, JsonObject]
     operator: str
     read: ReadFrom
 

@@ -36,7 +36,7 @@ from stateshift.engines.spark.rewrite.session_keys import of_operator
 from stateshift.engines.spark.rewrite.split import belongs
 from stateshift.engines.spark.rewrite.stores import of_stores
 from stateshift.engines.spark.rewrite.sums import Add, adders
-from stateshift.engines.spark.rewrite.wishes import Plain
+from stateshift.plain import JsonObject
 from stateshift.survey import ShardFiles
 from stateshift.world import ReadFrom
 
@@ -100,7 +100,7 @@ def _unframed(block: Block, key: Bytes | None) -> Block:
 
 
 def _evolvers(
-    shard: ShardFiles, evolutions: Mapping[str, Plain], framed: bool
+    shard: ShardFiles, evolutions: Mapping[str, JsonObject], framed: bool
 ) -> dict[str, tuple[Bytes, Bytes]]:
     own = of_stores(evolutions, shard.operator)
     return {store: evolver(evolution, framed) for store, evolution in own.items()}

@@ -19,17 +19,16 @@ entry then moves to the shard where the job looks for it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from stateshift.engines.spark.entries.encoders import listed
 from stateshift.engines.spark.image import spark_image
-from stateshift.engines.spark.rewrite.wishes import Plain, Wishes
 from stateshift.errors import FormatError
 from stateshift.formats.spark.row_change import Row, Unfit, evolve
-from stateshift.plain import from_plain
+from stateshift.plain import JsonObject, from_plain
 from stateshift.survey import Image
 
 FRAME = b"\0"
@@ -45,8 +44,8 @@ class Evolution:
 
     key: str
     value: str
-    key_change: Plain
-    value_change: Plain
+    key_change: JsonObject
+    value_change: JsonObject
     new_key: str
     new_value: str
     lists: bool
@@ -58,7 +57,7 @@ class Evolution:
         return bool(self.key_change.get("widen"))
 
 
-def evolution_of(change: Plain, schema: Plain, delimiter: str) -> Evolution:
+def evolution_of(change: JsonObject, schema: JsonObject, delimiter: str) -> Evolution:
     """Return one store's, from what is asked for and its schema; `Unfit` where it cannot be."""
     keys = {}
     for kind in ("widen", "rename", "nullable"):
@@ -80,20 +79,22 @@ def evolution_of(change: Plain, schema: Plain, delimiter: str) -> Evolution:
     )
 
 
-def wanted(wishes: Wishes, image: Image) -> Iterator[tuple[str, Plain, Plain | None]]:
+def wanted(
+    changes: Sequence[JsonObject], image: Image
+) -> Iterator[tuple[str, JsonObject, JsonObject | None]]:
     """Yield what is to change, by store: its name, what is asked for, and its schema, if there is
     one.
     """
     schemas = spark_image(image).schemas
-    for change in wishes.evolve:
+    for change in changes:
         name = f"{change['operator']}/{change.get('store', 'default')}"
         yield name, change, schemas.get(name)
 
 
-def evolutions(wishes: Wishes, image: Image, delimiter: str) -> dict[str, Evolution]:
+def evolutions(changes: Sequence[JsonObject], image: Image, delimiter: str) -> dict[str, Evolution]:
     """Return those of all stores, without those that cannot be: the findings report them."""
     by_store = {}
-    for name, change, schema in wanted(wishes, image):
+    for name, change, schema in wanted(changes, image):
         if schema is None:
             continue
         with suppress(Unfit):
@@ -101,7 +102,7 @@ def evolutions(wishes: Wishes, image: Image, delimiter: str) -> dict[str, Evolut
     return by_store
 
 
-def evolver(plain: Plain, framed: bool) -> tuple[Bytes, Bytes]:
+def evolver(plain: JsonObject, framed: bool) -> tuple[Bytes, Bytes]:
     """Return what makes old keys and values new ones, as the provider holds them."""
     evolution = from_plain(Evolution, plain)
     key = evolve(json.loads(evolution.key), evolution.key_change).apply
@@ -116,7 +117,7 @@ def _same(content: bytes) -> bytes:
     return content
 
 
-def _evolved(what: str, schema: str, change: Plain) -> str:
+def _evolved(what: str, schema: str, change: JsonObject) -> str:
     """Return the schema changed; what is wrong says of which schema."""
     try:
         evolved = evolve(json.loads(schema), change).schema

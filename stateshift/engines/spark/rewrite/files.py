@@ -43,6 +43,7 @@ from stateshift.engines.spark.rewrite.logs import (
     paths_of,
     schemas_of,
 )
+from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.rewrite.pieces import (
     PIECE_BYTES_MAX,
     Piece,
@@ -54,17 +55,15 @@ from stateshift.engines.spark.rewrite.pieces import (
     without_tables,
     written,
 )
-from stateshift.engines.spark.rewrite.planned_state import to_rewrite
 from stateshift.engines.spark.rewrite.request import Request
 from stateshift.engines.spark.rewrite.session_keys import sessions_of
 from stateshift.engines.spark.rewrite.stores import of_stores
 from stateshift.engines.spark.rewrite.sums import cannot_add
-from stateshift.engines.spark.rewrite.wishes import Plain, wishes_of
 from stateshift.engines.spark.rewrite.zip_format import zip_format, zip_format_guessed
 from stateshift.formats.spark.offset_conf import codec_in, has_row_checksums
-from stateshift.specification import JobSpec
+from stateshift.plain import JsonObject
 from stateshift.step import ROWS_CHECKED, CompareImages, TransformShard
-from stateshift.survey import Facts, ShardFiles
+from stateshift.survey import ShardFiles
 
 REWRITE_STATE = "spark.rewrite-state"
 KEEP_TABLES = "spark.keep-tables"
@@ -79,7 +78,7 @@ class Reshaping:
     shards: tuple[ShardFiles, ...] = ()
     compares: tuple[CompareImages, ...] = ()
     logs: Mapping[str, Change] = field(default_factory=dict)
-    operators: Mapping[str, Plain] = field(default_factory=dict)
+    operators: Mapping[str, JsonObject] = field(default_factory=dict)
     paths: Mapping[str, str | None] = field(default_factory=dict)
 
     def __add__(self, other: Reshaping) -> Reshaping:
@@ -94,27 +93,26 @@ class Reshaping:
         )
 
 
-def reshaping_of(job: JobSpec, facts: Facts, piece_bytes_max: int = PIECE_BYTES_MAX) -> Reshaping:
-    """Return what becomes of every image, added up; empty where the job asks for no change."""
-    wishes = wishes_of(job.transform)
+def reshaping_of(move: Move, piece_bytes_max: int = PIECE_BYTES_MAX) -> Reshaping:
+    """Return the reshaping of all images together; empty where the job asks for no change."""
     whole = Reshaping()
-    if not wishes.any:
+    if not move.change.is_more_than_a_copy:
         return whole
-    for number, image in enumerate(facts.source.images):
-        request = Request(wishes, image, facts, number)
-        whole += _reshaped(job, request, piece_bytes_max)
-        planned = to_rewrite(job, facts, image)
+    images = move.facts.source.images
+    for number, image in enumerate(images):
+        whole += _reshaped(Request(move, image, number), piece_bytes_max)
+        planned = move.planned_image(image)
         if planned is not None:
-            number += len(facts.source.images)
-            whole += _of_planned(job, Request(wishes, planned, facts, number), piece_bytes_max)
+            request = Request(move, planned, number + len(images))
+            whole += _of_planned(request, piece_bytes_max)
     return whole
 
 
-def _of_planned(job: JobSpec, request: Request, piece_bytes_max: int) -> Reshaping:
+def _of_planned(request: Request, piece_bytes_max: int) -> Reshaping:
     """Return what becomes of the version that a planned batch has written. Shards that are left as
     they are get their files from `_renamed`.
     """
-    reshaped = _reshaped(job, request, piece_bytes_max)
+    reshaped = _reshaped(request, piece_bytes_max)
     of_state = tuple(step for step in reshaped.steps if step.transform == REWRITE_STATE)
     own = []
     for path in request.image.needed:
@@ -128,7 +126,7 @@ def _of_planned(job: JobSpec, request: Request, piece_bytes_max: int) -> Reshapi
     )
 
 
-def _reshaped(job: JobSpec, request: Request, piece_bytes_max: int) -> Reshaping:
+def _reshaped(request: Request, piece_bytes_max: int) -> Reshaping:
     """Return what becomes of an image."""
     pieces: list[Piece] = []
     for store in request.stores:
@@ -142,7 +140,7 @@ def _reshaped(job: JobSpec, request: Request, piece_bytes_max: int) -> Reshaping
     paths = {path: new for path, new in paths_of(request).items() if path not in taken}
     return Reshaping(
         steps=(
-            *_steps(job, request, anew),
+            *_steps(request, anew),
             *_steps_of_kept(request, kept),
             *joined_logs(request),
             *schemas,
@@ -160,10 +158,11 @@ def _targets(pieces: Iterable[Piece]) -> tuple[ShardFiles, ...]:
     return tuple(chain.from_iterable(piece.targets for piece in pieces))
 
 
-def _steps(job: JobSpec, request: Request, pieces: list[Piece]) -> Iterator[TransformShard]:
+def _steps(request: Request, pieces: list[Piece]) -> Iterator[TransformShard]:
     """Yield the steps that rewrite pieces. A source that is read once is compared as it was read,
     and checked where nothing is stopped for it.
     """
+    job = request.job_move.job
     compared: dict[str, object] = {}
     source_settings = _target_view(request) | _source_view(request)
     if job.verify not in ("none", "twice") and SUMS not in source_settings:
@@ -353,7 +352,7 @@ def _sessions(request: Request) -> dict[str, str]:
 
 def _sums(request: Request) -> dict[str, object]:
     """Return how values of one key are added, for the stores that have the columns to add."""
-    columns = list((request.wishes.merge or {}).get("sum", ()))
+    columns = list((request.change.merge or {}).get("sum", ()))
     framed = request.provider == ROCKSDB
     sums: dict[str, object] = {}
     for store, schema in spark_image(request.image).schemas.items():
@@ -421,7 +420,7 @@ def _source_view(request: Request) -> dict[str, str]:
         settings[PART] = json.dumps(request.part, sort_keys=True)
     if request.evolved:
         settings[EVOLVE] = json.dumps(_evolution(request)["evolve"], sort_keys=True)
-    if request.joining and (request.wishes.merge or {}).get("sum"):
+    if request.joining and (request.change.merge or {}).get("sum"):
         sums = {"sums": _sums(request), "places": list(request.joining.places)}
         settings[SUMS] = json.dumps(sums, sort_keys=True)
     return settings

@@ -25,7 +25,7 @@ from itertools import chain
 
 from stateshift.engines.bundles import bundled
 from stateshift.engines.spark.rewrite.files import Reshaping
-from stateshift.engines.spark.rewrite.wishes import Wishes
+from stateshift.engines.spark.rewrite.move import Move
 from stateshift.formats.marks import FOLDER
 from stateshift.formats.spark.names import CheckpointPath, classify
 from stateshift.step import FenceSource, LiftFence, MoveFiles, Rename
@@ -111,14 +111,14 @@ def _version(image: Image) -> int:
     return (image.epoch or 0) + 1
 
 
-def of_in_place(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
+def of_in_place(move: Move) -> Iterator[Finding]:
     """Yield what to know before a checkpoint is compacted where it lies: the stopped job, a planned
     batch, the files set aside.
     """
-    if not wishes.in_place:
+    if not move.change.in_place:
         return
-    source = facts.source
-    if facts.source_cluster is None:
+    source = move.facts.source
+    if move.facts.source_cluster is None:
         yield Finding(
             "warn",
             f"{source.location} is changed where it lies: its job must be stopped. A fence "
@@ -128,11 +128,11 @@ def of_in_place(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
                 "stopped for you"
             ),
         )
-    for image in source.images:
+    for image, name in move.named_images:
         if image.epoch is not None and _plans_a_batch(image):
             yield Finding(
                 "note",
-                f"{image.name or image.path or source.location}: batch {image.planned} was "
+                f"{name}: batch {image.planned} was "
                 "planned and not committed; it runs again, on what is compacted here",
             )
     if source.traits.get("renames", True):

@@ -34,7 +34,6 @@ from stateshift.engines.spark.entries.fold import PLAINLY, changed
 from stateshift.engines.spark.entries.last_writes import Writes
 from stateshift.engines.spark.entries.rocksdb_version import errors_at, table_at
 from stateshift.engines.spark.entries.shard_parts import part_in, within
-from stateshift.engines.spark.rewrite.wishes import Plain
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats import bounds
 from stateshift.formats.blocks import Block, block_of
@@ -62,6 +61,7 @@ from stateshift.formats.spark.rocksdb import (
 )
 from stateshift.formats.spark.state_blocks import decode_changelog_blocks
 from stateshift.formats.spark.text import decode_object, encode_object
+from stateshift.plain import JsonObject
 from stateshift.storage.protocol import Content, Input
 from stateshift.survey import ShardFiles
 from stateshift.world import ReadFrom, Whole
@@ -71,7 +71,7 @@ _DEFAULT = 0  # the column family that every RocksDB has
 _WHAT = "a RocksDB snapshot"
 
 
-def keep_tables(options: Plain, inputs: Sequence[Input]) -> Sequence[Content | None]:
+def keep_tables(options: JsonObject, inputs: Sequence[Input]) -> Sequence[Content | None]:
     """Return the new table and the zip of every shard. Before one of them is read, no more is than
     shows whether there will be a table.
     """

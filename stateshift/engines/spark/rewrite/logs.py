@@ -16,8 +16,8 @@ from stateshift.engines.bundles import PIECES_MAX, bundled
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.rewrite.merge import MERGE_COMMITS, MERGE_OFFSETS, Joining
 from stateshift.engines.spark.rewrite.request import Request
-from stateshift.engines.spark.rewrite.wishes import Plain
 from stateshift.formats.spark.names import CheckpointPath
+from stateshift.plain import JsonObject
 from stateshift.step import TransformShard
 from stateshift.survey import FileInfo, ShardFiles
 
@@ -34,7 +34,7 @@ class Change:
     """
 
     transform: str
-    options: Plain
+    options: JsonObject
     path: str
     source: str | None = None
     inputs: tuple[FileInfo, ...] = ()
@@ -57,7 +57,7 @@ def _log_change(request: Request, path: str, shards: tuple[ShardFiles, ...]) -> 
             return None
         return _joined(request, request.joining, inside, shards)
     new = request.log_path(path)
-    sources, dropped = request.wishes.sources, request.wishes.dropped_sources
+    sources, dropped = request.change.sources, request.change.dropped_sources
     if inside.startswith("offsets/") and any((request.conf, sources, dropped)):
         options = {"conf": request.conf, "sources": dict(sources), "dropped": list(dropped)}
         return Change(REWRITE_OFFSETS, options, new)
@@ -67,7 +67,7 @@ def _log_change(request: Request, path: str, shards: tuple[ShardFiles, ...]) -> 
     return Change(KEEP, {}, new) if new != path else None
 
 
-def operators_of(request: Request) -> Iterator[tuple[str, Plain]]:
+def operators_of(request: Request) -> Iterator[tuple[str, JsonObject]]:
     """Yield the operator metadata that changes, with what changes in each."""
     for path in request.image.needed:
         changes = _operator_changes(request, request.place(path))
@@ -75,9 +75,9 @@ def operators_of(request: Request) -> Iterator[tuple[str, Plain]]:
             yield path, changes
 
 
-def _operator_changes(request: Request, place: CheckpointPath) -> Plain:
+def _operator_changes(request: Request, place: CheckpointPath) -> JsonObject:
     """Return further options of a file's rewriting."""
-    sources = request.wishes.sources
+    sources = request.change.sources
     if place.area == "delta-schema-log" and sources:
         return {"folders": _folders(request, "sources", sources)}
     if place.area == "state-metadata":
@@ -85,14 +85,14 @@ def _operator_changes(request: Request, place: CheckpointPath) -> Plain:
     return {}
 
 
-def _metadata_changes(request: Request, operator: str) -> Plain:
+def _metadata_changes(request: Request, operator: str) -> JsonObject:
     changes: dict[str, object] = {}
-    if request.wishes.partitions:
-        changes["partitions"] = request.wishes.partitions
-    new = request.wishes.operators.get(operator)
+    if request.change.partitions:
+        changes["partitions"] = request.change.partitions
+    new = request.change.operators.get(operator)
     if new is not None:
         changes["operator"] = int(new)
-        changes["folders"] = _folders(request, "state", request.wishes.operators)
+        changes["folders"] = _folders(request, "state", request.change.operators)
     return changes
 
 
@@ -120,7 +120,7 @@ def _logs_of_dropped_sources(request: Request) -> Iterator[str]:
         folder, _, source = embedded.path.rpartition("/")
         is_of_source = folder.endswith("/sources")
         is_schema_log = request.place(embedded.file).area == "delta-schema-log"
-        if is_of_source and is_schema_log and source in request.wishes.dropped_sources:
+        if is_of_source and is_schema_log and source in request.change.dropped_sources:
             yield embedded.file
 
 
@@ -188,7 +188,7 @@ def _ids(request: Request, shards: tuple[ShardFiles, ...]) -> dict[str, list[lis
     """Return which file of the version is the right one, by operator, shard and store."""
     by_operator: dict[str, dict[int, list[str]]] = {}
     for shard in sorted(shards, key=lambda shard: (shard.operator, shard.shard, shard.store)):
-        operator = request.wishes.operators.get(shard.operator, shard.operator)
+        operator = request.change.operators.get(shard.operator, shard.operator)
         by_shard = by_operator.setdefault(operator, {})
         by_shard.setdefault(shard.shard, []).append(_id(request, shard))
     ids = {}

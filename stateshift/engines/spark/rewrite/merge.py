@@ -20,6 +20,7 @@ from shlex import quote
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.image import spark_image
+from stateshift.engines.spark.rewrite.move import Move
 from stateshift.formats.spark.names import classify
 from stateshift.specification import JobSpec
 from stateshift.survey import Facts, FileInfo, Finding, Image, ShardFiles, Survey
@@ -129,8 +130,9 @@ def sources_of(image: Image) -> list[str]:
     return [end.index for end in image.endpoints if end.role == "source"]
 
 
-def of_joining(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+def of_joining(move: Move) -> Iterator[Finding]:
     """Yield what has to hold before states are put together, and does not."""
+    job, facts = move.job, move.facts
     if not facts.others:
         return
     source = facts.source

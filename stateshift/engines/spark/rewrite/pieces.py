@@ -81,19 +81,19 @@ def pieces_of(
 
 def is_rewritten(request: Request, store: StoreState, shard: ShardFiles) -> bool:
     """Whether a shard is rewritten, rather than copied."""
-    if request.wishes.in_place and _has_own_zip(request, shard):
+    if request.change.in_place and _has_own_zip(request, shard):
         return False  # its own zip would be overwritten
     if _rewrites_all(request) or moves(request, store) or request.evolves(store):
         return True
     if _is_compacted(request, shard):
         return True
-    return request.wishes.format_1 and any(map(_has_id, shard.files))
+    return request.change.format_1 and any(map(_has_id, shard.files))
 
 
 def _is_compacted(request: Request, shard: ShardFiles) -> bool:
-    if request.wishes.keep_tables:
+    if request.change.keep_tables:
         return any(path.endswith(".changelog") for path in shard.files)
-    return request.wishes.compact and not is_settled(shard, request.size((shard,)))
+    return request.change.compact and not is_settled(shard, request.size((shard,)))
 
 
 def keeps_tables(request: Request, shard: ShardFiles) -> bool:
@@ -101,7 +101,7 @@ def keeps_tables(request: Request, shard: ShardFiles) -> bool:
     begin with, and changelogs that one table holds.
     """
     endings = {path.rpartition(".")[2] for path in shard.files}
-    is_asked = request.wishes.keep_tables and endings >= {"zip", "changelog"}
+    is_asked = request.change.keep_tables and endings >= {"zip", "changelog"}
     return is_asked and request.size((without_tables(shard),)) <= TABLE_BYTES
 
 
@@ -118,15 +118,15 @@ def with_new_table(piece: Piece) -> ShardFiles:
 
 def _rewrites_all(request: Request) -> bool:
     """Whether every shard is rewritten, whatever lies in it."""
-    wishes = request.wishes
+    change = request.change
     return any(
         (
-            wishes.renumber,
+            change.renumber,
             request.other_provider,
             CODEC in request.conf,
             request.part,
             request.joining,
-            wishes.of_state and other_format(request.image, request.facts),
+            change.rewrites_state and other_format(request.image, request.facts),
         )
     )
 
@@ -145,7 +145,7 @@ def moves(request: Request, store: StoreState) -> bool:
     """Whether entries change their shard."""
     if store.single:
         return False
-    after = request.wishes.partitions
+    after = request.change.partitions
     if after is not None and after != partitions_of(request.image):
         return True
     return _is_rekeyed(request, store)
@@ -248,7 +248,7 @@ def _keeping(request: Request, store: StoreState, shard: ShardFiles) -> Piece:
 def _moved(request: Request, store: StoreState, bytes_max: int) -> Iterator[Piece]:
     before = partitions_of(request.image)
     assert before is not None, "the findings have asked"
-    after = request.wishes.partitions or before
+    after = request.change.partitions or before
     by_number = {shard.shard: shard for shard in store.shards}
     for source_numbers, target_numbers in _groups(request, store, before, after):
         sources = tuple(by_number[number] for number in source_numbers)
@@ -272,7 +272,7 @@ def _groups(
 
 def _made(request: Request, store: StoreState, shard: int, tables: int) -> ShardFiles:
     """Return the shard as it will be written, as so many tables."""
-    operator = request.wishes.operators.get(store.operator, store.operator)
+    operator = request.change.operators.get(store.operator, store.operator)
     folder = layout.under(request.image.path, f"state/{operator}/{shard}")
     if store.store != DEFAULT_STORE:
         folder = f"{folder}/{store.store}"

@@ -43,14 +43,13 @@ from stateshift.engines.spark.rewrite.split import belongs
 from stateshift.engines.spark.rewrite.stores import of_stores
 from stateshift.engines.spark.rewrite.straight import Straight
 from stateshift.engines.spark.rewrite.sums import Add, adders
-from stateshift.engines.spark.rewrite.wishes import Plain
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats.binaries import part
 from stateshift.formats.blocks import Binary, Block, Ints, binary
 from stateshift.formats.rocksdb.table import KeyRange
 from stateshift.formats.sorting import Scratch, SortedPile, SortedPiles, cuts
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot
-from stateshift.plain import from_plain
+from stateshift.plain import JsonObject, from_plain
 from stateshift.step import ROWS_CHECKED
 from stateshift.survey import ShardFiles
 from stateshift.world import ReadFrom
@@ -86,8 +85,8 @@ class Gathered:
 class Gathering:
     """One piece of a rewriting (see `state`). `base` has the column families of its targets."""
 
-    plain: Plain
-    options: Plain
+    plain: JsonObject
+    options: JsonObject
     sources: Sequence[ShardFiles]
     open: ReadFrom
     base: RocksDBSnapshot
@@ -280,7 +279,7 @@ class Gathering:
         evolutions = self._own("evolve").items()
         return {store: evolver(evolution, framed) for store, evolution in evolutions}
 
-    def _own(self, option: str) -> dict[str, Plain]:
+    def _own(self, option: str) -> dict[str, JsonObject]:
         """Return what an option says of the stores of this piece's operator."""
         return of_stores(self.options.get(option, {}), self.plain["operator"])
 

@@ -10,9 +10,9 @@ from itertools import chain
 from stateshift import plain
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
-from stateshift.engines.spark.rewrite.batch_numbers import log_path_after, number_after
 from stateshift.engines.spark.rewrite.evolution import Evolution, evolutions
 from stateshift.engines.spark.rewrite.merge import Joining, joining_of
+from stateshift.engines.spark.rewrite.move import Move, StateChange
 from stateshift.engines.spark.rewrite.split import shards_of
 from stateshift.engines.spark.rewrite.stores import (
     StoreState,
@@ -20,10 +20,10 @@ from stateshift.engines.spark.rewrite.stores import (
     provider_of,
     stores_of,
 )
-from stateshift.engines.spark.rewrite.wishes import Plain, Wishes, path_after, settings_after
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
 from stateshift.formats.spark.names import CheckpointPath, classify
 from stateshift.formats.spark.offset_conf import MERGE_OPERATOR, ROW_CHECKSUM, delimiter
+from stateshift.plain import JsonObject
 from stateshift.survey import Facts, FileInfo, Image, ShardFiles
 
 
@@ -31,18 +31,25 @@ from stateshift.survey import Facts, FileInfo, Image, ShardFiles
 class Request:
     """`number` counts the images of a workflow."""
 
-    wishes: Wishes
+    job_move: Move
     image: Image
-    facts: Facts
     number: int
 
     @property
+    def change(self) -> StateChange:
+        return self.job_move.change
+
+    @property
+    def facts(self) -> Facts:
+        return self.job_move.facts
+
+    @property
     def target(self) -> str:
-        return self.facts.target.location
+        return self.job_move.target
 
     @cached_property
     def joining(self) -> Joining | None:
-        return joining_of(self.facts) if self.wishes.merge else None
+        return joining_of(self.facts) if self.change.merge else None
 
     @property
     def above(self) -> str:
@@ -73,13 +80,16 @@ class Request:
 
     def path(self, path: str) -> str | None:
         """Return where a file is afterwards; None where it is left behind."""
-        new = path_after(self.wishes, self.inside(path))
+        new = self.change.path_after(self.inside(path))
         return None if new is None else layout.under(self.image.path, new)
 
     def log_path(self, path: str) -> str:
         """Return where an offset log or a commit is afterwards."""
-        shift = self.version_after - self.version
-        return layout.under(self.image.path, log_path_after(self.inside(path), shift))
+        inside = self.inside(path)
+        folder, _, name = inside.rpartition("/")
+        if folder in ("offsets", "commits"):
+            inside = f"{folder}/{int(name) + self.version_after - self.version}"
+        return layout.under(self.image.path, inside)
 
     # -- what is to be
 
@@ -90,11 +100,11 @@ class Request:
     @cached_property
     def version_after(self) -> int:
         """Return the version that the state has at the target."""
-        return number_after(self.wishes, self.image, self.facts.sink) + 1
+        return self.job_move.number_after(self.image) + 1
 
     @cached_property
     def provider(self) -> str:
-        return self.wishes.provider or provider_of(self.image) or HDFS
+        return self.change.provider or provider_of(self.image) or HDFS
 
     @cached_property
     def format_2(self) -> bool:
@@ -107,7 +117,7 @@ class Request:
     @property
     def uuids(self) -> bool:
         """Whether what is made of it is."""
-        return self.format_2 and not self.wishes.format_1 and self.provider == ROCKSDB
+        return self.format_2 and not self.change.format_1 and self.provider == ROCKSDB
 
     def is_of_version(self, path: str) -> bool:
         return self.place(path).version == self.version
@@ -116,7 +126,7 @@ class Request:
         """Return the id that a version has to keep, as its commit names it: where it stays in its
         place.
         """
-        if not self.wishes.in_place:
+        if not self.change.in_place:
             return None
         own = [shard.files for shard in store.shards if shard.shard == number]
         for place in map(self.place, chain.from_iterable(own)):
@@ -127,7 +137,7 @@ class Request:
     @cached_property
     def conf(self) -> dict[str, str]:
         """Return what changes in the configuration that the offset log records."""
-        return settings_after(self.wishes, self.image.settings)
+        return self.change.settings_after(self.image.settings)
 
     @property
     def other_provider(self) -> bool:
@@ -136,13 +146,13 @@ class Request:
     @cached_property
     def stores(self) -> tuple[StoreState, ...]:
         stores = stores_of(self.image, self.provider == ROCKSDB)
-        dropped = self.wishes.dropped_operators
+        dropped = self.change.dropped_operators
         return tuple(store for store in stores if store.operator not in dropped)
 
     @cached_property
-    def part(self) -> Plain | None:
+    def part(self) -> JsonObject | None:
         """Return what of the entries belongs to the part that is asked for."""
-        split = self.wishes.split
+        split = self.change.split
         if split is None:
             return None
         if "by" in split:
@@ -160,7 +170,7 @@ class Request:
     @cached_property
     def evolved(self) -> Mapping[str, Evolution]:
         """Return the stores whose rows become others, by "<operator>/<store>"."""
-        return evolutions(self.wishes, self.image, delimiter(self.image.settings).decode())
+        return evolutions(self.change.evolve, self.image, delimiter(self.image.settings).decode())
 
     def evolves(self, store: StoreState) -> list[Evolution]:
         """Return what becomes of a store on disk, or of its column families."""

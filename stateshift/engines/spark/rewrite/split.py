@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 from stateshift.engines.spark.entries.keys import KeyRule, nameable
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.rewrite.stores import of_stores
-from stateshift.engines.spark.rewrite.wishes import Plain
 from stateshift.errors import FormatError
-from stateshift.plain import from_plain
+from stateshift.plain import JsonObject, from_plain
 
 if TYPE_CHECKING:
     from stateshift.formats.blocks import Block
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 Kept = Callable[[str, "Block"], "Block"]
 
 
-def belongs(part: Plain, operator: str, shard: int) -> Kept:
+def belongs(part: JsonObject, operator: str, shard: int) -> Kept:
     """Return what to keep of one shard's entries."""
     if "shards" in part:
         return _all if shard in part["shards"] else _nothing

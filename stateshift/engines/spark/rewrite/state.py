@@ -61,7 +61,6 @@ from stateshift.engines.spark.rewrite.redistribution import Gathered, Gathering
 from stateshift.engines.spark.rewrite.shards import TableContent
 from stateshift.engines.spark.rewrite.source_sums import SourceSums
 from stateshift.engines.spark.rewrite.straight import Straight
-from stateshift.engines.spark.rewrite.wishes import Plain
 from stateshift.errors import FormatError
 from stateshift.formats import bounds
 from stateshift.formats.blocks import Block
@@ -70,6 +69,7 @@ from stateshift.formats.sorting import Scratch, SortedPile, SortedPiles
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, decode_zip
 from stateshift.formats.spark.row_encoding import checked_rows, checked_values, encode_snapshot
 from stateshift.formats.spark.state_files import Record, encode_delta, with_row_checksum
+from stateshift.plain import JsonObject
 from stateshift.step import ROWS_CHECKED
 from stateshift.storage.protocol import Content, Input
 from stateshift.survey import ShardFiles
@@ -77,7 +77,7 @@ from stateshift.world import Contents, ShardRead
 
 
 def rewrite_state(
-    options: Plain, inputs: Sequence[Input], scratch: Scratch = io.BytesIO
+    options: JsonObject, inputs: Sequence[Input], scratch: Scratch = io.BytesIO
 ) -> Sequence[Content]:
     """Return the contents of every target, in order; nothing is read before one of them is."""
     contents: list[Content] = []
@@ -107,7 +107,7 @@ class TablesPart:
     sums: SourceSums
 
 
-def bounds_of_tables(options: Plain, inputs: Sequence[Input]) -> list[bytes] | None:
+def bounds_of_tables(options: JsonObject, inputs: Sequence[Input]) -> list[bytes] | None:
     """Return the keys between the tables of every target; None where they show only when all
     entries were read.
     """
@@ -115,7 +115,7 @@ def bounds_of_tables(options: Plain, inputs: Sequence[Input]) -> list[bytes] | N
 
 
 def rewrite_tables(
-    options: Plain,
+    options: JsonObject,
     inputs: Sequence[Input],
     ends: Sequence[bytes | None],
     scratch: Scratch = io.BytesIO,
@@ -130,7 +130,7 @@ def rewrite_tables(
 
 
 def rewrite_zips(
-    options: Plain, inputs: Sequence[Input], targets: Iterable[KnownTarget]
+    options: JsonObject, inputs: Sequence[Input], targets: Iterable[KnownTarget]
 ) -> list[Content]:
     """Return the zips that name the tables of every target, which were all made before."""
     piece = _only_piece(options, inputs, SourceSums(None))
@@ -138,7 +138,7 @@ def rewrite_zips(
 
 
 def deal_out(
-    options: Plain,
+    options: JsonObject,
     inputs: Sequence[Input],
     places: slice,
     piles: SortedPiles,
@@ -156,7 +156,7 @@ def deal_out(
 
 
 def rewrite_dealt(
-    options: Plain, inputs: Sequence[Input], piles: Mapping[int, SortedPile]
+    options: JsonObject, inputs: Sequence[Input], piles: Mapping[int, SortedPile]
 ) -> list[Content]:
     """Return the snapshots of some targets, whose entries lie in piles."""
     piece = _only_piece(options, inputs, SourceSums(None))
@@ -164,7 +164,7 @@ def rewrite_dealt(
     return [partial(piece.snapshot_of, gathered, target) for target in piles]
 
 
-def _only_piece(options: Plain, inputs: Sequence[Input], sums: SourceSums) -> _Piece:
+def _only_piece(options: JsonObject, inputs: Sequence[Input], sums: SourceSums) -> _Piece:
     (plain,) = options["pieces"]
     return _Piece(plain, options, inputs, _Held(io.BytesIO), sums)
 
@@ -189,8 +189,8 @@ class _Piece:
 
     def __init__(
         self,
-        plain: Plain,
-        options: Plain,
+        plain: JsonObject,
+        options: JsonObject,
         inputs: Sequence[Input],
         held: _Held,
         sums: SourceSums,

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stateshift.engines.spark.rewrite.stores import of_stores
-from stateshift.engines.spark.rewrite.wishes import Plain
 from stateshift.errors import Incompatible
 from stateshift.formats.spark.types import Atomic, DataType, DecimalType, StructType, decode_struct
+from stateshift.plain import JsonObject
 
 if TYPE_CHECKING:
     from stateshift.formats.blocks import Binary, Flags, Ints, Numbers
@@ -48,7 +48,7 @@ _WIDTHS = {
 }
 
 
-def adders(operator: str, sums: Mapping[str, Plain]) -> dict[str, Add]:
+def adders(operator: str, sums: Mapping[str, JsonObject]) -> dict[str, Add]:
     """Return the functions that add two values each, row by row, by store of the operator."""
     adds = {}
     for store, how in of_stores(sums, operator).items():
@@ -56,7 +56,7 @@ def adders(operator: str, sums: Mapping[str, Plain]) -> dict[str, Add]:
     return adds
 
 
-def cannot_add(schema: Plain, columns: list[str]) -> str | None:
+def cannot_add(schema: JsonObject, columns: list[str]) -> str | None:
     """Return the first of the columns that is not there, or of a type that cannot be added; in Avro
     rows none has a place of its own.
     """

@@ -22,7 +22,6 @@ from stateshift.engines.spark.rewrite.logs import (
 )
 from stateshift.engines.spark.rewrite.merge import MERGE_COMMITS, MERGE_OFFSETS
 from stateshift.engines.spark.rewrite.state import rewrite_state
-from stateshift.engines.spark.rewrite.wishes import Plain
 from stateshift.formats import bounds
 from stateshift.formats.spark import (
     commits,
@@ -33,11 +32,12 @@ from stateshift.formats.spark import (
     source_log,
 )
 from stateshift.formats.spark.uris import Relocation, encode_location, plain_location
+from stateshift.plain import JsonObject
 from stateshift.storage.protocol import Content
 from stateshift.world import Transform
 
 
-def rewrite_log(options: Plain, inputs: Sequence[Content]) -> Sequence[Content]:
+def rewrite_log(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Content]:
     """Change the places in a file source's or a file sink's log, line by line."""
     (log,) = inputs
     # The spec has places as a person writes them; in the files they stand as Hadoop quotes them.
@@ -45,7 +45,7 @@ def rewrite_log(options: Plain, inputs: Sequence[Content]) -> Sequence[Content]:
     return (lambda: source_log.rewrite_source_log(log(), relocation, options["unmapped"]),)
 
 
-def rewrite_operator_metadata(options: Plain, inputs: Sequence[Content]) -> Sequence[Content]:
+def rewrite_operator_metadata(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Content]:
     """Change the paths of schema files in an operator's metadata, and its number of partitions."""
     (content,) = inputs
     relocation = Relocation(_plain(options["mapping"]))
@@ -63,7 +63,7 @@ def rewrite_operator_metadata(options: Plain, inputs: Sequence[Content]) -> Sequ
     return (_file(rewritten),)
 
 
-def rewrite_schema_log(options: Plain, inputs: Sequence[Content]) -> Sequence[Content]:
+def rewrite_schema_log(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Content]:
     """Change the path of its source's folder in an entry of Delta's schema log."""
     (content,) = inputs
     relocation = Relocation(_plain(options["mapping"]))
@@ -75,7 +75,7 @@ def rewrite_schema_log(options: Plain, inputs: Sequence[Content]) -> Sequence[Co
     return (_file(rewritten),)
 
 
-def rewrite_offsets(options: Plain, inputs: Sequence[Content]) -> Sequence[Content]:
+def rewrite_offsets(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Content]:
     """Put a planned batch under another configuration, which overrides the session's on a restart,
     and rename its sources.
     """
@@ -90,7 +90,7 @@ def rewrite_offsets(options: Plain, inputs: Sequence[Content]) -> Sequence[Conte
     return (_file(rewritten),)
 
 
-def rewrite_schema(options: Plain, inputs: Sequence[Content]) -> Sequence[Content]:
+def rewrite_schema(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Content]:
     """Change a schema file of stores whose rows become others; "" is the one store of a file that
     has no column families.
     """
@@ -107,12 +107,12 @@ def rewrite_schema(options: Plain, inputs: Sequence[Content]) -> Sequence[Conten
     return (_file(rewritten),)
 
 
-def keep(options: Plain, inputs: Sequence[Content]) -> Sequence[Content]:
+def keep(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Content]:
     """Keep files as they are, for another path."""
     return inputs
 
 
-def rewrite_commit(options: Plain, inputs: Sequence[Content]) -> Sequence[Content]:
+def rewrite_commit(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Content]:
     """Change a finished batch whose state has other files: their ids under checkpoint format 2,
     none where they have none.
     """
@@ -126,7 +126,7 @@ def rewrite_commit(options: Plain, inputs: Sequence[Content]) -> Sequence[Conten
     return (_file(rewritten),)
 
 
-def merge_offsets(options: Plain, inputs: Sequence[Content]) -> Sequence[Content]:
+def merge_offsets(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Content]:
     """Make one of the same batch of several queries: it has the sources of all of them."""
 
     def merged() -> bytes:
@@ -136,7 +136,7 @@ def merge_offsets(options: Plain, inputs: Sequence[Content]) -> Sequence[Content
     return (_file(merged),)
 
 
-def merge_commits(options: Plain, inputs: Sequence[Content]) -> Sequence[Content]:
+def merge_commits(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Content]:
     """Make one of the last finished batch of several queries: the first's, with the smallest
     watermark.
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.engines.spark.findings.topics import Wanted, of_topics
+from stateshift.engines.spark.findings.inputs import Wanted, of_offsets
 from stateshift.engines.spark.image import spark_image
 from stateshift.plan import Plan
 from stateshift.survey import Finding, Record, Topics
@@ -38,12 +38,12 @@ def at_both(
     topics = Topics(
         "new:9092", SPANS, records={"orders": dict.fromkeys(range(partitions), here)}, source=source
     )
-    return list(of_topics(WANTED, topics))
+    return list(of_offsets(WANTED, topics))
 
 
 def at_target(here: tuple[Record, ...] | None, wanted: Wanted = WANTED) -> list[Finding]:
     read = None if here is None else {"orders": {0: here, 1: here}}
-    return list(of_topics(wanted, Topics("new:9092", SPANS, records=read)))
+    return list(of_offsets(wanted, Topics("new:9092", SPANS, records=read)))
 
 
 def refusals(found: list[Finding]) -> list[Finding]:
@@ -110,7 +110,7 @@ def test_source_brokers_that_could_not_be_asked_are_refused_with_the_reason() ->
     topics = Topics(
         "new:9092", SPANS, records={"orders": {0: records(), 1: records()}}, source=source
     )
-    (finding,) = refusals(list(of_topics(WANTED, topics)))
+    (finding,) = refusals(list(of_offsets(WANTED, topics)))
     assert (
         "old:9092 could not be asked for the records that the job has read: it does not answer"
         in finding.message
@@ -202,7 +202,7 @@ def test_without_records_it_is_told_that_nobody_asked_and_how_to() -> None:
 def test_a_partition_that_the_checkpoint_does_not_name_is_read_from_its_beginning(
     spans: dict[int, tuple[int, int]], level: str, told: str
 ) -> None:
-    found = list(of_topics(WANTED, Topics("new:9092", {"orders": spans})))
+    found = list(of_offsets(WANTED, Topics("new:9092", {"orders": spans})))
     (finding,) = [one for one in found if "from the beginning" in one.message]
     assert (finding.level, told in finding.message) == (level, True)
 

@@ -1,0 +1,371 @@
+"""A standby goes on from the batch that it can be started from to the newest one, without a moment
+in between at which it cannot be started. Pure.
+
+Spark starts from the newest offsets, L, reads those of L - 1 as well, and loads state version L or
+L + 1 (`survey.restart.batches`). So the target's logs grow as a job's own do, batch by batch:
+
+    state    what versions E + 2 to N need, and the target does not have, E being the batch it can
+             be started from
+    publish  offsets/E+1, commits/E+1, offsets/E+2, commits/E+2, … offsets/N, commits/N
+    retire   what batch N does not need
+
+After offsets/b the target starts from batch b - 1, with b planned; after commits/b from batch b.
+What the source itself can no longer go back to cannot be published so: it has tidied away state or
+logs of a batch in between.
+
+A job can go back to an earlier batch and do the later ones again. The copies that rounds made of
+the first time are then stale, and the image is hidden before its files are changed. Spark reads a
+stale file only through the image's logs, so they go first: all commits, then all offsets. Offsets
+without a commit would not do: Spark takes them for a batch that it has to finish
+(MicroBatchExecution.populateStartOffsets), on whatever state is there by then.
+
+A snapshot needs a step of its own. Spark loads a version from the newest snapshot that is not newer
+(HDFSBackedStateStoreProvider.loadMap, RocksDB.loadWithChangelog), so one that no round writes over
+would still be read after the next image is published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from stateshift.engines.bundles import bundled, copies
+from stateshift.engines.rounds import bare, kept
+from stateshift.engines.spark import layout
+from stateshift.engines.spark.check.sidecars import hidden_checksum
+from stateshift.engines.spark.plan.fingerprint import plan_of, provisional
+from stateshift.engines.spark.plan.publication import index_step, publish
+from stateshift.engines.spark.plan.rounds import folder_of, inside, warmed
+from stateshift.engines.spark.rewrite.files import reshaping_of
+from stateshift.engines.spark.rewrite.move import Move
+from stateshift.errors import StalePlan
+from stateshift.formats.spark.names import classify
+from stateshift.plan import Phase, PhaseName, Plan, phases_of
+from stateshift.specification import JobSpec, Spec
+from stateshift.step import AnyStep, BringFiles, CopyFiles, KeepBrought
+from stateshift.survey import Facts, FileInfo, Image, ShardFiles, Survey
+
+BASES = ("snapshot", "zip")
+
+
+def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
+    """Return the plan that publishes what a round has copied, batch by batch, so that the job can
+    be started from it, and only then removes what it does not need any more. An image that is there
+    stays whole until the next one is: also where the source has lost something since, whose job may
+    not even have noticed.
+    """
+    _refuse_what_is_not_whole(job, facts.source)
+    move = Move(spec, job, bare(warmed(facts)))
+    facts, images, target = move.facts, move.facts.source.images, move.target
+    reshaping, rewriting = reshaping_of(move), move.rewriting
+    wanted = copies(job, facts, images, rewriting.paths).files
+    for image in images:
+        wanted.update((move.source, path) for path in image.first_read)
+    wanted.update((file.source, file.target_path) for file in rewriting.files)
+    wanted_paths = {path for _, path in wanted}
+    rewritten = {path for _, path in rewriting.paths}
+    bridge = bridge_of(facts, rewritten | set(reshaping.logs))
+    others = (
+        *index_step(move),
+        *bridge.without_published(tuple(publish(move, images, reshaping))),
+    )
+    retired: list[AnyStep] = []
+    for number, step in enumerate(kept(facts, wanted, wanted_paths)):
+        retired.append(replace(step, name=f"retire/{number}", items=()))
+    retired += bridge.retired(target, wanted_paths)
+    phases = phases_of(
+        Phase("copy", bridge.copies),
+        Phase("transform", tuple(rewriting.steps())),
+        Phase("publish", (*without_stale_bases(facts), *bridge.published, *others), ordered=True),
+        Phase("retire", tuple(retired)),
+    )
+    return replace(provisional(plan_of(move, phases), facts), purpose="standby")
+
+
+def _refuse_what_is_not_whole(job: JobSpec, source: Survey) -> None:
+    faults = [finding.message for finding in source.damages]
+    for image in source.images:
+        has_commit = image.epoch is not None and layout.has_commits(image)
+        if not has_commit:
+            faults.append(f"{image.path or job.name} has no commit")
+    if faults:
+        raise StalePlan(
+            f"{source.location} cannot be restarted from: {faults[0]}",
+            hint=f"stateshift verify {source.location}",
+        )
+
+
+def hidden_plan(job: JobSpec, facts: Facts, coming: Plan) -> Plan | None:
+    """Return the plan that hides the image at the target, where the coming round would write over
+    files of it. Its job has gone back behind it and has done its batches again: nobody may start
+    from a mixture of both times.
+    """
+    target = facts.target.location
+    steps = hiding(facts, "retire")
+    needed = paths_at(target, facts.past)
+    for image in facts.shown:
+        needed.update(image.needed)
+    written: set[str] = set()
+    for step in coming:
+        if isinstance(step, BringFiles) and step.target == target:
+            written.update(name for _, name in step.named)
+    if not steps or needed.isdisjoint(written):
+        return None
+    phases = phases_of(Phase("retire", steps, ordered=True))
+    return replace(coming, purpose="standby", phases=phases)
+
+
+# ---- the image is hidden
+
+
+def hiding(facts: Facts, phase: PhaseName) -> tuple[KeepBrought, ...]:
+    """Return the steps of a phase, to be done in their order, after which Spark finds no image at
+    the target; none where it finds none now.
+    """
+    target = facts.target.location
+    at_target = sorted(paths_at(target, facts.left))
+    commits = tuple(filter(layout.is_commit, at_target))
+    offsets = tuple(filter(layout.is_offset, at_target))
+    if not commits:
+        return ()
+    without_commits = KeepBrought(f"{phase}/no-commits", target, (), commits)
+    if not offsets:
+        return (without_commits,)
+    return (without_commits, KeepBrought(f"{phase}/no-offsets", target, (), offsets))
+
+
+def paths_at(location: str, files: Iterable[tuple[str, str]]) -> set[str]:
+    """Return the paths of the files (location, path) that are at this location."""
+    return {path for place, path in files if place == location}
+
+
+def without_stale_bases(facts: Facts) -> tuple[KeepBrought, ...]:
+    """Return the steps that hide the image and remove stale snapshots which Spark would read in
+    place of the coming image's own files; none where there are no such snapshots.
+    """
+    target = facts.target.location
+    stale = paths_at(target, facts.past)
+    bases: set[str] = set()
+    for image in facts.source.images:
+        for shard in image.shards:
+            bases.update(path for path in stale if is_read(path, shard, image.path))
+    if not bases:
+        return ()
+    return (
+        *hiding(facts, "publish"),
+        KeepBrought("publish/stale", target, (), tuple(sorted(bases))),
+    )
+
+
+def is_read(path: str, shard: ShardFiles, image: str) -> bool:
+    """Whether Spark would read this stale file as a snapshot of the shard's state: it is newer than
+    the one that the shard's files begin with.
+    """
+    version = _base_version(path, image)
+    if version is None or path in shard.files:
+        return False
+    folders = {name.rpartition("/")[0] for name in shard.files}
+    if path.rpartition("/")[0] not in folders:
+        return False
+    versions = [_base_version(name, image) or 0 for name in shard.files]
+    return version > max(versions, default=0)
+
+
+def _base_version(path: str, image: str) -> int | None:
+    """Return the version of a snapshot, or None for any other file. One that has a unique name is
+    read only where a commit names it.
+    """
+    place = classify(path.removeprefix(layout.under(image, "")))
+    is_base = place.area == "state" and place.kind in BASES and not place.uuid
+    return place.version if is_base else None
+
+
+# ---- the bridge from batch to batch
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """The steps that copy state, the steps that publish batch by batch in their order, and the
+    paths of the latter.
+    """
+
+    copies: tuple[CopyFiles, ...]
+    published: tuple[CopyFiles, ...]
+    paths: frozenset[str]
+
+    def retired(self, target: str, wanted: Collection[str]) -> Iterator[KeepBrought]:
+        """Yield the step that removes what only a batch in between needs, once the newest can be
+        started from.
+        """
+        unneeded = (_paths(self.copies) | self.paths) - set(wanted)
+        if unneeded:
+            yield KeepBrought("retire/between", target, (), tuple(sorted(unneeded)))
+
+    def without_published(self, steps: Collection[AnyStep]) -> Iterator[AnyStep]:
+        """Yield what else is to be published: a file that is there already is not written again."""
+        for step in steps:
+            if not isinstance(step, CopyFiles):
+                yield step
+                continue
+            items = tuple(item for item in step.items if item.path not in self.paths)
+            if items:
+                yield replace(step, items=items)
+
+
+def _paths(steps: Iterable[CopyFiles]) -> frozenset[str]:
+    """Return the files that steps copy."""
+    paths: set[str] = set()
+    for step in steps:
+        paths.update(item.path for item in step.items)
+    return frozenset(paths)
+
+
+def bridge_of(facts: Facts, changed: Collection[str]) -> Bridge:
+    """Return the bridge from what is at the target to what these facts hold; an empty one where the
+    target has nothing, or no way leads over. `changed` are the paths that are not copied as they
+    are.
+    """
+    state: dict[str, FileInfo] = {}
+    steps: list[CopyFiles] = []
+    for number, image in enumerate(facts.source.images):
+        way = _way_of(facts, image)
+        if way is None or way.publishes_any(changed):
+            continue
+        state.update((file.path, file) for file in way.state)
+        steps += _published(facts, number, way)
+    source, target = facts.source.location, facts.target.location
+    bundles = enumerate(bundled([state[path] for path in sorted(state)]))
+    copied = [
+        CopyFiles(f"copy/between-{number}", source, target, tuple(bundle))
+        for number, bundle in bundles
+    ]
+    return Bridge(tuple(copied), tuple(steps), _paths(steps))
+
+
+class _Logs(NamedTuple):
+    """The logs of one batch."""
+
+    offsets: FileInfo
+    commit: FileInfo
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """State of the batches between, and the logs of each up to the newest, in their order."""
+
+    state: tuple[FileInfo, ...]
+    logs: tuple[_Logs, ...]
+
+    def publishes_any(self, paths: Collection[str]) -> bool:
+        return any(logs.offsets.path in paths or logs.commit.path in paths for logs in self.logs)
+
+
+def _published(facts: Facts, number: int, way: _Way) -> Iterator[CopyFiles]:
+    """Yield the steps that publish the batches of one image, in their order."""
+    source, target = facts.source.location, facts.target.location
+    for offsets, commit in way.logs:
+        batch = commit.path.rpartition("/")[2]
+        name = f"publish/between-{number}-{batch}"
+        yield CopyFiles(f"{name}-offsets", source, target, (offsets,), whole=True)
+        yield CopyFiles(f"{name}-commit", source, target, (commit,), whole=True)
+
+
+def _way_of(facts: Facts, image: Image) -> _Way | None:
+    """Return the way from the batch at the target to the image's, where there is one."""
+    at_target = _at_target(facts)
+    first = _published_batch(image, at_target)
+    if image.epoch is None or first is None or first >= image.epoch:
+        return None
+    past = paths_at(facts.target.location, facts.past)
+    if not all(_is_behind(image, path, first) for path in past):
+        return None
+    files = _Files({file.path: file for file in facts.source.files}, at_target - past)
+    logs = _logs_between(image, range(first + 1, image.epoch + 1), files)
+    if logs is None:
+        return None
+    state: list[FileInfo] = []
+    for shard in image.shards:
+        between = _state_between(shard, range(first + 2, image.epoch + 1), files)
+        if between is None:
+            return None
+        state += between
+    return _Way(tuple(state), logs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """What the source has, by path, and the paths of what is at the target and still stands."""
+
+    at_source: Mapping[str, FileInfo]
+    at_target: Collection[str]
+
+
+def _logs_between(image: Image, batches: range, files: _Files) -> tuple[_Logs, ...] | None:
+    """Return the logs of these batches; None where one of them is missing."""
+    logs: list[_Logs] = []
+    for batch in batches:
+        offsets = files.at_source.get(layout.under(image.path, layout.offset_path(batch)))
+        commit = files.at_source.get(layout.under(image.path, layout.commit_path(batch)))
+        if offsets is None or commit is None:
+            return None
+        logs.append(_Logs(offsets, commit))
+    return tuple(logs)
+
+
+def _at_target(facts: Facts) -> frozenset[str]:
+    """Return what is at the target, whichever round has copied it."""
+    target = facts.target.location
+    left = paths_at(target, facts.left)
+    copied = {held.name for held in facts.brought.values() if held.target == target}
+    return frozenset(left | copied)
+
+
+def _is_behind(image: Image, path: str, batch: int) -> bool:
+    """Whether a file of a time that the job has gone back behind is a change of a later batch than
+    `batch`: what is published up to `batch` is then of a time that still stands, and the change is
+    copied over. A snapshot would stay until the end, and Spark would start from it.
+    """
+    start = layout.under(image.path, "")
+    if not path.startswith(start):
+        return True  # of another query of the workflow
+    place = classify(path.removeprefix(start))
+    is_change = place.area == "state" and place.kind in ("delta", "changelog")
+    return is_change and place.version is not None and place.version > batch + 1
+
+
+def _published_batch(image: Image, at_target: Collection[str]) -> int | None:
+    """Return the newest batch of this query that the target holds with its offsets."""
+    batches = (_batch_of(image, path) for path in at_target)
+    newest = max((batch for batch in batches if batch is not None), default=None)
+    if newest is None:
+        return None
+    offsets = layout.under(image.path, layout.offset_path(newest))
+    return newest if offsets in at_target else None
+
+
+def _batch_of(image: Image, path: str) -> int | None:
+    """Return the batch whose commit this file is; None for any other file."""
+    name = path.rpartition("/")[2]
+    is_commit = name.isdecimal() and path == layout.under(image.path, layout.commit_path(int(name)))
+    return int(name) if is_commit else None
+
+
+def _state_between(shard: ShardFiles, versions: range, files: _Files) -> list[FileInfo] | None:
+    """Return the files that these versions need beside those at the target: the change files of
+    each. A snapshot is never needed, since the version before can be loaded there. None where one
+    is missing, or where the files do not say which version they belong to.
+    """
+    # Under checkpoint format 2 the names of files carry uuids.
+    if not shard.files or any(classify(inside(path, shard)).uuid for path in shard.files):
+        return None
+    is_rocksdb = any(path.endswith((".zip", ".changelog", ".sst")) for path in shard.files)
+    folder, ending = folder_of(shard), "changelog" if is_rocksdb else "delta"
+    state: list[FileInfo] = []
+    for version in versions:
+        path = f"{folder}/{version}.{ending}"
+        if path not in files.at_source and path not in files.at_target:
+            return None
+        with_checksums = (path, f"{path}.crc", hidden_checksum(path))
+        state += [files.at_source[name] for name in with_checksums if name in files.at_source]
+    return state

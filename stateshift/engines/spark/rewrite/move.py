@@ -1,0 +1,319 @@
+"""A job that moves, and everything that is asked of it: read once, at the planner's door. Pure.
+
+    StateChange  the job's `transform` as one value: its kinds are one rewriting of the state
+    Move         spec, job and facts; every finding and every plan is made from it
+
+A rewind under new numbers makes the state of batch K that of batch L, a number that no batch has
+passed:
+
+    source                   target
+    offsets/K-1, offsets/K   offsets/L-1, offsets/L
+    offsets/K+1, if kept     offsets/L+1
+    commits/K                commits/L
+    state version K+1        state version L+1, rewritten: Spark looks for the whole chain by number
+    sources/<i>/             the same: a source counts its own entries (FileStreamSource,
+                             metadataLogCurrentOffset)
+    _metadata, _stateSchema  the same: of the versions up to a batch the newest applies
+
+A sink that knows batches by number has all of them up to L, and takes batch L+1 as one that it has
+never seen. Its output of batches K+1 to L stays there until somebody takes it back: their input is
+read again. L is the highest number that a batch of the job was ever given, as far as the logs of
+the checkpoint and of the sink say: a batch that was planned, and not committed, may have reached
+the sink.
+
+A batch that was planned and not committed is kept, so that it runs again at the target. A sink that
+has it already does not run its plan, so that nobody writes its state again: see
+`survey.restart.planned`. Copied, the state is there in that case; in the other one Spark overwrites
+it, as it would in place.
+
+    carried      changes that leave the files of one version as they are: a copy, `compact`,
+                 `rename`, `drop`
+    rewritten    `repartition` and `convert`, where the sink is known to have the batch: what is
+                 made of it are snapshots, which Spark would prefer to the changes of a batch that
+                 runs again
+    not carried  changes that make other rows or keys, and the same two where nobody knows the sink
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from stateshift.engines.bundles import bundled
+from stateshift.engines.spark import layout
+from stateshift.engines.spark.image import name_of, spark_image
+from stateshift.engines.spark.layout import HDFS, ROCKSDB
+from stateshift.engines.spark.places import Rewriting, rewriting_of
+from stateshift.engines.spark.survey.planned_image import after_planned, planned_files
+from stateshift.engines.spark.survey.restart.operators import PROVIDER
+from stateshift.formats.spark.offset_conf import CODEC
+from stateshift.plain import JsonObject
+from stateshift.specification import JobSpec, Spec
+from stateshift.step import CopyFiles
+from stateshift.survey import Facts, Image
+
+PARTITIONS = ("spark.sql.shuffle.partitions", "spark.sql.streaming.internal.stateStore.partitions")
+CLASSES = {
+    HDFS: "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
+    ROCKSDB: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+}
+# Sinks that know batches by their numbers, whichever query wrote them.
+BY_NUMBER = {"file": "A file sink", "foreach-batch": "A foreachBatch that drops what it has"}
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """None, or empty, where nothing is asked for."""
+
+    rewind: int | None = None
+    renumber: bool = False
+    compact: bool = False
+    in_place: bool = False
+    keep_tables: bool = False
+    partitions: int | None = None
+    provider: str | None = None
+    codec: str | None = None
+    format_1: bool = False
+    operators: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    dropped_operators: tuple[str, ...] = ()
+    dropped_sources: tuple[str, ...] = ()
+    split: JsonObject | None = None
+    merge: JsonObject | None = None
+    evolve: tuple[JsonObject, ...] = ()
+
+    @classmethod
+    def of(cls, changes: Sequence[JsonObject]) -> StateChange:
+        """Read a job's `transform`."""
+        by_kind = {change["kind"]: change for change in changes}
+        none: JsonObject = {}
+        convert, rename, drop = (by_kind.get(kind, none) for kind in ("convert", "rename", "drop"))
+        rewind = by_kind.get("rewind", none)
+        compact = by_kind.get("compact", none)
+        return cls(
+            rewind=rewind.get("batch"),
+            renumber=rewind.get("renumber", False),
+            compact="compact" in by_kind,
+            in_place=compact.get("in_place", False),
+            keep_tables=compact.get("keep_tables", False),
+            partitions=by_kind.get("repartition", none).get("partitions"),
+            provider=convert.get("provider"),
+            codec=convert.get("codec"),
+            format_1="checkpoint_format" in convert,
+            operators=rename.get("operators", none),
+            sources=rename.get("sources", none),
+            dropped_operators=tuple(drop.get("operators", ())),
+            dropped_sources=tuple(drop.get("sources", ())),
+            split=by_kind.get("split"),
+            merge=by_kind.get("merge"),
+            evolve=tuple(change for change in changes if change["kind"] == "evolve"),
+        )
+
+    @property
+    def rewrites_state(self) -> bool:
+        """Whether any state file is rewritten, rather than copied."""
+        changes = (self.renumber, self.compact, self.partitions, self.provider, self.codec)
+        return any((*changes, self.format_1, self.split, self.merge, self.evolve))
+
+    @property
+    def makes_other_rows(self) -> bool:
+        return bool(self.renumber or self.split or self.merge or self.evolve)
+
+    @property
+    def is_more_than_a_copy(self) -> bool:
+        return self != StateChange(rewind=self.rewind)
+
+    def rewrites_versions(self, image: Image) -> bool:
+        """Whether every version of the state is rewritten, so that files of another version do not
+        fit beside.
+        """
+        return self.makes_other_rows or self.format_1 or bool(self.settings_after(image.settings))
+
+    def settings_after(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """Return the changes to the configuration that the offset log records, and that overrides
+        the session's on a restart.
+        """
+        changes: dict[str, str] = {}
+        if self.partitions:
+            # Both, where there are both (SPARK-53942); the first pins the number of state
+            # partitions.
+            first, second = PARTITIONS
+            changes[first] = str(self.partitions)
+            if second in settings:
+                changes[second] = str(self.partitions)
+        if self.provider:
+            changes[PROVIDER] = CLASSES[self.provider]
+        if self.codec:
+            changes[CODEC] = self.codec
+        return {key: value for key, value in changes.items() if settings.get(key) != value}
+
+    def path_after(self, path: str) -> str | None:
+        """Return the new path of a file of the image, as far as operators and sources have other
+        names; None where its operator or source is left behind.
+        """
+        area, _, rest = path.partition("/")
+        name, slash, rest = rest.partition("/")
+        names: Mapping[str, str] = {}
+        dropped: tuple[str, ...] = ()
+        if area == "state":
+            names, dropped = self.operators, self.dropped_operators
+        if area == "sources":
+            names, dropped = self.sources, self.dropped_sources
+        if name in dropped:
+            return None
+        return f"{area}/{names.get(name, name)}/{rest}" if slash else path
+
+
+def taken_along(job: JobSpec, image: Image) -> Image:
+    """Return an image without the operators that the job's changes leave behind: their files are
+    not copied.
+    """
+    dropped = StateChange.of(job.transform).dropped_operators
+    if not dropped:
+        return image
+    start = len(image.path) + 1 if image.path else 0
+
+    def goes(path: str) -> bool:
+        area, _, rest = path[start:].partition("/")
+        return area != "state" or rest.partition("/")[0] not in dropped
+
+    planned_state = image.planned_state
+    if planned_state is not None:
+        planned_state = replace(planned_state, files=tuple(filter(goes, planned_state.files)))
+    return replace(
+        image,
+        operators=tuple(operator for operator in image.operators if operator.id not in dropped),
+        shards=tuple(shard for shard in image.shards if shard.operator not in dropped),
+        needed=tuple(filter(goes, image.needed)),
+        planned_state=planned_state,
+    )
+
+
+@dataclass(frozen=True)
+class Move:
+    """One job as it is to move."""
+
+    spec: Spec
+    job: JobSpec
+    facts: Facts
+
+    @cached_property
+    def change(self) -> StateChange:
+        return StateChange.of(self.job.transform)
+
+    @cached_property
+    def rewriting(self) -> Rewriting:
+        """Return the files that name absolute places, and what they name afterwards."""
+        return rewriting_of(self.job, self.facts)
+
+    @property
+    def source(self) -> str:
+        return self.facts.source.location
+
+    @property
+    def target(self) -> str:
+        return self.facts.target.location
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """Return the images of the source, and of the directories that are merged into it."""
+        return tuple(self.facts.source_images)
+
+    @property
+    def named_images(self) -> Iterator[tuple[Image, str]]:
+        """Yield the source's images, each with its name in messages."""
+        for image in self.facts.source.images:
+            yield image, name_of(image, self.source)
+
+    @property
+    def runs(self) -> bool:
+        """Whether the job is known to run."""
+        cluster = self.facts.source_cluster
+        return cluster is not None and cluster.state in ("running", "queued")
+
+    @property
+    def may_run(self) -> bool:
+        """Whether the job may run: its cluster says so, or does not know."""
+        cluster = self.facts.source_cluster
+        return cluster is not None and cluster.state in ("running", "queued", "unknown")
+
+    def number_after(self, image: Image) -> int:
+        """Return the number that the image's last batch has at the target."""
+        epoch, sink = image.epoch or 0, self.facts.sink
+        if not self.change.renumber:
+            return epoch
+        given: list[int | None] = [epoch, image.planned, *(spark_image(image).newest or ())]
+        if sink is not None:
+            given.append(sink.last_batch(image.identity))
+        return max(number for number in given if number is not None)
+
+    def kept_batch(self, image: Image) -> int | None:
+        """Return the batch that was planned and not committed, where the spec keeps it.
+
+        It may have reached the sink already. Kept, it runs again over the same input, as after a
+        restart in place: a sink that knows batches by number is given neither less nor more.
+        """
+        following = (image.epoch or 0) + 1
+        is_kept = self.job.planned_batch == "keep" and image.planned == following
+        return following if is_kept else None
+
+    def skips_kept_batch(self, image: Image) -> bool:
+        """Whether the sink is known to have the kept batch, and not to run it again: the state that
+        it wrote is what the job goes on from.
+        """
+        batch, sink = self.kept_batch(image), self.facts.sink
+        if batch is None or sink is None or not (self.job.moves or sink.kind in BY_NUMBER):
+            return False
+        return sink.skips(image.identity, batch)
+
+    def planned_image(self, image: Image) -> Image | None:
+        """Return the image as the planned batch has left it, where a change rewrites that, too: the
+        files that it needs are those that the batch has written.
+        """
+        change = self.change
+        if not change.rewrites_versions(image) or not self.skips_kept_batch(image):
+            return None
+        after = after_planned(image)
+        if change.makes_other_rows or change.in_place or after is None:
+            return None
+        return replace(after, needed=tuple(planned_files(image)))
+
+    def planned_paths(self, images: Iterable[Image]) -> Mapping[str, str]:
+        """Return the files of kept batches to copy, by their path at the source: their path at the
+        target.
+
+        A job that runs writes them at this moment. What is copied of it is planned once more when
+        it has stopped.
+        """
+        paths: dict[str, str] = {}
+        if self.runs:
+            return paths
+        for image in images:
+            is_copied = not self.change.rewrites_versions(image)
+            if image.planned_state is None or self.kept_batch(image) is None or not is_copied:
+                continue
+            start = len(image.path) + 1 if image.path else 0
+            for path in image.planned_state.files:
+                new = self.change.path_after(path[start:])
+                if new is not None:
+                    paths[path] = layout.under(image.path, new)
+        return paths
+
+
+def planned_copies(move: Move, paths: Mapping[str, str]) -> Iterator[CopyFiles]:
+    """Yield the steps that copy files of a planned batch, to the paths given."""
+    infos = {}
+    for survey in (move.facts.source, *move.facts.merges):
+        for file in survey.files:
+            infos[file.path] = file
+    files = [infos[path] for path in sorted(paths)]
+    for number, bundle in enumerate(bundled(files)):
+        yield CopyFiles(
+            f"copy/planned-{number}",
+            move.source,
+            move.target,
+            tuple(bundle),
+            names=tuple(paths[file.path] for file in bundle),
+            replaceable=True,
+        )
