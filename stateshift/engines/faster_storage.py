@@ -11,7 +11,7 @@ from typing import Final
 
 from stateshift.engines.free_space import in_units, needed
 from stateshift.specification import JobSpec
-from stateshift.survey import Facts, Finding, Survey
+from stateshift.survey import Facts, Finding
 
 BYTES_MIN: Final = 1024**3
 
@@ -26,12 +26,9 @@ def of_faster_storage(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             surveys += ends
     slow = [survey for survey in surveys if survey.faster_by]
     if slow and size >= BYTES_MIN:
+        places = " and ".join(dict.fromkeys(survey.location for survey in slow))
         yield Finding(
             "note",
-            f"{in_units(size)} are to be moved, and {_places(slow)} can be reached faster",
+            f"{in_units(size)} are to be moved, and {places} can be reached faster",
             hint="; ".join(dict.fromkeys(survey.faster_by for survey in slow)),
         )
-
-
-def _places(surveys: list[Survey]) -> str:
-    return " and ".join(dict.fromkeys(survey.location for survey in surveys))

@@ -34,7 +34,10 @@ def of_free_space(job: JobSpec, facts: Facts, staying: Collection[str] = ()) -> 
     """
     needs = tuple(_needs(job, facts, staying))
     yield from _of_permission(job, facts)
-    yield from _of_space(needs)
+    for shared in dict.fromkeys(need.space.shared for need in needs):
+        together = [need for need in needs if need.space.shared == shared]
+        yield from _of_bytes(together)
+        yield from _of_files(together)
     for location in dict.fromkeys((*_unmeasured(needs), *_untried(job, facts))):
         yield Finding(
             "note",
@@ -84,13 +87,6 @@ def _listing(location: str) -> str:
     if location.startswith("file://"):
         return f"ls -ld {quote(location.removeprefix('file://') or '/')}"
     return f"hdfs dfs -ls -d {quote(location)}"
-
-
-def _of_space(needs: tuple[Need, ...]) -> Iterator[Finding]:
-    for shared in dict.fromkeys(need.space.shared for need in needs):
-        together = [need for need in needs if need.space.shared == shared]
-        yield from _of_bytes(together)
-        yield from _of_files(together)
 
 
 def _of_bytes(needs: list[Need]) -> Iterator[Finding]:

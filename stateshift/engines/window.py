@@ -31,21 +31,15 @@ class Window:
     def read(self, offset: int, count: int) -> bytes:
         """Return `count` bytes from an offset on, or fewer where the file ends."""
         end = offset + count
-        if not self._holds(offset, end):
-            self._require_whole(offset, count)
+        holds = self._start <= offset and end <= self._start + len(self._held)
+        if not holds:
+            if count > bounds.whole() and count > self._file_size - offset:
+                raise FormatError(
+                    f"{count} bytes to be read at once, which the file does not have", None, offset
+                )
+            bounds.require_whole(count, WHAT)
             self._fill(offset, end)
         return self._held[offset - self._start : end - self._start]
-
-    def _require_whole(self, offset: int, count: int) -> None:
-        """Refuse to read more at once than memory has, or than such a file has."""
-        if count > bounds.whole() and count > self._file_size - offset:
-            raise FormatError(
-                f"{count} bytes to be read at once, which the file does not have", None, offset
-            )
-        bounds.require_whole(count, WHAT)
-
-    def _holds(self, start: int, end: int) -> bool:
-        return self._start <= start and end <= self._start + len(self._held)
 
     def _fill(self, start: int, end: int) -> None:
         first = start
@@ -86,7 +80,11 @@ class FrontToBack:
             start = offset - self._end_start
             return self._end[start : start + count]
         bounds.require_whole(count, WHAT)
-        coming = self._coming_at(offset)
+        is_there = self._start <= offset <= self._start + len(self._held)
+        if self._coming is None or not is_there:
+            self._coming = self._chunks(offset)
+            self._start, self._held = offset, b""
+        coming = self._coming
         while self._start + len(self._held) < offset + count:
             chunk = next(coming, None)
             if chunk is None:
@@ -95,14 +93,6 @@ class FrontToBack:
             self._start = offset
         start = offset - self._start
         return self._held[start : start + count]
-
-    def _coming_at(self, offset: int) -> Iterator[bytes]:
-        """Return the reading, begun again where it is not at this offset."""
-        is_there = self._start <= offset <= self._start + len(self._held)
-        if self._coming is None or not is_there:
-            self._coming = self._chunks(offset)
-            self._start, self._held = offset, b""
-        return self._coming
 
 
 def upto(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:

@@ -93,7 +93,9 @@ def _of_checkpoints(job: JobSpec, facts: Facts, data_places: Places) -> Iterator
     infos = infos_of(surveys)
     source, target = facts.source.location, facts.target.location
     for survey in surveys:
-        new = _new_place(job, facts)
+        # The job's Hadoop may know s3a, and not s3.
+        is_url = job.target is not None and "://" in job.target
+        new = job.target if job.target is not None and is_url else facts.target.location
         own = [(place, new) for place in own_places_of(job, survey)]
         options = _options((*data_places, *own))
         for path, embedded in needed_embedded(survey.images).items():
@@ -143,12 +145,6 @@ def infos_of(surveys: Iterable[Survey]) -> dict[str, FileInfo]:
     for survey in surveys:
         infos.update((file.path, file) for file in survey.files)
     return infos
-
-
-def _new_place(job: JobSpec, facts: Facts) -> str:
-    """Return the new place as the spec spells it: the job's Hadoop may know s3a, and not s3."""
-    is_url = job.target is not None and "://" in job.target
-    return job.target if job.target is not None and is_url else facts.target.location
 
 
 def _of_sink_logs(job: JobSpec, facts: Facts, data_places: Places) -> Iterator[Rewritten]:

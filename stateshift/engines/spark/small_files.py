@@ -40,15 +40,12 @@ class _Contents:
             return kept
         content = self._storage.read(path, SMALL)
         if len(content) <= KEPT_EACH:
-            self._keep(path, content)
+            with self._lock:
+                self._kept[path] = content
+                if len(self._kept) > KEPT_FILES:
+                    oldest = next(iter(self._kept))
+                    del self._kept[oldest]
         return content
-
-    def _keep(self, path: str, content: bytes) -> None:
-        with self._lock:
-            self._kept[path] = content
-            if len(self._kept) > KEPT_FILES:
-                oldest = next(iter(self._kept))
-                del self._kept[oldest]
 
 
 class Reading:

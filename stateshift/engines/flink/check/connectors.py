@@ -15,7 +15,6 @@ from stateshift.formats.flink.source_coordinator import (
     READER_STATE,
     decode_source_coordinator,
 )
-from stateshift.formats.flink.stream_handles import Inline
 from stateshift.survey import Finding
 
 # Connectors count their serializers' versions up from 0 or 1; none is known beyond single digits.
@@ -24,7 +23,8 @@ LIKELY_VERSIONS = range(256)
 
 def checked_coordinator(operator: OperatorState) -> Iterator[Finding]:
     """Yield what is wrong with the state of a source's coordinator."""
-    coordinator = _source_coordinator(operator)
+    # Others frame theirs in ways of their own.
+    coordinator = operator.coordinator if _reads_a_source(operator) else None
     if coordinator is None:
         return
     try:
@@ -53,11 +53,6 @@ def _unlikely(operator: OperatorState, what: str, version: int) -> Finding:
         "connector's serializer, a number that no connector is known to use: Flink fails to "
         "restore it unless the job's connector reads it",
     )
-
-
-def _source_coordinator(operator: OperatorState) -> Inline | None:
-    """Return the state of a source's coordinator; others frame theirs in ways of their own."""
-    return operator.coordinator if _reads_a_source(operator) else None
 
 
 def _reads_a_source(operator: OperatorState) -> bool:

@@ -194,7 +194,11 @@ class Walk:
         if handle.stream is None:
             return
         if not starts:  # none of its states has an element
-            self._require_empty(handle, handle.stream)
+            if not handle.states and self.streams.head(handle.stream, 1):
+                fact = (
+                    "its file holds state, and _metadata names none of it: Flink would restore none"
+                )
+                raise FormatError(fact, None, 0)
             return
         content = bounds.gathered(self.streams.chunks(handle.stream), "operator state")
         elements = split_elements(content, starts, handle.stream.size)
@@ -211,12 +215,6 @@ class Walk:
                 with _located(offset, header.compressed):
                     self._element(header, state, elements[offset], count)
 
-    def _require_empty(self, handle: Partitioned, stream: StreamHandle) -> None:
-        """Require that nothing is in a file of whose states none is named."""
-        if not handle.states and self.streams.head(stream, 1):
-            fact = "its file holds state, and _metadata names none of it: Flink would restore none"
-            raise FormatError(fact, None, 0)
-
     def _element(
         self, header: OperatorHeader, state: StateInfo | None, raw: bytes, count: int
     ) -> None:
@@ -230,14 +228,11 @@ class Walk:
             self._note(unknown.snapshot)
             return
         if state.name in versioned_elements.STATES and _is_bytes(state):
-            self._versioned(header, state.name, content, count)
-
-    def _versioned(self, header: OperatorHeader, state: str, content: bytes, count: int) -> None:
-        """Check the frame around what a connector keeps: the rest only the connector can read."""
-        for element in versioned_elements.decode_versioned_elements(content, state, count):
-            self.versions.setdefault(state, set()).add(element.version)
-            self.undecoded += 0 if header.compressed else len(element.content)
-            self.classes.add(f"a connector's own in {state}")
+            # The rest only the connector can read.
+            for element in versioned_elements.decode_versioned_elements(content, state.name, count):
+                self.versions.setdefault(state.name, set()).add(element.version)
+                self.undecoded += 0 if header.compressed else len(element.content)
+                self.classes.add(f"a connector's own in {state.name}")
 
     # ---- everything else -------------------------------------------------------------------------
 
@@ -370,10 +365,6 @@ def _of_keyed(handle: KeyedHandle | None) -> Iterator[StreamHandle | None]:
         return
     yield handle.meta
     for name, stream in (*handle.shared, *handle.private):
-        if not _has_checksums(name):
+        has_checksums = name.endswith(".sst") or name.startswith("MANIFEST-")
+        if not has_checksums:
             yield stream
-
-
-def _has_checksums(name: str) -> bool:
-    """Whether a file of a RocksDB has checksums of its own."""
-    return name.endswith(".sst") or name.startswith("MANIFEST-")

@@ -53,8 +53,16 @@ def everything(
         except (FormatError, StorageError) as error:
             offset = error.offset if isinstance(error, FormatError) else None
             yield Finding("refuse", f"operator {operator.id.hex()}: {error.fact}", offset=offset)
-    yield from _of_two_ages(walk)
-    metadata_size = _metadata_size(storage, image)
+    # Headers of two ages in one image: a version in one of them is damaged.
+    old, new = walk.headers["old"], walk.headers["new"]
+    if old and new and walk.may_be_old:
+        yield Finding(
+            "refuse",
+            f"{old} headers of state are of a Flink before 1.7, and {new} are not: one Flink "
+            "writes all of an image",
+        )
+    file = storage.stat(image.first_read[0])
+    metadata_size = file.size if file is not None else 0
     walk.ranges[image.first_read[0]] = [(0, metadata_size)]
     yield _without_checksum(walk, metadata_size)
 
@@ -102,17 +110,6 @@ def _of_operator(walk: Walk, operator: OperatorState) -> Iterator[Finding]:
         )
 
 
-def _of_two_ages(walk: Walk) -> Iterator[Finding]:
-    """Refuse an image that no one Flink has written: a header's version is damaged."""
-    old, new = walk.headers["old"], walk.headers["new"]
-    if old and new and walk.may_be_old:
-        yield Finding(
-            "refuse",
-            f"{old} headers of state are of a Flink before 1.7, and {new} are not: one Flink "
-            "writes all of an image",
-        )
-
-
 def _properties(image: Image) -> Iterator[Finding]:
     """Check the Java objects in `_metadata`: Flink reads all of it before anything else."""
     path = image.first_read[0]
@@ -127,11 +124,6 @@ def _properties(image: Image) -> Iterator[Finding]:
             f"{path} holds {foreign!r}, which Flink does not have: it cannot read it",
             path=path,
         )
-
-
-def _metadata_size(storage: Storage, image: Image) -> int:
-    file = storage.stat(image.first_read[0])
-    return file.size if file is not None else 0
 
 
 def _without_checksum(walk: Walk, metadata_size: int) -> Finding:

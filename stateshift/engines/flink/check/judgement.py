@@ -32,7 +32,8 @@ def judge(at: ImageAt, deep: DeepCheck | None) -> Judged:
     refused = any(finding.level == "refuse" for finding in findings)
     coverage = None
     if deep.part is not None:
-        coverage = _coverage(part, _amount(at, None))
+        whole = _amount(at, None)
+        coverage = Coverage(part.subtasks, whole.subtasks, part.bytes, whole.bytes)
     return Judged(
         findings,
         () if refused else at.image.epochs,
@@ -84,7 +85,3 @@ def _paths(image: Image, operators: tuple[OperatorState, ...]) -> set[str]:
     named = files_named(replace(metadata_of(image), operators=operators))
     paths = {places.path_of(file) for file in named}
     return {*image.first_read, *(path for path in paths if path is not None)}
-
-
-def _coverage(part: _Amount, whole: _Amount) -> Coverage:
-    return Coverage(part.subtasks, whole.subtasks, part.bytes, whole.bytes)

@@ -19,7 +19,7 @@ state/rocksdb and state/forst.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -251,17 +251,12 @@ def _check_families(header: Header, content: bytes, database: Database) -> None:
     """Check that column families and states are the same: RocksDB opens all of them, or none."""
     states = [state.name for state in header.states]
     families = database.families.keys() - {DEFAULT_FAMILY}
-    _refuse_missing(states, families)
-    _refuse_foreign(families - set(states), content)
-    if len(set(states)) < len(states):
-        raise FormatError("the header names two states the same", None, 0)
-
-
-def _refuse_missing(states: Iterable[str], families: Collection[str]) -> None:
-    """Refuse states of a header that have no column family."""
     for name in states:
         if name not in families:
             raise FormatError(f"state {name!r} has no column family in the MANIFEST", None, 0)
+    _refuse_foreign(families - set(states), content)
+    if len(set(states)) < len(states):
+        raise FormatError("the header names two states the same", None, 0)
 
 
 def _refuse_foreign(families: Collection[str], header: bytes) -> None:

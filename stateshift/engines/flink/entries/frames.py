@@ -80,7 +80,8 @@ def _owned(operator: OperatorState) -> Owned:
     for subtask in operator.all_subtasks:
         for delta in _deltas(subtask.managed_keyed):
             for changes in _changes_in(delta):
-                owned.setdefault(changes, Ranges()).found.append(_groups(delta))
+                groups = range(delta.first, delta.first + delta.count)
+                owned.setdefault(changes, Ranges()).found.append(groups)
     return owned
 
 
@@ -107,10 +108,6 @@ def _checked_memory_delta(delta: MemoryDelta, where: str, owned: Owned) -> Itera
         raise
     except FormatError as error:
         yield Finding("refuse", f"{where}: {error.fact}")
-
-
-def _groups(delta: FileDelta | MemoryDelta) -> range:
-    return range(delta.first, delta.first + delta.count)
 
 
 def _checked_file_delta(

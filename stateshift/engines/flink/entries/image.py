@@ -109,7 +109,9 @@ def comparable(
     operator = next(operator for operator in metadata.operators if operator.id == own)
     if setting.get("checked"):
         check_operator(operator, streams)
-    broadcast = _broadcast(setting.get("once", {}).get(shard.operator))
+    elsewhere = setting.get("once", {}).get(shard.operator)
+    # Each state once, where some of them are read `elsewhere`.
+    broadcast = Broadcast() if elsewhere is None else Broadcast(once=True, elsewhere=elsewhere)
     whole = shard.operator in setting.get("whole", ())
     yield from pairs_of(operator, streams, whole, broadcast)
 
@@ -122,13 +124,6 @@ def pairs_of(
 ) -> Iterator[tuple[str, Pairs]]:
     """Yield states, each with some of its entries."""
     yield from in_pieces(of_operator(operator, streams, whole, broadcast))
-
-
-def _broadcast(elsewhere: Iterable[str] | None) -> Broadcast:
-    """Return what counts broadcast state: each state once, where some of them are read
-    `elsewhere`.
-    """
-    return Broadcast() if elsewhere is None else Broadcast(once=True, elsewhere=elsewhere)
 
 
 def in_pieces(entries: Iterable[Entry]) -> Iterator[tuple[str, Pairs]]:
@@ -154,18 +149,14 @@ def of_operator(
     broadcast: Broadcast | None = None,
 ) -> Iterator[Entry]:
     """Yield state, key and value, one by one."""
-    yield from _of_no_subtask(operator)
-    prefix = prefix_bytes(operator.max_parallelism)
-    broadcast = broadcast or Broadcast()
-    for subtask in operator.all_subtasks:
-        yield from of_subtask(subtask, prefix, streams, whole, broadcast)
-
-
-def _of_no_subtask(operator: OperatorState) -> Iterator[Entry]:
     if operator.coordinator is not None:
         yield "coordinator", b"", _short(operator.coordinator.content)
     if operator.subtasks is None:
         yield "finished", b"", b""
+    prefix = prefix_bytes(operator.max_parallelism)
+    broadcast = broadcast or Broadcast()
+    for subtask in operator.all_subtasks:
+        yield from of_subtask(subtask, prefix, streams, whole, broadcast)
 
 
 def of_subtask(
@@ -394,16 +385,12 @@ def _elements(handle: Partitioned, streams: Streams) -> dict[int, bytes]:
     if handle.stream is None or not starts:
         return {}
     size = handle.stream.size
-    _require_inside(starts, size)
-    data = Stream(streams.chunks(handle.stream), "operator state")
-    data.take(starts[0])
-    return {start: _short(data.take(end - start)) for start, end in pairwise((*starts, size))}
-
-
-def _require_inside(starts: list[int], size: int) -> None:
     if starts[0] < 0 or starts[-1] > size:
         fact = f"operator state: elements from byte {starts[0]} to {starts[-1]}, in {size} bytes"
         raise FormatError(fact, None, None)
+    data = Stream(streams.chunks(handle.stream), "operator state")
+    data.take(starts[0])
+    return {start: _short(data.take(end - start)) for start, end in pairwise((*starts, size))}
 
 
 def _channels(side: str, channels: tuple[ChannelHandle, ...], streams: Streams) -> Iterator[Entry]:

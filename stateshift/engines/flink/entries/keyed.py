@@ -52,7 +52,12 @@ def why_opaque(handle: KeyedHandle | None, streams: Streams) -> str | None:
         case KeyGroups() if is_canonical(handle, streams):
             return None
         case KeyGroups():
-            return _why_hashmap_is_opaque(handle, streams)
+            try:
+                header = header_of(handle, streams)
+            except OldVersion as error:
+                return error.fact
+            why = why_closed(header) if header is not None else None
+            return f"it is in the hashmap backend's own format, and {why}" if why else None
         case Incremental():
             return _why_database_is_opaque(handle, streams)
         case Changelog(bases=bases, deltas=()):
@@ -65,15 +70,6 @@ def why_opaque(handle: KeyedHandle | None, streams: Streams) -> str | None:
 def _first_reason(handles: Iterable[KeyedHandle | None], streams: Streams) -> str | None:
     reasons = (why_opaque(handle, streams) for handle in handles)
     return next((why for why in reasons if why is not None), None)
-
-
-def _why_hashmap_is_opaque(handle: KeyGroups, streams: Streams) -> str | None:
-    try:
-        header = header_of(handle, streams)
-    except OldVersion as error:
-        return error.fact
-    why = why_closed(header) if header is not None else None
-    return f"it is in the hashmap backend's own format, and {why}" if why else None
 
 
 def _why_database_is_opaque(handle: Incremental, streams: Streams) -> str | None:
@@ -94,7 +90,9 @@ def keyed_entries(
         case KeyGroups():
             yield from _of_hashmap(handle, streams)
         case Incremental():
-            yield from _of_database(handle, prefix, streams)
+            native = open_native(handle, streams)
+            for number, group, key, value in native.own_entries(prefix):
+                yield KeyedEntry(native.header, native.header.states[number], group, key, value)
         case Changelog():
             for base in handle.bases:
                 yield from keyed_entries(base, prefix, streams)
@@ -144,12 +142,6 @@ def headers_of(handle: KeyedHandle | None, streams: Streams) -> Iterator[Header]
         case Changelog():
             for base in handle.bases:
                 yield from headers_of(base, streams)
-
-
-def _of_database(handle: Incremental, prefix: int, streams: Streams) -> Iterator[KeyedEntry]:
-    native = open_native(handle, streams)
-    for number, group, key, value in native.own_entries(prefix):
-        yield KeyedEntry(native.header, native.header.states[number], group, key, value)
 
 
 def _of_hashmap(handle: KeyGroups, streams: Streams) -> Iterator[KeyedEntry]:

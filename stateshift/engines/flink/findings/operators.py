@@ -129,7 +129,8 @@ def of_left(choice: Choice, others: frozenset[str] | None) -> Iterator[Finding]:
     """Yield a note on operators with state that stay behind, as the spec says; among jobs that
     divide a workflow, none may.
     """
-    left = _left_by_all(choice, others)
+    taken_by_others = others or frozenset()
+    left = [operator for operator in choice.left if operator not in taken_by_others]
     if left and others is not None:
         yield Finding(
             "refuse",
@@ -144,9 +145,3 @@ def of_left(choice: Choice, others: frozenset[str] | None) -> Iterator[Finding]:
             f"{len(left)} operators with state are left behind, as the spec says: "
             f"{', '.join(left)}",
         )
-
-
-def _left_by_all(choice: Choice, others: frozenset[str] | None) -> list[str]:
-    """Return the operators that stay behind, and that no other job takes along either."""
-    taken_by_others = others or frozenset()
-    return [operator for operator in choice.left if operator not in taken_by_others]

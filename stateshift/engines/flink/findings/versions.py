@@ -124,7 +124,11 @@ def _of_kryo(images: Sequence[Image], version: str) -> Iterator[Finding]:
         written = metadata_of(image).version
         has_kryo_2 = written < 5
         reads_kryo_2 = theirs[0] < 2
-        users = _kryo_users(image)
+        users = [
+            operator.id
+            for operator in image.operators
+            if KRYO in operator.details.get("serializers", ())
+        ]
         if users and has_kryo_2 != reads_kryo_2:
             yield Finding(
                 "refuse",
@@ -134,12 +138,3 @@ def _of_kryo(images: Sequence[Image], version: str) -> Iterator[Finding]:
                 hint="give that state types that Flink serializes itself; or, where a test has "
                 'shown it, "waive": ["kryo"]',
             )
-
-
-def _kryo_users(image: Image) -> list[str]:
-    """Return the ids of the operators that have a state whose serializer is Kryo."""
-    return [
-        operator.id
-        for operator in image.operators
-        if KRYO in operator.details.get("serializers", ())
-    ]

@@ -146,7 +146,14 @@ def _target_shards(
     """Yield the files of each operator in the target: those that are kept, then those written."""
     names: dict[str, dict[str, None]] = {operator: {} for operator in operators}
     for source in sources:
-        _add_kept_names(move, source, names)
+        image, taken = move.surveys[source.number].images[0], move.choice.taken[source.number]
+        roles = _roles_by_name(image, taken)
+        for old, new in source.operators.items():
+            rewritten = move.rewritten(new)
+            gone = () if rewritten is None else rewritten.roles
+            for name, role in roles.get(old, {}).items():
+                if role not in gone:
+                    names[new][name] = None
     for operator, kept in names.items():
         written = _written_names(move, operator)
         yield ShardFiles(operator, "", 0, (layout.STAGED, *{**kept, **dict.fromkeys(written)}))
@@ -159,17 +166,6 @@ def _written_names(move: Move, operator: str) -> list[str]:
         return []
     unkeyed = unkeyed_names(move.choice, rewritten)
     return [*rewritten_names(move.choice, rewritten), *chain.from_iterable(unkeyed.values())]
-
-
-def _add_kept_names(move: Move, source: _Source, names: dict[str, dict[str, None]]) -> None:
-    image, taken = move.surveys[source.number].images[0], move.choice.taken[source.number]
-    roles = _roles_by_name(image, taken)
-    for old, new in source.operators.items():
-        rewritten = move.rewritten(new)
-        gone = () if rewritten is None else rewritten.roles
-        for name, role in roles.get(old, {}).items():
-            if role not in gone:
-                names[new][name] = None
 
 
 def _broadcast(image: Image, operator: str | None) -> set[str]:

@@ -65,7 +65,8 @@ def _needs_canonical(job: JobSpec, savable: Savable) -> str | None:
     if rewriting is not None:
         return f'"kind": "{rewriting}"'
     wanted = _configured_backend(job)
-    ours = _backend_kind(savable)
+    backend = (savable.backend or "").lower()
+    ours = next((kind for kind in _KINDS if kind in backend), None)
     if wanted is None or ours is None or ours in wanted:
         return None
     return f"the state backend {wanted!r} of `submit`, which is not the job's own,"
@@ -88,12 +89,6 @@ def _configured_backend(job: JobSpec) -> str | None:
         if key in configured:
             return str(configured[key]).lower()
     return None
-
-
-def _backend_kind(savable: Savable) -> str | None:
-    """Return the kind of the state backend that the job runs with, where it is known."""
-    backend = (savable.backend or "").lower()
-    return next((kind for kind in _KINDS if kind in backend), None)
 
 
 def _of_widths(job: JobSpec, savable: Savable) -> Iterator[Finding]:
@@ -133,18 +128,14 @@ def _widest(operators: Sequence[OperatorState]) -> list[OperatorState]:
 
 
 def _too_wide(wanted: int, operator: str, most: int) -> Finding:
+    power_of_two = 1 << max(7, (wanted - 1).bit_length())
     return Finding(
         "refuse",
         f"`submit` asks for parallelism {wanted}, and the state of {operator} has max parallelism "
         f"{most}: Flink refuses it",
         hint=f'"parallelism" up to {most}; or {{"kind": "rescale", "max_parallelism": '
-        f'{_power_of_two(wanted)}}} under "transform"',
+        f'{power_of_two}}} under "transform"',
     )
-
-
-def _power_of_two(count: int) -> int:
-    """Return the power of two from there on, as Flink chooses itself."""
-    return 1 << max(7, (count - 1).bit_length())
 
 
 def _savable(facts: Facts, id: str) -> Savable:

@@ -19,10 +19,9 @@ import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stateshift.engines.flink.changes import Change, dropped, images_meant, renamed, unions_of
+from stateshift.engines.flink.changes import dropped, images_meant, renamed, unions_of
 from stateshift.engines.flink.image import flink_image, metadata_of, places_of
 from stateshift.engines.flink.rewrite.metadata import Taken
-from stateshift.formats.flink.metadata import Metadata
 from stateshift.formats.flink.references import files_named
 from stateshift.formats.flink.stream_handles import RelativeFile
 from stateshift.formats.uid import flink_operator_id
@@ -101,7 +100,8 @@ def _taken_of_each(job: JobSpec, images: Sequence[Image]) -> list[Taken]:
         new_ids = {id_of(old): _id_and_uid(new) for old, new in renamed(job, number).items()}
         going = _going(job, number, [operator.id for operator in image.operators])
         operators = {id_: new_ids.get(id_, (id_, None)) for id_ in going}
-        files = _relative_files(metadata_of(image))
+        metadata = metadata_of(image)
+        files = {file.path for file in files_named(metadata) if isinstance(file, RelativeFile)}
         taken.append(Taken(places_of(image), operators, apart=bool(files & names)))
         names |= files
     return taken
@@ -187,15 +187,10 @@ def _unknown(job: JobSpec, images: Sequence[Image], made: Container[str]) -> Ite
     for change in job.transform:
         if change["kind"] in ("drop", "rename"):
             meant = [ids_of_each[number] for number in images_meant(job, len(images), change)]
-            yield from _unknown_in_change(change, set().union(*meant))
+            ids = set().union(*meant)
+            unknown_in_change = _not_among(change.get("operators", ()), ids) if ids else []
+            yield from unknown_in_change
     yield from _not_among(unions_of(job), made)
-
-
-def _unknown_in_change(change: Change, ids: Collection[str]) -> list[str]:
-    """Return the names that match no operator of the images that a change is for, if there are
-    any.
-    """
-    return _not_among(change.get("operators", ()), ids) if ids else []
 
 
 def _not_among(names: Iterable[str], ids: Container[str]) -> list[str]:
@@ -209,7 +204,3 @@ def sources_by_id(taken: Sequence[Taken]) -> dict[str, tuple[Source, ...]]:
         for old, (new, _) in own.operators.items():
             sources[new] = (*sources.get(new, ()), (number, old))
     return sources
-
-
-def _relative_files(metadata: Metadata) -> set[str]:
-    return {file.path for file in files_named(metadata) if isinstance(file, RelativeFile)}

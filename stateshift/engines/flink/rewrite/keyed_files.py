@@ -132,7 +132,12 @@ def _renumbering(first: KeyedFile, file: KeyedFile) -> tuple[int, ...]:
         _refuse_other_subtasks(missing, first.header, file.header)
     else:
         _refuse_other_states(missing)
-        _refuse_other_types(first.header, file.header)
+        what = _what_differs(first.header, file.header)
+        if what is not None:
+            raise Incompatible(
+                f"the images have {what} of other types, or of types that are not known here",
+                hint="take savepoints of jobs of the same version",
+            )
     return tuple(names.index(state.name) for state in file.header.states)
 
 
@@ -150,16 +155,6 @@ def _refuse_other_states(missing: list[str]) -> None:
         raise Incompatible(
             f"one image has states that another has not: {', '.join(missing)}, and the other has "
             "others",
-            hint="take savepoints of jobs of the same version",
-        )
-
-
-def _refuse_other_types(first: Header, other: Header) -> None:
-    """Refuse headers of two images whose serializers are not known, or not the same."""
-    what = _what_differs(first, other)
-    if what is not None:
-        raise Incompatible(
-            f"the images have {what} of other types, or of types that are not known here",
             hint="take savepoints of jobs of the same version",
         )
 

@@ -95,7 +95,10 @@ class _Candidate:
     @property
     def is_bound_to_groups(self) -> bool:
         """Whether it holds what lies by key groups, and is no managed keyed state."""
-        return any(subtask.raw_keyed or _in_flight(subtask) for subtask in self.subtasks)
+        return any(
+            subtask.raw_keyed or bool(subtask.inputs or subtask.outputs)
+            for subtask in self.subtasks
+        )
 
     @property
     def unkeyed(self) -> list[tuple[str, Partitioned]]:
@@ -127,10 +130,6 @@ class _Candidate:
         if any(operator.subtasks is None for operator in self.operators):
             return True  # all of them
         return any(subtask.finished for subtask in self.subtasks)
-
-
-def _in_flight(subtask: SubtaskState) -> bool:
-    return bool(subtask.inputs or subtask.outputs)
 
 
 def redistributed(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Redistribution:

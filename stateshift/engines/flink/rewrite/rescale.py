@@ -70,7 +70,8 @@ def why_not(
     operator: OperatorState, streams: Streams, max_parallelism: int, united: bool = False
 ) -> Obstacle | None:
     """Return what keeps keyed state from being cut, united with another operator's, or dealt."""
-    if _has_raw_keyed_state(operator):
+    has_raw_keyed_state = any(subtask.raw_keyed is not None for subtask in operator.all_subtasks)
+    if has_raw_keyed_state:
         return Obstacle("it has raw keyed state, which only its own code can divide")
     handles = list(keyed_handles(operator))
     is_dealt = max_parallelism != operator.max_parallelism
@@ -80,7 +81,8 @@ def why_not(
             return obstacle
     if not all(isinstance(handle, KeyGroups) for handle in handles):
         return Obstacle("its state lies in files of RocksDB, or in a changelog", CANONICAL)
-    if _are_decodable(handles, streams):
+    are_decodable = all(_is_decodable(handle, streams) for handle in handles)
+    if are_decodable:
         return None
     if is_dealt or united:
         return Obstacle(
@@ -99,15 +101,6 @@ def _why_not_cut(operator: OperatorState, handles: Sequence[KeyedHandle]) -> Obs
     return Obstacle(
         "it is in the hashmap backend's own format, and not every subtask has some", CANONICAL
     )
-
-
-def _has_raw_keyed_state(operator: OperatorState) -> bool:
-    return any(subtask.raw_keyed is not None for subtask in operator.all_subtasks)
-
-
-def _are_decodable(handles: Sequence[KeyedHandle], streams: Streams) -> bool:
-    """Whether the entries of all handles can be separated."""
-    return all(_is_decodable(handle, streams) for handle in handles)
 
 
 def _why_keys_are_not_hashed(handles: Sequence[KeyedHandle], streams: Streams) -> Obstacle | None:

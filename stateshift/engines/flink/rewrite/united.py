@@ -83,7 +83,10 @@ def _records(files: list[KeyedFile], becomes: int) -> Iterator[tuple[bytes, byte
             for state, key, raw in _entries(file, content, group):
                 new_group = group
                 if file.was != becomes:
-                    new_group = _dealt_to(file, state, key, group, becomes)
+                    code = hash_of(file.known_header, state, key)
+                    if key_group(code, file.was) != group:
+                        refuse_other_hash(group)
+                    new_group = key_group(code, becomes)
                 behind = _BEHIND.pack(index, state, len(key))
                 sorted_by = _SORTED_BY.pack(new_group, file.renumbered(state), count)
                 yield sorted_by, b"".join((behind, key, raw))
@@ -104,14 +107,6 @@ def _entries(file: KeyedFile, content: bytes, group: int) -> Iterator[tuple[int,
     prefix = prefix_bytes(file.was)
     for state, key, raw in entries(plain, prefix, group, len(header.states)):
         yield state, key[prefix:], raw
-
-
-def _dealt_to(file: KeyedFile, state: int, key: bytes, group: int, becomes: int) -> int:
-    """Return the key group of an entry from now on."""
-    code = hash_of(file.known_header, state, key)
-    if key_group(code, file.was) != group:
-        refuse_other_hash(group)
-    return key_group(code, becomes)
 
 
 def _refuse_in_two(entries_of_group: list[_Entry]) -> None:

@@ -188,7 +188,12 @@ def _check(side: _Side, place: str, table: pa.Table) -> None:
     """Compare the stores of the keys in the table, which holds everything that is known of each."""
     keys = _keys(table)
     _report_gaps(side, place, keys)
-    _report_times(side, place, keys)
+    in_one_only = keys.has[KINDS.index(LISTS)] ^ keys.has[KINDS.index(TIMES)]
+    for code in side.gaps.first_of(in_one_only):
+        key = _timed(keys.names[code].as_py(), side.columns)
+        side.gaps.facts.append(
+            f"{place}: the key and time {key!r} is in one of its two indexes only"
+        )
     _report_strays(side, place, keys)
 
 
@@ -204,16 +209,6 @@ def _report_gaps(side: _Side, place: str, keys: _Keys) -> None:
         side.gaps.facts.append(
             f"{place}: the key {key!r} has {keys.counts[code]} rows, and number {missing} is "
             "missing"
-        )
-
-
-def _report_times(side: _Side, place: str, keys: _Keys) -> None:
-    """Report keys and times that only one of the two stores has."""
-    in_one_only = keys.has[KINDS.index(LISTS)] ^ keys.has[KINDS.index(TIMES)]
-    for code in side.gaps.first_of(in_one_only):
-        key = _timed(keys.names[code].as_py(), side.columns)
-        side.gaps.facts.append(
-            f"{place}: the key and time {key!r} is in one of its two indexes only"
         )
 
 

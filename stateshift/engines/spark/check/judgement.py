@@ -91,14 +91,9 @@ def _judge_deep(
         epochs = works(at.storage, at.image, damages, deep.part)
     coverage = None
     if deep.part is not None:
-        coverage = _coverage(whole, at)
+        sizes = [sum(sizes_of(each.survey, each.image.needed_files)) for each in (at, whole)]
+        coverage = Coverage(len(places_in(at.image)), len(places_in(whole.image)), *sizes)
     return Judged(tuple(findings), epochs, tuple(stages), left_out, coverage)
-
-
-def _coverage(whole: ImageAt, part: ImageAt) -> Coverage:
-    """Return how much of an image its part is."""
-    sizes = [sum(sizes_of(each.survey, each.image.needed_files)) for each in (part, whole)]
-    return Coverage(len(places_in(part.image)), len(places_in(whole.image)), *sizes)
 
 
 def _check_state(

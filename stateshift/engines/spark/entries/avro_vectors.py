@@ -133,15 +133,12 @@ class _Steps:
             case Atomic("double"):
                 return self._floats(here, 8)
             case Atomic("boolean"):
-                return self._booleans(here)
+                values = self._bytes(here)
+                self._check(values <= 1)
+                return pa.array(values == 1)
             case Atomic("string" | "binary"):
                 return self._texts(here, arrow_type(kind))
         raise _Odd
-
-    def _booleans(self, here: Ints) -> pa.Array:
-        values = self._bytes(here)
-        self._check(values <= 1)
-        return pa.array(values == 1)
 
     def _bytes(self, here: Ints) -> Numbers:
         """Return the next byte of each."""

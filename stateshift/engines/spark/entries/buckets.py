@@ -41,13 +41,10 @@ def added(folded: Iterable[Folded]) -> Folded:
         for store, buckets in part.items():
             into = whole.setdefault(store, {})
             for bucket, sums in buckets.items():
-                into[bucket] = _sum(into.get(bucket, (0, 0, 0)), sums)
+                one = into.get(bucket, (0, 0, 0))
+                total = (one[1] + sums[1]) % _MODULUS
+                into[bucket] = one[0] + sums[0], total, one[2] + sums[2]
     return whole
-
-
-def _sum(one: Sums, other: Sums) -> Sums:
-    total = (one[1] + other[1]) % _MODULUS
-    return one[0] + other[0], total, one[2] + other[2]
 
 
 def pick(entries: Iterable[Formed], wanted: Mapping[str, Collection[int]]) -> Iterator[Formed]:

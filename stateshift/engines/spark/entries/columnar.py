@@ -213,13 +213,6 @@ def _halves(
         return None
     leading = first(keys.content, keys.starts + 4, middles, columns.sliced(slice(count)))
     others = rest(keys.content, middles, keys.ends, columns.sliced(slice(count, None)))
-    return _both(leading, others, columns)
-
-
-def _both(
-    leading: pa.Array | None, others: pa.Array | None, columns: StructType
-) -> pa.Array | None:
-    """Return the columns of two structs as one."""
     if leading is None or others is None:
         return None
     return _struct([*leading.flatten(), *others.flatten()], columns)

@@ -98,14 +98,10 @@ def listed(content: bytes, delimiter: bytes) -> Iterator[bytes]:
         yield bare(row)
         if end == len(content):
             return
-        position = _after_delimiter(content, end, delimiter)
-
-
-def _after_delimiter(content: bytes, position: int, delimiter: bytes) -> int:
-    if not content.startswith(delimiter, position):
-        fact = "the items of a list are not divided as the merge operator does"
-        raise FormatError(fact, None, position)
-    return position + len(delimiter)
+        if not content.startswith(delimiter, end):
+            fact = "the items of a list are not divided as the merge operator does"
+            raise FormatError(fact, None, end)
+        position = end + len(delimiter)
 
 
 def bare(content: bytes) -> bytes:
@@ -146,16 +142,13 @@ def _prefix(content: bytes, columns: StructType, encoder: Encoder) -> Row:
 def _range(content: bytes, columns: StructType, encoder: Encoder) -> Row:
     first, rest = halves(content)
     ordering, others = encoder.columns, unordered(columns, encoder)
-    _check_ordering(columns, encoder, bool(others) == bool(rest))
+    has_rest = bool(others) == bool(rest)
+    if not has_rest or max(encoder.columns, default=-1) >= len(columns.types):
+        raise FormatError("a key is not of the columns that order it", None, 0)
     binaries = StructType(columns.picked(ordering).names, (Atomic("binary"),) * len(ordering))
     leading = ordered_columns(decode_row(first, binaries), columns, encoder)
     following = decode_row(bare(rest), columns.picked(others)) if others else ()
     return arranged(ordering, leading, others, following)
-
-
-def _check_ordering(columns: StructType, encoder: Encoder, has_rest: bool) -> None:
-    if not has_rest or max(encoder.columns, default=-1) >= len(columns.types):
-        raise FormatError("a key is not of the columns that order it", None, 0)
 
 
 def ordered_columns(

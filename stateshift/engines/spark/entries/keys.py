@@ -65,18 +65,14 @@ def key_rule(operator: str | None, store: str, schema: Schema, framed: bool) -> 
     that is not known.
     """
     text, spec, prefix = schema["key"], schema["encoder"], schema["prefix"]
-    _check_not_collated(text, store)
+    if is_collated(text):
+        fact = f"the key of {store} holds collated strings, whose placement is not known"
+        raise FormatError(fact)
     key = decode_struct(text)
     if spec and not framed:
         raise FormatError(f"the keys of {store} are encoded as only RocksDB has them")
     encoder = replace(key_encoder(key, spec, prefix, framed), avro=bool(schema.get("avro")))
     return KeyRule(text, encoder, _known_placing(operator, store, key, prefix))
-
-
-def _check_not_collated(schema: str, store: str) -> None:
-    if is_collated(schema):
-        fact = f"the key of {store} holds collated strings, whose placement is not known"
-        raise FormatError(fact)
 
 
 def _known_placing(

@@ -96,16 +96,12 @@ def _settled(writes: list[Writes], between: bytes) -> Iterator[Block]:
     """
     if not writes:
         return
-    _put_together_if_small(writes)
+    if sum(write.size for write in writes) < SMALL * len(writes):
+        writes[:] = together(writes)
     kept, joined = _lasts(writes, between)
     yield from _live(writes, kept)
     if joined is not None:
         yield joined
-
-
-def _put_together_if_small(writes: list[Writes]) -> None:
-    if sum(write.size for write in writes) < SMALL * len(writes):
-        writes[:] = together(writes)
 
 
 def _lasts(writes: list[Writes], between: bytes) -> tuple[Flags, Block | None]:

@@ -93,14 +93,11 @@ class RowCheck:
         try:
             self._place(view, keys, None, self.deleted_elsewhere)
         except FormatError:  # one of the keys does not decode
-            self._decode_each_key(view, keys)
-
-    def _decode_each_key(self, view: StoreView, keys: Binary) -> None:
-        for key in keys.to_pylist():
-            try:
-                view.decode_key(key)
-            except FormatError as error:
-                self.broken.add(key, error)
+            for key in keys.to_pylist():
+                try:
+                    view.decode_key(key)
+                except FormatError as error:
+                    self.broken.add(key, error)
 
     def sound(self, view: StoreView, block: Block) -> Block | None:
         """Return the entries whose key and value decode; None where nothing tells how they

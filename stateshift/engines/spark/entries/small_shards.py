@@ -77,7 +77,8 @@ def few_rows(
     more.
     """
     files = tuple(newest_files(shard.files, ".snapshot"))
-    if not _are_hdfs_backed(shard) or not begun.are_few(files):
+    are_hdfs_backed = all(path.endswith((".snapshot", ".delta")) for path in shard.files)
+    if not are_hdfs_backed or not begun.are_few(files):
         return None
     checked = has_row_checksums(settings)
     rows: dict[bytes, bytes] = {}
@@ -91,10 +92,6 @@ def few_rows(
         except FormatError as error:
             raise error.at(path) from error
     return rows
-
-
-def _are_hdfs_backed(shard: ShardFiles) -> bool:
-    return all(path.endswith((".snapshot", ".delta")) for path in shard.files)
 
 
 def _records(begun: Begun, path: str, bytes_left: int) -> tuple[list[Record], int]:

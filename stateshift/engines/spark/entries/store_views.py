@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 from stateshift.engines.spark.entries.avro_encoders import avro_rows_of
 from stateshift.engines.spark.entries.dedup_values import dedup_value
-from stateshift.engines.spark.entries.keys import Path, is_collated, key_encoder, placed_by
+from stateshift.engines.spark.entries.keys import is_collated, key_encoder, placed_by
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.small_files import SMALL
 from stateshift.errors import FormatError, MissingFile
@@ -198,20 +198,15 @@ def _view(
         return empty
     if operator.provider not in (ROCKSDB, HDFS_BACKED):
         return empty
+    placed = None if is_collated(schema.key) else placed_by(operator.name, name, key)
     return replace(
         empty,
         key=key,
         value=value,
         encoder=encoder,
         many=is_family and keeps_lists(name, metadata),
-        placed=_placed_by(operator, name, schema, key),
+        placed=placed,
     )
-
-
-def _placed_by(
-    operator: Operator, name: str, schema: StoreSchema, key: StructType
-) -> tuple[Path, ...] | None:
-    return None if is_collated(schema.key) else placed_by(operator.name, name, key)
 
 
 def _value_columns(described: Described, operator: str | None) -> StructType:

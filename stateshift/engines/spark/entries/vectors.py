@@ -81,11 +81,8 @@ def structs(rows: Binary, kind: StructType) -> pa.Array | None:
     if (whole.starts & 7).any():  # rows that lie among other things
         whole = spans(cut(whole.content, whole.starts, whole.ends))
     every = np.ones(len(rows), bool)
-    return _validated(_Buffer(whole.content).struct(whole.starts, whole.ends, every, kind))
-
-
-def _validated(decoded: pa.Array | None) -> pa.Array | None:
-    """Return an array; None where a string in it is not UTF-8."""
+    decoded = _Buffer(whole.content).struct(whole.starts, whole.ends, every, kind)
+    # None where a string in it is not UTF-8.
     if decoded is None:
         return None
     try:
@@ -170,7 +167,11 @@ class _Buffer:
             case Atomic(name) if name in _FIXED:
                 return _fixed(slots, valid, _FIXED[name], arrow_type(kind))
             case DecimalType(precision, _) if precision <= 18:
-                return _decimals(slots, valid, arrow_type(kind))
+                low = np.where(valid, slots.view("<i8"), 0)
+                wide = np.stack((low, low >> 63), axis=1).astype("<i8")
+                return pa.Array.from_buffers(
+                    arrow_type(kind), len(slots), [_bitmap(valid), pa.py_buffer(wide.tobytes())]
+                )
         parts = _parts(column)
         return None if parts is None else self._variable(parts, kind)
 
@@ -306,13 +307,6 @@ def _fixed(slots: Words, valid: Flags, code: str, wanted: pa.DataType) -> pa.Arr
         return pa.array(values != 0, mask=~valid)
     data = pa.py_buffer(np.ascontiguousarray(values).tobytes())
     return pa.Array.from_buffers(wanted, len(slots), [_bitmap(valid), data])
-
-
-def _decimals(slots: Words, valid: Flags, wanted: pa.DataType) -> pa.Array:
-    """Widen unscaled longs to the 16 bytes that Arrow has for every decimal."""
-    low = np.where(valid, slots.view("<i8"), 0)
-    wide = np.stack((low, low >> 63), axis=1).astype("<i8")
-    return pa.Array.from_buffers(wanted, len(slots), [_bitmap(valid), pa.py_buffer(wide.tobytes())])
 
 
 def _missing(valid: Flags) -> Flags | None:

@@ -110,7 +110,14 @@ class _Renaming:
         """Refuse what cannot be done in the image of this name."""
         yield from self._of_old(name)
         if all(old.isdecimal() for old in self.known):
-            yield from self._of_numbers(name)
+            for new in self.names.values():
+                is_number = new.isdecimal() and new.isascii() and len(new) < 10
+                if not is_number:
+                    yield Finding(
+                        "refuse",
+                        f"{new!r} is no {self.what} number, and {name} numbers them",
+                        hint="a number",
+                    )
         yield from self._of_doubles(name)
 
     def _of_old(self, name: str) -> Iterator[Finding]:
@@ -123,16 +130,6 @@ class _Renaming:
                     "refuse",
                     f"{self.what} {old} is both renamed and dropped",
                     hint="one of the two",
-                )
-
-    def _of_numbers(self, name: str) -> Iterator[Finding]:
-        for new in self.names.values():
-            is_number = new.isdecimal() and new.isascii() and len(new) < 10
-            if not is_number:
-                yield Finding(
-                    "refuse",
-                    f"{new!r} is no {self.what} number, and {name} numbers them",
-                    hint="a number",
                 )
 
     def _of_doubles(self, name: str) -> Iterator[Finding]:

@@ -66,7 +66,13 @@ def of_evolution(
         except Unfit as error:
             yield Finding("refuse", f"{where}: {error}", hint=f"{look}   # shows the columns")
             continue
-        yield from _of_one(evolution, where, image, _store_at(place, stores))
+        store = _store_at(place, stores)
+        if evolution.rekeyed or evolution.key_change.get("rename"):
+            assert store is not None, "a schema is of a store"
+            yield from _of_key(evolution, where, image, store)
+        dropped = evolution.value_change.get("drop")
+        if dropped:
+            yield Finding("warn", f"{where}: what is in {', '.join(dropped)} is left behind")
 
 
 def _is_own(place: str) -> bool:
@@ -83,17 +89,6 @@ def _store_at(place: str, stores: Iterable[StoreState]) -> StoreState | None:
         if f"{place}/".startswith(f"{store.operator}/{store.store}/"):
             return store
     return None
-
-
-def _of_one(
-    evolution: Evolution, where: str, image: Image, store: StoreState | None
-) -> Iterator[Finding]:
-    if evolution.rekeyed or evolution.key_change.get("rename"):
-        assert store is not None, "a schema is of a store"
-        yield from _of_key(evolution, where, image, store)
-    dropped = evolution.value_change.get("drop")
-    if dropped:
-        yield Finding("warn", f"{where}: what is in {', '.join(dropped)} is left behind")
 
 
 def _of_key(evolution: Evolution, where: str, image: Image, store: StoreState) -> Iterator[Finding]:

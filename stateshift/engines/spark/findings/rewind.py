@@ -212,7 +212,14 @@ def _restoring(move: Move, image: Image) -> str:
     sink, query, epoch = move.facts.sink, image.identity, image.epoch or 0
     last = sink.last_batch(query) if sink is not None else None
     if sink is not None and sink.kind == "file" and last is not None:
-        return _emptying(f"{sink.location}/{SINK_LOG}", epoch, last)
+        log = f"{sink.location}/{SINK_LOG}"
+        # An entry that is gone, Spark misses at its next compaction.
+        first = epoch + 1
+        entries = f"entry {first}" if first >= last else f"each of the entries {first} to {last}"
+        return (
+            f"leave of {entries} of {quote(log)} its first line alone (of a .compact also the "
+            f"files of batches up to {epoch}), and remove the hidden .crc beside it"
+        )
     version = sink.version_to_restore(query, epoch) if sink is not None else None
     if sink is None or version is None:
         return (
@@ -227,16 +234,4 @@ def _restoring(move: Move, image: Image) -> str:
     return (
         f"RESTORE TABLE delta.`{sink.location}` TO VERSION AS OF {version}, which ends with "
         f"batch {epoch}{_FOR_ALL}"
-    )
-
-
-def _emptying(log: str, epoch: int, last: int) -> str:
-    """Return the way to clear the log of a file sink: an entry that is gone, Spark misses at its
-    next compaction.
-    """
-    first = epoch + 1
-    entries = f"entry {first}" if first >= last else f"each of the entries {first} to {last}"
-    return (
-        f"leave of {entries} of {quote(log)} its first line alone (of a .compact also the "
-        f"files of batches up to {epoch}), and remove the hidden .crc beside it"
     )

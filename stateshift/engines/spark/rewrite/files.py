@@ -199,16 +199,10 @@ def _taken_and_same(request: Request) -> tuple[frozenset[str], list[Piece]]:
             elif is_rewritten(request, store, shard):
                 taken.update(shard.files)
             else:
-                renamed = _renamed(request, shard)
+                # The shard keeps its operator's old id, by which it is compared.
+                renamed = replace(shard, files=tuple(filter(None, map(request.path, shard.files))))
                 same.append(Piece((shard,), (renamed,), None, request.size((shard,))))
     return frozenset(taken), same
-
-
-def _renamed(request: Request, shard: ShardFiles) -> ShardFiles:
-    """Return the same shard under its new path. It keeps its operator's old id, by which it is
-    compared.
-    """
-    return replace(shard, files=tuple(filter(None, map(request.path, shard.files))))
 
 
 def _step(request: Request, number: int, pieces: list[Piece]) -> TransformShard:
@@ -262,7 +256,7 @@ def _options(request: Request, pieces: list[Piece]) -> dict[str, object]:
         "codec": codec_in({**settings, **request.conf}),
         "checksums": has_row_checksums(settings),
     }
-    moved = _moved_operators(pieces)
+    moved = {piece.sources[0].operator for piece in pieces if piece.partitions}
     if moved:
         options["rules"] = plain.to_plain(_rules(request, moved))
     if request.part:
@@ -276,11 +270,6 @@ def _options(request: Request, pieces: list[Piece]) -> dict[str, object]:
     options["format"] = zip_format(request)
     options["format_without_zip"] = zip_format_guessed(request)
     return options
-
-
-def _moved_operators(pieces: list[Piece]) -> set[str]:
-    """Return the operators whose entries change their shard."""
-    return {piece.sources[0].operator for piece in pieces if piece.partitions}
 
 
 def _rules(request: Request, operators: Collection[str]) -> dict[str, KeyRule]:

@@ -248,7 +248,10 @@ def compared_changes(
             writes = _added(bounds.gathered(read(path), "an SST"), table, version)
         blocks = (within(written, part).block for written in writes)
     facts = version.facts
-    listed = [(table.stored.encode(), _said(table, facts)) for table in kept.values()]
+    listed = [
+        (table.stored.encode(), repr((table, facts[table.local])).encode())
+        for table in kept.values()
+    ]
     if part.after is None:
         yield Whole(f"{shard.store}/tables", "files"), block_of(listed)
     for block in blocks:
@@ -257,11 +260,6 @@ def compared_changes(
         gone = block.take(np.flatnonzero(deletes))
         deleted = Block(gone.keys, gone.values.fill_null(b""))
         yield Whole(f"{shard.store}/deleted", "uncounted"), deleted
-
-
-def _said(table: Table, facts: Mapping[str, TableFile]) -> bytes:
-    """Return what Spark's metadata and the MANIFEST say of a table."""
-    return repr((table, facts[table.local])).encode()
 
 
 def _added(content: bytes, table: Table, version: Version) -> list[Writes]:

@@ -171,19 +171,6 @@ def _is_committed_checkpoint(survey: Survey) -> bool:
 
 def _of_other(job: JobSpec, source: Survey, other: Survey) -> Iterator[Finding]:
     yield from other.images[0].findings
-    yield from _of_fence(other)
-    yield from _of_file_system(source, other)
-    if job.planned_batch == "keep":
-        yield from _of_planned_batch(source)
-        yield from _of_planned_batch(other)
-    yield from _of_operators(source, other)
-    yield from _of_settings(source, other)
-    yield from _of_schemas(source, other)
-    yield from _of_schema_logs(other)
-    yield from _of_source_names(source, other)
-
-
-def _of_fence(other: Survey) -> Iterator[Finding]:
     fence = other.images[0].fence
     if fence is not None:
         yield Finding(
@@ -191,15 +178,25 @@ def _of_fence(other: Survey) -> Iterator[Finding]:
             f"{other.location} was moved away by run {fence}: it is fenced",
             hint="merge it from where it is now",
         )
-
-
-def _of_file_system(source: Survey, other: Survey) -> Iterator[Finding]:
     if other.location.split("/")[:3] != source.location.split("/")[:3]:
         yield Finding(
             "refuse",
             f"{other.location} is not on the file system of {source.location}",
             hint="move it there first, as a job of its own",
         )
+    if job.planned_batch == "keep":
+        yield from _of_planned_batch(source)
+        yield from _of_planned_batch(other)
+    if _operators(source.images[0]) != _operators(other.images[0]):
+        yield Finding(
+            "refuse",
+            f"{other.location} has other operators than {source.location}",
+            hint="only checkpoints of the same query are merged; `rename` makes ids alike",
+        )
+    yield from _of_settings(source, other)
+    yield from _of_schemas(source, other)
+    yield from _of_schema_logs(other)
+    yield from _of_source_names(source, other)
 
 
 def _of_planned_batch(survey: Survey) -> Iterator[Finding]:
@@ -210,15 +207,6 @@ def _of_planned_batch(survey: Survey) -> Iterator[Finding]:
             f"{survey.location}: batch {image.planned} was planned and not committed, "
             "and has no like in the other",
             hint='let its job finish it, or say "planned_batch": "drop"',
-        )
-
-
-def _of_operators(source: Survey, other: Survey) -> Iterator[Finding]:
-    if _operators(source.images[0]) != _operators(other.images[0]):
-        yield Finding(
-            "refuse",
-            f"{other.location} has other operators than {source.location}",
-            hint="only checkpoints of the same query are merged; `rename` makes ids alike",
         )
 
 

@@ -237,7 +237,11 @@ class Gathering:
             yield self.plain["targets"][0], block
             return
         before, after = self.plain["partitions"]
-        hashes = self._hashes(source, store, block)
+        view = self._views.get(store)
+        if view is None:
+            fact = f"entries of the store {store}, which no schema describes"
+            raise FormatError(fact, source.files[0])
+        hashes = hashes_of(view, block.keys)
         _check_places(source, store, block, hashes % before)
         if store in self._views_after:
             new_key, _ = self._evolvers[store]
@@ -252,13 +256,6 @@ class Gathering:
     @cached_property
     def _targets(self) -> frozenset[int]:
         return frozenset(self.plain["targets"])
-
-    def _hashes(self, source: ShardFiles, store: str, block: Block) -> Ints:
-        view = self._views.get(store)
-        if view is None:
-            fact = f"entries of the store {store}, which no schema describes"
-            raise FormatError(fact, source.files[0])
-        return hashes_of(view, block.keys)
 
     @cached_property
     def _views(self) -> Mapping[str, StoreView]:

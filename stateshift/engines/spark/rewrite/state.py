@@ -227,7 +227,8 @@ class _Piece:
 
     def _snapshot(self, target: int) -> Content:
         def content() -> Iterator[bytes]:
-            if self._goes_straight:
+            goes_straight = len(self.sources) == 1 and not self.plain.get("partitions")
+            if goes_straight:
                 return self._straight()
             return self.snapshot_of(self.held.gathered(self), target)
 
@@ -246,15 +247,12 @@ class _Piece:
             rows = few_rows(begun, source, self.options["settings"])
             if rows is not None:
                 self.sums.add_rows(source, rows)
-                return self._encoded_rows(rows)
+                records: Iterator[Record] = starmap(Record, rows.items())
+                if self.options["checksums"]:
+                    records = map(with_row_checksum, records)
+                return encode_delta(records, self.options["codec"])
         entries = replace(gathering, open=begun).read(source)
         return self._encoded(block for _, block in entries)
-
-    def _encoded_rows(self, rows: Mapping[bytes, bytes]) -> Iterator[bytes]:
-        records: Iterator[Record] = starmap(Record, rows.items())
-        if self.options["checksums"]:
-            records = map(with_row_checksum, records)
-        return encode_delta(records, self.options["codec"])
 
     def _encoded(self, blocks: Iterator[Block]) -> Iterator[bytes]:
         checked = map(checked_rows, blocks) if self.options["checksums"] else blocks
@@ -297,10 +295,6 @@ class _Piece:
 
     def _checked(self, blocks: Iterator[Block]) -> Iterator[Block]:
         return map(checked_values, blocks) if self.options["checksums"] else blocks
-
-    @property
-    def _goes_straight(self) -> bool:
-        return len(self.sources) == 1 and not self.plain.get("partitions")
 
     @property
     def _counted_apart(self) -> bool:

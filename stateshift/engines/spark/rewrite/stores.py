@@ -10,7 +10,7 @@ from stateshift.engines.spark import chains
 from stateshift.engines.spark.entries.keys import KeyRule, Schema, key_rule
 from stateshift.engines.spark.image import spark_image
 from stateshift.errors import FormatError
-from stateshift.survey import Image, Operator, ShardFiles
+from stateshift.survey import Image, ShardFiles
 
 T = TypeVar("T")
 
@@ -44,13 +44,14 @@ def stores_of(image: Image, framed: bool) -> tuple[StoreState, ...]:
     stores = []
     for (operator, store), shards in groups.items():
         rules, unknown = _rules(operators[operator].name, _schemas(image, operator, store), framed)
+        has_single_shard = operators[operator].shards == 1 and partitions_of(image) != 1
         stores.append(
             StoreState(
                 operator=operator,
                 store=store,
                 shards=tuple(shards),
                 rules=rules or None,
-                single=_has_single_shard(image, operators[operator]) or _is_unplaced(rules),
+                single=has_single_shard or _is_unplaced(rules),
                 unknown=unknown,
             )
         )
@@ -61,11 +62,6 @@ def _schemas(image: Image, operator: str, store: str) -> dict[str, Schema]:
     """Return the schemas of a store, or of its column families, by the names that entries have."""
     own = of_stores(spark_image(image).schemas, operator)
     return {name: schema for name, schema in own.items() if f"{name}/".startswith(f"{store}/")}
-
-
-def _has_single_shard(image: Image, operator: Operator) -> bool:
-    """Whether an operator has one shard where others have more."""
-    return operator.shards == 1 and partitions_of(image) != 1
 
 
 def _is_unplaced(rules: Mapping[str, KeyRule]) -> bool:

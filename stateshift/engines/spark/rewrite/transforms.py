@@ -41,7 +41,9 @@ def rewrite_log(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Cont
     """Change the places in a file source's or a file sink's log, line by line."""
     (log,) = inputs
     # The spec has places as a person writes them; in the files they stand as Hadoop quotes them.
-    relocation = Relocation(_quoted(options["mapping"]))
+    mapping = options["mapping"]
+    quoted = {encode_location(old): encode_location(new) for old, new in mapping}
+    relocation = Relocation(quoted)
     return (lambda: source_log.rewrite_source_log(log(), relocation, options["unmapped"]),)
 
 
@@ -159,10 +161,6 @@ def _whole(content: Content) -> bytes:
 def _file(make: Callable[[], bytes]) -> Content:
     """Return a file as its content: made when it is read."""
     return lambda: iter((make(),))
-
-
-def _quoted(mapping: Iterable[tuple[str, str]]) -> dict[str, str]:
-    return {encode_location(old): encode_location(new) for old, new in mapping}
 
 
 def _plain(mapping: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -64,11 +64,16 @@ def surveyed_log(reading: Reading, offset: object, log: list[str], thorough: boo
     files that no restart needs: they tell whether the others are whole.
     """
     compactions = [number for number in _compactions(log) if number <= batch_of(offset)]
-    superseded = _superseded(log, compactions)
+    # Everything before a compaction stands in it. Two compactions are kept: by them Spark knows how
+    # often to compact, where of one alone it goes by its configuration.
+    first_needed = min(compactions[-2:], default=0)
+    superseded = frozenset(path for path in log if 0 <= number_of_log(path) < first_needed)
     files = reading.each(sorted(set(log) - superseded), _log_file)
     spare_files: list[_LogFile] = []
     if thorough:
-        spare_files = _spare_files(reading, sorted(superseded))
+        # What is wrong with them is nobody's loss, and is not reported.
+        unreported = reading.unreported()
+        spare_files = unreported.each(sorted(superseded), _log_file)
     refuse_cut(reading, _batches_by_log([*files, *spare_files]))
     places: list[EmbeddedPath] = []
     for file in files:
@@ -107,15 +112,6 @@ def _compactions(log: Iterable[str]) -> list[int]:
         if number >= 0 and path.rpartition("/")[2] == f"{number}.compact":
             compactions.append(number)
     return sorted(compactions)
-
-
-def _superseded(log: Iterable[str], compactions: list[int]) -> frozenset[str]:
-    """Return the files of a log that no restart reads. Everything before a compaction stands in
-    it. Two compactions are kept: by them Spark knows how often to compact, where of one alone it
-    goes by its configuration.
-    """
-    first_needed = min(compactions[-2:], default=0)
-    return frozenset(path for path in log if 0 <= number_of_log(path) < first_needed)
 
 
 def is_shared(
@@ -185,14 +181,6 @@ def _log_file(reading: Reading, path: str) -> _LogFile:
         for folder in sorted(files_in)
     ]
     return _LogFile(path, tuple(places), census.batches)
-
-
-def _spare_files(reading: Reading, paths: list[str]) -> list[_LogFile]:
-    """Read files that a restart does not need: what is wrong with them is nobody's loss, and is
-    not reported.
-    """
-    unreported = reading.unreported()
-    return unreported.each(paths, _log_file)
 
 
 def _batches_by_log(files: Iterable[_LogFile]) -> dict[str, Mapping[int, int]]:

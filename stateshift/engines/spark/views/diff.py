@@ -87,7 +87,11 @@ class _Comparison:
         self._begin(self._sides.names())
         with Shelf() as apart:
             if fleet is not None:
-                self._read_by(fleet, sizes, apart)
+                # All that the fleet does not name is the same.
+                compared = fleet.unequal(self._sides, sizes, apart.put)
+                self._begin(sorted(compared.met))
+                for store, count in compared.same.items():
+                    self._counts[store].same += count
             else:
                 self._read(apart)
             self._report(matched(apart.sided()))
@@ -98,22 +102,12 @@ class _Comparison:
         for store in stores:
             if store not in self._begun:
                 self._begun.add(store)
-                self._begin_store(store)
-
-    def _begin_store(self, store: str) -> None:
-        """Begin the counts of a store; that it cannot be compared is a result, too."""
-        forms = self._sides.form(store)
-        if isinstance(forms, str):
-            self._differences.incomparable.append((self._operator, store, forms))
-        else:
-            self._counts[store] = Counts(self._operator, store)
-
-    def _read_by(self, fleet: Readers, sizes: Sizes, apart: Shelf) -> None:
-        """Put aside what a fleet reads of buckets whose sums differ; the rest is the same."""
-        compared = fleet.unequal(self._sides, sizes, apart.put)
-        self._begin(sorted(compared.met))
-        for store, count in compared.same.items():
-            self._counts[store].same += count
+                # That it cannot be compared is a result, too.
+                forms = self._sides.form(store)
+                if isinstance(forms, str):
+                    self._differences.incomparable.append((self._operator, store, forms))
+                else:
+                    self._counts[store] = Counts(self._operator, store)
 
     def _read(self, apart: Shelf) -> None:
         """Match shard with shard where both sides have the same, and put aside what has no partner
@@ -124,13 +118,11 @@ class _Comparison:
             self._report(self._matched(self._sides.left.shards, self._sides.right.shards))
             return
         for number, shards in left.items():
-            self._put_aside(self._matched(shards, right[number]), apart)
-
-    def _put_aside(self, matches: Iterable[Matched], apart: Shelf) -> None:
-        for match in matches:
-            self._same(match.same)
-            apart.put(0, match.removed, match.changed[0])
-            apart.put(1, match.added, match.changed[1])
+            matches = self._matched(shards, right[number])
+            for match in matches:
+                self._same(match.same)
+                apart.put(0, match.removed, match.changed[0])
+                apart.put(1, match.added, match.changed[1])
 
     def _matched(self, left: list[ShardFiles], right: list[ShardFiles]) -> Iterator[Matched]:
         return matched(chain(self._formed(0, left), self._formed(1, right)))

@@ -219,23 +219,19 @@ def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Expo
     """
     there = opened(location, opening, wanted.batch)
     check_wanted(there, wanted)
-    _check_committed(there, wanted)
-    if wanted.changes is not None:
-        _check_changes(there, *wanted.changes)
-    made = Export(there, wanted, format)
-    if format != "jsonl":
-        made.only_view()
-    return made
-
-
-def _check_committed(there: Opened, wanted: Wanted) -> None:
-    """Refuse state that no finished batch has left: an empty file would say that there is none."""
+    # An empty file would say that there is none.
     hint = f"stateshift verify {quote(there.location)}"
     for image in there.images:
         if image.epoch is None and _has_state(image, wanted):
             place = image_location(there.location, image)
             what = "has files of state and no batch that is finished"
             raise PlanError(f"{place} {what}: which of them count, nothing tells", hint=hint)
+    if wanted.changes is not None:
+        _check_changes(there, *wanted.changes)
+    made = Export(there, wanted, format)
+    if format != "jsonl":
+        made.only_view()
+    return made
 
 
 def _has_state(image: Image, wanted: Wanted) -> bool:
@@ -249,7 +245,8 @@ def _has_state(image: Image, wanted: Wanted) -> bool:
 
 def _check_changes(there: Opened, first: int, last: int) -> None:
     for image in there.images:
-        if not _has_batches(image, first, last):
+        has_batches = image.epoch is not None and 0 <= first <= last <= image.epoch
+        if not has_batches:
             raise PlanError(
                 (
                     f"no changes of batches {first} to {last}: the last one that was committed "
@@ -257,10 +254,6 @@ def _check_changes(there: Opened, first: int, last: int) -> None:
                 ),
                 hint="--changes A..B takes both batches in, the earlier one first",
             )
-
-
-def _has_batches(image: Image, first: int, last: int) -> bool:
-    return image.epoch is not None and 0 <= first <= last <= image.epoch
 
 
 def _several(stores: Iterable[str]) -> PlanError:

@@ -68,10 +68,17 @@ def opened(location: str, opening: Callable[[str], Storage], batch: int | None =
     """Return the images at a location; with `batch`, as if that one had been the last."""
     storage = opening(location)
     whole = spark_survey.survey(storage)
-    _check_images(whole, location, opening)
+    if not whole.images:
+        raise _no_checkpoint(whole, location, opening)
     if batch is not None:
         for image in whole.images:
-            _check_batch(location, image, batch)
+            if batch not in image.epochs:
+                epochs = ", ".join(map(str, image.epochs[-10:])) or "none"
+                raise PlanError(
+                    f"the state of batch {batch} is not there any more, or not yet: "
+                    f"{image_location(location, image)}",
+                    hint=f"the last batches whose state can be loaded: {epochs}",
+                )
         whole = spark_survey.survey(storage, until=batch)
     for finding in chain.from_iterable(image.findings for image in whole.images):
         if finding.level == "refuse" and _of_state(finding.path):
@@ -81,12 +88,6 @@ def opened(location: str, opening: Callable[[str], Storage], batch: int | None =
             )
     views = {image.path: views_of(storage, image) for image in whole.images}
     return Opened(location, storage, whole, views)
-
-
-def _check_images(survey: Survey, location: str, opening: Callable[[str], Storage]) -> None:
-    """Refuse a location without a checkpoint, and say what lies there instead."""
-    if not survey.images:
-        raise _no_checkpoint(survey, location, opening)
 
 
 def _no_checkpoint(
@@ -105,17 +106,13 @@ def _no_checkpoint(
 def check_wanted(there: Opened, wanted: Wanted) -> None:
     """Refuse an operator or a store that is not there, and say which ones are."""
     if wanted.operator is not None:
-        _check_operator(there, wanted)
+        operators = list(_operators(there))
+        if not any(_fits(wanted, *each) for each in operators):
+            names = ", ".join(operator_id(image, operator.id) for image, operator in operators)
+            fact = f"{there.location} has no operator {wanted.operator}"
+            raise PlanError(fact, hint=f"its operators: {names or 'none'}")
     if wanted.store is not None:
         _check_store(there, wanted)
-
-
-def _check_operator(there: Opened, wanted: Wanted) -> None:
-    operators = list(_operators(there))
-    if not any(_fits(wanted, *each) for each in operators):
-        names = ", ".join(operator_id(image, operator.id) for image, operator in operators)
-        fact = f"{there.location} has no operator {wanted.operator}"
-        raise PlanError(fact, hint=f"its operators: {names or 'none'}")
 
 
 def _check_store(there: Opened, wanted: Wanted) -> None:
@@ -149,13 +146,3 @@ def _of_state(path: str | None) -> bool:
     to refuse.
     """
     return path is not None and bool({"state", "offsets", "commits"} & set(path.split("/")[:-1]))
-
-
-def _check_batch(location: str, image: Image, batch: int) -> None:
-    if batch not in image.epochs:
-        epochs = ", ".join(map(str, image.epochs[-10:])) or "none"
-        raise PlanError(
-            f"the state of batch {batch} is not there any more, or not yet: "
-            f"{image_location(location, image)}",
-            hint=f"the last batches whose state can be loaded: {epochs}",
-        )

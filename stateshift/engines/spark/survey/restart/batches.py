@@ -211,7 +211,16 @@ def refuse_disorder(
     suspects = _refuse_commits(reading, batches, first_needed)
     for before, after in filter(_is_neighbours, pairwise(batches)):
         if after.number == newest:
-            _refuse_other_sources(reading, before, after)
+            # Sources without names are counted ("There are [2] sources in the checkpoint offsets
+            # and now there are [1] sources requested by the query").
+            counts = [len(batch.sources) for batch in (after, before)]
+            if (before.version, after.version) == (1, 1) and counts[0] != counts[1]:
+                path = layout.offset_path(after.number)
+                reading.refuse(
+                    f"{reading.path(path)} has a line for each of {counts[0]} sources, and "
+                    f"{layout.offset_path(before.number)} for {counts[1]}: Spark refuses to start",
+                    path,
+                )
         fault = _fault(before, after)
         if fault is None:
             _warn_of_clock(reading, before, after, first_needed)
@@ -219,21 +228,6 @@ def refuse_disorder(
         suspects |= {before.number, after.number}
         _report_disorder(reading, before, after, fault, first_needed)
     return suspects
-
-
-def _refuse_other_sources(reading: Reading, before: Batch, after: Batch) -> None:
-    """Refuse two logs that a start reads and no query can have written both: sources without names
-    are counted ("There are [2] sources in the checkpoint offsets and now there are [1] sources
-    requested by the query").
-    """
-    counts = [len(batch.sources) for batch in (after, before)]
-    if (before.version, after.version) == (1, 1) and counts[0] != counts[1]:
-        path = layout.offset_path(after.number)
-        reading.refuse(
-            f"{reading.path(path)} has a line for each of {counts[0]} sources, and "
-            f"{layout.offset_path(before.number)} for {counts[1]}: Spark refuses to start",
-            path,
-        )
 
 
 def _is_neighbours(batches: tuple[Batch, Batch]) -> bool:

@@ -235,7 +235,8 @@ def _rewind(reading: Reading, listed: ListedFiles, changes: Sequence[JsonObject]
     """Leave out what came after the batch to go back to. Returns whether any batch after it is
     committed: else it is a move as any other, also of a batch that was planned.
     """
-    batch = _batch_to_go_back_to(changes)
+    batches = (change["batch"] for change in changes if change["kind"] == "rewind")
+    batch = next(batches, None)
     newest = max(listed.commits, default=None)
     if batch is None or batch == newest:
         return False
@@ -243,21 +244,12 @@ def _rewind(reading: Reading, listed: ListedFiles, changes: Sequence[JsonObject]
     if is_committed:
         listed.forget_after(batch)
     else:
-        _refuse_rewind(reading, batch, newest)
+        known = "" if newest is None else f"; the newest is batch {newest}"
+        reading.refuse(
+            f"batch {batch} is not committed in {reading.storage.location}{known}: there "
+            "is no going back to it"
+        )
     return is_committed
-
-
-def _batch_to_go_back_to(changes: Iterable[JsonObject]) -> int | None:
-    batches = (change["batch"] for change in changes if change["kind"] == "rewind")
-    return next(batches, None)
-
-
-def _refuse_rewind(reading: Reading, batch: int, newest: int | None) -> None:
-    known = "" if newest is None else f"; the newest is batch {newest}"
-    reading.refuse(
-        f"batch {batch} is not committed in {reading.storage.location}{known}: there "
-        "is no going back to it"
-    )
 
 
 def _schemas(
@@ -324,7 +316,13 @@ def _last_batch(reading: Reading, listed: ListedFiles, cut: _Cut) -> _LastBatch:
         return _LastBatch()
     if not listed.stores:
         _warn_of_no_state(reading, entry)
-    _refuse_partitions(reading, path, entry.conf)
+    partitions = entry.conf.get(offset_format.PARTITIONS)
+    if partitions is not None and partitions_of(entry.conf) is None:
+        reading.refuse(
+            f"{reading.path(path)} says that there are {partitions[:40]!r} partitions, which no "
+            "job has",
+            path,
+        )
     return _LastBatch(dict(entry.conf), entry.offsets, entry.timestamp_ms)
 
 
@@ -334,17 +332,6 @@ def _warn_of_no_state(reading: Reading, entry: offset_format.OffsetEntry) -> Non
         reading.warn(
             f"{place} holds no state, though its query has a watermark: it needs none, or "
             "all is missing"
-        )
-
-
-def _refuse_partitions(reading: Reading, path: str, conf: Mapping[str, str]) -> None:
-    """Refuse a number of partitions that no job can have."""
-    partitions = conf.get(offset_format.PARTITIONS)
-    if partitions is not None and partitions_of(conf) is None:
-        reading.refuse(
-            f"{reading.path(path)} says that there are {partitions[:40]!r} partitions, which no "
-            "job has",
-            path,
         )
 
 

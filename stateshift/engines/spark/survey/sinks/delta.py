@@ -35,7 +35,14 @@ def read_delta_log(storage: Storage, back_to: Mapping[str, int]) -> dict[str, Si
     checkpoint = newest_checkpoint(names)
     if not commits and not checkpoint:
         raise MissingFile(f"{storage.location} is no Delta table: it has no {FOLDER}")
-    _refuse_staged(storage, commits, _versions(paths, staged_version))
+    newest = max(_versions(paths, staged_version), default=-1)
+    if newest > max(commits, default=-1):
+        raise StorageError(
+            f"commits of {storage.location} up to version {newest} are staged, and only "
+            "the table's catalog knows which of them count",
+            location=storage.location,
+            hint="let the catalog publish them, then plan again",
+        )
     history = _History(back_to)
     _add_commits(history, storage, commits[:COMMITS_MAX], checkpoint)
     if len(commits) > COMMITS_MAX:
@@ -77,18 +84,6 @@ def _versions(names: Iterable[str], version_in: Callable[[str], int | None]) -> 
     """Return the versions that `version_in` reads in these names, the newest first."""
     versions = [version for version in map(version_in, names) if version is not None]
     return sorted(versions, reverse=True)
-
-
-def _refuse_staged(storage: Storage, commits: list[int], staged: list[int]) -> None:
-    """Refuse a table that has staged commits behind its published ones."""
-    newest = max(staged, default=-1)
-    if newest > max(commits, default=-1):
-        raise StorageError(
-            f"commits of {storage.location} up to version {newest} are staged, and only "
-            "the table's catalog knows which of them count",
-            location=storage.location,
-            hint="let the catalog publish them, then plan again",
-        )
 
 
 class _History:

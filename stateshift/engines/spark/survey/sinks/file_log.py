@@ -23,13 +23,10 @@ def read_file_sink_log(storage: Storage) -> dict[str, SinkLog]:
             f"{storage.location} has no {SINK_LOG}: no file sink of Spark has written there"
         )
     last = max(numbered)
-    _check_log(storage, numbered[last])
-    return {"": SinkLog(last)}
-
-
-def _check_log(storage: Storage, path: str) -> None:
-    """Refuse a file that is no such log: its first lines show it."""
+    path = numbered[last]
+    # The first lines show whether the file is such a log.
     try:
         next(iter(decode_source_log(storage.chunks(path))), None)
     except FormatError as error:
         raise error.at(path) from error
+    return {"": SinkLog(last)}
