@@ -66,11 +66,16 @@ def _of_permission(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     for survey in _written(job, facts):
         if survey.denied:
             places = ", ".join(f"{place}{_why(place, survey, facts)}" for place in survey.denied)
+            location = survey.denied[0]
+            if location.startswith("file://"):
+                listing = f"ls -ld {quote(location.removeprefix('file://') or '/')}"
+            else:
+                listing = f"hdfs dfs -ls -d {quote(location)}"
             yield Finding(
                 "refuse",
                 f"no permission to write to {places}",
                 waive="permission",
-                hint=f"let whoever runs this write there: {_listing(survey.denied[0])}; or, "
+                hint=f"let whoever runs this write there: {listing}; or, "
                 "where it only seems to "
                 'be refused, "waive": ["permission"]',
             )
@@ -81,12 +86,6 @@ def _why(place: str, survey: Survey, facts: Facts) -> str:
     if relation(place, survey.location) == "around":
         return " (the lock lies beside its target)"
     return " (the old job is fenced off there)" if survey is facts.source else ""
-
-
-def _listing(location: str) -> str:
-    if location.startswith("file://"):
-        return f"ls -ld {quote(location.removeprefix('file://') or '/')}"
-    return f"hdfs dfs -ls -d {quote(location)}"
 
 
 def _of_bytes(needs: list[Need]) -> Iterator[Finding]:

@@ -47,7 +47,11 @@ def checked_frames(
     for subtask in operator.all_subtasks:
         where = f"operator {operator.id.hex()}, subtask {subtask.index}"
         for delta in _deltas(subtask.managed_keyed):
-            yield from _checked_delta(delta, where, streams, owned)
+            if isinstance(delta, MemoryDelta):
+                checked_delta = _checked_memory_delta(delta, where, owned)
+            else:
+                checked_delta = _checked_file_delta(delta, where, streams, owned)
+            yield from checked_delta
         yield from _checked_channels(subtask, where, streams)
 
 
@@ -89,14 +93,6 @@ def _changes_in(delta: FileDelta | MemoryDelta) -> Sequence[Changes]:
     if isinstance(delta, MemoryDelta):
         return [(delta.start, delta.end, delta.changes)]
     return delta.parts
-
-
-def _checked_delta(
-    delta: FileDelta | MemoryDelta, where: str, streams: Streams, owned: Owned
-) -> Iterator[Finding]:
-    if isinstance(delta, MemoryDelta):
-        return _checked_memory_delta(delta, where, owned)
-    return _checked_file_delta(delta, where, streams, owned)
 
 
 def _checked_memory_delta(delta: MemoryDelta, where: str, owned: Owned) -> Iterator[Finding]:
@@ -182,10 +178,6 @@ def _channels(subtask: SubtaskState) -> Iterator[Channel]:
 
 
 def _refusal(error: FormatError, where: str, stream: StreamHandle, streams: Streams) -> Finding:
-    path = _path(stream, streams)
-    return Finding("refuse", f"{where}: {error.fact}", path=path, offset=error.offset)
-
-
-def _path(stream: StreamHandle, streams: Streams) -> str | None:
     file = next(files_of(stream), None)
-    return streams.places.path_of(file) if file is not None else None
+    path = streams.places.path_of(file) if file is not None else None
+    return Finding("refuse", f"{where}: {error.fact}", path=path, offset=error.offset)

@@ -149,12 +149,10 @@ def _of_hashmap(handle: KeyGroups, streams: Streams) -> Iterator[KeyedEntry]:
     if header is None:
         return
     for group, content in sections_of(handle, streams):
-        for number, key, value in hashmap_entries(header, group, _plain(header, content)):
+        # The number in front of it never is compressed.
+        if not header.compressed:
+            plain = content
+        else:
+            plain = content[:_GROUP] + uncompressed(content[_GROUP:])
+        for number, key, value in hashmap_entries(header, group, plain):
             yield KeyedEntry(header, header.states[number], group, key, value)
-
-
-def _plain(header: Header, content: bytes) -> bytes:
-    """Return a key group's section uncompressed; the number in front of it never is compressed."""
-    if not header.compressed:
-        return content
-    return content[:_GROUP] + uncompressed(content[_GROUP:])

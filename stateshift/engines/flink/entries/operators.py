@@ -74,14 +74,10 @@ def _stores(operator: OperatorState, own: list[Reference]) -> Iterator[Store]:
         streams = {reference.stream for reference in own if reference.role == role}
         changes = _changes_in_metadata(operator, role)
         if streams or changes:
-            yield _store(role, streams, changes)
+            size = sum(stream.size for stream in streams) + sum(map(len, changes))
+            yield Store(role, len(_paths(streams)), size)
     if operator.coordinator is not None:
         yield Store("coordinator", 0, operator.coordinator.size)
-
-
-def _store(role: str, streams: Iterable[StreamHandle], changes: list[bytes]) -> Store:
-    size = sum(stream.size for stream in streams) + sum(map(len, changes))
-    return Store(role, len(_paths(streams)), size)
 
 
 def _paths(streams: Iterable[StreamHandle]) -> set[str]:
@@ -188,7 +184,10 @@ def _read_headers(subtasks: tuple[SubtaskState, ...], streams: Streams) -> dict[
             seen.add(size)
     states += _operator_states(subtasks)
     # What the first subtask says of a state counts, and stands in its place from behind.
-    described = {(state.name, state.kind): _described(state) for state in reversed(states)}
+    described = {
+        (state.name, state.kind): ({"name": state.name, "kind": state.kind, "type": state.type})
+        for state in reversed(states)
+    }
     return {"states": list(reversed(described.values())), "serializers": sorted(serializers)}
 
 
@@ -225,10 +224,6 @@ def sections_in(handle: KeyGroups) -> tuple[tuple[int, int] | None, ...]:
     """Return (start, end) of each key group in its file, None where it is empty."""
     end = handle.stream.size if handle.stream is not None else 0
     return sections(tuple(handle.offsets), end)
-
-
-def _described(state: StateInfo) -> dict[str, str | None]:
-    return {"name": state.name, "kind": state.kind, "type": state.type}
 
 
 def _key_group_handles(subtasks: tuple[SubtaskState, ...]) -> list[KeyGroups]:

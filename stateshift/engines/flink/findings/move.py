@@ -39,19 +39,15 @@ def of_sources(surveys: Sequence[Survey]) -> Iterator[Finding]:
     for survey in surveys:
         yield from survey.findings
         if not survey.images:
-            yield _no_image(survey)
+            what = "nothing is" if survey.kind == "empty" else "no Flink savepoint or checkpoint is"
+            yield Finding(
+                "refuse",
+                f"{what} at {survey.location}",
+                hint=f"stateshift inspect {quote(survey.location)}",
+            )
         for image in survey.images:
             yield from (finding for finding in image.findings if finding.level != "note")
             yield from _of_image(survey, image)
-
-
-def _no_image(survey: Survey) -> Finding:
-    what = "nothing is" if survey.kind == "empty" else "no Flink savepoint or checkpoint is"
-    return Finding(
-        "refuse",
-        f"{what} at {survey.location}",
-        hint=f"stateshift inspect {quote(survey.location)}",
-    )
 
 
 def of_move(
@@ -141,7 +137,11 @@ def of_target(job: JobSpec, facts: Facts) -> Iterator[Finding]:
 
 def _of_no_target(job: JobSpec) -> Iterator[Finding]:
     """Yield why there must be a place for a new savepoint."""
-    if _has_several_sources(job):
+    if job.flink is None:
+        has_several_sources = False
+    else:
+        has_several_sources = len(job.flink.job_ids) > 1 or len(job.flink.existing_savepoints) > 1
+    if has_several_sources:
         what = "several images become one"
     elif job.operators:
         what = "only some operators go along"
@@ -152,9 +152,3 @@ def _of_no_target(job: JobSpec) -> Iterator[Finding]:
         f"{what}, and there is no place for the new savepoint",
         hint='name it: "new_savepoint_path"',
     )
-
-
-def _has_several_sources(job: JobSpec) -> bool:
-    if job.flink is None:
-        return False
-    return len(job.flink.job_ids) > 1 or len(job.flink.existing_savepoints) > 1

@@ -25,7 +25,7 @@ from stateshift.engines.flink.rewrite.move import Move
 from stateshift.engines.flink.rewrite.redistribution import Rewritten
 from stateshift.engines.flink.rewrite.transforms import CUT, RESCALE
 from stateshift.formats.flink.references import Reference, references
-from stateshift.formats.flink.stream_handles import FileHandle, Segment, files_of
+from stateshift.formats.flink.stream_handles import Segment, files_of
 from stateshift.formats.marks import FOLDER
 from stateshift.step import AnyStep, CopyFiles, Elsewhere, TransformShard
 from stateshift.survey import FileInfo, Image, Survey
@@ -132,7 +132,12 @@ def _wanted(move: Move, number: int) -> dict[str, Parts]:
             path = places.path_of(file)
             assert path is not None, "what lies elsewhere is refused before"
             name = taken.name(file, reference.whole)
-            wanted.setdefault(path, {})[name, _part(file, reference)] = None
+            # None for all of it.
+            if isinstance(file, Segment) and not reference.whole:
+                part = file.start, file.size
+            else:
+                part = None
+            wanted.setdefault(path, {})[name, part] = None
     return wanted
 
 
@@ -144,13 +149,6 @@ def _copied_references(move: Move, number: int) -> Iterator[Reference]:
             continue
         if not _is_rewritten(reference, rewritten.get(reference.operator)):
             yield reference
-
-
-def _part(file: FileHandle, reference: Reference) -> Part | None:
-    """Return which piece of a file is wanted; None for all of it."""
-    if isinstance(file, Segment) and not reference.whole:
-        return file.start, file.size
-    return None
 
 
 def _is_rewritten(reference: Reference, rewritten: Rewritten | None) -> bool:

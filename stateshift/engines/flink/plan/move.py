@@ -75,7 +75,9 @@ def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     halt and move, with a round of copying first where the mode is warm.
     """
     if not spec.restart:
-        return (_start_plan(job, facts),)
+        phases = phases_of(*_start(job, facts, None))
+        plan = _plan(job, facts, phases, tuple(of_clusters(facts)))
+        return (replace(plan, purpose="start"),)
     if job.image_writers and job.mode == "warm":
         later = replace(_later(spec, job, facts), provisional=True, facts=identity_of(facts))
         return round_plan(spec, job, facts), halt_plan(spec, job, facts), later
@@ -85,12 +87,6 @@ def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
         later = replace(later, provisional=True, facts=identity_of(facts))
         return halt_plan(spec, job, facts), later
     return (move_plan(spec, job, facts),)
-
-
-def _start_plan(job: JobSpec, facts: Facts) -> Plan:
-    """Return the plan of a job that starts without state."""
-    phases = phases_of(*_start(job, facts, None))
-    return replace(_plan(job, facts, phases, tuple(of_clusters(facts))), purpose="start")
 
 
 def round_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:

@@ -136,15 +136,11 @@ class Rescaler:
         groups = groups_of(subtask, self._max_parallelism, self._parallelism)
         if not self._files:
             return nothing(groups)
-        if self._is_dealt or len(self._origins) > 1:
+        before = {origin.operator.max_parallelism for origin in self._origins}
+        is_dealt = before != {self._max_parallelism}
+        if is_dealt or len(self._origins) > 1:
             return self._sorted.cut(groups)
         return _joined(self._files, groups)
-
-    @property
-    def _is_dealt(self) -> bool:
-        """Whether keys go to other key groups."""
-        before = {origin.operator.max_parallelism for origin in self._origins}
-        return before != {self._max_parallelism}
 
     @cached_property
     def _sorted(self) -> Sections:
@@ -204,7 +200,8 @@ def _joined(files: list[KeyedFile], groups: range) -> Cut:
     def content() -> Iterator[bytes]:
         yield files[0].head
         for file in files:
-            yield from _sections(file, groups)
+            for group, section in file.sections(groups):
+                yield _with_numbers(file, section, group) if file.states else section
 
     return cut_of(groups, places, at, content)
 
@@ -215,12 +212,6 @@ def _sizes(files: list[KeyedFile], groups: range) -> Iterator[tuple[int, int]]:
         for group, size in file.sizes():
             if group in groups:
                 yield group, size
-
-
-def _sections(file: KeyedFile, groups: range) -> Iterator[bytes]:
-    """Yield a file's sections, with the numbers that their states have in the new ones."""
-    for group, section in file.sections(groups):
-        yield _with_numbers(file, section, group) if file.states else section
 
 
 def _with_numbers(file: KeyedFile, content: bytes, group: int) -> bytes:

@@ -94,7 +94,11 @@ def _savable(cluster: Cluster, id: str) -> Savable:
         return Savable(id, listed=_listed(cluster))
     job = alive[0]
     backend = str(job.settings.get("state_backend") or "") or None
-    why = _why_no_canonical(cluster, job.id)
+    # None where it is, or nobody knows.
+    if not _tells(cluster, "no_canonical"):
+        why = None
+    else:
+        why = cast(AsksFlink, cluster).no_canonical(job.id)
     widths = {name: (parallelism, most) for name, parallelism, most in job.vertices.values()}
     return Savable(id, job.name, backend, why, widths)
 
@@ -102,15 +106,6 @@ def _savable(cluster: Cluster, id: str) -> Savable:
 def _alive(cluster: Cluster, id: str) -> list[RunningJob]:
     """Return the jobs of this id, or of this name, that have not ended."""
     return [job for job in cast(AsksFlink, cluster).running(id) if job.state.alive]
-
-
-def _why_no_canonical(cluster: Cluster, job_id: str) -> str | None:
-    """Return why a savepoint of the job would not be canonical; None where it is, or nobody
-    knows.
-    """
-    if not _tells(cluster, "no_canonical"):
-        return None
-    return cast(AsksFlink, cluster).no_canonical(job_id)
 
 
 def _listed(cluster: Cluster) -> tuple[str, ...]:

@@ -114,7 +114,10 @@ def _wrong_files(metadata: Metadata, places: Places, sizes: Mapping[str, int]) -
     seen: set[tuple[str, int]] = set()
     for reference in references(metadata):
         for file in files_of(reference.stream):
-            expected = _expected(file, reference.whole)
+            if isinstance(file, Segment):
+                expected = _Expected(file.start + file.size, exact=False)
+            else:
+                expected = _Expected(file.size, exact=not reference.whole)
             if (file.path, expected.bytes) in seen:
                 continue
             seen.add((file.path, expected.bytes))
@@ -134,12 +137,6 @@ class _Expected(NamedTuple):
 
     bytes: int
     exact: bool
-
-
-def _expected(file: FileHandle, whole: bool) -> _Expected:
-    if isinstance(file, Segment):
-        return _Expected(file.start + file.size, exact=False)
-    return _Expected(file.size, exact=not whole)
 
 
 class _Fault(NamedTuple):

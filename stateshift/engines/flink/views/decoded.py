@@ -174,17 +174,14 @@ def _operator_headers(
         handle = subtask.managed_operator
         if handle is None:
             continue
-        header = _header_of(handle, streams)
+        # None where it has no elements.
+        starts = handle.starts
+        if handle.stream is None or not starts:
+            header = None
+        else:
+            header = decode_operator_header(streams.head(handle.stream, min(starts)))
         if header is not None:
             yield from ((state.name, header) for state in handle.states)
-
-
-def _header_of(handle: Partitioned, streams: Streams) -> OperatorHeader | None:
-    """Return the header of a file of state of no key; None where it has no elements."""
-    starts = handle.starts
-    if handle.stream is None or not starts:
-        return None
-    return decode_operator_header(streams.head(handle.stream, min(starts)))
 
 
 def _key(header: Header, state: StateInfo, raw: bytes) -> dict[str, object]:

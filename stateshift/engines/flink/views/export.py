@@ -18,7 +18,7 @@ from shlex import quote
 from stateshift.engines.flink.image import metadata_of, names_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.flink.survey.image import survey as surveyed
-from stateshift.engines.flink.views.decoded import Shown, shown
+from stateshift.engines.flink.views.decoded import shown
 from stateshift.engines.growing_file import Pieces
 from stateshift.engines.views import Opening, Readers, Wanted
 from stateshift.errors import PlanError
@@ -60,7 +60,11 @@ class FlinkExport:
         names = names_of(self.image)
         for entry in shown(metadata_of(self.image), self.streams):
             operator = names[entry.operator]
-            if not self._fits(entry, operator):
+            if self.wanted.operator not in (None, operator, entry.operator):
+                fits = False
+            else:
+                fits = self.wanted.store in (None, entry.state)
+            if not fits:
                 continue
             self.entries += 1
             if _is_bytes(entry.key) or _is_bytes(entry.value):
@@ -72,11 +76,6 @@ class FlinkExport:
                 "key": entry.key,
                 "value": entry.value,
             }
-
-    def _fits(self, entry: Shown, name: str) -> bool:
-        if self.wanted.operator not in (None, name, entry.operator):
-            return False
-        return self.wanted.store in (None, entry.state)
 
     def _lines(self) -> Iterator[bytes]:
         rows = self._rows()

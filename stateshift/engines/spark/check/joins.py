@@ -103,7 +103,9 @@ class Join:
         side = self._sides.setdefault(name, _Side())
         if kind in (INDEXED, LISTS):
             side.path = shard.files[-1]
-        side.columns = view.key if kind == COUNTS else _without_last(view.key)
+        side.columns = (
+            view.key if kind == COUNTS else StructType(view.key.names[:-1], view.key.types[:-1])
+        )
         split = _split(kind, view, block)
         if split is None:
             self.incomplete = True
@@ -135,10 +137,6 @@ def _split(kind: str, view: StoreView, block: Block) -> tuple[Binary, Ints] | No
             return row_and_last(view, block.keys, last=True)
     keys = row_and_time(view, block.keys)
     return None if keys is None else (keys, np.zeros(len(keys), np.int64))
-
-
-def _without_last(columns: StructType) -> StructType:
-    return StructType(columns.names[:-1], columns.types[:-1])
 
 
 def _counts(view: StoreView, values: Binary) -> Ints:

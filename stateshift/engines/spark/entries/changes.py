@@ -102,15 +102,13 @@ class Changes:
         operators = {operator.id: operator for operator in self._image.operators}
         names = [store.name for store in operators[shard.operator].stores]
         try:
-            return self._ids_of(batch)[shard.operator][shard.shard][names.index(shard.store)]
+            if batch not in self._ids:
+                path = layout.under(self._image.path, layout.commit_path(batch))
+                self._ids[batch] = commits.decode_commit(self._storage.read(path, SMALL)).state_ids
+            ids = self._ids[batch]
+            return ids[shard.operator][shard.shard][names.index(shard.store)]
         except (KeyError, IndexError):
             return None
-
-    def _ids_of(self, batch: int) -> Uuids:
-        if batch not in self._ids:
-            path = layout.under(self._image.path, layout.commit_path(batch))
-            self._ids[batch] = commits.decode_commit(self._storage.read(path, SMALL)).state_ids
-        return self._ids[batch]
 
     def _read(self, path: str, shard: ShardFiles, batch: int) -> Iterator[Change]:
         if path.endswith(".delta"):

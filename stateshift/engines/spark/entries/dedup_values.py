@@ -64,7 +64,9 @@ def _files_of(image: Image, operator: str) -> Iterator[str]:
 def _first_value(storage: Storage, path: str) -> bytes | None:
     """Return the first value in a file; None where there is none, or it cannot be read."""
     try:
-        return next(_values(_blocks(storage, path)), None)
+        decode = _DECODERS.get(path.rpartition(".")[2])
+        blocks = iter(()) if decode is None else decode(storage.chunks(path))
+        return next(_values(blocks), None)
     except (FormatError, MissingFile):
         return None
 
@@ -74,11 +76,6 @@ def _values(blocks: Iterable[Block]) -> Iterator[bytes]:
         for _, value in block.records():
             if value is not None:
                 yield value
-
-
-def _blocks(storage: Storage, path: str) -> Iterator[Block]:
-    decode = _DECODERS.get(path.rpartition(".")[2])
-    return iter(()) if decode is None else decode(storage.chunks(path))
 
 
 def _changelog_blocks(chunks: Iterator[bytes]) -> Iterator[Block]:

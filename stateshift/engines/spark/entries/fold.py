@@ -50,7 +50,6 @@ from stateshift.formats.rocksdb.manifest import TableFile
 from stateshift.formats.rocksdb.sst import open_alone
 from stateshift.formats.rocksdb.sst_blocks import decode_table
 from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange
-from stateshift.formats.rocksdb.table import Table as OpenTable
 from stateshift.formats.spans import Spans, missing, spans, words
 from stateshift.formats.spark.offset_conf import delimiter, has_row_checksums
 from stateshift.formats.spark.rocksdb import Table
@@ -234,7 +233,11 @@ class _RocksDB:
             fact = f"the version needs the table {table.stored}, which is not among its files"
             raise FormatError(fact, self._version.zip)
         with errors_at(path):
-            opened = self._opened(path, table.size)
+            file = FrontToBack(partial(self._read, path), table.size)
+            if not file.ends_there():
+                length = sum(map(len, self._read(path)))
+                raise FormatError(f"an SST of {table.size} bytes is {length} long", path, length)
+            opened = open_alone(file.read, table.size)
             decoded = decode_table(opened, keys)
             told = self._version.facts.get(number_of(table))
             if told is not None and keys == ALL_KEYS:
@@ -242,13 +245,6 @@ class _RocksDB:
             for block, sequences in decoded:
                 self._report_deleted(block)
                 yield Writes(block, sequences)
-
-    def _opened(self, path: str, size: int) -> OpenTable:
-        file = FrontToBack(partial(self._read, path), size)
-        if not file.ends_there():
-            length = sum(map(len, self._read(path)))
-            raise FormatError(f"an SST of {size} bytes is {length} long", path, length)
-        return open_alone(file.read, size)
 
     def _changes(self, paths: Sequence[str]) -> Iterator[Writes]:
         """Yield what changelogs write, later than all tables."""

@@ -23,7 +23,7 @@ from stateshift.engines.spark.entries.row_form import unlike
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.errors import FormatError
 from stateshift.formats import bounds
-from stateshift.formats.blocks import Binary, Block, Ints
+from stateshift.formats.blocks import Binary, Block
 from stateshift.formats.rocksdb.sst import DELETES, decode_sst
 from stateshift.formats.spark.compression import decompress
 from stateshift.formats.spark.state_files import Record, decode_changelog, decode_delta
@@ -137,19 +137,17 @@ class RowCheck:
         faults: _Faults[_Elsewhere],
     ) -> None:
         """Add the keys that belong in another shard. `decoded` are the keys as columns."""
-        shards = self._shards_of(view, keys, decoded)
+        # 0 where the operator has no key.
+        if not view.placed:
+            shards = np.zeros(len(keys), np.int64)
+        else:
+            shards = hashes_of(view, keys, decoded) % self.shards
         wrong = np.flatnonzero(shards != self.shard.shard)
         faults.count += len(wrong)
         for position in wrong[: faults.unnamed].tolist():
             key = keys[position].as_py()
             shown = view.named_key(view.decode_key(key))
             faults.rows.append((key, _Elsewhere(shown, int(shards[position]))))
-
-    def _shards_of(self, view: StoreView, keys: Binary, decoded: pa.Array | None) -> Ints:
-        """Return the shard where each key belongs; 0 where the operator has no key."""
-        if not view.placed:
-            return np.zeros(len(keys), np.int64)
-        return hashes_of(view, keys, decoded) % self.shards
 
     @property
     def are_refused(self) -> bool:

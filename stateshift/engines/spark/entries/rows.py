@@ -51,16 +51,12 @@ class RowSchema:
         return _shown(content, self.key, self.encoded)
 
     def show_value(self, content: bytes) -> object:
-        return _shown(content, self._value_columns(content), self.encoded)
-
-    def _value_columns(self, content: bytes) -> StructType | None:
-        """Return those of the schema, but for what dropDuplicates keeps under a schema of its
-        input's columns.
-        """
         bare = content[1:] if self.encoded else content
         if self.key is None or self.value is None or bare != ONE_NULL:
-            return self.value
-        return VALUE if lists_the_input(self.key, self.value) else self.value
+            value_columns = self.value
+        else:
+            value_columns = VALUE if lists_the_input(self.key, self.value) else self.value
+        return _shown(content, value_columns, self.encoded)
 
 
 def _shown(content: bytes, wanted: StructType | None, encoded: bool) -> object:

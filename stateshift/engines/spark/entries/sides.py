@@ -111,8 +111,6 @@ class Sides:
             left = right
         if self.right.operator is None or store not in self.right.stores():
             right = left
-        return forms(left, right, self._have_one_provider() or left is right)
-
-    def _have_one_provider(self) -> bool:
         one, other = self.left.operator, self.right.operator
-        return one is None or other is None or one.provider == other.provider
+        have_one_provider = one is None or other is None or one.provider == other.provider
+        return forms(left, right, have_one_provider or left is right)

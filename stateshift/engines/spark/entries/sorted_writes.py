@@ -87,7 +87,7 @@ def _sorted(writes: list[Writes]) -> Writes:
     if all_writes.block.merges is None:
         keys = all_writes.block.keys.take(pa.array(order))
         order = order[np.append(~_equal_to_next(keys), True)]
-    return _taken(all_writes, order)
+    return Writes(all_writes.block.take(order), all_writes.when[order])
 
 
 def _aside(writes: Writes) -> Run:
@@ -238,10 +238,6 @@ def _equal_to_next(keys: Binary) -> Flags:
     """Return which keys but the last are the same as the next."""
     same = pc.equal(keys.slice(0, len(keys) - 1), keys.slice(1))
     return same.to_numpy(zero_copy_only=False)
-
-
-def _taken(writes: Writes, places: Ints) -> Writes:
-    return Writes(writes.block.take(places), writes.when[places])
 
 
 def _part(writes: Writes, start: int, end: int) -> Writes:

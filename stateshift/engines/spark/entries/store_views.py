@@ -190,7 +190,11 @@ def _view(
 ) -> StoreView:
     schema, is_family = described
     name = schema.name if is_family else empty.store
-    prefix, framed = _prefix_columns(metadata), operator.provider == ROCKSDB
+    if metadata is None:
+        prefix_columns = 0
+    else:
+        prefix_columns = max((store.prefix_columns for store in metadata.stores), default=0)
+    prefix, framed = prefix_columns, operator.provider == ROCKSDB
     try:
         key, value = decode_struct(schema.key), _value_columns(described, operator.name)
         encoder = key_encoder(key, schema.encoder, prefix, framed)
@@ -212,12 +216,6 @@ def _view(
 def _value_columns(described: Described, operator: str | None) -> StructType:
     value = decode_struct(described.schema.value)
     return value if described.is_family else _with_wide_timeout(value, operator)
-
-
-def _prefix_columns(metadata: OperatorMetadata | None) -> int:
-    if metadata is None:
-        return 0
-    return max((store.prefix_columns for store in metadata.stores), default=0)
 
 
 def _of_avro(

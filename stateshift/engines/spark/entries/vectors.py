@@ -197,7 +197,10 @@ class _Buffer:
             return None
         first = np.where(valid, begin >> 3, 0)
         counts = np.where(valid, self._at(first), 0).view(np.int64)
-        width = _width(kind)
+        if isinstance(kind, Atomic) and kind.name in _FIXED:
+            width = np.dtype(_FIXED[kind.name]).itemsize
+        else:
+            width = 8
         if lists.are_not((counts >= 0) & (counts <= 8 * size)):
             return None
         bits = (counts + 63) // 64
@@ -242,7 +245,8 @@ class _Buffer:
         if int(parts.size.sum()) >= 1 << 31:
             return None
         begin = np.where(parts.valid, parts.begin, 0)
-        texts = cut(self._bytes, begin, begin + parts.size, _missing(parts.valid))
+        missing = None if parts.valid.all() else ~parts.valid
+        texts = cut(self._bytes, begin, begin + parts.size, missing)
         try:
             return texts.cast(wanted)
         except pa.ArrowInvalid:  # not UTF-8
@@ -284,13 +288,6 @@ def _parts(column: _Slots) -> _Parts | None:
     return None if parts.are_not((begin + size <= column.ends) & (left_of_own >= 0)) else parts
 
 
-def _width(kind: DataType) -> int:
-    """Return how many bytes an item of a list takes."""
-    if isinstance(kind, Atomic) and kind.name in _FIXED:
-        return np.dtype(_FIXED[kind.name]).itemsize
-    return 8
-
-
 def _listed(counts: Ints, items: pa.Array, valid: Flags, wanted: pa.DataType) -> pa.Array | None:
     if len(items) >= 1 << 31:
         return None
@@ -307,10 +304,6 @@ def _fixed(slots: Words, valid: Flags, code: str, wanted: pa.DataType) -> pa.Arr
         return pa.array(values != 0, mask=~valid)
     data = pa.py_buffer(np.ascontiguousarray(values).tobytes())
     return pa.Array.from_buffers(wanted, len(slots), [_bitmap(valid), data])
-
-
-def _missing(valid: Flags) -> Flags | None:
-    return None if valid.all() else ~valid
 
 
 def _bitmap(valid: Flags) -> pa.Buffer | None:

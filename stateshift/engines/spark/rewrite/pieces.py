@@ -85,15 +85,13 @@ def is_rewritten(request: Request, store: StoreState, shard: ShardFiles) -> bool
         return False  # its own zip would be overwritten
     if _rewrites_all(request) or moves(request, store) or request.evolves(store):
         return True
-    if _is_compacted(request, shard):
+    if request.change.keep_tables:
+        is_compacted = any(path.endswith(".changelog") for path in shard.files)
+    else:
+        is_compacted = request.change.compact and not is_settled(shard, request.size((shard,)))
+    if is_compacted:
         return True
     return request.change.format_1 and any(map(_has_id, shard.files))
-
-
-def _is_compacted(request: Request, shard: ShardFiles) -> bool:
-    if request.change.keep_tables:
-        return any(path.endswith(".changelog") for path in shard.files)
-    return request.change.compact and not is_settled(shard, request.size((shard,)))
 
 
 def keeps_tables(request: Request, shard: ShardFiles) -> bool:

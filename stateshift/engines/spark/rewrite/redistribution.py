@@ -290,7 +290,10 @@ class Gathering:
         sums = []
         rows = zip(keys.to_pylist(), values.to_pylist(), others.to_pylist(), strict=True)
         for key, value, other in rows:
-            add = self._adder(*self._store_of(key))
+            names = {number: name for name, number in self._families.items()}
+            name = names[int.from_bytes(key[:2], "little")]
+            store = f"{self.plain['store']}/{name}", key[2:]
+            add = self._adder(*store)
             sums.append(add(binary([value]), binary([other])))
         return pa.concat_arrays(sums)
 
@@ -303,11 +306,6 @@ class Gathering:
     @cached_property
     def _adders(self) -> Mapping[str, Add]:
         return adders(self.plain["operator"], self.options.get("sums", {}))
-
-    def _store_of(self, key: bytes) -> tuple[str, bytes]:
-        names = {number: name for name, number in self._families.items()}
-        name = names[int.from_bytes(key[:2], "little")]
-        return f"{self.plain['store']}/{name}", key[2:]
 
 
 def _as_they_are(blocks: Iterator[Block]) -> Iterator[Block]:

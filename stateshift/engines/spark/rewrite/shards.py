@@ -107,12 +107,9 @@ def united(bases: Iterable[RocksDBSnapshot]) -> RocksDBSnapshot:
     plain = _metadata_of(first)
     if others:
         plain |= _merged_families(first, others)
-    return RocksDBSnapshot((), 0, _ids_of(plain), encode_object(plain), first.format)
-
-
-def _ids_of(plain: JsonObject) -> dict[str, int]:
     families = object_of(plain, _FAMILIES, _SNAPSHOT, 0)
-    return {name: number_of(families, name, _SNAPSHOT, 0) for name in families}
+    ids = {name: number_of(families, name, _SNAPSHOT, 0) for name in families}
+    return RocksDBSnapshot((), 0, ids, encode_object(plain), first.format)
 
 
 def _merged_families(first: RocksDBSnapshot, others: Sequence[RocksDBSnapshot]) -> JsonObject:

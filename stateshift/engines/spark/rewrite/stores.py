@@ -43,7 +43,11 @@ def stores_of(image: Image, framed: bool) -> tuple[StoreState, ...]:
         groups.setdefault((shard.operator, shard.store), []).append(shard)
     stores = []
     for (operator, store), shards in groups.items():
-        rules, unknown = _rules(operators[operator].name, _schemas(image, operator, store), framed)
+        own = of_stores(spark_image(image).schemas, operator)
+        schemas = {
+            name: schema for name, schema in own.items() if f"{name}/".startswith(f"{store}/")
+        }
+        rules, unknown = _rules(operators[operator].name, schemas, framed)
         has_single_shard = operators[operator].shards == 1 and partitions_of(image) != 1
         stores.append(
             StoreState(
@@ -56,12 +60,6 @@ def stores_of(image: Image, framed: bool) -> tuple[StoreState, ...]:
             )
         )
     return tuple(stores)
-
-
-def _schemas(image: Image, operator: str, store: str) -> dict[str, Schema]:
-    """Return the schemas of a store, or of its column families, by the names that entries have."""
-    own = of_stores(spark_image(image).schemas, operator)
-    return {name: schema for name, schema in own.items() if f"{name}/".startswith(f"{store}/")}
 
 
 def _is_unplaced(rules: Mapping[str, KeyRule]) -> bool:

@@ -50,7 +50,10 @@ def survey(
     name_of = {directory: name for name, directory in names.items()}
     images = []
     for prefix in prefixes:
-        own_files = _files_below(prefix, files)
+        if not prefix:
+            own_files = files
+        else:
+            own_files = tuple(file for file in files if file.path.startswith(f"{prefix}/"))
         image = surveyed_image(Reading(storage, prefix), own_files, thorough, changes)
         images.append(replace(image, name=name_of.get(prefix)))
     is_file = not files and storage.stat("") is not None
@@ -107,12 +110,6 @@ def _is_later(path: str, until: int | None) -> bool:
     if place.area not in ("offsets", "commits"):
         place = classify(path.partition("/")[2])
     return place.area in ("offsets", "commits") and (place.version or 0) > until
-
-
-def _files_below(prefix: str, files: tuple[FileInfo, ...]) -> tuple[FileInfo, ...]:
-    if not prefix:
-        return files
-    return tuple(file for file in files if file.path.startswith(f"{prefix}/"))
 
 
 def _names(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[dict[str, str], list[Finding]]:

@@ -7,7 +7,7 @@ after the batch     1.snapshot  2.delta  3.delta  4.delta  or its own 4.zip with
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from stateshift.engines.spark.layout import under
@@ -25,7 +25,11 @@ def after_planned(image: Image) -> Image | None:
     """
     if image.planned_state is None or not image.planned_state.files:
         return None
-    written = _by_store(image, image.planned_state.files)
+    written: dict[StoreKey, list[str]] = {}
+    for path in image.planned_state.files:
+        if not path.endswith(".crc"):
+            store = store_key(classify(path[len(under(image.path, "")) :]))
+            written.setdefault(store, []).append(path)
     shards = tuple(_after(shard, written) for shard in image.shards)
     return replace(
         image,
@@ -34,19 +38,6 @@ def after_planned(image: Image) -> Image | None:
         needed=image.needed_files,
         planned_state=None,
     )
-
-
-def _by_store(image: Image, files: Iterable[str]) -> dict[StoreKey, list[str]]:
-    """Return files of state by the store that they belong to, without their checksums."""
-    by_store: dict[StoreKey, list[str]] = {}
-    for path in files:
-        if not path.endswith(".crc"):
-            by_store.setdefault(_store_of(image, path), []).append(path)
-    return by_store
-
-
-def _store_of(image: Image, path: str) -> StoreKey:
-    return store_key(classify(path[len(under(image.path, "")) :]))
 
 
 def _after(shard: ShardFiles, written: dict[StoreKey, list[str]]) -> ShardFiles:

@@ -40,7 +40,7 @@ from stateshift.engines.spark.views.selection import (
     operator_id,
     store_fits,
 )
-from stateshift.engines.spark.views.tables import Place, Tables
+from stateshift.engines.spark.views.tables import Tables
 from stateshift.engines.spill import storage_errors
 from stateshift.engines.views import Opening, Readers, Wanted
 from stateshift.errors import PlanError
@@ -102,7 +102,9 @@ class Export:
     def _lines(self, readers: Readers | None) -> Iterator[bytes]:
         if readers is not None:
             for path in self._made_by(readers):
-                yield from _content(path)
+                with open(path, "rb") as file:
+                    while chunk := file.read(CHUNK):
+                        yield chunk
             return
         for piece in self._parts(LINES):
             yield from lines_of(piece)
@@ -125,7 +127,9 @@ class Export:
         for piece in self._parts(ROWS):
             if (piece.view.key, piece.view.value) != columns:
                 raise _several({piece.view.store, tables.view.store})
-            yield tables.batch(_places(piece), *_decoded(tables, piece))
+            shared = (piece.operator, piece.view.store, piece.shard)
+            places = (piece.batch, list(piece.changes), *shared) if piece.changes else shared
+            yield tables.batch(places, *_decoded(tables, piece))
 
     def _parts(self, size: int) -> Iterator[Piece]:
         """Yield the entries, so many at once, and count them."""
@@ -202,12 +206,6 @@ def _decoded(tables: Tables, piece: Piece) -> tuple[Column, Column]:
     return keys, values
 
 
-def _content(path: str) -> Iterator[bytes]:
-    with open(path, "rb") as file:
-        while chunk := file.read(CHUNK):
-            yield chunk
-
-
 def _batches_in(path: str) -> Iterator[pa.RecordBatch]:
     with pa.memory_map(path) as file, pa.ipc.open_stream(file) as reader:
         yield from reader
@@ -267,9 +265,3 @@ def _several(stores: Iterable[str]) -> PlanError:
 def _batched(changes: Iterator[Change], size: int) -> Iterator[list[Change]]:
     while batch := list(islice(changes, size)):
         yield batch
-
-
-def _places(piece: Piece) -> tuple[Place, ...]:
-    """Return what stands before key and value."""
-    shared = (piece.operator, piece.view.store, piece.shard)
-    return (piece.batch, list(piece.changes), *shared) if piece.changes else shared

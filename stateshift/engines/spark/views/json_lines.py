@@ -13,7 +13,6 @@ from stateshift.engines.spark.entries.columnar import keys_of, values_of
 from stateshift.engines.spark.views import json_text
 from stateshift.engines.spark.views.blocks import Piece, key_of, value_of
 from stateshift.engines.spark.views.json_text import joined
-from stateshift.formats.blocks import Column
 from stateshift.formats.spark.text import JsonObject
 
 
@@ -38,17 +37,13 @@ def _together(piece: Piece) -> bytes | None:
     lines = joined(shared[:-1] + ', "key": ', key, ', "value": ', value, "}\n")
     _, _, content = lines.buffers()
     assert lines.offset == 0, "a column that was just made begins at its beginning"
-    return bytes(pa.py_buffer(content))[: _end(lines)]
+    end = int(memoryview(lines.buffers()[1]).cast("q")[len(lines)])
+    return bytes(pa.py_buffer(content))[:end]
 
 
 def _shared(piece: Piece) -> JsonObject:
     """Return what is the same for all entries of a piece."""
     return {"operator": piece.operator, "store": piece.view.store, "shard": piece.shard}
-
-
-def _end(lines: Column) -> int:
-    """Return where the last line ends in the content of all."""
-    return int(memoryview(lines.buffers()[1]).cast("q")[len(lines)])
 
 
 def _one_by_one(piece: Piece) -> Iterator[str]:
@@ -58,19 +53,18 @@ def _one_by_one(piece: Piece) -> Iterator[str]:
         if piece.changes:
             plain |= {"batch": piece.batch, "change": piece.changes[at]}
         plain |= shared
-        plain |= {"key": _shown_key(piece, key), "value": _shown_value(piece, value)}
+        shown_key: object
+        if piece.view.key is None:
+            shown_key = {"hex": key.hex()}
+        else:
+            shown_key = piece.view.named_key(key_of(piece, key))
+        plain |= {"key": shown_key, "value": _shown_value(piece, value)}
         text = json.dumps(plain, ensure_ascii=False)
         if not _is_utf8(text):
             # What is not UTF-8 in a string is kept as a surrogate, which JSON can only say as an
             # escape.
             text = json.dumps(plain)
         yield text + "\n"
-
-
-def _shown_key(piece: Piece, key: bytes) -> object:
-    if piece.view.key is None:
-        return {"hex": key.hex()}
-    return piece.view.named_key(key_of(piece, key))
 
 
 def _shown_value(piece: Piece, value: bytes | None) -> object:

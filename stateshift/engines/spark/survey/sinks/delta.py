@@ -7,14 +7,13 @@ the newest checkpoint         for a query that no commit behind it names: its la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from stateshift.engines.spark.survey.sinks.parquet import transactions_in
 from stateshift.errors import FormatError, MissingFile, StorageError
 from stateshift.formats.tables.delta_log import (
     FOLDER,
     CheckpointName,
-    Transaction,
     commit_version,
     decode_commit,
     decode_transactions,
@@ -159,16 +158,14 @@ def _of_checkpoint(storage: Storage, files: Iterable[CheckpointName]) -> dict[st
     for file in files:
         path = f"{FOLDER}/{file.name}"
         try:
-            batches |= _newest_of_each(_transactions(storage, path, file.is_json))
+            if file.is_json:
+                transactions = decode_transactions(storage.chunks(path))
+            else:
+                transactions = transactions_in(storage, path)
+            batches |= _newest_of_each(transactions)
         except FormatError as error:
             raise error.at(path) from error
     return batches
-
-
-def _transactions(storage: Storage, path: str, is_json: bool) -> Iterator[Transaction]:
-    if is_json:
-        return decode_transactions(storage.chunks(path))
-    return transactions_in(storage, path)
 
 
 def _newest_of_each(transactions: Iterable[tuple[str, int]]) -> dict[str, int]:
