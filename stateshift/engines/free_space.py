@@ -4,6 +4,9 @@ is. Pure.
 A storage that cannot be asked is reported as that, once. What is needed is counted from the
 surveys: the files that a restart reads, and the data that moves along; what is rewritten on the way
 is taken to be as large.
+
+A note names a storage that could be reached faster, where it is worth a person's time, by what the
+storage knows of itself (`Traits.faster_by`).
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from shlex import quote
+from typing import Final
 
 from stateshift.specification import JobSpec
 from stateshift.specification.location import relation
@@ -181,3 +185,24 @@ def in_units(count: int) -> str:
     while size >= 1024 and len(units) > 1:
         size, units = size / 1024, units[1:]
     return f"{size:.0f} {units[0]}" if units[0] == "B" else f"{size:.1f} {units[0]}"
+
+
+BYTES_MIN: Final = 1024**3
+
+
+def of_faster_storage(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    """Yield one note where the job's storages could be faster."""
+    size, _ = needed(facts)
+    surveys = [facts.source, facts.target, *facts.merges, *facts.others]
+    for data, ends in zip(job.data, facts.data, strict=True):
+        if data.copy:
+            size += ends[0].bytes
+            surveys += ends
+    slow = [survey for survey in surveys if survey.faster_by]
+    if slow and size >= BYTES_MIN:
+        places = " and ".join(dict.fromkeys(survey.location for survey in slow))
+        yield Finding(
+            "note",
+            f"{in_units(size)} are to be moved, and {places} can be reached faster",
+            hint="; ".join(dict.fromkeys(survey.faster_by for survey in slow)),
+        )

@@ -176,7 +176,7 @@ TARGETS = (
         "verify",
         verify,
         "look/judging.py",
-        "engines/flink/check/image.py",
+        "engines/flink/check/judgement.py",
         "engines/spark/check/image.py",
     ),
     _target("inspect", inspect, "look/inspecting.py", "engines/flink/views/decoded.py"),

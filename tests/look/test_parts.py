@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stateshift import look
-from stateshift.engines.flink.check.image import operators_in
+from stateshift.engines.flink.check.judgement import operators_in
 from stateshift.engines.spark.check.portions import part_of
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.engines.views import DeepCheck, Part

@@ -48,7 +48,7 @@ class FlinkEngine:
     decodes_files = False
 
     def recognises(self, storage: Storage) -> bool:
-        from stateshift.engines.flink.survey.folders import image_folder
+        from stateshift.engines.flink.survey.image import image_folder
 
         return image_folder(storage) is not None
 

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from stateshift.engines.flink.check.image import everything
+from stateshift.engines.flink.check.judgement import everything
 from stateshift.engines.registry import engine
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Survey

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from stateshift.engines.flink.check.image import everything
+from stateshift.engines.flink.check.judgement import everything
 from stateshift.engines.flink.entries.databases import checked_databases, natives_of
 from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.engines.flink.streams import Streams

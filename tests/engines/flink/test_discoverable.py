@@ -10,7 +10,7 @@ import pytest
 from stateshift.clusters.flink.cluster import STOP_OPTIONS
 from stateshift.clusters.protocol import StopRequest
 from stateshift.clusters.stopping import stop_options
-from stateshift.engines.flink.findings.changes import of_changes
+from stateshift.engines.flink.findings.move import of_changes
 from stateshift.errors import SpecError
 from tests.engines.flink.test_moving import spec_of
 

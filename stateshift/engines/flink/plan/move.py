@@ -21,8 +21,8 @@ from itertools import chain
 from stateshift import plain
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.changes import asked_version
-from stateshift.engines.flink.findings.changes import of_changes
 from stateshift.engines.flink.findings.move import (
+    of_changes,
     of_clusters,
     of_move,
     of_sources,

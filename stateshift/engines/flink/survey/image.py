@@ -7,7 +7,7 @@ checkpoint shares files with others of its job. The state itself is not read: `c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -24,7 +24,6 @@ from stateshift.engines.flink.rewrite.unkeyed import UNKEYED
 from stateshift.engines.flink.streams import Streams, decoded
 from stateshift.engines.flink.survey.files import located
 from stateshift.engines.flink.survey.findings import findings_of
-from stateshift.engines.flink.survey.folders import image_folder, images_below
 from stateshift.engines.single_file import folder_of_single
 from stateshift.engines.views import Opening
 from stateshift.errors import FormatError, StorageError
@@ -32,6 +31,7 @@ from stateshift.formats import bounds
 from stateshift.formats.flink.metadata import Metadata, OperatorState
 from stateshift.formats.flink.properties import Properties, decode_properties
 from stateshift.formats.flink.versions import WRITTEN_BY
+from stateshift.formats.marks import FOLDER
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.survey import EmbeddedPath, FileInfo, Finding, Image, ShardFiles, Survey
@@ -249,3 +249,40 @@ def _kind(properties: Properties | None, folder: str) -> str:
     if properties is not None:
         return properties.kind
     return "checkpoint" if layout.CHECKPOINT.fullmatch(folder) else "savepoint"
+
+
+def image_folder(storage: Storage) -> str | None:
+    """Return where `_metadata` lies: here, or below, if one savepoint or one job's checkpoints do;
+    of these, the newest.
+    """
+    if storage.stat(layout.METADATA) is not None:
+        return ""
+    below = images_below(storage.list())
+    if len({_job_of(folder) for folder in below}) != 1:
+        return None
+    return max(below, key=lambda folder: (_number(folder) or 0, folder))
+
+
+def _job_of(folder: str) -> str:
+    """Return the folder of a checkpoint's job, or that of a savepoint."""
+    return folder if _number(folder) is None else layout.folder_of(folder)
+
+
+def images_below(files: Iterable[FileInfo]) -> list[str]:
+    """Return the folders that hold an image, of the first two levels."""
+    folders = []
+    for file in files:
+        folder, _, name = file.path.rpartition("/")
+        if folder and name == layout.METADATA and _may_hold_an_image(folder):
+            folders.append(folder)
+    return sorted(folders)
+
+
+def _may_hold_an_image(folder: str) -> bool:
+    return folder.count("/") <= 1 and FOLDER not in folder
+
+
+def _number(folder: str) -> int | None:
+    """Return the number of a checkpoint; None for another folder."""
+    checkpoint = layout.CHECKPOINT.fullmatch(folder.rpartition("/")[2])
+    return int(checkpoint[1]) if checkpoint else None

@@ -8,11 +8,15 @@ history (`check.snapshots`): a stage of its own, which no restart needs and whic
 What Spark does without a file was seen with 3.5 to 4.3: schemas of stores and the operators'
 metadata of version 1 it writes again; without the query's id 4.2 and later refuse to start, earlier
 ones take it for another query.
+
+Files that no Spark wrote, whose names are on no page of its layout, disturb no job: it neither
+reads nor removes them. Whoever put them there may miss them after a
+move, or does not know that they are there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from time import perf_counter
 
@@ -26,8 +30,7 @@ from stateshift.engines.spark.survey.planned_image import (
     lacks_state,
     planned_fate,
 )
-from stateshift.engines.spark.survey.restart.old_state import refused_since_3
-from stateshift.engines.spark.survey.restart.strangers import strangers
+from stateshift.engines.spark.survey.restart.operators import refused_since_3
 from stateshift.engines.views import (
     CheckStage,
     Coverage,
@@ -38,7 +41,7 @@ from stateshift.engines.views import (
     Tallies,
 )
 from stateshift.formats.spark.names import classify
-from stateshift.survey import Finding, Image, sizes_of
+from stateshift.survey import FileInfo, Finding, Image, sizes_of
 
 _COPY = "restore {path} from a copy of the checkpoint"
 
@@ -203,3 +206,50 @@ def way_out(path: str, image: str) -> str:
         case _:
             hint = _COPY
     return hint.format(path=path)
+
+
+# So many folders with strangers are named one by one.
+FOLDERS_MAX = 10
+
+_OWN = ("offsets", "commits", "sources", "state")
+
+
+def strangers(files: Iterable[FileInfo], image: Image) -> Iterator[Finding]:
+    """Yield a note for each folder with files that are not Spark's."""
+    start = f"{image.path}/" if image.path else ""
+    folders: dict[str, list[str]] = {}
+    for info in files:
+        if not info.path.startswith(start):
+            continue
+        path = info.path.removeprefix(start)
+        if _is_stranger(path):
+            folders.setdefault(_folder(path), []).append(info.path)
+    for folder in sorted(folders)[:FOLDERS_MAX]:
+        yield _note(folder, sorted(folders[folder]))
+    if len(folders) > FOLDERS_MAX:
+        count = len(folders) - FOLDERS_MAX
+        yield Finding("note", f"{count} more folders hold files that no Spark wrote")
+
+
+def _is_stranger(path: str) -> bool:
+    is_hidden = "/." in f"/{path}"
+    return not is_hidden and classify(path).area == "other"
+
+
+def _folder(path: str) -> str:
+    """Return what groups the files: their folder inside Spark's own, else the one at the top."""
+    directory = path.rpartition("/")[0]
+    top = path.partition("/")[0]
+    return directory if top in _OWN or not directory else top
+
+
+def _note(folder: str, paths: list[str]) -> Finding:
+    where = f"{folder}/" if folder else "the checkpoint's own folder"
+    if len(paths) == 1:
+        fact = f"{paths[0]} is no file of Spark's: no job reads it"
+    else:
+        fact = (
+            f"{len(paths)} files in {where} are no files of Spark's, {paths[0]} among them: no "
+            "job reads them"
+        )
+    return Finding("note", fact, path=paths[0])

@@ -8,25 +8,37 @@ Schemas lie beside the state (`_metadata/schema` of shard 0, or `_stateSchema` f
 prefixes and lists in the operator's metadata. What both leave open (Spark 3.x has no metadata) the
 names tell: Spark's operators have always called their stores and columns the same
 (SymmetricHashJoinStateManager, StreamingSessionWindowStateManager).
+
+The columns of dropDuplicates' values are found by looking at the state where the schema is wrong
+(see `rows`). Operator metadata (4.0 and later) says whether an operator is dropDuplicates. Without
+it, the state shows it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from stateshift.engines.spark.entries.avro_encoders import avro_rows_of
-from stateshift.engines.spark.entries.dedup_values import dedup_value
 from stateshift.engines.spark.entries.keys import is_collated, key_encoder, placed_by
+from stateshift.engines.spark.entries.rows import ONE_NULL, VALUE, lists_the_input
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.small_files import SMALL
 from stateshift.errors import FormatError, MissingFile
+from stateshift.formats import bounds
+from stateshift.formats.blocks import Block
+from stateshift.formats.rocksdb.sst_blocks import decode_sst_blocks
 from stateshift.formats.spark import operator_metadata
-from stateshift.formats.spark.names import Area, CheckpointPath, classify
+from stateshift.formats.spark.names import DEFAULT_STORE, Area, CheckpointPath, classify
 from stateshift.formats.spark.offset_conf import delimiter, is_avro
 from stateshift.formats.spark.operator_metadata import OperatorMetadata, keeps_lists
 from stateshift.formats.spark.schema import StoreSchema, decode_schema
+from stateshift.formats.spark.state_blocks import (
+    decode_changelog_blocks,
+    decode_delta_blocks,
+    decode_snapshot_blocks,
+)
 from stateshift.formats.spark.types import Atomic, StructType, decode_struct
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, Operator
@@ -245,3 +257,75 @@ def _with_wide_timeout(value: StructType, operator: str | None) -> StructType:
     if value.names[-1:] != ("timeoutTimestamp",):
         return value
     return replace(value, types=(*value.types[:-1], Atomic("long")))
+
+
+OPERATOR = "dedupe"
+
+
+def dedup_value(
+    storage: Storage, image: Image, view: StoreView, operator: str | None
+) -> StructType | None:
+    """Return the columns of the view's values: one void column where the store is dropDuplicates'
+    own, else the schema's.
+    """
+    if view.key is None or view.value is None or view.avro is not None:
+        return view.value
+    if operator == OPERATOR:
+        return VALUE
+    if operator is not None or view.store != DEFAULT_STORE:
+        return view.value
+    if not lists_the_input(view.key, view.value):
+        return view.value
+    return VALUE if _holds_nulls(storage, image, view) else view.value
+
+
+def _holds_nulls(storage: Storage, image: Image, view: StoreView) -> bool:
+    """Whether the first value that can be read is the one null. All values are, or none."""
+    one_null = ONE_NULL if view.encoder.kind == "plain" else b"\0" + ONE_NULL
+    for path in _files_of(image, view.operator):
+        value = _first_value(storage, path)
+        if value is not None:
+            return value == one_null
+    return False
+
+
+def _files_of(image: Image, operator: str) -> Iterator[str]:
+    for shard in image.shards:
+        if shard.operator == operator:
+            yield from shard.files
+
+
+def _first_value(storage: Storage, path: str) -> bytes | None:
+    """Return the first value in a file; None where there is none, or it cannot be read."""
+    try:
+        decode = _DECODERS.get(path.rpartition(".")[2])
+        blocks = iter(()) if decode is None else decode(storage.chunks(path))
+        return next(_values(blocks), None)
+    except (FormatError, MissingFile):
+        return None
+
+
+def _values(blocks: Iterable[Block]) -> Iterator[bytes]:
+    for block in blocks:
+        for _, value in block.records():
+            if value is not None:
+                yield value
+
+
+def _changelog_blocks(chunks: Iterator[bytes]) -> Iterator[Block]:
+    _, blocks = decode_changelog_blocks(chunks)
+    yield from blocks
+
+
+def _table_blocks(chunks: Iterator[bytes]) -> Iterator[Block]:
+    for block, _ in decode_sst_blocks(bounds.gathered(chunks, "an SST")):
+        yield block
+
+
+# What decodes the records of a file, by how its name ends; a zip has none.
+_DECODERS: Mapping[str, Callable[[Iterator[bytes]], Iterator[Block]]] = {
+    "delta": decode_delta_blocks,
+    "snapshot": decode_snapshot_blocks,
+    "changelog": _changelog_blocks,
+    "sst": _table_blocks,
+}

@@ -18,7 +18,12 @@ from stateshift.engines.spark.image import StoreSchema, spark_image
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.rewrite.move import Move, StateChange
 from stateshift.engines.spark.rewrite.pieces import TABLE_BYTES, keeps_tables
-from stateshift.engines.spark.rewrite.request import Request
+from stateshift.engines.spark.rewrite.request import (
+    Request,
+    other_format,
+    seems_4_0,
+    target_version,
+)
 from stateshift.engines.spark.rewrite.stores import (
     StoreState,
     partitions_of,
@@ -26,7 +31,6 @@ from stateshift.engines.spark.rewrite.stores import (
     stores_of,
 )
 from stateshift.engines.spark.rewrite.sums import cannot_add
-from stateshift.engines.spark.rewrite.zip_format import other_format, seems_4_0, target_version
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
 from stateshift.formats.spark.offset_conf import (
     ENCODING,

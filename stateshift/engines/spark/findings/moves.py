@@ -11,8 +11,7 @@ from dataclasses import replace
 from itertools import combinations
 from shlex import quote
 
-from stateshift.engines.faster_storage import of_faster_storage
-from stateshift.engines.free_space import of_free_space
+from stateshift.engines.free_space import of_faster_storage, of_free_space
 from stateshift.engines.spark.findings.batches import of_batches
 from stateshift.engines.spark.findings.changes import (
     of_changes,

@@ -29,9 +29,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from stateshift.engines.spark.rewrite.move import Move, StateChange
-from stateshift.engines.spark.rewrite.zip_format import target_version
-from stateshift.engines.spark.survey.restart.old_state import refused_since_3
-from stateshift.engines.spark.survey.restart.operators import PROVIDER
+from stateshift.engines.spark.rewrite.request import target_version
+from stateshift.engines.spark.survey.restart.operators import PROVIDER, refused_since_3
 from stateshift.formats.spark.offset_conf import MERGE_OPERATOR, has_row_checksums
 from stateshift.formats.spark.offsets import PARTITIONS
 from stateshift.specification import JobSpec

@@ -55,11 +55,10 @@ from stateshift.engines.spark.rewrite.pieces import (
     without_tables,
     written,
 )
-from stateshift.engines.spark.rewrite.request import Request
+from stateshift.engines.spark.rewrite.request import Request, zip_format, zip_format_guessed
 from stateshift.engines.spark.rewrite.session_keys import sessions_of
 from stateshift.engines.spark.rewrite.stores import of_stores
 from stateshift.engines.spark.rewrite.sums import cannot_add
-from stateshift.engines.spark.rewrite.zip_format import zip_format, zip_format_guessed
 from stateshift.formats.spark.offset_conf import codec_in, has_row_checksums
 from stateshift.plain import JsonObject
 from stateshift.step import ROWS_CHECKED, CompareImages, TransformShard

@@ -23,7 +23,7 @@ the sink.
 
 A batch that was planned and not committed is kept, so that it runs again at the target. A sink that
 has it already does not run its plan, so that nobody writes its state again: see
-`survey.restart.planned`. Copied, the state is there in that case; in the other one Spark overwrites
+`survey.planned_image`. Copied, the state is there in that case; in the other one Spark overwrites
 it, as it would in place.
 
     carried      changes that leave the files of one version as they are: a copy, `compact`,

@@ -26,9 +26,8 @@ from math import gcd
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.layout import HDFS
-from stateshift.engines.spark.rewrite.request import Request
+from stateshift.engines.spark.rewrite.request import Request, other_format
 from stateshift.engines.spark.rewrite.stores import StoreState, partitions_of
-from stateshift.engines.spark.rewrite.zip_format import other_format
 from stateshift.formats.rocksdb.manifest import FIRST_TABLE
 from stateshift.formats.spark.names import DEFAULT_STORE
 from stateshift.formats.spark.offset_conf import CODEC

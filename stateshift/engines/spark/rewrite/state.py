@@ -21,7 +21,7 @@
                        they come to from here (see `source_sums`)
              settings  what the sources' rows are read by (see `fold`)
              provider, codec, checksums     how the targets are written
-             format    the number that stands in a zip's metadata (see `zip_format`); null for that
+             format    the number that stands in a zip's metadata (see `request`); null for that
                        of the sources, or `format_without_zip` where they have none
 
     outputs  HDFS-backed   N.snapshot                  for each target

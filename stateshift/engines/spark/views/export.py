@@ -29,8 +29,7 @@ from stateshift.engines.spark.entries.changes import Change, Changes
 from stateshift.engines.spark.entries.checksummed import checked_chunks
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.store_view import StoreView, note_of
-from stateshift.engines.spark.views.blocks import Piece, key_of, part_of, value_of
-from stateshift.engines.spark.views.json_lines import lines_of
+from stateshift.engines.spark.views.json_lines import Piece, key_of, lines_of, part_of, value_of
 from stateshift.engines.spark.views.selection import (
     Opened,
     check_wanted,

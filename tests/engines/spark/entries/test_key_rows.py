@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stateshift.engines.spark.check.joins import row_and_last, row_and_time
 from stateshift.engines.spark.entries.encoders import Encoder
 from stateshift.engines.spark.entries.fold import folded
-from stateshift.engines.spark.entries.key_rows import row_and_last, row_and_time
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.spark.survey.checkpoint import survey

@@ -23,6 +23,7 @@ from stateshift.engines.spark.survey.endpoints import (
     written_by,
 )
 from stateshift.engines.spark.survey.file_sources import logs_by_source
+from stateshift.engines.spark.survey.planned_image import planned_state_of
 from stateshift.engines.spark.survey.restart.backlog import backlog_of
 from stateshift.engines.spark.survey.restart.batches import (
     check_uncommitted,
@@ -42,7 +43,6 @@ from stateshift.engines.spark.survey.restart.operators import (
     refuse_foreign_state,
     refuse_unparsable,
 )
-from stateshift.engines.spark.survey.restart.planned import planned_state_of
 from stateshift.engines.spark.survey.restart.query_files import ListedFiles, sorted_by_kind
 from stateshift.engines.spark.survey.restart.settings import (
     StateFacts,
