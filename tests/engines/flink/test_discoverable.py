@@ -11,7 +11,9 @@ from stateshift.clusters.flink.cluster import STOP_OPTIONS
 from stateshift.clusters.protocol import StopRequest
 from stateshift.clusters.stopping import stop_options
 from stateshift.engines.flink.findings.move import of_changes
+from stateshift.engines.flink.rewrite.move import Move
 from stateshift.errors import SpecError
+from stateshift.survey import Facts, Survey
 from tests.engines.flink.test_moving import spec_of
 
 WAIVED = ("--waive", "job-stopped", "--waive", "paths-stay")
@@ -29,12 +31,18 @@ def test_the_kind_rescale_is_named_where_a_kind_is_not_known(kind: str) -> None:
     assert "rescale" in complaints(transform=[{"kind": kind, "parallelism": 2}])
 
 
+def move_of(change: dict[str, Any]) -> Move:
+    spec = spec_of(SOURCE, transform=[change])
+    survey = Survey(SOURCE, "flink", "empty", (), ())
+    return Move(spec, spec.jobs[0], Facts(survey, survey))
+
+
 def test_rescale_is_offered_as_it_is_written_where_a_repartition_is_asked_for() -> None:
     change = {"kind": "repartition", "partitions": 4}
-    (found,) = of_changes(spec_of(SOURCE, transform=[change]).jobs[0])
+    (found,) = of_changes(move_of(change))
     offered = str(found.hint).partition(" is what")[0]
     assert json.loads(offered)["kind"] == "rescale"
-    assert list(of_changes(spec_of(SOURCE, transform=[json.loads(offered)]).jobs[0])) == []
+    assert list(of_changes(move_of(json.loads(offered)))) == []
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 
 from stateshift.engines.flink.findings.taking import of_taking
 from stateshift.engines.flink.image import kept_of
+from stateshift.engines.flink.rewrite.move import Move
 from stateshift.errors import PlanError
 from stateshift.specification import Spec, parse_spec
 from stateshift.survey import ClusterFacts, Facts, Survey
@@ -109,5 +110,5 @@ def test_a_job_is_not_stopped_for_a_savepoint_that_the_other_flink_does_not_read
         source_cluster=clusters[0],
         target_cluster=clusters[1],
     )
-    waivers = [finding.waive for finding in of_taking(spec.jobs[0], facts)]
+    waivers = [finding.waive for finding in of_taking(Move(spec, spec.jobs[0], facts))]
     assert ("operator-state" in waivers) == refused

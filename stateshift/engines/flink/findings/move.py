@@ -8,37 +8,36 @@ the changes that a Flink image supports.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from shlex import quote
 
 from stateshift.engines.flink.changes import Rescale, changed
-from stateshift.engines.flink.findings.taking import ASKABLE
+from stateshift.engines.flink.findings.settings import of_settings
+from stateshift.engines.flink.findings.taking import (
+    ASKABLE,
+    of_parallelism,
+    of_rounds,
+    of_savepoints,
+    of_taking,
+)
 from stateshift.engines.flink.findings.versions import of_versions
 from stateshift.engines.flink.image import flink_image, kept_of
-from stateshift.engines.flink.rewrite.choice import Choice
+from stateshift.engines.flink.rewrite.choice import Choice, id_of
 from stateshift.engines.flink.rewrite.move import Move
-from stateshift.engines.flink.rewrite.redistribution import Redistribution
 from stateshift.engines.free_space import of_faster_storage, of_free_space
 from stateshift.formats.flink.java_data import fits_utf
 from stateshift.formats.flink.key_groups import PARALLELISM_MAX
 from stateshift.formats.flink.metadata import OperatorState
 from stateshift.specification import JobSpec
+from stateshift.specification.waves import sharing
 from stateshift.suggestion import BEHIND_COLON, did_you_mean
-from stateshift.survey import Facts, Finding, Image, Survey
+from stateshift.survey import Finding, Image, Survey
 
 
-def waived(finding: Finding, names: tuple[str, ...]) -> Finding:
-    """Return the finding, as a warning where the job waives it."""
-    if finding.level != "refuse" or finding.waive not in names:
-        return finding
-    message = f"{finding.message} (waived: {finding.waive})"
-    return replace(finding, level="warn", message=message, hint=None)
-
-
-def of_sources(surveys: Sequence[Survey]) -> Iterator[Finding]:
-    """Yield what the source images are refused or warned for; an image's own notes are left out."""
-    for survey in surveys:
+def of_sources(move: Move) -> Iterator[Finding]:
+    """Report the source images; an image's own notes are left out."""
+    for survey in move.surveys:
         yield from survey.findings
         if not survey.images:
             what = "nothing is" if survey.kind == "empty" else "no Flink savepoint or checkpoint is"
@@ -52,34 +51,12 @@ def of_sources(surveys: Sequence[Survey]) -> Iterator[Finding]:
             yield from _of_image(survey, image)
 
 
-def of_move(
-    job: JobSpec, facts: Facts, move: Move, others: frozenset[str] | None
-) -> tuple[Finding, ...]:
-    """Return everything; `others` are the operators of jobs that divide the source with this one;
-    None where it is not divided.
-    """
-    findings = (
-        *of_sources(move.surveys),
-        *of_changes(job),
-        *of_target(job, facts),
-        *of_choice(move.surveys, move.choice),
-        *of_left(move.choice, others),
-        *of_redistribution(move.redistribution),
-        *of_key_groups(move),
-        *of_versions(job, facts, move),
-        *of_free_space(job, facts),
-        *of_faster_storage(job, facts),
-        *of_clusters(facts),
-    )
-    return tuple(waived(finding, job.waive) for finding in findings)
-
-
-def of_clusters(facts: Facts) -> Iterator[Finding]:
+def of_clusters(move: Move) -> Iterator[Finding]:
     """Yield the findings of both clusters, and a note where the target reports no progress."""
-    for cluster in (facts.source_cluster, facts.target_cluster):
+    theirs = move.facts.target_cluster
+    for cluster in (move.facts.source_cluster, theirs):
         if cluster is not None:
             yield from cluster.findings
-    theirs = facts.target_cluster
     if theirs is not None and theirs.kind not in ASKABLE:
         yield Finding(
             "note",
@@ -113,7 +90,7 @@ def _of_image(survey: Survey, image: Image) -> Iterator[Finding]:
 
 
 def _backends(image: Image) -> list[str]:
-    """Return the backends in whose own formats the state is."""
+    """Return the backends whose own formats the state has."""
     names: set[str] = set()
     for operator in image.operators:
         if operator.provider:
@@ -121,13 +98,13 @@ def _backends(image: Image) -> list[str]:
     return sorted(names & {"rocksdb", "hashmap"})
 
 
-def of_target(job: JobSpec, facts: Facts) -> Iterator[Finding]:
-    """Yield a refusal where the target is not empty, or where the change needs a new savepoint and
-    the spec names no place for it.
+def of_target(move: Move) -> Iterator[Finding]:
+    """Refuse a target that is not empty, or a change that needs a new savepoint where the spec
+    names no place for it.
     """
-    target = facts.target
-    if job.target is None:
-        yield from _of_no_target(job)
+    target = move.facts.target
+    if move.job.target is None:
+        yield from _of_no_target(move.job)
     elif target.kind != "empty":
         yield Finding(
             "refuse",
@@ -138,7 +115,7 @@ def of_target(job: JobSpec, facts: Facts) -> Iterator[Finding]:
 
 
 def _of_no_target(job: JobSpec) -> Iterator[Finding]:
-    """Yield why there must be a place for a new savepoint."""
+    """Refuse a change that needs a place for a new savepoint."""
     if job.flink is None:
         has_several_sources = False
     else:
@@ -156,10 +133,11 @@ def _of_no_target(job: JobSpec) -> Iterator[Finding]:
     )
 
 
-def of_choice(surveys: Sequence[Survey], choice: Choice) -> Iterator[Finding]:
-    """Yield what is wrong with the operators that are to go along."""
-    yield from _of_names(surveys, choice)
-    yield from _of_masters(surveys)
+def of_choice(move: Move) -> Iterator[Finding]:
+    """Refuse operators that cannot go along as the spec asks."""
+    choice = move.choice
+    yield from _of_names(move.surveys, choice)
+    yield from _of_masters(move.surveys)
     for twice in choice.twice:
         yield Finding(
             "refuse",
@@ -174,7 +152,7 @@ def of_choice(surveys: Sequence[Survey], choice: Choice) -> Iterator[Finding]:
 
 
 def _of_names(surveys: Sequence[Survey], choice: Choice) -> Iterator[Finding]:
-    """Yield what is wrong with the names in the spec."""
+    """Refuse names in the spec that no operator has."""
     uids = _uids(surveys)
     for name in choice.unknown:
         meant = did_you_mean(name, uids, BEHIND_COLON)
@@ -225,11 +203,11 @@ def _of_masters(surveys: Sequence[Survey]) -> Iterator[Finding]:
             )
 
 
-def of_redistribution(redistribution: Redistribution) -> Iterator[Finding]:
-    """Yield why keyed state cannot be dealt anew, and a note on operators that become one."""
-    for operator, what, why in redistribution.obstacles:
+def of_redistribution(move: Move) -> Iterator[Finding]:
+    """Refuse keyed state that cannot be redistributed, and note operators that become one."""
+    for operator, what, why in move.redistribution.obstacles:
         yield Finding("refuse", f"operator {operator} {what}: {why.fact}", hint=why.hint)
-    for rewritten in redistribution.united:
+    for rewritten in move.redistribution.united:
         yield Finding(
             "note",
             f"operator {rewritten.operator} is put together of {len(rewritten.sources)} images: "
@@ -266,13 +244,16 @@ def _max_parallelisms(operators: Iterable[OperatorState]) -> set[int]:
     return {operator.max_parallelism for operator in operators}
 
 
-def of_left(choice: Choice, others: frozenset[str] | None) -> Iterator[Finding]:
+def of_left(move: Move) -> Iterator[Finding]:
     """Yield a note on operators with state that stay behind, as the spec says; among jobs that
     divide a workflow, none may.
     """
-    taken_by_others = others or frozenset()
-    left = [operator for operator in choice.left if operator not in taken_by_others]
-    if left and others is not None:
+    asked = move.spec.job(move.job.name)  # before its savepoints were taken
+    others = sharing(move.spec, asked) if asked is not None else ()
+    operators = chain.from_iterable(other.operators for other in others)
+    taken_by_others = {id_of(operator.name) for operator in operators}
+    left = [operator for operator in move.choice.left if operator not in taken_by_others]
+    if left and others:
         yield Finding(
             "refuse",
             f"operators {', '.join(left)} have state, and none of the jobs that divide this "
@@ -300,10 +281,11 @@ _INSTEAD = {
 }
 
 
-def of_changes(job: JobSpec) -> Iterator[Finding]:
-    """Yield a refusal for each change, or option of one, that Flink images do not support, and for
-    each new uid of more than 65,535 bytes.
+def of_changes(move: Move) -> Iterator[Finding]:
+    """Refuse each change, or option of one, that Flink images do not support, and each new uid of
+    more than 65,535 bytes.
     """
+    job = move.job
     for change in job.transform:
         if change["kind"] not in CHANGES:
             instead = f"{_INSTEAD[change['kind']]}; " if change["kind"] in _INSTEAD else ""
@@ -355,3 +337,37 @@ def _only(job: JobSpec, kind: str, *keys: str) -> bool:
     """Whether a change asks for something that is another engine's."""
     changes = [change for change in job.transform if change["kind"] == kind]
     return any(change.keys() - {"kind", *keys} for change in changes)
+
+
+def of_storage(move: Move) -> Iterator[Finding]:
+    """Yield what speaks against writing to the target, and how it could be faster."""
+    yield from of_free_space(move.job, move.facts)
+    yield from of_faster_storage(move.job, move.facts)
+
+
+Findings = Callable[[Move], Iterable[Finding]]
+
+FINDINGS_OF_START: tuple[Findings, ...] = (of_clusters,)
+# Known before there is a savepoint, or another one than the last checkpoint.
+FINDINGS_OF_SAVEPOINTS: tuple[Findings, ...] = (
+    of_taking,
+    of_savepoints,
+    of_settings,
+    of_target,
+    of_changes,
+    of_clusters,
+)
+FINDINGS_OF_CHECKPOINT: tuple[Findings, ...] = (of_taking, of_rounds, of_settings, of_clusters)
+FINDINGS: tuple[Findings, ...] = (
+    of_sources,
+    of_changes,
+    of_target,
+    of_choice,
+    of_left,
+    of_redistribution,
+    of_key_groups,
+    of_versions,
+    of_storage,
+    of_clusters,
+    of_parallelism,
+)

@@ -1,23 +1,45 @@
-"""What a person should know before savepoints are taken of running jobs. Pure."""
+"""Everything that a person should know before savepoints are taken of running jobs, or their
+checkpoints are copied while they run. Pure.
+
+A canonical savepoint fits any state backend, and can be rescaled by us. Not every job can write
+one; a native one does where nothing needs the other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from stateshift.engines.flink.changes import asked_version
 from stateshift.engines.flink.findings.versions import of_reading, of_writing
+from stateshift.engines.flink.image import is_readable, metadata_of
+from stateshift.engines.flink.rewrite.move import Move
+from stateshift.formats.flink.metadata import OperatorState
+from stateshift.formats.flink.references import references
+from stateshift.formats.flink.stream_handles import AbsoluteFile, FileHandle, Segment, files_of
 from stateshift.formats.flink.versions import newest_for
 from stateshift.specification import JobSpec
-from stateshift.survey import ClusterFacts, Facts, Finding
+from stateshift.survey import ClusterFacts, Facts, Finding, Savable, Survey
 
 # The clusters that can be asked for savepoints, and for a job's progress since.
 ASKABLE = ("flink_rest", "memory")
 LISTED_MAX = 8  # jobs that a hint names
+REWRITE_STATE = ("rescale", "union")  # changes that read keyed state, key by key
+_BACKENDS = ("state.backend.type", "state.backend")
+_KINDS = ("hashmap", "rocksdb", "forst")
+# Messages about checkpoints of which nothing stays, and the setting with which it does.
+_PARTS = (
+    "are parts of files that still grow",
+    '"execution.checkpointing.file-merging.enabled": false',
+)
+_WRITTEN_AGAIN = (
+    "are written again each time",
+    '"state.backend.type": rocksdb with "execution.checkpointing.incremental": true',
+)
 
 
-def of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
-    """Yield what is known before savepoints are taken of running jobs."""
-    cluster = facts.source_cluster
+def of_taking(move: Move) -> Iterator[Finding]:
+    """Report clusters that cannot take savepoints, or read them, and the end of the old job."""
+    job, facts, cluster = move.job, move.facts, move.facts.source_cluster
     if cluster is not None:
         yield from _of_asking(job, cluster)
     written = _version_written(job, cluster)
@@ -43,7 +65,7 @@ def of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
 
 
 def _of_asking(job: JobSpec, cluster: ClusterFacts) -> Iterator[Finding]:
-    """Yield why a cluster cannot take the savepoints."""
+    """Refuse a cluster that cannot take the savepoints."""
     assert job.flink is not None, "only who names jobs is asked for their savepoints"
     if cluster.kind not in ASKABLE:
         yield Finding(
@@ -63,7 +85,7 @@ def _of_asking(job: JobSpec, cluster: ClusterFacts) -> Iterator[Finding]:
 
 
 def _running_there(cluster: ClusterFacts) -> str:
-    """Return which jobs could be meant instead."""
+    """Return the jobs that could be meant instead."""
     ids: dict[str, None] = {}  # each once, in their order
     for savable in cluster.savable:
         ids.update(dict.fromkeys(savable.listed))
@@ -89,7 +111,7 @@ def _version_written(job: JobSpec, cluster: ClusterFacts | None) -> int | None:
 
 
 def _of_stopping(job: JobSpec) -> Iterator[Finding]:
-    """Yield what becomes of the old job behind its savepoint."""
+    """Warn of a job that goes on after its savepoint, or was drained."""
     assert job.flink is not None, "only who names jobs is asked for their savepoints"
     if job.flink.cancel_job:
         yield Finding(
@@ -112,3 +134,169 @@ def _of_stopping(job: JobSpec) -> Iterator[Finding]:
             "a drained job fires all its windows and timers, as at the end of all input: it is not "
             "meant to go on",
         )
+
+
+# ---- savepoints
+
+
+def is_native(job: JobSpec, facts: Facts, id: str) -> bool:
+    """Whether the savepoint of this job is taken in the native format: where the spec says so, or
+    where no other can be taken.
+    """
+    asked = job.stop.get("format")
+    if asked is None:
+        return _savable(facts, id).no_canonical is not None
+    return bool(asked == "native")
+
+
+def of_savepoints(move: Move) -> Iterator[Finding]:
+    """Report the format of savepoints that are yet to be taken, and the width of their jobs."""
+    job = move.job
+    assert job.flink is not None, "only who names jobs is asked for their savepoints"
+    for id_ in job.flink.job_ids:
+        savable = _savable(move.facts, id_)
+        if savable.no_canonical is not None:
+            yield from _of_format(job, savable)
+        yield from _of_widths(job, savable)
+
+
+def _of_format(job: JobSpec, savable: Savable) -> Iterator[Finding]:
+    if job.stop.get("format") == "native":
+        return
+    if job.stop.get("format") == "canonical":
+        hint = 'leave out "format" of `stop`, or make it "native"'
+        yield Finding("refuse", f"{savable.no_canonical}: asked for one, the job fails", hint=hint)
+        return
+    needs = _needs_canonical(job, savable)
+    if needs is not None:
+        fact = f"{savable.no_canonical}, and {needs} needs one"
+        yield Finding(
+            "refuse", fact, hint="leave that out: a native savepoint is then taken by itself"
+        )
+        return
+    yield Finding(
+        "note",
+        f"{savable.no_canonical}: its savepoint is taken in the native format, which is restored "
+        "by the state backend that wrote it alone",
+    )
+
+
+def _needs_canonical(job: JobSpec, savable: Savable) -> str | None:
+    """Return the demand that a native savepoint would not satisfy."""
+    rewriting = _rewriting_change(job)
+    if rewriting is not None:
+        return f'"kind": "{rewriting}"'
+    wanted = _configured_backend(job)
+    backend = (savable.backend or "").lower()
+    ours = next((kind for kind in _KINDS if kind in backend), None)
+    if wanted is None or ours is None or ours in wanted:
+        return None
+    return f"the state backend {wanted!r} of `submit`, which is not the job's own,"
+
+
+def _rewriting_change(job: JobSpec) -> str | None:
+    """Return the kind of the first change that reads keyed state, key by key."""
+    for change in job.transform:
+        if change["kind"] in REWRITE_STATE:
+            return str(change["kind"])
+    return None
+
+
+def _configured_backend(job: JobSpec) -> str | None:
+    """Return the state backend with which `submit` starts the job, where it names one."""
+    if job.submit is None:
+        return None
+    configured: Mapping[str, object] = job.submit.options.get("flink_configuration") or {}
+    for key in _BACKENDS:
+        if key in configured:
+            return str(configured[key]).lower()
+    return None
+
+
+def _of_widths(job: JobSpec, savable: Savable) -> Iterator[Finding]:
+    """Yield a refusal for more subtasks than there are key groups: Flink does not start that."""
+    wanted = _parallelism(job)
+    if wanted is None or _rewriting_change(job) is not None:
+        return
+    widest = max((count for count, _ in savable.widths.values()), default=0)
+    for name, (count, most) in savable.widths.items():
+        if count == widest and 1 < most < wanted:
+            yield _too_wide(wanted, f"{name!r} of {savable.name}", most)
+
+
+def of_parallelism(move: Move) -> Iterator[Finding]:
+    """Refuse more subtasks than an operator of the images has key groups."""
+    wanted = _parallelism(move.job)
+    if wanted is None:
+        return
+    narrow = []
+    for operator in _widest(move.operators):
+        most = move.redistribution.max_parallelism or operator.max_parallelism
+        if 1 < most < wanted:
+            narrow.append((most, operator.uid or operator.id.hex()))
+    if narrow:
+        most, name = min(narrow)
+        more = f" (and of {len(narrow) - 1} more)" if len(narrow) > 1 else ""
+        yield _too_wide(wanted, f"operator {name}{more}", most)
+
+
+def _widest(operators: Sequence[OperatorState]) -> list[OperatorState]:
+    """Return the operators with the most subtasks. One with fewer has a number of its own, which
+    `submit` does not change.
+    """
+    running = [operator for operator in operators if operator.subtasks]
+    widest = max((operator.parallelism for operator in operators), default=0)
+    return [operator for operator in running if operator.parallelism == widest]
+
+
+def _too_wide(wanted: int, operator: str, most: int) -> Finding:
+    power_of_two = 1 << max(7, (wanted - 1).bit_length())
+    return Finding(
+        "refuse",
+        f"`submit` asks for parallelism {wanted}, and the state of {operator} has max parallelism "
+        f"{most}: Flink refuses it",
+        hint=f'"parallelism" up to {most}; or {{"kind": "rescale", "max_parallelism": '
+        f'{power_of_two}}} under "transform"',
+    )
+
+
+def _savable(facts: Facts, id: str) -> Savable:
+    known = facts.source_cluster.savable if facts.source_cluster is not None else ()
+    return next((savable for savable in known if savable.id == id), Savable(id))
+
+
+def _parallelism(job: JobSpec) -> int | None:
+    wanted = job.submit.options.get("parallelism") if job.submit is not None else None
+    return wanted if isinstance(wanted, int) and not isinstance(wanted, bool) else None
+
+
+# ---- checkpoints
+
+
+def of_rounds(move: Move) -> Iterator[Finding]:
+    """Refuse a checkpoint of which a round could copy nothing for good."""
+    source = move.facts.source
+    reason = _why_nothing_stays(source) if is_readable(source) else None
+    if reason is not None:
+        what, way = reason
+        yield Finding(
+            "refuse",
+            f"{move.job.name}'s checkpoints {what}: nothing can be copied for good before the job "
+            "is stopped",
+            hint=f'start it with {way}; or "mode": "move"',
+        )
+
+
+def _why_nothing_stays(survey: Survey) -> tuple[str, str] | None:
+    """Return the reason for which nothing of a checkpoint stays as it is, and the setting with
+    which it does.
+    """
+    files: list[FileHandle] = []
+    for reference in references(metadata_of(survey.images[0])):
+        if reference.role == "keyed":
+            files.extend(files_of(reference.stream))
+    if not files or any(isinstance(file, AbsoluteFile) for file in files):
+        return None
+    if any(isinstance(file, Segment) for file in files):
+        return _PARTS
+    return _WRITTEN_AGAIN  # what a checkpoint does not share with others lies beside its metadata

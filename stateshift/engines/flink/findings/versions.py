@@ -14,20 +14,21 @@ from stateshift.formats.flink.versions import (
     newest_for,
     newest_operator_state_for,
 )
-from stateshift.specification import JobSpec
-from stateshift.survey import ClusterFacts, Facts, Finding, Image, Survey
+from stateshift.survey import ClusterFacts, Finding, Image
 
 KRYO = "KryoSerializerSnapshot"
 _NO_WAY_BACK = "the job could not start from it"
 _TO_1_18 = "move it to a cluster with Flink 1.18 or later"
 
 
-def of_versions(job: JobSpec, facts: Facts, move: Move) -> Iterator[Finding]:
-    """Yield why a Flink may not read what it gets: it reads older metadata, no newer (IF-18)."""
-    images = _readable(move.surveys)
+def of_versions(move: Move) -> Iterator[Finding]:
+    """Refuse metadata that the target's Flink does not read: it reads older, no newer (IF-18)."""
+    images: list[Image] = []
+    for survey in move.surveys:
+        images.extend(image for image in survey.images if flink_image(image) is not None)
     if not images:
         return
-    asked = asked_version(job)
+    asked = asked_version(move.job)
     if asked is not None and newest_for(asked) is None:
         yield Finding("refuse", f"{asked!r} is no version of Flink", hint='such as "1.20"')
         return
@@ -41,7 +42,7 @@ def of_versions(job: JobSpec, facts: Facts, move: Move) -> Iterator[Finding]:
             "what kind it is",
             hint="leave out the conversion: every newer Flink reads it as it is",
         )
-    cluster = facts.target_cluster
+    cluster = move.facts.target_cluster
     if cluster is not None:
         yield from of_reading(cluster, version)
         yield from _of_kryo(images, cluster.version or "")
@@ -49,16 +50,8 @@ def of_versions(job: JobSpec, facts: Facts, move: Move) -> Iterator[Finding]:
     yield from _of_operator_state(move, theirs)
 
 
-def _readable(surveys: Sequence[Survey]) -> list[Image]:
-    """Return the images that have metadata."""
-    images: list[Image] = []
-    for survey in surveys:
-        images.extend(image for image in survey.images if flink_image(image) is not None)
-    return images
-
-
 def of_reading(theirs: ClusterFacts, version: int) -> Iterator[Finding]:
-    """Yield why a cluster's Flink may not read metadata of a version."""
+    """Refuse metadata of a version that a cluster's Flink does not read."""
     reads = newest_for(theirs.version)
     if reads is None:
         yield Finding(

@@ -20,7 +20,6 @@ from stateshift.engines.flink.rewrite.unkeyed import handles_of
 from stateshift.formats.flink.operator_handles import BROADCAST, StateOffsets
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import files_of
-from stateshift.specification import JobSpec
 from stateshift.step import CompareImages
 from stateshift.step.images import Side
 from stateshift.survey import Image, ShardFiles, Survey
@@ -39,10 +38,8 @@ class _Source:
         return {new: old for old, new in self.operators.items()}
 
 
-def compares(job: JobSpec, move: Move) -> Iterator[CompareImages]:
+def compares(move: Move) -> Iterator[CompareImages]:
     """Compare image by image; an operator that is made of several, by itself."""
-    if job.verify == "none":
-        return
     united = move.redistribution.united
     apart = frozenset(chain.from_iterable(rewritten.sources for rewritten in united))
     for source in _sources_of_each(move, apart):

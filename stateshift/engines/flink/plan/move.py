@@ -16,36 +16,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 
 from stateshift import plain
+from stateshift.engines.findings import findings_of
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.changes import asked_version
 from stateshift.engines.flink.findings.move import (
-    of_changes,
-    of_clusters,
-    of_move,
+    FINDINGS,
+    FINDINGS_OF_CHECKPOINT,
+    FINDINGS_OF_SAVEPOINTS,
+    FINDINGS_OF_START,
     of_sources,
-    of_target,
-    waived,
 )
-from stateshift.engines.flink.findings.taking import ASKABLE, of_taking
+from stateshift.engines.flink.findings.settings import PARALLELISM, carried, takes_settings
+from stateshift.engines.flink.findings.taking import ASKABLE, is_native
 from stateshift.engines.flink.image import is_readable, metadata_of
-from stateshift.engines.flink.plan import savepoint as saving
-from stateshift.engines.flink.plan import settings as job_settings
 from stateshift.engines.flink.plan.comparison import compares
 from stateshift.engines.flink.plan.copy import as_they_are, copies, kept, summary
 from stateshift.engines.flink.plan.rounds import (
     bare,
     compared,
     names_of,
-    of_rounds,
     round_of,
     there_already,
 )
-from stateshift.engines.flink.rewrite.choice import chosen, id_of
 from stateshift.engines.flink.rewrite.move import Move
-from stateshift.engines.flink.rewrite.redistribution import redistributed
 from stateshift.engines.flink.rewrite.transforms import KEEP, METADATA
 from stateshift.engines.rounds import kept as kept_of
 from stateshift.engines.rounds import without_shown
@@ -54,7 +49,6 @@ from stateshift.errors import StalePlan
 from stateshift.formats.flink.versions import newest_for
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.specification import JobSpec, Spec, SubmitSpec
-from stateshift.specification.waves import sharing
 from stateshift.step import (
     AnyStep,
     BringFiles,
@@ -74,71 +68,72 @@ def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     """Return the job's plans in their order: one for a stopped job or a start without state, else
     halt and move, with a round of copying first where the mode is warm.
     """
+    move = Move(spec, job, facts)
     if not spec.restart:
-        phases = phases_of(*_start(job, facts, None))
-        plan = _plan(job, facts, phases, tuple(of_clusters(facts)))
+        phases = phases_of(*_start(move, None))
+        plan = _plan(move, phases, findings_of(move, FINDINGS_OF_START))
         return (replace(plan, purpose="start"),)
     if job.image_writers and job.mode == "warm":
-        later = replace(_later(spec, job, facts), provisional=True, facts=identity_of(facts))
-        return round_plan(spec, job, facts), halt_plan(spec, job, facts), later
-    facts = bare(facts)
+        later = _provisional(_move_from_checkpoint(move), facts)
+        return round_plan(spec, job, facts), halt_plan(move), later
+    move = replace(move, facts=bare(facts))
     if job.image_writers:
-        later = _plan(job, facts, phases_of(*_start(job, facts, 0)), tuple(_of_taking(job, facts)))
-        later = replace(later, provisional=True, facts=identity_of(facts))
-        return halt_plan(spec, job, facts), later
-    return (move_plan(spec, job, facts),)
+        findings = findings_of(move, FINDINGS_OF_SAVEPOINTS)
+        later = _provisional(_plan(move, phases_of(*_start(move, 0)), findings), facts)
+        return halt_plan(move), later
+    return (move_plan(move),)
+
+
+def _provisional(plan: Plan, facts: Facts) -> Plan:
+    """Return the plan as one that holds only as long as the job is this one: it may write on."""
+    return replace(plan, provisional=True, facts=identity_of(facts))
 
 
 def round_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     """Copy what can be copied of the last checkpoint while the job runs; nothing where there is
     none yet. The plan of the move says what speaks against it.
     """
-    surveys, steps = (facts.source,), tuple[BringFiles, ...]()
+    move = Move(spec, job, replace(facts, others=()))
+    steps: tuple[BringFiles, ...] = ()
     if _is_whole(facts.source):
-        wholes = tuple(as_they_are(_move(job, facts, surveys)))
-        steps = tuple(round_of(job, facts, wholes))
-    made = _plan(job, facts, phases_of(Phase("copy", steps)), (), facts.source.epoch)
-    return replace(made, purpose="warm", provisional=True, facts=identity_of(facts))
-
-
-def _move(job: JobSpec, facts: Facts, surveys: Sequence[Survey]) -> Move:
-    choice = chosen(job, surveys)
-    redistribution = redistributed(job, surveys, choice)
-    return Move(surveys, choice, redistribution, facts.target.location)
+        steps = tuple(round_of(move, tuple(as_they_are(move))))
+    made = _plan(move, phases_of(Phase("copy", steps)), (), facts.source.epoch)
+    return replace(_provisional(made, facts), purpose="warm")
 
 
 def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     """Publish what a round has copied, so that a job can be started from it, and only then remove
     what it does not need any more. The round has copied everything that these facts need.
     """
-    facts = bare(facts)
-    if not _is_whole(facts.source):
+    move = Move(spec, job, replace(bare(facts), others=()))
+    if not _is_whole(move.facts.source):
         raise StalePlan(
             f"the last checkpoint of {job.name} is gone, since a newer one has been completed",
             hint="the next round brings that",
         )
-    move = _move(job, facts, (facts.source,))
-    copied, keeping = _behind_rounds(facts, move)
+    copied, keeping = _behind_rounds(move)
     retired = [replace(step, name=f"retire/{n}", items=()) for n, step in enumerate(keeping)]
     phases = phases_of(
         Phase("copy", copied),
-        Phase("transform", (_metadata(job, move),)),
+        Phase("transform", (_metadata(move),)),
         Phase("publish", (_published(move.target),), ordered=True),
         Phase("retire", tuple(retired)),
     )
-    made = _plan(job, facts, phases, (), facts.source.epoch)
-    return replace(made, purpose="standby", provisional=True, facts=identity_of(facts))
+    made = _plan(move, phases, (), move.facts.source.epoch)
+    return replace(_provisional(made, move.facts), purpose="standby")
 
 
-def _behind_rounds(facts: Facts, move: Move) -> tuple[tuple[AnyStep, ...], tuple[KeepBrought, ...]]:
-    """Return what is still to be copied, and what becomes of what rounds have copied."""
+def _behind_rounds(move: Move) -> tuple[tuple[AnyStep, ...], tuple[KeepBrought, ...]]:
+    """Return the steps that are still to be done after rounds, and those that keep or remove the
+    files that rounds have copied.
+    """
     wholes = tuple(as_they_are(move))
     wanted = names_of(wholes)
-    at_target = there_already(facts, wanted)
+    at_target = there_already(move.facts, wanted)
     written = set(_written(move))
     written.update(name for key, name in wanted.items() if key not in at_target)
     copied = copies(move, wholes, at_target)
-    return tuple(copied), tuple(kept_of(facts, at_target, written))
+    return tuple(copied), tuple(kept_of(move.facts, at_target, written))
 
 
 def _written(move: Move) -> Iterator[str]:
@@ -160,39 +155,26 @@ def _are_refused(findings: Iterable[Finding]) -> bool:
     return any(finding.level == "refuse" for finding in findings)
 
 
-def _waived(job: JobSpec, *findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    return tuple(waived(finding, job.waive) for finding in chain.from_iterable(findings))
-
-
-def _later(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
+def _move_from_checkpoint(move: Move) -> Plan:
     """Return the move as it would be from the last checkpoint: the one that the job ends with has
     little more.
     """
-    findings = _waived(
-        job,
-        of_taking(job, facts),
-        of_rounds(job, (facts.source,)),
-        job_settings.findings(job, facts),
-        of_clusters(facts),
-    )
-    if not is_readable(facts.source) or _are_refused(findings):
-        return _plan(job, facts, phases_of(*_start(job, facts, 0)), findings)
-    made = move_plan(spec, job, bare(facts))
+    findings = findings_of(move, FINDINGS_OF_CHECKPOINT)
+    if not is_readable(move.facts.source) or _are_refused(findings):
+        return _plan(move, phases_of(*_start(move, 0)), findings)
+    made = move_plan(replace(move, facts=bare(move.facts)))
     return replace(made, findings=tuple(dict.fromkeys((*findings, *made.findings))))
 
 
-def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
+def halt_plan(move: Move) -> Plan:
     """Return the plan that takes the savepoints. The next survey is made where they are."""
-    steps = tuple(_halt_steps(spec, job, facts))
-    halted = _plan(job, facts, phases_of(Phase("halt", steps)), ())
-    return replace(halted, purpose="halt", epoch=None, facts=identity_of(facts))
-
-
-def _halt_steps(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
-    if job.mode == "warm":
-        yield _take_checkpoint(spec, job)
+    steps: tuple[AnyStep, ...]
+    if move.job.mode == "warm":
+        steps = (_take_checkpoint(move.spec, move.job),)
     else:
-        yield from _take_savepoints(spec, job, facts)
+        steps = tuple(_take_savepoints(move))
+    halted = _plan(move, phases_of(Phase("halt", steps)), ())
+    return replace(halted, purpose="halt", epoch=None, facts=identity_of(move.facts))
 
 
 def _take_checkpoint(spec: Spec, job: JobSpec) -> TakeCheckpoint:
@@ -209,7 +191,8 @@ def _take_checkpoint(spec: Spec, job: JobSpec) -> TakeCheckpoint:
     )
 
 
-def _take_savepoints(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[TakeSavepoint]:
+def _take_savepoints(move: Move) -> Iterator[TakeSavepoint]:
+    job = move.job
     assert job.flink is not None, "only who names jobs is asked for their savepoints"
     again, cancel = _restarting(job), job.flink.cancel_job
     is_stopped = cancel is None and job.moves
@@ -223,99 +206,71 @@ def _take_savepoints(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[TakeSav
             stop=is_stopped,
             cancel=bool(cancel),
             drain=bool(job.stop.get("drain", False)),
-            native=saving.is_native(job, facts, job_id),
-            seconds_max=_patience(spec, job),
+            native=is_native(job, move.facts, job_id),
+            seconds_max=_patience(move.spec, job),
             restart=again.options if again else None,
             restart_environment=again.environment if again else {},
         )
 
 
 def _restarting(job: JobSpec) -> SubmitSpec | None:
-    """Return how a rollback starts the old job again. Of several jobs it is not known which of them
-    `source_submit` starts: a person tells them apart.
+    """Return the way in which a rollback starts the old job again. Of several jobs it is not known
+    which of them `source_submit` starts: a person tells them apart.
     """
     return job.source_submit if len(job.image_writers) == 1 else None
 
 
 def _patience(spec: Spec, job: JobSpec) -> float:
-    """Return how many seconds a savepoint may take."""
+    """Return the seconds that a savepoint may take."""
     seconds = STOP_SECONDS_MAX
     if job.source_cluster:
         seconds = spec.cluster(job.source_cluster).options.get("seconds_max", seconds)
     return float(job.stop.get("seconds_max", seconds))
 
 
-def _of_taking(job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
-    """Return what is known before there is a savepoint."""
-    return _waived(
-        job,
-        of_taking(job, facts),
-        saving.findings(job, facts),
-        job_settings.findings(job, facts),
-        of_target(job, facts),
-        of_changes(job),
-        of_clusters(facts),
-    )
-
-
-def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
+def move_plan(move: Move) -> Plan:
     """Return the plan that moves a job whose images are complete; it has findings and no steps
     where one of them refuses the move.
     """
-    surveys = (facts.source, *facts.others)
-    if not all(map(is_readable, surveys)):
-        return _plan(job, facts, (), _waived(job, of_sources(surveys)))
-    move = _move(job, facts, surveys)
-    findings = (
-        *of_move(job, facts, move, _taken_by_others(spec, job)),
-        *_waived(job, saving.of_parallelism(job, move)),
-    )
+    if not all(map(is_readable, move.surveys)):
+        return _plan(move, (), findings_of(move, (of_sources,)))
+    findings = findings_of(move, FINDINGS)
     if _are_refused(findings):
-        return _plan(job, facts, (), findings)
-    epoch = max(metadata_of(survey.images[0]).checkpoint_id for survey in surveys)
-    if job.target is None:
-        return _plan(job, facts, phases_of(*_start(job, facts, epoch)), findings, epoch)
-    copied, kept = _behind_rounds(facts, move)
-    keeping, gone_last = without_shown(facts, kept)
+        return _plan(move, (), findings)
+    epoch = max(metadata_of(survey.images[0]).checkpoint_id for survey in move.surveys)
+    if move.job.target is None:
+        return _plan(move, phases_of(*_start(move, epoch)), findings, epoch)
+    copied, kept = _behind_rounds(move)
+    keeping, gone_last = without_shown(move.facts, kept)
     phases = phases_of(
         Phase("copy", (*keeping, *copied)),
-        Phase("transform", (_metadata(job, move),)),
-        Phase("compare", tuple(_comparisons(job, move, copied, keeping))),
+        Phase("transform", (_metadata(move),)),
+        Phase("compare", tuple(_comparisons(move, copied, keeping))),
         Phase("publish", (*gone_last, _published(move.target)), ordered=True),
-        *_start(job, facts, epoch),
+        *_start(move, epoch),
     )
-    return _plan(job, facts, phases, findings, epoch)
+    return _plan(move, phases, findings, epoch)
 
 
 def _comparisons(
-    job: JobSpec, move: Move, copied: Sequence[AnyStep], keeping: Sequence[KeepBrought]
+    move: Move, copied: Sequence[AnyStep], keeping: Sequence[KeepBrought]
 ) -> Iterator[CompareImages]:
     """Yield the comparisons. Rounds have compared what they copied byte for byte: the rest then is,
     too, where all of it is copied as it is.
     """
-    if job.verify == "none":
+    if move.job.verify == "none":
         return
     after_rounds = any(step.items for step in keeping)
     if after_rounds and all(isinstance(step, CopyFiles) for step in copied):
         yield from compared(copied)
     else:
-        yield from compares(job, move)
-
-
-def _taken_by_others(spec: Spec, job: JobSpec) -> frozenset[str] | None:
-    """Return the operators of the jobs that divide this one's savepoints with it; None where it
-    divides nothing.
-    """
-    asked = spec.job(job.name)  # before its savepoints were taken
-    others = sharing(spec, asked) if asked is not None else ()
-    if not others:
-        return None
-    operators = chain.from_iterable(other.operators for other in others)
-    return frozenset(id_of(operator.name) for operator in operators)
+        yield from compares(move)
 
 
 def identity_of(facts: Facts) -> str:
-    """Return what does not change while a job runs: who it is, and where it goes, if anywhere."""
+    """Return the fingerprint of everything that does not change while a job runs: its identity, and
+    the place where it goes, if anywhere.
+    """
     target, theirs = facts.target, facts.target_cluster
     goes_to = None
     if target is not facts.source:
@@ -336,12 +291,12 @@ def fingerprint_of(facts: Facts) -> str:
 
 
 def _plan(
-    job: JobSpec,
-    facts: Facts,
+    move: Move,
     phases: tuple[Phase, ...],
     findings: tuple[Finding, ...],
     epoch: int | None = None,
 ) -> Plan:
+    job, facts = move.job, move.facts
     return Plan(
         job=job.name,
         engine=layout.ENGINE,
@@ -355,8 +310,8 @@ def _plan(
     )
 
 
-def _metadata(job: JobSpec, move: Move) -> TransformShard:
-    asked = asked_version(job)
+def _metadata(move: Move) -> TransformShard:
+    asked = asked_version(move.job)
     inputs = [
         FileInfo(kept(number), _metadata_size(survey)) for number, survey in enumerate(move.surveys)
     ]
@@ -394,21 +349,23 @@ def _published(target: str) -> TransformShard:
     )
 
 
-def _start(job: JobSpec, facts: Facts, epoch: int | None) -> Iterator[Phase]:
-    location = job.destination if epoch is not None else ""
-    askable = facts.target_cluster is None or facts.target_cluster.kind in ASKABLE
-    awaited = Awaited(location, epoch) if askable else None
-    return start(job, facts, Handed(location, _submitting(job, facts)), awaited)
+def _start(move: Move, epoch: int | None) -> Iterator[Phase]:
+    """Yield the phases that start the job from its image; from none where there is no epoch."""
+    location = move.job.destination if epoch is not None else ""
+    cluster = move.facts.target_cluster
+    awaited = Awaited(location, epoch) if cluster is None or cluster.kind in ASKABLE else None
+    return start(move.job, move.facts, Handed(location, _submit_options(move)), awaited)
 
 
-def _submitting(job: JobSpec, facts: Facts) -> dict[str, object]:
-    """Return the options of `submit`, with what the spec says of restored state elsewhere, and the
+def _submit_options(move: Move) -> dict[str, object]:
+    """Return the options of `submit`, with the spec's word about restored state elsewhere, and the
     settings that the job has now and would not have there.
     """
+    job = move.job
     options = dict(job.submit.options) if job.submit else {}
-    settings = job_settings.carried(job, facts)
-    if settings and job_settings.can_be_given(facts):
-        parallelism = settings.pop(job_settings.PARALLELISM, None)
+    settings = carried(move)
+    if settings and takes_settings(move):
+        parallelism = settings.pop(PARALLELISM, None)
         if parallelism is not None:
             options["parallelism"] = int(parallelism)
         if settings:

@@ -1,25 +1,49 @@
-"""What one plan moves, as a value: the findings, the steps and the comparisons are made of it."""
+"""A job that moves, read once, at the planner's door: every finding, step and comparison is made of
+the `Move`. Pure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from stateshift.engines.flink.image import metadata_of
-from stateshift.engines.flink.rewrite.choice import Choice
-from stateshift.engines.flink.rewrite.redistribution import Redistribution, Rewritten
+from stateshift.engines.flink.rewrite.choice import Choice, chosen
+from stateshift.engines.flink.rewrite.redistribution import (
+    Redistribution,
+    Rewritten,
+    redistributed,
+)
 from stateshift.formats.flink.metadata import OperatorState
-from stateshift.survey import Survey
+from stateshift.specification import JobSpec, Spec
+from stateshift.survey import Facts, Survey
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Move:
-    """Operators of images that go to a target, as they are or rewritten."""
+    """Operators of images that go to a target, as they are or rewritten. They are known where each
+    image can be read.
+    """
 
-    surveys: Sequence[Survey]
-    choice: Choice
-    redistribution: Redistribution
-    target: str
+    spec: Spec
+    job: JobSpec
+    facts: Facts
+
+    @property
+    def surveys(self) -> tuple[Survey, ...]:
+        return (self.facts.source, *self.facts.others)
+
+    @property
+    def target(self) -> str:
+        return self.facts.target.location
+
+    @cached_property
+    def choice(self) -> Choice:
+        return chosen(self.job, self.surveys)
+
+    @cached_property
+    def redistribution(self) -> Redistribution:
+        return redistributed(self.job, self.surveys, self.choice)
 
     @property
     def operators(self) -> list[OperatorState]:
@@ -32,14 +56,14 @@ class Move:
         return operators
 
     def rewritten(self, operator: str) -> Rewritten | None:
-        """Return how an operator of the target is rewritten; None where it is copied."""
+        """Return the rewriting of an operator of the target; None where it is copied."""
         for candidate in self.redistribution.rewritten:
             if candidate.operator == operator:
                 return candidate
         return None
 
     def rewritten_of(self, number: int) -> dict[str, Rewritten]:
-        """Return how operators of the `number`th image are rewritten, by their ids there."""
+        """Return the rewriting of operators of the `number`th image, by their ids there."""
         own = {}
         for (image, operator), rewritten in self.redistribution.by_source.items():
             if image == number:

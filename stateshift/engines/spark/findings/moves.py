@@ -7,7 +7,6 @@ Each part yields what it finds in the `Move`; `FINDINGS` is the order in which t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from itertools import combinations
 from shlex import quote
 
@@ -38,18 +37,6 @@ from stateshift.survey import ClusterFacts, Finding, Survey
 FRESH_SECONDS = 60.0
 
 Findings = Callable[[Move], Iterable[Finding]]
-
-
-def findings_of(move: Move, parts: Iterable[Findings]) -> tuple[Finding, ...]:
-    """Return what these parts find, with the refusals that the job waives as warnings."""
-    findings: list[Finding] = []
-    for part in parts:
-        for finding in part(move):
-            if finding.level == "refuse" and finding.waive in move.job.waive:
-                message = f"{finding.message} (waived: {finding.waive})"
-                finding = replace(finding, level="warn", message=message, hint=None)
-            findings.append(finding)
-    return tuple(findings)
 
 
 def of_source(move: Move) -> Iterator[Finding]:

@@ -24,9 +24,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from stateshift.engines.bundles import PIECES_MAX, Copies, bundled, copies, shard_bundles
+from stateshift.engines.findings import findings_of
 from stateshift.engines.rounds import bare, kept, still_to_copy, without_shown
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.findings.moves import FINDINGS, FINDINGS_OF_START, findings_of
+from stateshift.engines.spark.findings.moves import FINDINGS, FINDINGS_OF_START
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.places import Rewriting, with_changes
 from stateshift.engines.spark.plan.fingerprint import epoch_after, identity_of, plan_of, provisional

@@ -13,8 +13,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from stateshift.engines.flink.rewrite.move import Move
 from stateshift.specification import JobSpec
-from stateshift.survey import Facts, Finding
+from stateshift.survey import Finding
 
 INTERVAL: Final = "execution.checkpointing.interval"
 PARALLELISM: Final = "parallelism.default"
@@ -28,27 +29,27 @@ _ALSO: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def carried(job: JobSpec, facts: Facts) -> dict[str, str]:
+def carried(move: Move) -> dict[str, str]:
     """Return the settings that the job runs under and that nothing at the target says."""
-    here, there = facts.source_cluster, facts.target_cluster
+    job, here, there = move.job, move.facts.source_cluster, move.facts.target_cluster
     if here is None or there is None or job.submit is None or not job.moves:
         return {}
     ours = {**there.settings, **_configured(job)}
     return {key: value for key, value in here.settings.items() if not _is_said(key, ours)}
 
 
-def can_be_given(facts: Facts) -> bool:
+def takes_settings(move: Move) -> bool:
     """Whether the target takes settings at a start."""
-    there = facts.target_cluster
+    there = move.facts.target_cluster
     return there is not None and _release(there.version) >= CONFIGURED_SINCE
 
 
-def findings(job: JobSpec, facts: Facts) -> Iterator[Finding]:
-    """Yield what is given along, what differs, and what cannot be given along."""
-    here, there = facts.source_cluster, facts.target_cluster
+def of_settings(move: Move) -> Iterator[Finding]:
+    """Report settings that are given along, that differ, or that cannot be given along."""
+    job, here, there = move.job, move.facts.source_cluster, move.facts.target_cluster
     if here is None or there is None or not here.settings:
         return
-    missing = carried(job, facts)
+    missing = carried(move)
     named = ", ".join(f"{key}: {value}" for key, value in missing.items())
     if missing and _release(there.version) < CONFIGURED_SINCE:
         yield Finding(
@@ -85,7 +86,7 @@ def _release(version: str | None) -> tuple[int, int]:
 
 
 def _configured(job: JobSpec) -> dict[str, str]:
-    """Return what `submit` says."""
+    """Return the settings that `submit` gives."""
     if job.submit is None:
         return {}
     given = job.submit.options.get("flink_configuration") or {}
