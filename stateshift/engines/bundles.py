@@ -103,9 +103,9 @@ class Copies:
 def copies(
     job: JobSpec, facts: Facts, images: tuple[Image, ...], left_out: frozenset[tuple[str, str]]
 ) -> Copies:
-    """Return what is copied as it is: what the images need, but for what is published last or
-    rewritten (`left_out`, as (location, path)), and the places that move along, whose files keep
-    their times.
+    """Return the copies of everything that stays as it is: the files that the images need, but for
+    those that are published last or rewritten (`left_out`, as (location, path)), and the places
+    that move along, whose files keep their times.
     """
     infos = {}
     for survey in (facts.source, *facts.merges):

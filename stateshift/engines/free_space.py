@@ -33,8 +33,8 @@ class Need:
 
 
 def of_free_space(job: JobSpec, facts: Facts, staying: Collection[str] = ()) -> Iterator[Finding]:
-    """Yield what speaks against writing to the target: no permission, or too little space. Files of
-    the source that stay where they are need none.
+    """Refuse a target without permission, or with too little space. Files of the source that stay
+    where they are need none.
     """
     needs = tuple(_needs(job, facts, staying))
     yield from _of_permission(job, facts)
@@ -86,7 +86,7 @@ def _of_permission(job: JobSpec, facts: Facts) -> Iterator[Finding]:
 
 
 def _why(place: str, survey: Survey, facts: Facts) -> str:
-    """Return what is to be written there, where that is not the image."""
+    """Return the purpose of writing there, where that is not the image."""
     if relation(place, survey.location) == "around":
         return " (the lock lies beside its target)"
     return " (the old job is fenced off there)" if survey is facts.source else ""
@@ -149,14 +149,14 @@ def _needs(job: JobSpec, facts: Facts, staying: Collection[str]) -> Iterator[Nee
 
 
 def _image_place(job: JobSpec, facts: Facts) -> Survey | None:
-    """Return where an image is written: at the target, or in place."""
+    """Return the place where an image is written: at the target, or in place."""
     if job.target:
         return facts.target
     return facts.source if job.transform else None
 
 
 def needed(facts: Facts, staying: Collection[str] = ()) -> tuple[int, int]:
-    """Return how many bytes and files restarts read of all that becomes one image, but for those of
+    """Return the bytes and files that restarts read of all that becomes one image, but for those of
     the source that stay where they are.
     """
     size = count = 0

@@ -74,7 +74,7 @@ class Matched:
 def matched(
     sides: Iterable[Sided], bytes_max: int = BYTES_MAX, level: int = 0
 ) -> Iterator[Matched]:
-    """Yield what is the same, removed, added and changed, a part at a time. `level` counts how
+    """Yield the same, removed, added and changed entries, a part at a time. `level` counts how
     often the entries were dealt onto piles already.
     """
     coming = iter(sides)
@@ -178,7 +178,7 @@ class _Side:
 def _paired(
     left: Block, one: _Side, right: Block, other: _Side, odd: Words
 ) -> tuple[Ints, Ints, Words]:
-    """Return which records of the left are which of the right; and hashes that two keys share."""
+    """Return the pairs of equal records of both sides; and hashes that two keys share."""
     ours, theirs = one.without(odd), other.without(odd)
     known, wanted = one.hashes[ours], other.hashes[theirs]
     if not len(known):
@@ -192,7 +192,7 @@ def _paired(
 
 
 def _rest(count: int, paired: Ints, hashes: Words, odd: Words) -> Flags:
-    """Return what has no partner, and is not odd."""
+    """Return the records that have no partner, and are not odd."""
     rest = np.ones(count, bool)
     rest[paired] = False
     return rest & ~np.isin(hashes, odd) if len(odd) else rest

@@ -131,7 +131,7 @@ class Engine(Protocol):
         ...
 
     def misplaced(self, storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Finding, ...]:
-        """Return what is wrong with a job's data directory, because it is no such directory.
+        """Return the faults of a job's data directory, because it is no such directory.
 
         Args:
             storage: the directory that `data` of a job names.
@@ -190,8 +190,8 @@ class Engine(Protocol):
         ...
 
     def lacks(self, original: Image, copy: Image) -> str | None:
-        """Return what of the state that was copied an image has no longer, where nothing in it says
-        that something is missing; None where it has all of it.
+        """Return the state that was copied and that an image has no longer, where nothing in it
+        says that something is missing; None where it has all of it.
         """
         ...
 

@@ -99,8 +99,9 @@ def _sources(facts: Facts) -> Iterator[Survey]:
 def kept(
     facts: Facts, wanted: Collection[tuple[str, str]], again: Collection[str]
 ) -> Iterator[KeepBrought]:
-    """Yield what stays: what was copied and is wanted, which becomes this plan's to answer for.
-    What is not wanted goes; what is wanted, and is not what was copied, is written `again`, there.
+    """Yield the steps that keep what was copied and is wanted, which becomes this plan's to answer
+    for. What is not wanted goes; what is wanted, and is not what was copied, is written `again`,
+    there.
     """
     targets = [arrived.target for arrived in facts.brought.values()]
     targets += [place for place, _ in facts.left]
@@ -135,7 +136,7 @@ def without_shown(
 def _kept_and_gone(
     facts: Facts, wanted: Collection[tuple[str, str]], target: str
 ) -> tuple[list[FileEvidence], set[str]]:
-    """Return what was copied to a place and is wanted; and what is not."""
+    """Return the files that were copied to a place and are wanted; and those that are not."""
     stays: list[FileEvidence] = []
     goes: set[str] = set()
     for key, arrived in facts.brought.items():

@@ -69,7 +69,7 @@ def given_up(held: list[Held]) -> Iterator[Held]:
 
 
 def pile_of(keys: Binary, level: int) -> Ints:
-    """Return which pile each key belongs on: at each level by other bits of its hash."""
+    """Return the pile on which each key belongs: at each level by other bits of its hash."""
     return pile_of_hashes(hash64(keys), level)
 
 

@@ -48,8 +48,8 @@ class _Submission(TypedDict):
 
 
 def prepared(job: JobSpec, facts: Facts, handed: Handed) -> Iterator[Phase]:
-    """Yield what happens before the old job is stopped: the new one comes up, and waits. Nothing
-    where the spec does not ask for it.
+    """Yield the phase before the old job is stopped: the new one comes up, and waits. Nothing where
+    the spec does not ask for it.
     """
     if job.submit is None or job.target_cluster is None or not job.submit.prepare:
         return
@@ -65,7 +65,7 @@ def start(
     awaited: Awaited | None,
     fences: tuple[FenceSource, ...] = (),
 ) -> Iterator[Phase]:
-    """Yield what starts the job; nothing where the spec says nothing of it."""
+    """Yield the phases that start the job; nothing where the spec says nothing of it."""
     if job.submit is None or job.target_cluster is None:
         return
     submit = SubmitJob(
@@ -91,7 +91,7 @@ def start(
 
 
 def _submission(job: JobSpec, facts: Facts, handed: Handed) -> _Submission:
-    """Return how the job is started: one that starts when its image is there recognises the one
+    """Return the submission of the job: one that starts when its image is there recognises the one
     that was started early.
     """
     assert job.submit is not None and job.target_cluster is not None, (

@@ -90,7 +90,7 @@ class Coverage:
     bytes_all: int
 
     def __add__(self, other: Coverage) -> Coverage:
-        """Return what was read of two images."""
+        """Return the reads of two images together."""
         return Coverage(
             self.shards + other.shards,
             self.shards_all + other.shards_all,
@@ -205,7 +205,7 @@ class Differences:
 
     @property
     def same(self) -> dict[str, int]:
-        """Return how much is the same on both sides, by what it is counted in."""
+        """Return the amount that is the same on both sides, by what it is counted in."""
         counts = {"entries": 0}
         for store in self.stores:
             counts[store.unit] = counts.get(store.unit, 0) + store.same
@@ -281,8 +281,8 @@ class Readers(Protocol):
         ...
 
     def deep(self, survey: Survey, image: Image, tallies: Tallies | None) -> tuple[Finding, ...]:
-        """Return what is wrong with what a restart reads. `tallies`, where given, get those of the
-        stores that could be read.
+        """Return the faults of everything that a restart reads. `tallies`, where given, get those
+        of the stores that could be read.
         """
         ...
 
@@ -308,5 +308,5 @@ class Readers(Protocol):
         wanted: Wanted,
         format: str,
     ) -> Iterator[ExportedPart]:
-        """Yield what shards hold of what is wanted, in their order."""
+        """Yield the entries of shards that are wanted, in their order."""
         ...

@@ -61,7 +61,7 @@ def dropped(job: JobSpec, number: int) -> list[str]:
 
 
 def renamed(job: JobSpec, number: int) -> dict[str, str]:
-    """Return what renames call operators of the `number`th image: old name -> new one."""
+    """Return the new names of operators of the `number`th image, by their old ones."""
     names: dict[str, str] = {}
     for change in _changes_of_image(job, number, "rename"):
         names.update(change.get("operators", {}))
@@ -96,7 +96,7 @@ def _names_of(job: JobSpec, number: int) -> Iterator[str]:
 
 
 def _locations(job: JobSpec) -> list[str]:
-    """Return where the job's images lie, in their order."""
+    """Return the locations of the job's images, in their order."""
     existing = job.flink.existing_savepoints if job.flink is not None else ()
     locations = list(existing or (job.source,))
     for change in job.transform:

@@ -81,12 +81,12 @@ class FlinkImage:
 
 
 def flink_image(image: Image) -> FlinkImage | None:
-    """Return what is kept about an image; None where its metadata could not be read."""
+    """Return Flink's own facts of an image; None where its metadata could not be read."""
     return image.details if isinstance(image.details, FlinkImage) else None
 
 
 def kept_of(image: Image) -> FlinkImage:
-    """Return what is kept about an image whose metadata could be read."""
+    """Return Flink's own facts of an image whose metadata could be read."""
     kept = flink_image(image)
     assert kept is not None, "only images with metadata are asked"
     return kept
@@ -98,12 +98,12 @@ def metadata_of(image: Image) -> Metadata:
 
 
 def places_of(image: Image) -> Places:
-    """Return where the files lie that the metadata of an image names."""
+    """Return the places of the files that the metadata of an image names."""
     return kept_of(image).places
 
 
 def names_of(image: Image) -> dict[str, str]:
-    """Return what operators are called, by their ids: by their uids where those are known."""
+    """Return the names of operators by their ids: their uids where those are known."""
     return {operator.id: operator.uid or operator.id for operator in image.operators}
 
 

@@ -77,7 +77,7 @@ class Places:
         return locations.relative(location, self.root)
 
     def _now(self, location: str) -> str:
-        """Return where a location is since the job's folder was moved, if it was."""
+        """Return the new place of a location whose job's folder was moved."""
         if self.moved is None:
             return location
         was, now = self.moved
@@ -151,8 +151,9 @@ def job_folder(location: str) -> str | None:
 
 
 def moved_folders(location: str, folders: Iterable[str]) -> tuple[str, str] | None:
-    """Return where a job's folder seems to have been when its checkpoint was written, if that is
-    not where it is now, and where it is. Whether its files are there, the caller has to look.
+    """Return the place where a job's folder seems to have been when its checkpoint was written, if
+    that is not its place now, and its place now. Whether its files are there, the caller has to
+    look.
     """
     here = job_folder(location)
     if here is None:
@@ -165,7 +166,7 @@ def moved_folders(location: str, folders: Iterable[str]) -> tuple[str, str] | No
 
 
 def _job_folder_above(folder: str, beside: str) -> str | None:
-    """Return what may have been the job's folder, by a place inside of it."""
+    """Return the possible job's folder above a place."""
     place = located(folder, beside)
     while place is not None and locations.parse(place).path.strip("/"):
         name, above = locations.name(place), locations.parent(place)

@@ -145,7 +145,7 @@ def _keys(store: StoreFiles, version: int) -> list[VersionKey]:
 def _keys_by_lineage(
     store: StoreFiles, version: int, uuid: str, lineage: Lineage
 ) -> list[VersionKey]:
-    """Return what the commit's own file says came before it, cut at the newest snapshot."""
+    """Return the lineage in the commit's own file, cut at the newest snapshot."""
     own = (version, uuid)
     if own in store.snapshots or own not in store.changes:
         return [own]
@@ -159,7 +159,7 @@ def _with_ssts(path: str, ssts: Ssts) -> list[str]:
 
 
 def _name(store: StoreFiles, key: VersionKey) -> str:
-    """Return how a missing file would be called."""
+    """Return the name of a missing file."""
     version, uuid = key
     stem = f"{version}_{uuid}" if uuid else f"{version}"
     return f"{store.folder}/{stem}.{_ending(store)}"

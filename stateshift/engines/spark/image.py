@@ -78,7 +78,7 @@ class SparkImage:
 
 
 def name_of(image: Image, location: str) -> str:
-    """Return what messages call an image: its operator's name, its folder, or its location."""
+    """Return the name of an image in messages: its operator's name, its folder, or its location."""
     return image.name or image.path or location
 
 
@@ -86,5 +86,5 @@ NOTHING_KEPT = SparkImage()
 
 
 def spark_image(image: Image) -> SparkImage:
-    """Return what is kept about an image; of a part of an image, nothing is."""
+    """Return Spark's own facts of an image; of a part of an image, there are none."""
     return image.details if isinstance(image.details, SparkImage) else NOTHING_KEPT

@@ -105,7 +105,7 @@ def _of_checkpoints(job: JobSpec, facts: Facts, data_places: Places) -> Iterator
 
 
 def own_place(image: Image, place: EmbeddedPath) -> str:
-    """Return where the folder is, below the location, that a file names as one of its image."""
+    """Return the place of the folder, below the location, that a file names as one of its image."""
     name = place.path.rpartition("/")[2]
     if is_of_operator(place):
         operator = place.file.partition("/_metadata/")[0]
@@ -159,7 +159,7 @@ def _of_sink_logs(job: JobSpec, facts: Facts, data_places: Places) -> Iterator[R
 
 
 def _transform_of(path: str, embedded: list[EmbeddedPath], data_places: Places) -> str | None:
-    """Return how a file is rewritten; None where it names nothing that moves along."""
+    """Return the transform of a file; None where it names nothing that moves along."""
     names_itself = any(place.role == "self" for place in embedded)
     if names_itself:
         is_schema_log = path.rpartition("/")[0].rpartition("/")[2].startswith(DELTA_SCHEMA_LOG)
@@ -236,7 +236,7 @@ def is_sink_log(path: str) -> bool:
 
 
 def _options(places: Places) -> Options:
-    """Return how places are mapped. Names in none of them stay: the findings have asked before."""
+    """Return the mapping of places. Names in none of them stay: the findings have asked before."""
     mapping = []
     for old, new in places:
         for name in _names(old):

@@ -92,8 +92,8 @@ class Reading:
         return None
 
     def streamed(self, path: str, decode: Callable[[Iterator[bytes]], T]) -> T | None:
-        """Return what is decoded of a listed file that may be large; None, and a refusal, where it
-        is damaged or gone.
+        """Return the decoded content of a listed file that may be large; None, and a refusal, where
+        it is damaged or gone.
         """
         try:
             return decode(self.chunks(path))
@@ -127,9 +127,9 @@ class Reading:
             self.unreported().each(paths[:KEPT_FILES], _fetch)
 
     def each(self, paths: Sequence[str], look: Callable[[Reading, str], T]) -> list[T]:
-        """Return what `look` makes of each path. Several are looked at together where each waits
-        for a network: the job may be down meanwhile. Results and findings come in the order of the
-        paths.
+        """Return the result of `look` for each path. Several are looked at together where each
+        waits for a network: the job may be down meanwhile. Results and findings come in the order
+        of the paths.
         """
         at_once = min(len(paths), self.storage.traits.at_once, LOOKS_AT_ONCE)
         if at_once <= 1:

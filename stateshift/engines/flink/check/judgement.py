@@ -32,7 +32,7 @@ from stateshift.survey import Finding, Image, sizes_of
 
 
 def judge(at: ImageAt, deep: DeepCheck | None) -> Judged:
-    """Return what is wrong with the image, and its epoch where a job could restart from it."""
+    """Return the faults of the image, and its epoch where a job could restart from it."""
     if deep is None:
         return Judged((), at.image.epochs)
     from stateshift.engines.flink.check.judgement import everything, walk_of
@@ -208,8 +208,8 @@ def _properties(image: Image) -> Iterator[Finding]:
 
 
 def _without_checksum(walk: Walk, metadata_size: int) -> Finding:
-    """Return what a changed bit could change unseen: Flink's formats have no checksum outside of
-    RocksDB's files.
+    """Return the files in which a changed bit goes unseen: Flink's formats have no checksum outside
+    of RocksDB's files.
     """
     size = walk.unprotected + metadata_size
     message = (
@@ -232,7 +232,7 @@ LIKELY_VERSIONS = range(256)
 
 
 def checked_coordinator(operator: OperatorState) -> Iterator[Finding]:
-    """Yield what is wrong with the state of a source's coordinator."""
+    """Yield the faults of the state of a source's coordinator."""
     # Others frame theirs in ways of their own.
     coordinator = operator.coordinator if _reads_a_source(operator) else None
     if coordinator is None:

@@ -147,7 +147,7 @@ def without_native(handle: KeyedHandle | None) -> KeyedHandle | None:
 
 
 def checked_databases(operator: OperatorState, streams: Streams) -> Iterator[Finding]:
-    """Yield what is wrong with the native state of an operator, which is read to its end."""
+    """Yield the faults of the native state of an operator, which is read to its end."""
     for subtask in operator.all_subtasks:
         where = f"operator {operator.id.hex()}, subtask {subtask.index}"
         for handle in natives_of(subtask.managed_keyed):
@@ -232,7 +232,7 @@ def misplaced(native: Native, max_parallelism: int) -> Misplaced:
 
 
 def why_options_differ(native: Native) -> str | None:
-    """Return what is wrong with the OPTIONS file: RocksDB opens a database without it."""
+    """Return the fault of the OPTIONS file: RocksDB opens a database without it."""
     for name, file in native.database.files.items():
         if not name.startswith("OPTIONS-"):
             continue

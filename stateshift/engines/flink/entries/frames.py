@@ -40,8 +40,8 @@ Owned = Mapping[Changes, Ranges]  # the key groups of all subtasks that name suc
 def checked_frames(
     operator: OperatorState, streams: Streams, whole: OperatorState | None = None
 ) -> Iterator[Finding]:
-    """Yield what is wrong with the frames of an operator's changelog and channel state. `whole` has
-    all subtasks, where the operator has some of them.
+    """Yield the faults of the frames of an operator's changelog and channel state. `whole` has all
+    subtasks, where the operator has some of them.
     """
     owned = _owned(whole or operator)
     for subtask in operator.all_subtasks:

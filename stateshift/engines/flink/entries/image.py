@@ -291,7 +291,7 @@ def canonical_sections(
 
 
 def header_of(handle: KeyGroups, streams: Streams) -> Header | None:
-    """Return what stands in front of the first key group; None where all are empty."""
+    """Return the header in front of the first key group; None where all are empty."""
     first = first_section(handle)
     if first is None or handle.stream is None:
         return None
@@ -349,7 +349,7 @@ def _wanted_sections(
 
 
 def in_file_order(handle: KeyGroups, end: int) -> list[tuple[tuple[int, int], int]]:
-    """Return where each key group begins and ends that is not empty, with its number."""
+    """Return the beginning and end of each key group that is not empty, with its number."""
     spans = []
     for group, span in enumerate(sections(tuple(handle.offsets), end), start=handle.first):
         if span is not None:

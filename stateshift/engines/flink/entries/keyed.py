@@ -47,7 +47,7 @@ _GROUP = 4  # bytes of a key group's number, in front of a compressed stream
 
 
 def why_opaque(handle: KeyedHandle | None, streams: Streams) -> str | None:
-    """Return why the entries of a handle cannot be separated; None if they can."""
+    """Return the reason for which the entries of a handle cannot be separated; None if they can."""
     match handle:
         case KeyGroups() if is_canonical(handle, streams):
             return None
@@ -99,7 +99,9 @@ def keyed_entries(
 
 
 def why_operator_is_opaque(operator: OperatorState, streams: Streams) -> str | None:
-    """Return why an operator's keyed entries cannot be separated; None if they can."""
+    """Return the reason for which an operator's keyed entries cannot be separated; None if they
+    can.
+    """
     return _first_reason((subtask.managed_keyed for subtask in operator.all_subtasks), streams)
 
 

@@ -75,5 +75,5 @@ def _known(header: Header) -> Serializer:
 
 
 def key_start(header: Header, state: int) -> int:
-    """Return where the key of a state's entries begins: a timer's time stands in front of it."""
+    """Return the offset of the key in a state's entries: a timer's time stands in front of it."""
     return _TIME if header.states[state].kind == "timers" else 0

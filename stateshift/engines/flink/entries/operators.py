@@ -88,7 +88,7 @@ def _paths(streams: Iterable[StreamHandle]) -> set[str]:
 
 
 def _changes_in_metadata(operator: OperatorState, role: str) -> list[bytes]:
-    """Return what a changelog holds in the metadata itself, which is state as well."""
+    """Return the changelog that is in the metadata itself, which is state as well."""
     changes: list[bytes] = []
     for subtask in operator.all_subtasks:
         for delta in _memory_deltas(_handle(subtask, role)):
@@ -122,7 +122,9 @@ def _backend(subtasks: tuple[SubtaskState, ...], streams: Streams) -> str | None
 
 
 def backend_of(handle: KeyedHandle | None, streams: Streams) -> str | None:
-    """Return what wrote it; a canonical savepoint does not tell, and any backend reads it."""
+    """Return the backend that wrote it; a canonical savepoint does not tell, and any backend reads
+    it.
+    """
     match handle:
         case KeyGroups(tag=tag) if tag != SAVEPOINT_KEY_GROUPS:
             with suppress(StorageError, FormatError):
@@ -204,7 +206,7 @@ def _operator_states(subtasks: tuple[SubtaskState, ...]) -> Iterator[StateInfo]:
 
 
 def _headers(handle: KeyedHandle | None) -> Iterator[tuple[StreamHandle, int | None]]:
-    """Yield where the header of a handle's states lies, and how long it is, if that is known."""
+    """Yield the place of the header of a handle's states, and its length, if that is known."""
     match handle:
         case KeyGroups(stream=stream) if stream is not None:
             yield stream, first_section(handle)
@@ -216,7 +218,7 @@ def _headers(handle: KeyedHandle | None) -> Iterator[tuple[StreamHandle, int | N
 
 
 def first_section(handle: KeyGroups) -> int | None:
-    """Return where the first key group begins; None where all are empty."""
+    """Return the beginning of the first key group; None where all are empty."""
     return min((offset for offset in handle.offsets if offset), default=None)
 
 
@@ -232,7 +234,7 @@ def _key_group_handles(subtasks: tuple[SubtaskState, ...]) -> list[KeyGroups]:
 
 
 def _key_groups(subtasks: tuple[SubtaskState, ...]) -> dict[str, object] | None:
-    """Return how many bytes each key group has, where the metadata tells."""
+    """Return the bytes of each key group, where the metadata tells."""
     handles = _key_group_handles(subtasks)
     if not handles:
         return None

@@ -340,7 +340,7 @@ def _only(job: JobSpec, kind: str, *keys: str) -> bool:
 
 
 def of_storage(move: Move) -> Iterator[Finding]:
-    """Yield what speaks against writing to the target, and how it could be faster."""
+    """Report a target that cannot be written to, and a storage that could be faster."""
     yield from of_free_space(move.job, move.facts)
     yield from of_faster_storage(move.job, move.facts)
 

@@ -50,7 +50,7 @@ def compares(move: Move) -> Iterator[CompareImages]:
 
 
 def _sources_of_each(move: Move, apart: Container[Source]) -> Iterator[_Source]:
-    """Yield what is compared of each image, without what is compared `apart`."""
+    """Yield the part of each image that is compared, without what is compared `apart`."""
     for number, taken in enumerate(move.choice.taken):
         operators = {}
         for old, (new, _) in taken.operators.items():
@@ -98,8 +98,8 @@ def _with_unkeyed(move: Move, operators: Iterable[str]) -> list[str]:
 def _sides(
     move: Move, sources: Sequence[_Source], operators: Iterable[str], whole: list[str]
 ) -> Iterator[Side]:
-    """Yield what is read of each image. Each subtask has all broadcast state: what an earlier
-    image has is not counted again (`once`).
+    """Yield the part of each image that is read. Each subtask has all broadcast state: what an
+    earlier image has is not counted again (`once`).
     """
     once: dict[str, list[str]] = {operator: [] for operator in _with_unkeyed(move, operators)}
     for source in sources:
@@ -157,7 +157,7 @@ def _target_shards(
 
 
 def _written_names(move: Move, operator: str) -> list[str]:
-    """Return what the new files of an operator are called."""
+    """Return the names of the new files of an operator."""
     rewritten = move.rewritten(operator)
     if rewritten is None:
         return []

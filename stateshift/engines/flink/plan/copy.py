@@ -69,7 +69,7 @@ class Whole:
 
     @classmethod
     def of(cls, survey: Survey, wanted: Mapping[str, Parts]) -> Whole:
-        """Return what is copied of an image. What keeps its name comes first."""
+        """Return the copies of an image. What keeps its name comes first."""
         infos = {file.path: file for file in survey.files}
         files: list[Named] = []
         for path, parts in wanted.items():
@@ -86,7 +86,7 @@ def _pieces(parts: Parts) -> Pieces:
 
 
 def as_they_are(move: Move) -> Iterator[Whole]:
-    """Yield what is copied of each image."""
+    """Yield the copies of each image."""
     for number, survey in enumerate(move.surveys):
         yield Whole.of(survey, _wanted(move, number))
 
@@ -123,7 +123,7 @@ def _copies_of_image(
 
 
 def _wanted(move: Move, number: int) -> dict[str, Parts]:
-    """Return what becomes of the files of an image that are not rewritten, by their paths."""
+    """Return the copies of the files of an image that are not rewritten, by their paths."""
     image, taken = move.surveys[number].images[0], move.choice.taken[number]
     places = places_of(image)
     wanted: dict[str, Parts] = {}
@@ -220,7 +220,7 @@ def unkeyed_names(choice: Choice, rewritten: Rewritten) -> dict[str, list[str]]:
 
 
 def summary(rewritten: Rewritten) -> str:
-    """Return where the target keeps what is in an operator's new files."""
+    """Return the file of the target that lists the content of an operator's new files."""
     return f"{FOLDER}/anew-{rewritten.operator}.json"
 
 
@@ -237,5 +237,5 @@ def bundles(files: Iterable[Named]) -> Iterator[tuple[tuple[FileInfo, ...], tupl
 
 
 def kept(number: int) -> str:
-    """Return where the target keeps what the metadata of an image was."""
+    """Return the file of the target that keeps the metadata of an image."""
     return f"{FOLDER}/source-{number}{layout.METADATA}"

@@ -137,7 +137,7 @@ def _behind_rounds(move: Move) -> tuple[tuple[AnyStep, ...], tuple[KeepBrought, 
 
 
 def _written(move: Move) -> Iterator[str]:
-    """Yield what a plan writes beside the files of its sources."""
+    """Yield the files that a plan writes beside those of its sources."""
     yield from (layout.METADATA, layout.STAGED)
     yield from (kept(number) for number, _ in enumerate(move.choice.taken))
     yield from (summary(rewritten) for rewritten in move.redistribution.rewritten)

@@ -65,7 +65,7 @@ def _id_and_uid(name: str) -> tuple[str, str | None]:
 
 
 def chosen(job: JobSpec, surveys: Sequence[Survey]) -> Choice:
-    """Return which operators of which image go to the target, and what is wrong with the names."""
+    """Return the operators of each image that go to the target, and the faults of the names."""
     images = [survey.images[0] for survey in surveys]
     taken = _without_empty_twins(images, _taken_of_each(job, images))
     by_id = sources_by_id(taken)
@@ -93,7 +93,9 @@ def _are_of_different_images(sources: Sequence[Source]) -> bool:
 
 
 def _taken_of_each(job: JobSpec, images: Sequence[Image]) -> list[Taken]:
-    """Return what goes along of each image. Images whose files have the same names lie apart."""
+    """Return the operators of each image that go along. Images whose files have the same names lie
+    apart.
+    """
     names: set[str] = set()
     taken = []
     for number, image in enumerate(images):
@@ -108,7 +110,7 @@ def _taken_of_each(job: JobSpec, images: Sequence[Image]) -> list[Taken]:
 
 
 def _of_no_image(job: JobSpec, count: int) -> Iterator[str]:
-    """Yield what changes are `of`, where no image is called so."""
+    """Yield the names in changes (`of`) that are of no image."""
     for change in job.transform:
         if "of" in change and not images_meant(job, count, change):
             yield change["of"]
@@ -128,7 +130,7 @@ def taken_along(job: JobSpec, number: int, image: Image) -> Image:
 
 
 def _going(job: JobSpec, number: int, ids: Iterable[str]) -> list[str]:
-    """Return which operators of the `number`th image go along: those that the job names, or all,
+    """Return the operators of the `number`th image that go along: those that the job names, or all,
     but none dropped.
     """
     left_out = {id_of(name) for name in dropped(job, number)}
@@ -198,7 +200,7 @@ def _not_among(names: Iterable[str], ids: Container[str]) -> list[str]:
 
 
 def sources_by_id(taken: Sequence[Taken]) -> dict[str, tuple[Source, ...]]:
-    """Return what each operator of the target is made of, by its id there."""
+    """Return the sources of each operator of the target, by its id there."""
     sources: dict[str, tuple[Source, ...]] = {}
     for number, own in enumerate(taken):
         for old, (new, _) in own.operators.items():

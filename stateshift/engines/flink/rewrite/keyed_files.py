@@ -64,7 +64,7 @@ class KeyedFile:
         return sections_of(self.handle, self.streams, groups)
 
     def parts(self, size: int) -> Iterator[SectionPiece]:
-        """Yield what `sections_in_pieces` does, out of compression."""
+        """Yield the pieces of `sections_in_pieces`, out of compression."""
         if not self.known_header.compressed:
             yield from sections_in_pieces(self.handle, self.streams, size)
             return
@@ -117,7 +117,7 @@ def _count_of_states(file: KeyedFile) -> int:
 
 
 def _renumbering(first: KeyedFile, file: KeyedFile) -> tuple[int, ...]:
-    """Return which state of the first file each of this one's is; nothing where all are equal."""
+    """Return the numbers in the first file of this one's states; nothing where all are equal."""
     if file.head == first.head:
         return ()
     if file.header is None or first.header is None:

@@ -133,8 +133,8 @@ class _Candidate:
 
 
 def redistributed(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Redistribution:
-    """Return which operators are rewritten for what the job's changes ask for, and which of those
-    cannot be.
+    """Return the operators that are rewritten for the job's changes, and those of them that cannot
+    be.
     """
     change = changed(job, "rescale")
     rescale = Rescale.of(change)
@@ -161,7 +161,9 @@ def _candidates(surveys: Sequence[Survey], choice: Choice) -> Iterator[_Candidat
 def _redistributed_operator(
     candidate: _Candidate, surveys: Sequence[Survey], rescale: Rescale
 ) -> Rewritten | Obstacle | None:
-    """Return how an operator is rewritten, or why it cannot be; None where it need not be."""
+    """Return the rewriting of an operator, or the obstacle to it; None where it need not be
+    rewritten.
+    """
     inseparable = _why_inseparable(_heads(candidate, surveys))
     rewritten = _rewritten(candidate, _wanted(candidate, rescale, inseparable))
     if rewritten is None:
@@ -175,8 +177,9 @@ def _redistributed_operator(
 
 
 def _wanted(candidate: _Candidate, rescale: Rescale, inseparable: Obstacle | None) -> Rescale:
-    """Return what of a change has to be done here. Operator state that cannot be joined need not be
-    refused where no more than the parallelism was asked for: Flink itself deals that out.
+    """Return the part of a change that has to be done here. Operator state that cannot be joined
+    need not be refused where no more than the parallelism was asked for: Flink itself deals that
+    out.
     """
     if inseparable is None or candidate.is_united:
         return rescale
@@ -186,7 +189,7 @@ def _wanted(candidate: _Candidate, rescale: Rescale, inseparable: Obstacle | Non
 def _cannot_stay(
     candidate: _Candidate, surveys: Sequence[Survey], rescale: Rescale
 ) -> Obstacle | None:
-    """Return why an operator whose state is not rewritten cannot have what is asked for."""
+    """Return the obstacle to a change of an operator whose state is not rewritten."""
     operator = candidate.operators[0]
     regrouped = rescale.max_parallelism not in (None, operator.max_parallelism)
     if regrouped and candidate.is_bound_to_groups:
@@ -220,7 +223,7 @@ def _blocked(surveys: Sequence[Survey], candidate: _Candidate) -> Obstacle | Non
 
 
 def _heads(candidate: _Candidate, surveys: Sequence[Survey]) -> list[Beginnings]:
-    """Return how the files of each source's operator state begin."""
+    """Return the beginnings of the files of each source's operator state."""
     heads = []
     for number, old in candidate.sources:
         kept = kept_of(surveys[number].images[0])
@@ -229,7 +232,9 @@ def _heads(candidate: _Candidate, surveys: Sequence[Survey]) -> list[Beginnings]
 
 
 def _why_inseparable(heads_of_each: Sequence[Beginnings]) -> Obstacle | None:
-    """Return why operator state of several subtasks cannot be joined, from how its files begin."""
+    """Return the obstacle to joining operator state of several subtasks, by the beginnings of its
+    files.
+    """
     for role in UNKEYED:
         heads = chain.from_iterable(own.get(role, ()) for own in heads_of_each)
         why = why_not([*heads], role == RAW)
@@ -243,8 +248,8 @@ def _operator(image: Image, id_: str) -> OperatorState:
 
 
 def _rewritten(candidate: _Candidate, rescale: Rescale) -> Rewritten | None:
-    """Return how an operator is rewritten; None where nothing is to be done: state of no key, by
-    itself, is left to Flink, which deals it out for any parallelism.
+    """Return the rewriting of an operator; None where nothing is to be done: state of no key, by
+    itself, is left to Flink, which redistributes it for any parallelism.
     """
     first, before = candidate.operators[0], candidate.own_parallelism
     parallelism = before
@@ -273,7 +278,7 @@ def _moves_unkeyed(candidate: _Candidate, before: int, after: int) -> bool:
 
 
 def _cannot(candidate: _Candidate, rewritten: Rewritten, rescale: Rescale) -> Obstacle | None:
-    """Return what its metadata alone says against it."""
+    """Return the obstacle that its metadata alone shows."""
     if rewritten.parallelism > rewritten.max_parallelism:
         return Obstacle(
             f"it has {rewritten.parallelism} subtasks, "

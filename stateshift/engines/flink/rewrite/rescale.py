@@ -69,7 +69,9 @@ ROW_DATA = "RowDataSerializer"
 def why_not(
     operator: OperatorState, streams: Streams, max_parallelism: int, united: bool = False
 ) -> Obstacle | None:
-    """Return what keeps keyed state from being cut, united with another operator's, or dealt."""
+    """Return the obstacle to cutting keyed state, uniting it with another operator's, or
+    redistributing it.
+    """
     has_raw_keyed_state = any(subtask.raw_keyed is not None for subtask in operator.all_subtasks)
     if has_raw_keyed_state:
         return Obstacle("it has raw keyed state, which only its own code can divide")
@@ -92,8 +94,9 @@ def why_not(
 
 
 def _why_not_cut(operator: OperatorState, handles: Sequence[KeyedHandle]) -> Obstacle | None:
-    """Return why files of the hashmap backend cannot be cut and joined. Flink reads each key group
-    that such a file is said to have, empty ones too (HeapRestoreOperation): none may be missing.
+    """Return the obstacle to cutting and joining files of the hashmap backend. Flink reads each key
+    group that such a file is said to have, empty ones too (HeapRestoreOperation): none may be
+    missing.
     """
     groups = sum(len(handle.offsets) for handle in handles if isinstance(handle, KeyGroups))
     if groups == operator.max_parallelism:
@@ -165,7 +168,7 @@ class Rescaler:
 
 
 def heads_of(operator: OperatorState, streams: Streams, role: str) -> list[bytes]:
-    """Return what stands in front of the elements in the files of operator state; each once."""
+    """Return the headers in front of the elements in the files of operator state; each once."""
     heads = []
     for _, handle in _handles(operator, role):
         if handle.stream is not None and handle.starts:
@@ -250,7 +253,7 @@ def _first_header(handles: Sequence[KeyedHandle], streams: Streams) -> Header | 
 
 
 def _of_keys(header: Header) -> str:
-    """Return what is said of keys that cannot be hashed here. Only a known serializer tells whose
+    """Return the obstacle of keys that cannot be hashed here. Only a known serializer tells whose
     class hashes them.
     """
     name = _key_serializer(header)

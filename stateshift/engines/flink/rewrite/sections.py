@@ -73,12 +73,12 @@ class Sections:
 
 
 def nothing(groups: range) -> Cut:
-    """Return what a subtask gets that gets no keyed state."""
+    """Return the part of a subtask that gets no keyed state."""
     return Cut(groups.start, (0,) * len(groups), 0, lambda: iter(()))
 
 
 def cut_of(groups: range, places: Mapping[int, int], size: int, content: Content) -> Cut:
-    """Return what a subtask gets whose groups begin at these places."""
+    """Return the part of a subtask whose groups begin at these places."""
     if not places:
         return nothing(groups)
     offsets = tuple(places.get(group, 0) for group in groups)

@@ -122,7 +122,7 @@ class _NewFiles:
         yield self._unkeyed(number, role).content
 
     def summary(self) -> Iterator[bytes]:
-        """Yield what `metadata` reads of the files."""
+        """Yield the summary of the files that `metadata` reads."""
         parts = []
         for number, name in enumerate(self.names):
             made = self._rescaler.keyed(number)

@@ -80,7 +80,7 @@ class Joined:
 
 
 def why_not(heads: Sequence[bytes], raw: bool) -> str | None:
-    """Return what keeps files with these headers from being joined."""
+    """Return the obstacle to joining files with these headers."""
     if not raw and any(_is_compressed(head) for head in heads):
         return "its operator state is compressed, and cannot be taken apart"
     if len(set(heads)) > 1:

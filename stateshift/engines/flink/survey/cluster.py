@@ -45,8 +45,8 @@ class AsksFlink(Protocol):
 
 
 def ask_source(cluster: Cluster, job: JobSpec, known: ClusterFacts) -> ClusterFacts:
-    """Return what is known of a job's cluster, with the jobs that savepoints are to be taken of:
-    what each is, and why its savepoint would not be a canonical one.
+    """Return the facts of a job's cluster, with the jobs that savepoints are to be taken of: each
+    job, and the reason for which its savepoint would not be a canonical one.
     """
     known = replace(known, settings=_settings_of(cluster, job))
     if not job.image_writers or not _tells(cluster, "running"):
@@ -109,7 +109,7 @@ def _alive(cluster: Cluster, id: str) -> list[RunningJob]:
 
 
 def _listed(cluster: Cluster) -> tuple[str, ...]:
-    """Return which jobs run there, for a person who has named another."""
+    """Return the jobs that run there, for a person who has named another."""
     jobs = cast(AsksFlink, cluster).alive() if _tells(cluster, "alive") else ()
     return tuple(f"{job.id} ({job.name})" for job in jobs)
 
@@ -117,8 +117,8 @@ def _listed(cluster: Cluster) -> tuple[str, ...]:
 def ask_target(
     cluster: Cluster, job: JobSpec, known: ClusterFacts, source: Cluster | None
 ) -> ClusterFacts:
-    """Return what is known of a cluster, with what keeps the job from being submitted there now.
-    Whatever cannot be asked shows when it is submitted.
+    """Return the facts of a cluster, with the obstacles to submitting the job there now. Whatever
+    cannot be asked shows when it is submitted.
     """
     if job.submit is None or job.flink is None:
         return known

@@ -40,7 +40,7 @@ class Located:
         return self.places.path_of(file) in self.listed
 
     def count(self, files: Iterable[FileHandle]) -> int:
-        """Return how many of the files are there."""
+        """Return the number of the files that are there."""
         return sum(map(self.has, files))
 
     def needed(self, at: str, metadata: Metadata) -> tuple[FileInfo, ...]:
@@ -62,9 +62,9 @@ class Located:
 
 
 def located(storage: Storage, at: str, metadata: Metadata, aside: Sequence[str]) -> Located:
-    """Return where files are: under the names that the metadata gives, else where a job's folder
-    was moved to; and, for those that should lie beside the metadata and do not, in the folders
-    `aside`.
+    """Return the places of files: under the names that the metadata gives, else where a job's
+    folder was moved to; and, for those that should lie beside the metadata and do not, in the
+    folders `aside`.
     """
     return _with_aside(storage, metadata, _in_place_or_moved(storage, at, metadata), aside)
 

@@ -42,7 +42,7 @@ SHOWN_MAX = 5
 def findings_of(
     location: str, metadata: Metadata, places: Places, files: tuple[FileInfo, ...]
 ) -> tuple[Finding, ...]:
-    """Return what is wrong with an image: duplicate operators, key groups with another subtask than
+    """Return the faults of an image: duplicate operators, key groups with another subtask than
     their own, missing files, key groups beyond their file's end. Notes come last.
     """
     sizes = {file.path: file.size for file in files}
@@ -67,8 +67,8 @@ def _duplicates(metadata: Metadata) -> Iterator[Finding]:
 
 
 def _divided(metadata: Metadata) -> Iterator[Finding]:
-    """Yield what shows that keyed state is not divided over the subtasks as Flink divides it: at
-    the same parallelism each subtask restores its own handle, and looks at no key group of it.
+    """Refuse keyed state that is not divided over the subtasks as Flink divides it: at the same
+    parallelism each subtask restores its own handle, and looks at no key group of it.
     """
     for operator in metadata.operators:
         subtasks, own = operator.all_subtasks, operator.id.hex()
@@ -240,8 +240,8 @@ def _notes(location: str, metadata: Metadata, places: Places) -> Iterator[Findin
 
 
 def faults_of(handle: Changelog) -> Iterator[str]:
-    """Yield what shows that a part of the changelog is another subtask's, is missing, or is there
-    twice.
+    """Yield a fault for each part of the changelog that is another subtask's, is missing, or is
+    there twice.
     """
     own = _groups(handle)
     if handle.materialization > 0 and not handle.bases:
@@ -287,7 +287,7 @@ def _holds_twice(deltas: tuple[KeyedHandle, ...]) -> bool:
 
 
 def _changes_of(delta: KeyedHandle) -> Iterator[tuple[object, ...]]:
-    """Yield what tells the changes of a delta from others."""
+    """Yield the identity of the changes of a delta."""
     groups = _groups(delta)
     match delta:
         case FileDelta(parts=parts):

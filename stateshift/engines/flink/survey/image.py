@@ -57,7 +57,7 @@ def survey(
 
 
 def _kind_of(image: Image) -> Literal["checkpoint", "savepoint"]:
-    """Return what an image is; a savepoint where its metadata cannot be read."""
+    """Return the kind of an image; a savepoint where its metadata cannot be read."""
     kept = flink_image(image)
     if kept is not None and kept.kind == "checkpoint":
         return "checkpoint"
@@ -86,7 +86,7 @@ def _root(place: str, content: bytes, changes: Sequence[Change]) -> str:
 
 
 def _aside(changes: Sequence[Change]) -> tuple[str, ...]:
-    """Return where files are looked for that are not beside their metadata."""
+    """Return the folders where files are looked for that are not beside their metadata."""
     folders: list[str] = []
     for change in changes:
         if change["kind"] == "repair":
@@ -170,7 +170,7 @@ def _several(storage: Storage, files: tuple[FileInfo, ...]) -> Iterator[Finding]
 
 
 def _broken(at: str, path: str, error: FormatError) -> Image:
-    """Return what is left of an image whose metadata cannot be read."""
+    """Return an image whose metadata cannot be read."""
     refusal = Finding(
         "refuse", f"{path}: {error.fact}", path=path, offset=error.offset, hint=error.hint
     )
@@ -212,7 +212,7 @@ def _with_obstacles(kept: FlinkImage, changes: Sequence[Change], streams: Stream
 def _obstacles(
     operators: Sequence[OperatorState], streams: Streams, most: int | None, united: bool
 ) -> Mapping[str, Obstacle]:
-    """Return why operators cannot be rescaled, or united with others; in their order."""
+    """Return the obstacles to rescaling operators, or uniting them with others; in their order."""
     obstacles: dict[str, Obstacle] = {}
     for operator in operators:
         why = why_not(operator, streams, most or operator.max_parallelism, united)
@@ -222,7 +222,7 @@ def _obstacles(
 
 
 def _heads(operator: OperatorState, streams: Streams) -> Beginnings:
-    """Return how the files of an operator's unkeyed state begin, by their roles."""
+    """Return the beginnings of the files of an operator's unkeyed state, by their roles."""
     heads = {role: heads_of(operator, streams, role) for role in UNKEYED}
     return {role: beginnings for role, beginnings in heads.items() if beginnings}
 
@@ -252,8 +252,8 @@ def _kind(properties: Properties | None, folder: str) -> str:
 
 
 def image_folder(storage: Storage) -> str | None:
-    """Return where `_metadata` lies: here, or below, if one savepoint or one job's checkpoints do;
-    of these, the newest.
+    """Return the folder of `_metadata`: here, or below, if one savepoint or one job's checkpoints
+    do; of these, the newest.
     """
     if storage.stat(layout.METADATA) is not None:
         return ""

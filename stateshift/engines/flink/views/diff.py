@@ -48,8 +48,8 @@ class Side:
 
 
 def diff(one: str, other: str, opening: Opening, show: int) -> Differences:
-    """Return how the entries of two images differ; `show` is how many differences of each state are
-    shown in full.
+    """Return the differences between the entries of two images; `show` is the number of differences
+    of each state that are shown in full.
     """
     a, b = _side(one, opening), _side(other, opening)
     differences = Differences(epochs=(a.epoch, b.epoch), engine="flink")
@@ -114,7 +114,7 @@ class _Comparing:
         self._differences.stores += counts
 
     def _why_opaque(self) -> str | None:
-        """Return why the keyed state of a side cannot be separated into entries."""
+        """Return the reason for which keyed state of a side cannot be separated into entries."""
         for state, side, name in zip(self._states, self._sides, ("A", "B"), strict=True):
             why = why_operator_is_opaque(state, side.streams) if state is not None else None
             if why is not None:
@@ -147,7 +147,7 @@ class _Comparing:
         return self._counts[self._stores[int.from_bytes(key[:PREFIX], "big")]]
 
     def _number(self, store: Store) -> bytes:
-        """Return what stands in front of a store's keys: names of states may hold any character."""
+        """Return the prefix of a store's keys: names of states may hold any character."""
         number = self._numbers.setdefault(store, len(self._numbers))
         if number == len(self._stores):
             self._stores.append(store)

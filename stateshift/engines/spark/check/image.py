@@ -74,10 +74,10 @@ def findings_of(
     tallies: Tallies | None = None,
     reads: Reads = "all",
 ) -> Iterator[Finding]:
-    """Yield what is wrong with an image at its epoch, or with a portion of one, beyond what its
-    survey has said; but for tables that nobody needs, of which one can only tell where all are
-    seen. `tallies`, where they are asked for, get those of each store that could be read. `reads`
-    says whether all is read, or entries alone, or all but those.
+    """Yield the faults of an image at its epoch, or of a portion of one, beyond those in its
+    survey; but for tables that nobody needs, of which one can only tell where all are seen.
+    `tallies`, where they are asked for, get those of each store that could be read. `reads` says
+    whether all is read, or entries alone, or all but those.
     """
     refused = _refused_paths(image.findings)  # the survey has reported them
     damaged = set(refused)

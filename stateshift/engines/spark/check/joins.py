@@ -263,7 +263,7 @@ def row_and_last(view: StoreView, keys: Binary, last: bool) -> tuple[Binary, Int
 
 
 def _null_bytes(count: int) -> int:
-    """Return how many bytes of null bits a row of so many columns has."""
+    """Return the bytes of null bits of a row of so many columns."""
     return (count + 63) // 64 * 8
 
 
@@ -293,7 +293,7 @@ def _moved(rows: Spans, slots: list[int]) -> Binary:
 
 
 def _extent(rows: Spans) -> tuple[int, int]:
-    """Return where the first of the rows begins, and the last ends."""
+    """Return the beginning of the first row, and the end of the last."""
     if not len(rows.starts):
         return 0, 0
     return int(rows.starts[0]), int(rows.ends[-1])

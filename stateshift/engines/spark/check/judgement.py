@@ -47,7 +47,7 @@ _COPY = "restore {path} from a copy of the checkpoint"
 
 
 def judge(at: ImageAt, deep: DeepCheck | None, fleet: Readers | None) -> Judged:
-    """Return what is wrong with the image, and the epochs that a job could restart from."""
+    """Return the faults of the image, and the epochs that a job could restart from."""
     image = at.image
     findings = [*_state_of(at.where, image)]
     for fact in refused_since_3(image.operators, image.settings):
@@ -138,7 +138,7 @@ def _check_history(
 
 
 def _history_left_out(at: ImageAt) -> tuple[str, ...]:
-    """Say which snapshots nobody has held against their history."""
+    """Name the snapshots that nobody has held against their history."""
     from stateshift.engines.spark.check.snapshots import histories
 
     count = sum(1 for _ in histories(at.storage, at.survey, at.image))
@@ -237,7 +237,7 @@ def _is_stranger(path: str) -> bool:
 
 
 def _folder(path: str) -> str:
-    """Return what groups the files: their folder inside Spark's own, else the one at the top."""
+    """Return the group of a file: its folder inside Spark's own, else the one at the top."""
     directory = path.rpartition("/")[0]
     top = path.partition("/")[0]
     return directory if top in _OWN or not directory else top

@@ -136,7 +136,7 @@ def _by_place(files: Iterable[T], path_of: Callable[[T], str]) -> dict[Place | N
 
 
 def _at(places: Iterable[Place | None], by_place: Mapping[Place | None, list[T]]) -> list[T]:
-    """Return what lies at these places, in their order."""
+    """Return the items at these places, in their order."""
     files: list[T] = []
     for place in places:
         files += by_place.get(place, [])

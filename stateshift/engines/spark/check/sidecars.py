@@ -85,7 +85,7 @@ def _unnamed(storage: Storage, tables: list[FileInfo], zips: Iterable[FileInfo])
 
 
 def hidden_checksum(path: str) -> str:
-    """Return where Hadoop keeps its checksums of a file."""
+    """Return the path of Hadoop's checksums of a file."""
     folder, slash, name = path.rpartition("/")
     return f"{folder}{slash}.{name}.crc"
 

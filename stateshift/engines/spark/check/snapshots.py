@@ -41,7 +41,7 @@ Place = tuple[str, int, str]
 
 
 def place_of(shard: ShardFiles) -> Place:
-    """Return what tells the shard's store from all others of its image."""
+    """Return the name of the shard's store, unlike all others of its image."""
     return shard.operator, shard.shard, shard.store
 
 

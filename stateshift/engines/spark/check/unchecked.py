@@ -68,7 +68,7 @@ def _facts(gaps: Uncovered, codec: str) -> Iterator[str]:
 
 
 def uncovered(survey: Survey, image: Image, codec: str) -> Uncovered:
-    """Return what a restart needs, without what checksums cover."""
+    """Return the files that a restart needs, without those that checksums cover."""
     text, frames, versions = [], [], []
     stores = set()
     for file, place in _without_checksum(survey, image):

@@ -68,7 +68,7 @@ def _neighbours(store: StoreFiles, path: str) -> list[tuple[str, int]]:
 
 
 def _snapshot(storage: Storage, path: str, version: int) -> _Snapshot | None:
-    """Return what a snapshot's MANIFEST says; None where it says nothing, or is one of ours."""
+    """Return the snapshot in a MANIFEST; None where it names none, or is one of ours."""
     try:
         decoded = decode_zip_version(storage.read(path, ZIP_MAX))
         if decoded.manifest is None or decoded.manifest_name == MANIFEST:

@@ -69,14 +69,16 @@ class AvroRows:
 def avro_rows_of(
     key: StructType, encoder: Encoder, value: StructType | None, written: Mapping[int, StructType]
 ) -> AvroRows:
-    """Return what decodes a store's rows; FormatError where a type of the columns cannot be."""
+    """Return the decoder of a store's rows; FormatError where a type of the columns cannot be
+    decoded.
+    """
     values = {number: _reader(columns, value) for number, columns in written.items()}
     own = [number for number, columns in written.items() if columns == value]
     return AvroRows(_KEYS[encoder.kind](key, encoder), values, max(own, default=KEY_SCHEMA))
 
 
 def _reader(written: StructType, wanted: StructType | None) -> Callable[[bytes, int], Row]:
-    """Return what reads rows of a schema; rows that cannot have the newest columns are refused
+    """Return the reader of rows of a schema; rows that cannot have the newest columns are refused
     where there are any.
     """
     try:

@@ -40,7 +40,7 @@ class Form:
 
 
 def common_name(store: str) -> str:
-    """Return what both images call the store."""
+    """Return the name that both images give the store."""
     return store.rpartition("/")[2]
 
 

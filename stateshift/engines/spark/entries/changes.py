@@ -66,7 +66,9 @@ class Changes:
                 self._add(file.path, classify(file.path[start:]))
 
     def of(self, shard: ShardFiles, batch: int) -> Iterator[Change]:
-        """Yield what the batch did to the shard's store, in the order it was written down."""
+        """Yield the changes of the batch to the shard's store, in the order in which they were
+        written.
+        """
         path = self._path(shard, batch)
         try:
             yield from self._read(path, shard, batch)
@@ -98,7 +100,7 @@ class Changes:
         return files[uuid]
 
     def _uuid(self, shard: ShardFiles, batch: int) -> str | None:
-        """Return which of several files of a version counts, as the batch's commit says."""
+        """Return the id of the file of a version that counts, as the batch's commit says."""
         operators = {operator.id: operator for operator in self._image.operators}
         names = [store.name for store in operators[shard.operator].stores]
         try:

@@ -21,7 +21,7 @@ CHECKSUM_MAX = 1 << 16
 
 
 def checked_chunks(storage: Storage, survey: Survey) -> ReadFrom:
-    """Return how to read a file, which fails at its end where its checksum does not fit. From an
+    """Return the reader of a file, which fails at its end where its checksum does not fit. From an
     offset on, which tables alone are read, nothing is checked.
     """
     sidecars = frozenset(file.path for file in survey.files if file.path.endswith(".crc"))

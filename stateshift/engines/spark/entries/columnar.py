@@ -318,9 +318,7 @@ def _lists(lists: Spans, columns: StructType, delimiter: bytes, rows: Rows) -> p
 
 
 def _after_item(rest: Spans) -> Ints | None:
-    """Return where the items end whose sizes stand here; None where one does not lie in its
-    list.
-    """
+    """Return the ends of the items whose sizes stand here; None where one ends beyond its list."""
     sizes = (words(rest.content, rest.starts) & np.uint64(0xFFFFFFFF)).astype(np.int64)
     after = rest.starts + 4 + sizes
     outside = (after > rest.ends) | (sizes < 1)
@@ -328,7 +326,7 @@ def _after_item(rest: Spans) -> Ints | None:
 
 
 def _behind_delimiter(rest: Spans, delimiter: bytes) -> Ints | None:
-    """Return where the next items begin; None where no delimiter stands, or nothing behind it."""
+    """Return the beginnings of the next items; None without a delimiter, or nothing after it."""
     for number, byte in enumerate(delimiter):
         places = rest.starts + number
         if (places >= rest.ends).any() or (rest.content[places] != byte).any():
@@ -338,7 +336,7 @@ def _behind_delimiter(rest: Spans, delimiter: bytes) -> Ints | None:
 
 
 def _middles(keys: Spans) -> Ints | None:
-    """Return where the part ends whose size (i32LE) a key begins with."""
+    """Return the ends of the parts whose size (i32LE) begins a key."""
     return None if (keys.sizes < 5).any() else _after_item(keys)
 
 

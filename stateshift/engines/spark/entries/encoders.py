@@ -169,7 +169,7 @@ def arranged(
 
 
 def unordered(columns: StructType, encoder: Encoder) -> list[int]:
-    """Return which columns of a key do not order it."""
+    """Return the columns of a key that do not order it."""
     return [at for at in range(len(columns.types)) if at not in encoder.columns]
 
 

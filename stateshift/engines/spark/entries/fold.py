@@ -93,9 +93,9 @@ def folded(
 def written(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]
 ) -> Iterator[Block] | None:
-    """Return what a shard's files write in the order of time, deletes among it; None where that is
-    not enough to know what they come to: they hold tables, or rows with checksums. No merges are
-    among it: changelogs with merges are refused at their end where no zip names column families.
+    """Return the writes of a shard's files in the order of time, deletes among them; None where
+    these do not tell the result: they hold tables, or rows with checksums. No merges are among it:
+    changelogs with merges are refused at their end where no zip names column families.
     """
     kinds = {path.rpartition(".")[2] for path in shard.files}
     if kinds <= {"snapshot", "delta"}:
@@ -108,8 +108,8 @@ def written(
 def changed(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str], bytes_max: int = BYTES_MAX
 ) -> Iterator[Block]:
-    """Yield what a RocksDB shard's changelogs leave of the keys that they write: puts and deletes,
-    each key once, ascending. Merges are refused: what they come to is not in changelogs alone.
+    """Yield the last writes in a RocksDB shard's changelogs: puts and deletes, each key once,
+    ascending. Merges are refused: what they come to is not in changelogs alone.
     """
     return _RocksDB(read, shard, settings, None).changed(bytes_max)
 
@@ -117,7 +117,7 @@ def changed(
 def _rows(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str], deleted: Deleted | None
 ) -> Iterator[Writes]:
-    """Yield what an HDFS-backed shard's files write."""
+    """Yield the writes of an HDFS-backed shard's files."""
     checked = has_row_checksums(settings)
     part = part_in(settings)
     count = 0
@@ -173,23 +173,23 @@ class _RocksDB:
         self._version = Version(shard.files)
 
     def folded(self, bytes_max: int) -> Iterator[tuple[str, Block]]:
-        """Yield what `folded` does."""
+        """Yield the entries: see `folded`."""
         self._version = version_of(self._read, self._shard)
         for block in self._settled(bytes_max):
             bare = row_checksums.off_values(block, self._between) if self._checked else block
             yield from self._named(bare)
 
     def written(self) -> Iterator[Block]:
-        """Yield what `written` does."""
+        """Yield the writes: see `written`."""
         return (writes.block for writes in self._changes(_changelogs(self._shard.files)))
 
     def changed(self, bytes_max: int) -> Iterator[Block]:
-        """Yield what `changed` does."""
+        """Yield the last writes: see `changed`."""
         changes = map(_without_merges, self._changes(_changelogs(self._shard.files)))
         return merged(in_runs(changes, bytes_max), self._between, deletes=True)
 
     def _settled(self, bytes_max: int) -> Iterator[Block]:
-        """Yield what all tables and changelogs come to: in the order of the keys, where tables are
+        """Yield the result of all tables and changelogs: in the order of the keys, where tables are
         sorted runs.
         """
         changes = self._changes(_changelogs(newest_files(self._shard.files, ".zip")))
@@ -212,7 +212,7 @@ class _RocksDB:
                 yield fact, KeyRange(begins, ends)
 
     def _ascending(self, run: Iterable[TableFile]) -> Iterator[Writes]:
-        """Yield what the tables of a run hold. One with keys that are not the MANIFEST's is
+        """Yield the content of the tables of a run. One with keys that are not the MANIFEST's is
         refused: older writes would win, or a key would be in two parts, or in none.
         """
         for fact, wanted in self._in_part(run):
@@ -227,7 +227,7 @@ class _RocksDB:
                 yield writes
 
     def _written(self, table: Table, keys: KeyRange) -> Iterator[Writes]:
-        """Yield what a table holds of some keys."""
+        """Yield the content of a table for some keys."""
         path = self._version.table_paths.get(table.stored)
         if path is None:
             fact = f"the version needs the table {table.stored}, which is not among its files"
@@ -247,7 +247,7 @@ class _RocksDB:
                 yield Writes(block, sequences)
 
     def _changes(self, paths: Sequence[str]) -> Iterator[Writes]:
-        """Yield what changelogs write, later than all tables."""
+        """Yield the writes of changelogs, later than all tables."""
         time, typed = _AFTER_TABLES, False
         for path in paths:
             with errors_at(path):

@@ -86,7 +86,7 @@ def _known_placing(
 
 
 def key_encoder(key: StructType, spec: str | None, prefix: int, framed: bool) -> Encoder:
-    """Return how keys are encoded: as a schema file of version 3 says in JSON for each store, else
+    """Return the encoder of keys: as a schema file of version 3 says in JSON for each store, else
     the operator's metadata, else the names that Spark's operators have always given their columns.
     """
     if not framed:
@@ -98,7 +98,7 @@ def key_encoder(key: StructType, spec: str | None, prefix: int, framed: bool) ->
 
 
 def _leading_columns(key: StructType, prefix: int) -> int:
-    """Return how many columns stand in a prefix: of a session window, all but its start."""
+    """Return the number of columns in a prefix: of a session window, all but its start."""
     if prefix or not is_session(key):
         return prefix
     return len(key.types) - 1
@@ -107,7 +107,7 @@ def _leading_columns(key: StructType, prefix: int) -> int:
 def placed_by(
     operator: str | None, store: str, key: StructType, prefix: int = 0
 ) -> tuple[Path, ...] | None:
-    """Return which columns decide the shard: those by which the operator's input is distributed.
+    """Return the columns that decide the shard: those by which the operator's input is distributed.
     None where that is not known.
     """
     count = len(key.types)
@@ -121,7 +121,7 @@ def placed_by(
 
 
 def nameable(rule: KeyRule, column: str) -> int | None:
-    """Return which of the key's columns this is, if it is one that decides and that a person can
+    """Return the place of this column in the key, if it is one that decides and that a person can
     name a value of: text, whole numbers, true and false.
     """
     schema = decode_struct(rule.schema)

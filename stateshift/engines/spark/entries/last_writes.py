@@ -70,7 +70,7 @@ class Writes:
 def settled(
     writes: Iterable[Writes], between: bytes, bytes_max: int = BYTES_MAX, level: int = 0
 ) -> Iterator[Block]:
-    """Yield what each key holds in the end, once, in blocks of puts. `level` counts how often the
+    """Yield the last value of each key, once, in blocks of puts. `level` counts how often the
     writes were dealt onto piles already.
     """
     coming = iter(writes)
@@ -105,8 +105,8 @@ def _settled(writes: list[Writes], between: bytes) -> Iterator[Block]:
 
 
 def _lasts(writes: list[Writes], between: bytes) -> tuple[Flags, Block | None]:
-    """Return which writes are all that is left of their keys; and the keys whose values were
-    joined.
+    """Return the places of the writes that are all that is left of their keys; and the keys whose
+    values were joined.
     """
     hashes = np.concatenate([hash64(write.block.keys) for write in writes])
     kept = np.ones(len(hashes), bool)
@@ -132,7 +132,7 @@ def _live(writes: list[Writes], kept: Flags) -> Iterator[Block]:
 
 
 def repeated(hashes: Words) -> Ints | None:
-    """Return which hashes are there more than once; None where each is there once, which is the
+    """Return the hashes that are there more than once; None where each is there once, which is the
     rule in a snapshot.
     """
     ordered = np.sort(hashes)
@@ -163,8 +163,8 @@ class Several:
         return cls(block.take(places), first, places)
 
     def lasts(self, between: bytes) -> tuple[Ints, Block | None]:
-        """Return which writes are all that is left of their keys; and the keys whose values were
-        joined.
+        """Return the places of the writes that are all that is left of their keys; and the keys
+        whose values were joined.
         """
         ends = np.append(np.flatnonzero(self.first)[1:], len(self.first)) - 1
         if self.block.merges is None:
@@ -232,7 +232,7 @@ def together(writes: list[Writes]) -> list[Writes]:
 
 
 def _merges(block: Block) -> Flags:
-    """Return which values are merged, in a block that may have none."""
+    """Return the flags of values that are merged, in a block that may have none."""
     return np.zeros(len(block), bool) if block.merges is None else block.merges
 
 

@@ -140,7 +140,7 @@ def errors_at(path: str) -> Iterator[None]:
 
 
 def _facts(manifest: bytes | None) -> Iterable[TableFile]:
-    """Return what a MANIFEST says of its tables; nothing where it cannot be read."""
+    """Return the facts of tables in a MANIFEST; nothing where it cannot be read."""
     if manifest is None:
         return ()
     try:

@@ -220,7 +220,7 @@ class RowCheck:
         return self.shard.files[-1], None
 
     def _writes(self, path: str) -> Iterable[_Written]:
-        """Yield what a file writes, record by record."""
+        """Yield the writes of a file, record by record."""
         if path.endswith(".sst"):
             entries = decode_sst(bounds.gathered(self.read(path), "an SST"))
             return (_Written(None, entry.key, entry.kind in DELETES) for entry in entries)
@@ -276,7 +276,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 def unlike(view: StoreView, values: Binary) -> Flags:
-    """Return which of the values cannot be rows of the store's columns. All of them decode."""
+    """Return the flags of values that cannot be rows of the store's columns. All of them decode."""
     kinds = () if view.value is None or view.many or view.avro is not None else view.value.types
     if not kinds:
         return np.zeros(len(values), bool)

@@ -49,7 +49,7 @@ class RowSchema:
 
     @classmethod
     def of(cls, content: bytes | None, provider: str | None) -> RowSchema:
-        """Return what a schema file says; under RocksDB each row stands behind one byte, the
+        """Return the rows of a schema file; under RocksDB each row stands behind one byte, the
         version of its encoding.
         """
         if content is None:

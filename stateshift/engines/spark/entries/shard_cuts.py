@@ -79,8 +79,8 @@ def parts_of(read: ReadFrom, shard: ShardFiles, count: int) -> list[KeyRange]:
 
 
 def block_ends(read: ReadFrom, shard: ShardFiles) -> BlockEnds | None:
-    """Return where the blocks of a RocksDB shard's tables end; None where the tables are no sorted
-    runs.
+    """Return the ends of the blocks of a RocksDB shard's tables; None where the tables are no
+    sorted runs.
     """
     version = version_of(read, shard)
     if version.snapshot.tables and not version.runs:
@@ -103,8 +103,8 @@ def _ends_of_blocks(
 
 
 def _in_table(read: ReadFrom, path: str, size: int) -> Iterator[Sample]:
-    """Yield where blocks of a table end, each with the size of those since the one before: of a
-    large table not all, which would be many. Its index alone is read.
+    """Yield ends of blocks of a table, each with the size of those since the one before: of a large
+    table not all, which would be many. Its index alone is read.
     """
     least = size // SAMPLES_A_TABLE
     end, passed = b"", 0

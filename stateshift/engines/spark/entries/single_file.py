@@ -48,7 +48,7 @@ def decode_file(path: str, content: bytes, rows: RowSchema | None = None) -> Dec
 
 
 def _reader_of(path: str, content: bytes) -> Reader:
-    """Return what reads a file of an area of the checkpoint, or a state file of a kind."""
+    """Return the reader of a file of an area of the checkpoint, or of a state file of a kind."""
     if path.endswith(marks.INDEX):
         return _index
     if f"{SINK_LOG}/" in path and not path.endswith(".crc"):
@@ -91,7 +91,7 @@ def _first(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
 
 
 def schema_path(path: str) -> str | None:
-    """Return where the schema lies by which the state file at `path` is read: under shard 0 of its
+    """Return the path of the schema by which the state file at `path` is read: under shard 0 of its
     operator.
     """
     within = inside(path)

@@ -45,8 +45,8 @@ Run = Iterable[Writes]
 
 
 def merged(runs: Sequence[Run], between: bytes, deletes: bool = False) -> Iterator[Block]:
-    """Yield what each key holds in the end, once, in blocks of puts, keys ascending; with keys that
-    are deleted in the end, where `deletes` are asked for.
+    """Yield the last value of each key, once, in blocks of puts, keys ascending; with keys that are
+    deleted in the end, where `deletes` are asked for.
     """
     cursors = _filled(_Cursor(iter(run)) for run in runs)
     while cursors:
@@ -155,7 +155,7 @@ def _goes_over(block: Block, following: Block) -> bool:
 
 
 def _settled(parts: list[Writes], between: bytes, deletes: bool) -> Block:
-    """Return what the keys of some parts, each in order, hold in the end."""
+    """Return the last values of the keys of some parts, each in order."""
     (writes,) = together(parts)
     ordered = _by_key(parts, writes) if len(parts) > 1 else _by_time(writes)
     if ordered is None:
@@ -221,7 +221,7 @@ def _looked_at(keys: Binary, when: Words, own: Ints, numbers: Words) -> tuple[In
 
 
 def _shared(parts: list[Writes]) -> int:
-    """Return how many bytes all keys begin alike with: those that the first and the last of them
+    """Return the number of bytes that begin all keys: those that the first and the last of them
     share.
     """
     least = min(part.block.keys[0].as_py() for part in parts)
@@ -235,7 +235,7 @@ def _shared(parts: list[Writes]) -> int:
 
 
 def _equal_to_next(keys: Binary) -> Flags:
-    """Return which keys but the last are the same as the next."""
+    """Return the flags of keys that are the same as the next."""
     same = pc.equal(keys.slice(0, len(keys) - 1), keys.slice(1))
     return same.to_numpy(zero_copy_only=False)
 

@@ -126,8 +126,8 @@ class StoreView:
 
 
 def note_of(view: StoreView, image: Image) -> str | None:
-    """Return why the entries of a store are hexadecimal, and what would make columns of them; None
-    where they are columns already.
+    """Return the reason for which the entries of a store are hexadecimal, and the way to make
+    columns of them; None where they are columns already.
     """
     if view.known:
         return None

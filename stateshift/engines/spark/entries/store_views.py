@@ -80,7 +80,7 @@ class Views:
         return replace(whole, store=store)
 
     def names(self, operator: str, store: str) -> tuple[str, ...]:
-        """Return what entries of a store on disk call their stores: it, or its column families."""
+        """Return the names of a store on disk in its entries: its own, or its column families."""
         own = [name for owner, name in self._views if owner == operator]
         return tuple(name for name in own if name.partition("/")[0] == store)
 

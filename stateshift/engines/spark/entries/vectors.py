@@ -191,7 +191,7 @@ class _Buffer:
         return self._texts(parts, arrow_type(kind))
 
     def _items(self, lists: _Parts, kind: DataType) -> tuple[Ints, pa.Array] | None:
-        """Return how many items each list has, and all of them one behind the other."""
+        """Return the number of items of each list, and all of them one behind the other."""
         begin, size, valid = lists.begin, lists.size, lists.valid
         if lists.are_not((size >= 8) & (begin & 7 == 0)):
             return None

@@ -166,7 +166,7 @@ def _without_file_system(cluster: ClusterFacts, place: str, scheme: str) -> Find
 
 
 def _needs(scheme: str, authority: str) -> str:
-    """Return what it takes to reach a place."""
+    """Return the means to reach a place."""
     if scheme in CONNECTORS:
         return (
             f"it needs {CONNECTORS[scheme]}, which is not part of Spark, and credentials of its own"

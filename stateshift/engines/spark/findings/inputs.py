@@ -306,7 +306,9 @@ def _each(wanted: Offsets, topics: Topics) -> Iterator[tuple[str, int, tuple[Rec
 
 
 def _first_difference(pairs: list[tuple[Record, Record]]) -> str | None:
-    """Return where and how records differ first; None where none of them does."""
+    """Return the offset of the first records that differ, and the difference; None where none of
+    them does.
+    """
     for ours, theirs in pairs:
         difference = _difference(ours, theirs)
         if difference is not None:
@@ -315,8 +317,8 @@ def _first_difference(pairs: list[tuple[Record, Record]]) -> str | None:
 
 
 def _difference(ours: Record, theirs: Record) -> str | None:
-    """Return what is another one. A broker that sets times itself sets another when it gets a
-    copy.
+    """Return the part of two records that differs. A broker that sets times itself sets another
+    when it gets a copy.
     """
     if ours.key != theirs.key:
         return "another key"

@@ -72,7 +72,7 @@ def of_source(move: Move) -> Iterator[Finding]:
 
 
 def of_stopping(move: Move) -> Iterator[Finding]:
-    """Say what speaks against it that a job is stopped, which this run has not stopped itself."""
+    """Report a job that may still run, which this run has not stopped itself."""
     job, facts, cluster = move.job, move.facts, move.facts.source_cluster
     if not job.moves or facts.stopped:
         return
@@ -277,7 +277,7 @@ def directories(move: Move) -> dict[str, str]:
 
 
 def of_storage(move: Move) -> Iterator[Finding]:
-    """Yield what speaks against writing to the target, and how it could be faster."""
+    """Report a target that cannot be written to, and a storage that could be faster."""
     yield from of_free_space(move.job, move.facts, staying_files(move))
     yield from of_faster_storage(move.job, move.facts)
 

@@ -94,8 +94,8 @@ def _left_behind(move: Move, log: str, places: list[EmbeddedPath]) -> Finding:
 
 
 def _why_unknown(move: Move, folder: str, asked: InputFacts | None) -> str | None:
-    """Return why the job may not find its input where it was, as the end of a sentence; None where
-    it will.
+    """Return the reason for which the job may not find its input in its place, as the end of a
+    sentence; None where it will.
     """
     if asked is None:
         return ""

@@ -54,7 +54,7 @@ def warmed(facts: Facts) -> Facts:
 
 
 def _copied_from(location: str, facts: Facts) -> dict[str, FileInfo]:
-    """Return what rounds have copied from a location, by path."""
+    """Return the files that rounds have copied from a location, by path."""
     copied = {}
     for (source, path), held in facts.brought.items():
         if source == location:
@@ -73,7 +73,7 @@ class _Files:
         return path in self.listed or path in self.copied
 
     def left_to_copy(self, paths: Iterable[str]) -> int:
-        """Return how many bytes are still to be copied; a file counts for something even where it
+        """Return the bytes that are still to be copied; a file counts for something even where it
         is empty.
         """
         return sum(self.listed[path].size + 1 for path in paths if path not in self.copied)
@@ -171,8 +171,8 @@ def round_plan(spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -
 
 
 def _transfers(move: Move) -> Iterator[BringFiles]:
-    """Yield what can be copied now. The commits are the anchors: to go back behind one, a job has
-    to have it removed.
+    """Yield the steps that copy everything that can be copied now. The commits are the anchors: to
+    go back behind one, a job has to have it removed.
     """
     facts = move.facts
     copied = copies(move.job, facts, facts.source.images, move.rewriting.paths)

@@ -203,7 +203,9 @@ class Bridge:
             yield KeepBrought("retire/between", target, (), tuple(sorted(unneeded)))
 
     def without_published(self, steps: Collection[AnyStep]) -> Iterator[AnyStep]:
-        """Yield what else is to be published: a file that is there already is not written again."""
+        """Yield everything else that is to be published: a file that is there already is not
+        written again.
+        """
         for step in steps:
             if not isinstance(step, CopyFiles):
                 yield step
@@ -314,7 +316,7 @@ def _logs_between(image: Image, batches: range, files: _Files) -> tuple[_Logs, .
 
 
 def _at_target(facts: Facts) -> frozenset[str]:
-    """Return what is at the target, whichever round has copied it."""
+    """Return the files at the target, whichever round has copied them."""
     target = facts.target.location
     left = paths_at(target, facts.left)
     copied = {held.name for held in facts.brought.values() if held.target == target}

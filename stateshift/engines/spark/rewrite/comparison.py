@@ -69,7 +69,7 @@ def comparable(
 
 
 def compared_as(shard: ShardFiles, settings: Mapping[str, str]) -> Callable[[str, Block], Block]:
-    """Return what makes of the entries of a shard's stores what is compared of them."""
+    """Return the function that makes comparable entries of a shard's stores."""
     framed = any(path.endswith((".zip", ".changelog")) for path in shard.files)
     unframes = settings.get(ROWS) == PLAIN_ROWS and framed
     keep = None

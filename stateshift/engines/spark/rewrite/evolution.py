@@ -82,8 +82,8 @@ def evolution_of(change: JsonObject, schema: JsonObject, delimiter: str) -> Evol
 def wanted(
     changes: Sequence[JsonObject], image: Image
 ) -> Iterator[tuple[str, JsonObject, JsonObject | None]]:
-    """Yield what is to change, by store: its name, what is asked for, and its schema, if there is
-    one.
+    """Yield the changes by store: its name, the change that is asked for, and its schema, if there
+    is one.
     """
     schemas = spark_image(image).schemas
     for change in changes:
@@ -103,7 +103,7 @@ def evolutions(changes: Sequence[JsonObject], image: Image, delimiter: str) -> d
 
 
 def evolver(plain: JsonObject, framed: bool) -> tuple[Bytes, Bytes]:
-    """Return what makes old keys and values new ones, as the provider holds them."""
+    """Return the functions that make old keys and values new ones, as the provider holds them."""
     evolution = from_plain(Evolution, plain)
     key = evolve(json.loads(evolution.key), evolution.key_change).apply
     value = evolve(json.loads(evolution.value), evolution.value_change).apply

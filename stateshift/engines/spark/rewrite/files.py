@@ -108,7 +108,7 @@ def reshaping_of(move: Move, piece_bytes_max: int = PIECE_BYTES_MAX) -> Reshapin
 
 
 def _of_planned(request: Request, piece_bytes_max: int) -> Reshaping:
-    """Return what becomes of the version that a planned batch has written. Shards that are left as
+    """Return the reshaping of the version that a planned batch has written. Shards that are left as
     they are get their files from `_renamed`.
     """
     reshaped = _reshaped(request, piece_bytes_max)
@@ -126,7 +126,7 @@ def _of_planned(request: Request, piece_bytes_max: int) -> Reshaping:
 
 
 def _reshaped(request: Request, piece_bytes_max: int) -> Reshaping:
-    """Return what becomes of an image."""
+    """Return the reshaping of an image."""
     pieces: list[Piece] = []
     for store in request.stores:
         pieces += pieces_of(request, store, piece_bytes_max)
@@ -272,7 +272,7 @@ def _options(request: Request, pieces: list[Piece]) -> dict[str, object]:
 
 
 def _rules(request: Request, operators: Collection[str]) -> dict[str, KeyRule]:
-    """Return how the keys of these operators are placed."""
+    """Return the rules by which the keys of these operators are placed."""
     rules = {}
     for store in request.stores:
         if store.operator in operators:
@@ -321,7 +321,7 @@ def _evolution(request: Request) -> dict[str, object]:
 
 
 def _rules_after(request: Request) -> dict[str, KeyRule]:
-    """Return how keys that become others are placed."""
+    """Return the rules by which keys that become others are placed."""
     schemas = spark_image(request.image).schemas
     framed = request.provider == ROCKSDB
     operators = {operator.id: operator.name for operator in request.image.operators}
@@ -339,7 +339,7 @@ def _sessions(request: Request) -> dict[str, str]:
 
 
 def _sums(request: Request) -> dict[str, object]:
-    """Return how values of one key are added, for the stores that have the columns to add."""
+    """Return the sums of values of one key, for the stores that have the columns to add."""
     columns = list((request.change.merge or {}).get("sum", ()))
     framed = request.provider == ROCKSDB
     sums: dict[str, object] = {}

@@ -42,8 +42,8 @@ def lifted(fences: list[FenceSource]) -> Iterator[LiftFence]:
 
 
 def set_aside(facts: Facts, reshaping: Reshaping) -> Iterator[MoveFiles]:
-    """Yield what sets aside everything that no restart from version N would read, as far as it is
-    of N or older.
+    """Yield the steps that set aside everything that no restart from version N would read, as far
+    as it is of N or older.
     """
     if not facts.source.traits.get("renames", True):
         return
@@ -112,8 +112,8 @@ def _version(image: Image) -> int:
 
 
 def of_in_place(move: Move) -> Iterator[Finding]:
-    """Yield what to know before a checkpoint is compacted where it lies: the stopped job, a planned
-    batch, the files set aside.
+    """Report a checkpoint that is compacted where it lies: the stopped job, a planned batch, the
+    files set aside.
     """
     if not move.change.in_place:
         return

@@ -122,7 +122,7 @@ class _Kept:
         yield self._version.with_table(self._name, self._facts, self._keys)
 
     def _counted(self) -> Iterator[Block]:
-        """Yield what the changelogs write, and count how many keys there are afterwards."""
+        """Yield the writes of the changelogs, and count the keys that there are afterwards."""
         keys = self._version.snapshot.keys
         if keys < 0:  # a job can be told not to count them
             self._keys = keys
@@ -229,9 +229,9 @@ def version_of(read: ReadFrom, shard: ShardFiles) -> Version:
 def compared_changes(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]
 ) -> Iterator[tuple[str, Block]]:
-    """Yield what a version writes behind its kept tables, and those by what is said of them. Its
-    files are a zip and changelogs, or a zip and the table that was made of those. Of a part of the
-    shard (see `shard_parts`) the tables are said with the first.
+    """Yield the writes of a version behind its kept tables, and the tables by the words that are
+    said of them. Its files are a zip and changelogs, or a zip and the table that was made of those.
+    Of a part of the shard (see `shard_parts`) the tables are said with the first.
     """
     part = part_in(settings)
     version = version_of(read, shard)
@@ -263,8 +263,8 @@ def compared_changes(
 
 
 def _added(content: bytes, table: Table, version: Version) -> list[Writes]:
-    """Return what the new table holds; refused unless it is the newest of all, and what is said of
-    it is true.
+    """Return the content of the new table; refused unless it is the newest of all, and everything
+    that is said of it is true.
     """
     decoded = list(decode_sst_blocks(content))
     writes = [Writes(block, sequences) for block, sequences in decoded if len(block)]

@@ -41,7 +41,7 @@ class Change:
 
 
 def logs_of(request: Request, shards: tuple[ShardFiles, ...]) -> Iterator[tuple[str, Change]]:
-    """Yield what becomes of offsets and commits, by path. `shards` is the state as it lies at the
+    """Yield the changes of offsets and commits, by path. `shards` is the state as it lies at the
     target.
     """
     for path in request.image.first_read:
@@ -185,7 +185,7 @@ def _joined(
 
 
 def _ids(request: Request, shards: tuple[ShardFiles, ...]) -> dict[str, list[list[str]]]:
-    """Return which file of the version is the right one, by operator, shard and store."""
+    """Return the id of the right file of the version, by operator, shard and store."""
     by_operator: dict[str, dict[int, list[str]]] = {}
     for shard in sorted(shards, key=lambda shard: (shard.operator, shard.shard, shard.store)):
         operator = request.change.operators.get(shard.operator, shard.operator)

@@ -67,7 +67,7 @@ class Joining:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Return what paths of each of them begin with, from the root."""
+        """Return the beginnings of paths of each of them, from the root."""
         return tuple(self.below_root(number, "") for number in range(len(self.surveys)))
 
     @cached_property
@@ -121,7 +121,7 @@ def _is_source_log(path: str) -> bool:
 
 
 def joining_of(facts: Facts) -> Joining | None:
-    """Return what is put together with the source; None where there is nothing."""
+    """Return the checkpoints that are put together with the source; None where there is none."""
     return Joining(facts.source, facts.others) if facts.others else None
 
 
@@ -131,7 +131,7 @@ def sources_of(image: Image) -> list[str]:
 
 
 def of_joining(move: Move) -> Iterator[Finding]:
-    """Yield what has to hold before states are put together, and does not."""
+    """Refuse states that cannot be put together."""
     job, facts = move.job, move.facts
     if not facts.others:
         return

@@ -186,7 +186,7 @@ def _is_id_of_ours(text: str) -> bool:
 
 
 def table_count(size: int) -> int:
-    """Return how many tables hold so many bytes: one at least, and of a few a power of two."""
+    """Return the number of tables for so many bytes: one at least, and of a few a power of two."""
     least = -(-size // TABLE_BYTES) or 1
     if least > LITTLE_TABLES_MAX:
         return least
@@ -194,7 +194,7 @@ def table_count(size: int) -> int:
 
 
 def count_of_little_tables(size: int) -> int:
-    """Return how many tables hold so many bytes where several are to make them: more than
+    """Return the number of tables for so many bytes where several are to make them: more than
     `table_count` only up to LITTLE_TABLES_MAX.
     """
     return max(table_count(size), min(LITTLE_TABLES_MAX, size // LITTLE_TABLE_BYTES))
@@ -261,7 +261,7 @@ def _moved(request: Request, store: StoreState, bytes_max: int) -> Iterator[Piec
 def _groups(
     request: Request, store: StoreState, before: int, after: int
 ) -> Iterable[tuple[range, range]]:
-    """Return which shards become which others."""
+    """Return the groups of shards that become others."""
     if _is_rekeyed(request, store):  # another key's hash says nothing of where it was
         return [(range(before), range(after))]
     return components(before, after)

@@ -77,7 +77,7 @@ class Gathered:
         return self.unite(pile.blocks(ends[table], ends[table + 1]))
 
     def internal_of(self, target: int) -> int:
-        """Return how many of the target's entries are in Spark's own column families."""
+        """Return the number of the target's entries in Spark's own column families."""
         return self.internal[target]
 
 
@@ -214,7 +214,7 @@ class Gathering:
         return not any(map(self._framing, self._files))
 
     def _framing(self, files: tuple[str, ...]) -> Callable[[str, Block], Block] | None:
-        """Return what changes about a row when the provider does."""
+        """Return the change of a row when the provider changes."""
         is_rocksdb = any(path.endswith((".zip", ".changelog")) for path in files)
         provider = ROCKSDB if is_rocksdb else HDFS
         if provider == self.options["provider"] or not files:
@@ -277,14 +277,14 @@ class Gathering:
         return {store: evolver(evolution, framed) for store, evolution in evolutions}
 
     def _own(self, option: str) -> dict[str, JsonObject]:
-        """Return what an option says of the stores of this piece's operator."""
+        """Return the part of an option that is of the stores of this piece's operator."""
         return of_stores(self.options.get(option, {}), self.plain["operator"])
 
     def _united(self, blocks: Iterator[Block]) -> Iterator[Block]:
         return united(blocks, self._add)
 
     def _add(self, keys: Binary, values: Binary, others: Binary) -> Binary:
-        """Return what keys that are in several of the merged checkpoints have in the end."""
+        """Return the result of keys that are in several of the merged checkpoints."""
         if not self._families:
             return self._adder(self.plain["store"], keys[0].as_py())(values, others)
         sums = []

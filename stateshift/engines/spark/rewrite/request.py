@@ -63,7 +63,7 @@ class Request:
 
     @property
     def above(self) -> str:
-        """Return where the state is read from."""
+        """Return the location from which the state is read."""
         return self.joining.root if self.joining else self.facts.source.location
 
     @cached_property
@@ -89,12 +89,12 @@ class Request:
         return classify(self.inside(path))
 
     def path(self, path: str) -> str | None:
-        """Return where a file is afterwards; None where it is left behind."""
+        """Return the new path of a file; None where it is left behind."""
         new = self.change.path_after(self.inside(path))
         return None if new is None else layout.under(self.image.path, new)
 
     def log_path(self, path: str) -> str:
-        """Return where an offset log or a commit is afterwards."""
+        """Return the new path of an offset log or a commit."""
         inside = self.inside(path)
         folder, _, name = inside.rpartition("/")
         if folder in ("offsets", "commits"):
@@ -146,7 +146,7 @@ class Request:
 
     @cached_property
     def conf(self) -> dict[str, str]:
-        """Return what changes in the configuration that the offset log records."""
+        """Return the changes in the configuration that the offset log records."""
         return self.change.settings_after(self.image.settings)
 
     @property
@@ -161,7 +161,7 @@ class Request:
 
     @cached_property
     def part(self) -> JsonObject | None:
-        """Return what of the entries belongs to the part that is asked for."""
+        """Return the options of the part of the entries that is asked for."""
         split = self.change.split
         if split is None:
             return None
@@ -183,7 +183,7 @@ class Request:
         return evolutions(self.change.evolve, self.image, delimiter(self.image.settings).decode())
 
     def evolves(self, store: StoreState) -> list[Evolution]:
-        """Return what becomes of a store on disk, or of its column families."""
+        """Return the evolutions of a store on disk, or of its column families."""
         whole = f"{store.operator}/{store.store}/"
         return [
             evolution for name, evolution in self.evolved.items() if f"{name}/".startswith(whole)
@@ -199,8 +199,8 @@ NEWER = "4.0 or later"
 
 
 def zip_format(request: Request) -> int | None:
-    """Return what the target's Spark reads; None where it is not known, so that it stays what the
-    sources have.
+    """Return the number that the target's Spark reads; None where it is not known, so that it stays
+    the number of the sources.
     """
     if not request.uuids:
         return 1
@@ -211,7 +211,7 @@ def zip_format(request: Request) -> int | None:
 
 
 def zip_format_guessed(request: Request) -> int:
-    """Return what the Spark reads that seems to have written sources without a zip."""
+    """Return the number of the Spark that seems to have written sources without a zip."""
     return 2 if seems_4_0(request.image, request.facts) else 1
 
 

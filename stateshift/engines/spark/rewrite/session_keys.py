@@ -34,18 +34,20 @@ def sessions_of(stores: Iterable[StoreState]) -> dict[str, str]:
 
 
 def of_operator(sessions: Mapping[str, str], operator: str, parting: bool) -> dict[str, Bytes]:
-    """Return what makes a key of one provider that of the other, by store of an operator."""
+    """Return the functions that make a key of one provider that of the other, by store of an
+    operator.
+    """
     make: Callable[[str], Bytes] = parted if parting else whole
     return {store: make(schema) for store, schema in of_stores(sessions, operator).items()}
 
 
 def parted(schema: str) -> Bytes:
-    """Return what makes RocksDB's key of a row."""
+    """Return the function that makes RocksDB's key of a row."""
     return partial(_part, cut(*_described(schema)))
 
 
 def whole(schema: str) -> Bytes:
-    """Return what makes a row of RocksDB's key."""
+    """Return the function that makes a row of RocksDB's key."""
     return partial(_glue, glued(*_described(schema)))
 
 

@@ -134,7 +134,7 @@ def _metadata_of(snapshot: RocksDBSnapshot) -> JsonObject:
 
 
 def _internal_of(plain: JsonObject) -> JsonObject:
-    """Return which column families are Spark's own, by name."""
+    """Return Spark's own column families, by name."""
     return dict(object_of(plain, _INTERNAL, _SNAPSHOT, 0))
 
 

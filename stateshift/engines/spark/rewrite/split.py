@@ -28,7 +28,7 @@ Kept = Callable[[str, "Block"], "Block"]
 
 
 def belongs(part: JsonObject, operator: str, shard: int) -> Kept:
-    """Return what to keep of one shard's entries."""
+    """Return the test of one shard's entries that belong to the part."""
     if "shards" in part:
         return _all if shard in part["shards"] else _nothing
     column, values = part["column"], frozenset(part["values"])

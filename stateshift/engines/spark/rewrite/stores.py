@@ -68,7 +68,7 @@ def _is_unplaced(rules: Mapping[str, KeyRule]) -> bool:
 
 
 def of_stores(by_store: Mapping[str, T], operator: str) -> dict[str, T]:
-    """Return what is there of an operator's stores: "<operator>/<store>" -> it, by the store."""
+    """Return the items of an operator's stores: "<operator>/<store>" -> it, by the store."""
     start = f"{operator}/"
     own = {}
     for name, value in by_store.items():
@@ -78,12 +78,12 @@ def of_stores(by_store: Mapping[str, T], operator: str) -> dict[str, T]:
 
 
 def partitions_of(image: Image) -> int | None:
-    """Return how many state partitions the query has; None where its logs do not say."""
+    """Return the number of state partitions of the query; None where its logs do not say."""
     return chains.partitions_of(image.settings)
 
 
 def provider_of(image: Image) -> str | None:
-    """Return what keeps the image's state; None where it has none, or nothing says."""
+    """Return the provider of the image's state; None where it has none, or nothing says."""
     return image.operators[0].provider if image.operators else None
 
 

@@ -47,7 +47,7 @@ class Straight:
         self._next = table + 1
 
     def internal_of(self, target: int) -> int:
-        """Return how many of the target's entries are in Spark's own column families."""
+        """Return the number of the target's entries in Spark's own column families."""
         if not self._read_whole:
             self._begin()
             deque(self._upto(None), maxlen=0)
@@ -59,7 +59,7 @@ class Straight:
         self._internal, self._read_whole = 0, False
 
     def _upto(self, bound: bytes | None) -> Iterator[Block]:
-        """Yield what comes up to a key, this one included."""
+        """Yield everything up to a key, this one included."""
         while (block := self._taken()) is not None:
             count = len(block) if bound is None else count_upto(block.keys, bound)
             is_cut = count < len(block)
@@ -71,7 +71,7 @@ class Straight:
                 return
 
     def _taken(self) -> Block | None:
-        """Return what was left over, or else the next block; None behind the last."""
+        """Return the rest of a block, or else the next block; None behind the last."""
         block, self._rest = self._rest, None
         if block is not None:
             return block

@@ -74,7 +74,7 @@ def survey(
 
 
 def _kind(prefixes: list[str], files: tuple[FileInfo, ...]) -> Kind:
-    """Return what a location holds whose images lie at `prefixes`."""
+    """Return the kind of a location whose images lie at `prefixes`."""
     if prefixes == [""]:
         return "checkpoint"
     if prefixes:
@@ -84,8 +84,8 @@ def _kind(prefixes: list[str], files: tuple[FileInfo, ...]) -> Kind:
 
 
 def _listed(storage: Storage, until: int | None) -> Iterator[FileInfo]:
-    """Yield what counts of a listing, which may be long: few names begin with a dot, and only those
-    are looked at again.
+    """Yield the files that count in a listing, which may be long: few names begin with a dot, and
+    only those are looked at again.
     """
     for file in storage.list():
         path = file[0]
@@ -123,7 +123,7 @@ def _names(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[dict[str, str
 
 
 def _images(files: tuple[FileInfo, ...]) -> list[str]:
-    """Return where checkpoints lie below the location: "" for the location itself, else the
+    """Return the places of checkpoints below the location: "" for the location itself, else the
     directories of a workflow.
     """
     prefixes: set[str] = set()

@@ -29,7 +29,7 @@ from stateshift.survey import Endpoint, Facts, TableFacts
 
 
 def ask_tables(job: JobSpec, facts: Facts, opening: Opening) -> tuple[TableFacts, ...]:
-    """Return what is there of the tables that the spec names, and of those that move along."""
+    """Return the facts of the tables that the spec names, and of those that move along."""
     sources = delta_sources(facts)
     if not sources:
         return ()

@@ -157,7 +157,7 @@ def refuse_unreadable_ends(
 
 
 def plain_endpoints(facts: Facts) -> tuple[Endpoint, ...]:
-    """Return what the job reads and writes, in values that are plain JSON: for a plan, which is
+    """Return the sources and sinks of the job, in values that are plain JSON: for a plan, which is
     saved. Where the spec names brokers, a source that may be of Kafka or of Event Hubs is of Kafka.
     """
     images = list(facts.source_images)

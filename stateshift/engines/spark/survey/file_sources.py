@@ -234,7 +234,7 @@ def _refuse(reading: Reading, path: str, fault: str | None) -> None:
 
 
 def _fault_of_batch(number: int, batches: Batches) -> str | None:
-    """Return what is wrong with the log of one batch."""
+    """Return the fault of the log of one batch."""
     if not batches:
         return "names no file, and each log of a batch names one"
     foreign = next((batch for batch in batches if batch != number), None)
@@ -244,8 +244,8 @@ def _fault_of_batch(number: int, batches: Batches) -> str | None:
 
 
 def _fault_of_compaction(newest: int, batches: Batches, others: list[Batches]) -> str | None:
-    """Return what a compaction lacks, by what its batches have to be and by what other logs say of
-    them.
+    """Return the fault of a compaction that lacks files, by its batches and by the words of other
+    logs.
     """
     expected = range(newest + 1)
     lacking = next(filterfalse(batches.__contains__, expected), None)
@@ -258,7 +258,7 @@ def _fault_of_compaction(newest: int, batches: Batches, others: list[Batches]) -
 
 
 def _cuts(batches: Batches, others: Iterable[Batches]) -> Iterator[str]:
-    """Yield what the compaction lacks of a batch that another log names more files of."""
+    """Yield a fault for each batch of which another log names more files than the compaction."""
     for other in others:
         for cut in _cut_batches(batches, other):
             yield f"names {batches[cut]} of the {other[cut]} files of batch {cut}"

@@ -27,8 +27,8 @@ AT_ONCE = 16
 
 
 def ask_inputs(job: JobSpec, survey: Survey, opening: Opening) -> tuple[InputFacts, ...]:
-    """Return what is there of the files that stay, by the log that names them. Nothing is asked
-    that somebody has taken responsibility for.
+    """Return the facts of the files that stay, by the log that names them. Nothing is asked that
+    somebody has taken responsibility for.
     """
     if job.target is None or "paths-stay" in job.waive:
         return ()

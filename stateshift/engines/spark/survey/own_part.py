@@ -24,7 +24,7 @@ from stateshift.survey import Finding, Image, Survey
 
 
 def own_part(spec: Spec, job: JobSpec, survey: Survey) -> Survey:
-    """Return what of a survey belongs to this job, with the strangers it takes along."""
+    """Return the part of a survey that belongs to this job, with the strangers it takes along."""
     return _with_companions(job, _own_operators(spec, job, survey))
 
 
@@ -83,7 +83,9 @@ def _directories(spec: Spec, job: JobSpec, survey: Survey) -> frozenset[str]:
 
 
 def directory_of(spec: Spec, operator: OperatorSpec, index: Mapping[str, str]) -> str:
-    """Return what the spec says, else the index beside the image, else the hash of the name."""
+    """Return the directory in the spec, else in the index beside the image, else the hash of the
+    name.
+    """
     profile = spec.uid_hash
     hashed = uid.directory_name(operator.name, profile.p, profile.m, profile.offset, profile.signed)
     return operator.directory or index.get(operator.name) or hashed

@@ -107,8 +107,8 @@ def _path_in_hdfs(location: str) -> str:
 
 
 def copied_by_hand(location: str, image: Image) -> Iterator[Finding]:
-    """Yield what a job meets that starts from the image where it lies, and whose files name another
-    place.
+    """Yield the faults that a job meets which starts from the image where it lies, and whose files
+    name another place.
     """
     names = {operator.id: operator.name for operator in image.operators}
     for place in _applying(image):

@@ -113,7 +113,7 @@ def is_begun(survey: Survey, image: Image) -> bool:
 
 
 def planned_fate(image: Image) -> str:
-    """Return what a job makes of the planned batch's state, where nobody knows its sink."""
+    """Report the fate of the planned batch's state, where nobody knows its sink."""
     return (
         f"batch {image.planned} wrote it, which was planned and not committed: a sink that has the "
         f"batch ({SKIPPING}) skips it, and the job fails behind it, or goes on from wrong state; "

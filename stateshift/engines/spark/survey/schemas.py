@@ -76,7 +76,7 @@ def _metadata(reading: Reading, path: str | None) -> OperatorMetadata | None:
 
 
 def _info(metadata: OperatorMetadata | None, store: str) -> StoreInfo | None:
-    """Return what the operator's metadata says of a store."""
+    """Return the entry of a store in the operator's metadata."""
     stores = () if metadata is None else metadata.stores
     return next((info for info in stores if info.name == store), None)
 

@@ -197,7 +197,7 @@ def _sizes(opened: Opened) -> dict[str, int]:
 
 
 def _bytes_read(opened: Opened, sizes: Mapping[str, int]) -> int:
-    """Return how many bytes of state one side has."""
+    """Return the bytes of state that one side has."""
     paths = chain.from_iterable(image.needed_files for image in opened.images)
     return sum(sizes.get(path, 0) for path in paths)
 

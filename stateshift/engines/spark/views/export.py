@@ -64,7 +64,7 @@ class Export:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return which stores are exported as bytes, and why."""
+        """Return the stores that are exported as bytes, and the reasons."""
         notes = [note_of(view, image) for image, view in self._views()]
         return tuple(dict.fromkeys(filter(None, notes)))
 

@@ -51,7 +51,7 @@ def _together(piece: Piece) -> bytes | None:
 
 
 def _shared(piece: Piece) -> JsonObject:
-    """Return what is the same for all entries of a piece."""
+    """Return the fields that are the same for all entries of a piece."""
     return {"operator": piece.operator, "store": piece.view.store, "shard": piece.shard}
 
 

@@ -21,7 +21,7 @@ from stateshift.formats.spark.positions import KAFKA, position_of
 def backlog_of(
     reading: Reading, sources: Mapping[str, list[str]], batch: int, newest: int
 ) -> tuple[Backlog, ...]:
-    """Return what each source has read after `batch`, up to the newest one; `sources` are the files
+    """Return the input of each source after `batch`, up to the newest one; `sources` are the files
     of their logs.
     """
     ends = []

@@ -71,7 +71,7 @@ def last_done(listed: ListedFiles) -> int | None:
 
 
 def warn_of_no_commits(reading: Reading, listed: ListedFiles, epoch: int | None) -> None:
-    """Say what Spark makes of a checkpoint that has no commit log."""
+    """Warn of a checkpoint that has no commit log."""
     if epoch is None or listed.commits:
         return
     again = epoch + 1
@@ -268,7 +268,7 @@ def _report_commit(reading: Reading, number: int, first_needed: int) -> None:
 
 
 def _batches(reading: Reading, listed: ListedFiles, numbers: Sequence[int]) -> list[Batch]:
-    """Return what the logs say of those batches whose logs can be read."""
+    """Return the batches whose logs can be read."""
     paths = [layout.offset_path(number) for number in numbers]
     committed = listed.commits
 
@@ -296,7 +296,7 @@ def _batches(reading: Reading, listed: ListedFiles, numbers: Sequence[int]) -> l
 
 
 def _fault(before: Batch, after: Batch) -> str | None:
-    """Return why two batches that follow each other cannot be of one run."""
+    """Return the reason for which two batches that follow each other cannot be of one run."""
     sources = _pairs(before.sources, after.sources)
     falls = next(filter(None, starmap(_fault_of_source, sources)), None)
     if falls is None and after.watermark_ms < before.watermark_ms:

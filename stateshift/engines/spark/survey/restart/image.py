@@ -299,7 +299,9 @@ def _without_fence(reading: Reading, listed: ListedFiles) -> str | None:
 
 
 def _fence_owner_in(reading: Reading, path: str) -> str | None:
-    """Return whose fence the log is; None where it is none of ours, or not there."""
+    """Return the run that put the log there as its fence; None where it is none of ours, or not
+    there.
+    """
     try:
         return fence_owner(reading.content(path))
     except MissingFile:

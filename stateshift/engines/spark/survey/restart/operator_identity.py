@@ -57,7 +57,7 @@ def check(reading: Reading, operator: str, path: str) -> None:
 
 
 def _fault(info: Mapping[str, object], operator: str) -> str | None:
-    """Return what shows that this is not of the operator; None where nothing does."""
+    """Return the evidence that this is not of the operator; None where there is none."""
     number, name = info.get("operatorId"), info.get("operatorName")
     if isinstance(number, int) and str(number) != operator:
         return f"is of operator {number}, and lies in that of operator {operator}"

@@ -73,8 +73,8 @@ def _stores(files: list[StoreFiles]) -> tuple[Store, ...]:
 
 
 def _provider(settings: Mapping[str, str], stores: list[StoreFiles]) -> str | None:
-    """Return what keeps the state, by the offset log. Before Spark 2.3 that says nothing, and the
-    files' names do.
+    """Return the provider of the state, by the offset log. Before Spark 2.3 that says nothing, and
+    the files' names do.
     """
     named = settings.get(PROVIDER, "").rsplit(".", 1)[-1]
     if named:
@@ -237,7 +237,7 @@ _JOIN = "-keyWithIndexToValue"
 
 
 def refused_since_3(operators: Sequence[Operator], settings: Mapping[str, str]) -> Iterator[str]:
-    """Yield what a Spark from 3.0 on may refuse of the state, with its reason."""
+    """Yield the state that a Spark from 3.0 on may refuse, with its reason."""
     if not settings or any(key in settings for key in _SINCE_3):
         return
     for operator in operators:

@@ -114,7 +114,7 @@ def refuse_changed(
 
 
 def _faults(settings: Mapping[str, str], state: StateFacts) -> Iterator[str]:
-    """Yield which settings Spark could not read the files with."""
+    """Yield the settings with which Spark could not read the files."""
     provider = PROVIDERS.get(settings.get(PROVIDER, "").rpartition(".")[2])
     endings = state.endings()
     foreign = sorted(endings.difference(_ENDINGS.get(provider or "", endings)))
@@ -140,7 +140,7 @@ def _has_families(state: StateFacts) -> bool:
 
 
 def _faults_of_formats(settings: Mapping[str, str], state: StateFacts) -> Iterator[str]:
-    """Yield which operators have state of another format than the settings say."""
+    """Yield the operators that have state of another format than the settings say."""
     for operator in state.operators:
         for setting, written in _written_formats(operator, dict(state.schemas_of(operator.id))):
             named = state_format_in(settings, setting)

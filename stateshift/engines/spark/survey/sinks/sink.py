@@ -57,7 +57,7 @@ SKIPS_PLAN = {"delta": True, "file": True, "iceberg": False, "kafka": False}
 
 
 def named_sink(sink: SinkSpec) -> SinkFacts:
-    """Return what the spec alone tells of the sink."""
+    """Return the facts of the sink that the spec alone tells."""
     if sink.kind != "foreach-batch":
         return SinkFacts(sink.kind, sink.location, KNOWS_BATCHES[sink.kind], SKIPS_PLAN[sink.kind])
     knows = sink.idempotent_by_batch
@@ -67,7 +67,7 @@ def named_sink(sink: SinkSpec) -> SinkFacts:
 
 
 def read_sink(sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]) -> SinkFacts:
-    """Return what the sink has of the queries whose ids these are, as far back as the batch beside
+    """Return the sink's batches of the queries whose ids these are, as far back as the batch beside
     each id. A log that cannot be read is no reason to fail: the facts say why.
     """
     facts = named_sink(sink)
@@ -127,7 +127,7 @@ def read_file_sink_log(storage: Storage) -> dict[str, SinkLog]:
 
 
 def read_iceberg_table(storage: Storage, queries: Mapping[str, int]) -> dict[str, SinkLog]:
-    """Return what the table at the storage's location has of each query."""
+    """Return the batches that the table at the storage's location has of each query."""
     paths = [file.path for file in storage.list(FOLDER)]
     names = {path.rpartition("/")[2] for path in paths if path.count("/") == 1}
     name = _hinted(storage, names) or _newest(storage, names)
@@ -137,7 +137,7 @@ def read_iceberg_table(storage: Storage, queries: Mapping[str, int]) -> dict[str
 def read_iceberg_metadata(
     storage: Storage, path: str, queries: Mapping[str, int]
 ) -> dict[str, SinkLog]:
-    """Return what the table that this metadata file describes has of each query."""
+    """Return the batches that the table which this metadata file describes has of each query."""
     try:
         table = decode_table(storage.read(path, METADATA_BYTES_MAX))
     except FormatError as error:
