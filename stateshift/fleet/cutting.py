@@ -101,8 +101,7 @@ def parts_here(order: Order, world: World) -> list[str]:
     says why.
     """
     # Loads Arrow.
-    from stateshift.engines.spark.entries.shard_cuts import parts_of
-    from stateshift.engines.spark.entries.shard_parts import encode_part
+    from stateshift.engines.spark.entries.shard_parts import encode_part, parts_of
 
     chunks = world.storage(order["location"]).chunks
     shard = from_plain(ShardFiles, order["shard"])

@@ -152,7 +152,7 @@ class SparkEngine:
         return way_out(path, max(around, key=len, default=""))
 
     def first_entries(self, storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry]:
-        from stateshift.engines.spark.views.first_entries import first_entries
+        from stateshift.engines.spark.views.single_file import first_entries
 
         return first_entries(storage, survey, limit)
 

@@ -33,13 +33,7 @@ from stateshift.engines.flink.findings.taking import ASKABLE, is_native
 from stateshift.engines.flink.image import is_readable, metadata_of
 from stateshift.engines.flink.plan.comparison import compares
 from stateshift.engines.flink.plan.copy import as_they_are, copies, kept, summary
-from stateshift.engines.flink.plan.rounds import (
-    bare,
-    compared,
-    names_of,
-    round_of,
-    there_already,
-)
+from stateshift.engines.flink.plan.rounds import bare, compared, names_of, round_of, there_already
 from stateshift.engines.flink.rewrite.move import Move
 from stateshift.engines.flink.rewrite.transforms import KEEP, METADATA
 from stateshift.engines.rounds import kept as kept_of

@@ -9,11 +9,7 @@ from functools import cached_property
 
 from stateshift.engines.flink.image import metadata_of
 from stateshift.engines.flink.rewrite.choice import Choice, chosen
-from stateshift.engines.flink.rewrite.redistribution import (
-    Redistribution,
-    Rewritten,
-    redistributed,
-)
+from stateshift.engines.flink.rewrite.redistribution import Redistribution, Rewritten, redistributed
 from stateshift.formats.flink.metadata import OperatorState
 from stateshift.specification import JobSpec, Spec
 from stateshift.survey import Facts, Survey

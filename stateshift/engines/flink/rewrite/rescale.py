@@ -27,10 +27,7 @@ from functools import cached_property
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from stateshift.engines.flink.entries.image import (
-    header_of,
-    is_canonical,
-)
+from stateshift.engines.flink.entries.image import header_of, is_canonical
 from stateshift.engines.flink.entries.keys import hashable
 from stateshift.engines.flink.entries.operators import first_section
 from stateshift.engines.flink.image import CANONICAL, Obstacle
@@ -45,17 +42,9 @@ from stateshift.engines.flink.rewrite.unkeyed import RAW, Held, Joined, handles_
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats import bounds
-from stateshift.formats.flink.key_groups import (
-    groups_of,
-    prefix_bytes,
-)
+from stateshift.formats.flink.key_groups import groups_of, prefix_bytes
 from stateshift.formats.flink.keyed_handles import Changelog, Incremental, KeyedHandle, KeyGroups
-from stateshift.formats.flink.keyed_state import (
-    Header,
-    decode_header,
-    encode_section,
-    entries,
-)
+from stateshift.formats.flink.keyed_state import Header, decode_header, encode_section, entries
 from stateshift.formats.flink.metadata import OperatorState
 from stateshift.formats.flink.operator_handles import Partitioned
 from stateshift.formats.flink.serializers import snapshot_name

@@ -10,18 +10,36 @@ metadata of version 1 it writes again; without the query's id 4.2 and later refu
 ones take it for another query.
 
 Files that no Spark wrote, whose names are on no page of its layout, disturb no job: it neither
-reads nor removes them. Whoever put them there may miss them after a
-move, or does not know that they are there.
+reads nor removes them. Whoever put them there may miss them after a move, or does not know that
+they are there.
+
+The parts of a checkpoint that no checksum covers are named once, with their size: a letter that is
+another there goes unseen, by Spark as by us.
+
+    logs, metadata and schemas  text, or nearly
+    state in zstd, snappy, lzf  lz4 frames, zips and SSTs have checksums of their own
+    a state file's version      no state file says which version or shard it is of: keys tell the
+                                shard
+    a state file's store        nor of which store it is: columns of other types tell, as far as
+                                they are others
+
+Spark's `x.crc` (4.1 and later, some checkpoints) and Hadoop's `.x.crc` (local disks) cover a file
+whole. `sidecars` compares both with it.
+
+Source: Spark, CompressionCodec (ZStdCompressionCodec writes frames without content checksums,
+SnappyOutputStream and LZFOutputStream have none; LZ4BlockOutputStream has one a block),
+ChecksumCheckpointFileManager; Hadoop, ChecksumFileSystem.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from stateshift.engines.spark.check.portions import part_of, places_in
-from stateshift.engines.spark.layout import rollback_of
+from stateshift.engines.spark.check.sidecars import hidden_checksum
+from stateshift.engines.spark.layout import rollback_of, under
 from stateshift.engines.spark.survey.own_places import copied_by_hand
 from stateshift.engines.spark.survey.planned_image import (
     NAME_THE_SINK,
@@ -40,8 +58,9 @@ from stateshift.engines.views import (
     Readers,
     Tallies,
 )
-from stateshift.formats.spark.names import classify
-from stateshift.survey import FileInfo, Finding, Image, sizes_of
+from stateshift.formats.spark.names import CheckpointPath, classify
+from stateshift.formats.spark.offset_conf import codec_in
+from stateshift.survey import FileInfo, Finding, Image, Survey, sizes_of
 
 _COPY = "restore {path} from a copy of the checkpoint"
 
@@ -69,7 +88,6 @@ def judge(at: ImageAt, deep: DeepCheck | None, fleet: Readers | None) -> Judged:
 def _judge_deep(
     at: ImageAt, findings: list[Finding], deep: DeepCheck, fleet: Readers | None
 ) -> Judged:
-    from stateshift.engines.spark.check import unchecked
     from stateshift.engines.spark.check.image import works
 
     whole = at
@@ -87,7 +105,7 @@ def _judge_deep(
         stages.append(history)
     else:
         left_out = _history_left_out(at)
-    findings += unchecked.findings(at.survey, at.image)
+    findings += unchecked_bytes(at.survey, at.image)
     refused = any(finding.level == "refuse" for finding in (*at.image.findings, *damages))
     epochs = at.image.epochs
     if epochs and refused:
@@ -253,3 +271,83 @@ def _note(folder: str, paths: list[str]) -> Finding:
             "job reads them"
         )
     return Finding("note", fact, path=paths[0])
+
+
+FRAMED = ("delta", "snapshot", "changelog")
+VERSIONED = (*FRAMED, "zip")
+
+
+@dataclass(frozen=True)
+class Uncovered:
+    """The files of an image that no checksum covers whole, by what could be wrong about them
+    unseen.
+    """
+
+    text: tuple[FileInfo, ...]
+    frames: tuple[FileInfo, ...]
+    versions: tuple[FileInfo, ...]
+    stores: int  # how many the files of `versions` belong to
+
+
+def unchecked_bytes(survey: Survey, image: Image) -> Iterator[Finding]:
+    """Yield one note, where there is something to say."""
+    codec = codec_in(image.settings)
+    gaps = uncovered(survey, image, codec)
+    facts = "; ".join(_facts(gaps, codec))
+    if facts:
+        yield Finding("note", facts)
+
+
+def _facts(gaps: Uncovered, codec: str) -> Iterator[str]:
+    amounts = []
+    if gaps.text:
+        amounts.append(f"{_amount(gaps.text)} of logs, metadata and schemas")
+    if gaps.frames:
+        amounts.append(f"{_amount(gaps.frames)} of state in {codec}")
+    if amounts:
+        yield f"{' and '.join(amounts)} have no checksum: a letter that changed would go unseen"
+    if gaps.versions:
+        verb = "is" if len(gaps.versions) == 1 else "are"
+        yield f"no checksum says which version {_files(gaps.versions)} of state {verb}"
+    if gaps.stores > 1:
+        yield "nor of which store, where several have columns of the same types"
+
+
+def uncovered(survey: Survey, image: Image, codec: str) -> Uncovered:
+    """Return the files that a restart needs, without those that checksums cover."""
+    text, frames, versions = [], [], []
+    stores = set()
+    for file, place in _without_checksum(survey, image):
+        if place.area != "state":
+            text.append(file)
+        elif place.kind in FRAMED and codec != "lz4":
+            frames.append(file)
+        if place.kind in VERSIONED:
+            versions.append(file)
+            stores.add((place.operator, place.store))
+    return Uncovered(tuple(text), tuple(frames), tuple(versions), len(stores))
+
+
+def _without_checksum(survey: Survey, image: Image) -> Iterator[tuple[FileInfo, CheckpointPath]]:
+    """Yield the files that a restart needs, and that no checksum covers, with what they are."""
+    listed = {file.path: file for file in survey.files}
+    needed = [listed[path] for path in image.needed if path in listed]
+    start = len(under(image.path, ""))
+    for file in needed:
+        place = classify(file.path[start:])
+        if place.area != "sidecar" and not _is_covered(file.path, listed):
+            yield file, place
+
+
+def _is_covered(path: str, listed: Container[str]) -> bool:
+    return f"{path}.crc" in listed or hidden_checksum(path) in listed
+
+
+def _amount(files: tuple[FileInfo, ...]) -> str:
+    size = sum(file.size for file in files)
+    return f"{size:,} bytes in {_files(files)}"
+
+
+def _files(files: tuple[FileInfo, ...]) -> str:
+    noun = "file" if len(files) == 1 else "files"
+    return f"{len(files):,} {noun}"

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.entries.checksummed import checked_chunks
 from stateshift.engines.spark.entries.row_checksums import (
+    checked_chunks,
     without_delete_checksum,
     without_value_checksums,
 )

@@ -11,21 +11,37 @@ A part stands among the settings that a reader of entries is given anyway; Spark
 like it. Other shards are read whole: to cut them by the hash of their keys, all of them had to be
 decoded for each part, which is most of the work (1 million entries of a snapshot: 0.99 s of CPU as
 one, 0.88 and 0.90 in two halves).
+
+A RocksDB shard can be cut at ends of its tables, or of their blocks. The indexes of tables are read
+for it, and no entries: keys that only changelogs write show nowhere.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from stateshift.engines.spark.entries.last_writes import Writes
+from stateshift.engines.spark.entries.rocksdb_version import (
+    Version,
+    errors_at,
+    table_at,
+    version_of,
+)
+from stateshift.engines.spark.layout import has_tables
 from stateshift.formats.blocks import Binary, Flags
+from stateshift.formats.rocksdb.manifest import TableFile
 from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange
+from stateshift.formats.sorting import cuts
+from stateshift.survey import ShardFiles
+from stateshift.world import ReadFrom
 
 SHARD_PART = "stateshift.shard-part"
 
@@ -69,3 +85,98 @@ def _conditions(keys: Binary, wanted: KeyRange) -> Iterator[Flags]:
 
 def _key(text: str | None) -> bytes | None:
     return None if text is None else bytes.fromhex(text)
+
+
+_EARLY = 0.25  # of a table: it ends where one of those ends that it is made of
+_TABLES_A_PART = 8  # so many, and parts that end with tables are about even
+SAMPLES_A_TABLE = 512  # at most, of where its blocks end
+
+# A key, and how many bytes lie between it and the one before.
+Sample = tuple[bytes, float]
+
+
+class BlockEnds(NamedTuple):
+    """The last keys of a shard's blocks, by which it can be cut, and the numbers of its column
+    families, with which the keys begin.
+    """
+
+    samples: list[Sample]
+    families: Mapping[str, int]
+
+
+def table_bounds(read: ReadFrom, shard: ShardFiles, count: int) -> list[bytes] | None:
+    """Return `count` - 1 keys that cut the shard into parts of about the same size, as far as the
+    tables that it lies in show; None where `folded` does not give its entries in the order of
+    their keys. Column families are part of the keys.
+
+    Tables that overlap may all end alike, and a few may be too few: then it is their blocks that
+    show where the shard can be cut.
+    """
+    if not any(path.endswith(".zip") for path in shard.files):
+        return None
+    version = version_of(read, shard)
+    runs = version.runs
+    if not runs:
+        return None
+    if count == 1:
+        return []
+    facts = list(chain.from_iterable(runs))
+    if len(runs) > 1 or len(facts) < count:
+        return cuts(_ends_of_blocks(read, version, facts), count)
+    return cuts(_ends_of_tables(facts), count, early=_EARLY)
+
+
+def parts_of(read: ReadFrom, shard: ShardFiles, count: int) -> list[KeyRange]:
+    """Return about `count` parts of a shard, of about the same size, in its order; one where it
+    cannot be cut. They end with blocks, where a part has not many tables.
+    """
+    if not has_tables(shard.files):
+        return [ALL_KEYS]
+    version = version_of(read, shard)
+    facts = list(chain.from_iterable(version.runs))
+    if not facts:
+        return [ALL_KEYS]
+    ends = _ends_of_tables(facts)
+    if len(facts) < _TABLES_A_PART * count:
+        ends = _ends_of_blocks(read, version, facts)
+    return parts_between(sorted(set(cuts(ends, count))))
+
+
+def block_ends(read: ReadFrom, shard: ShardFiles) -> BlockEnds | None:
+    """Return the ends of the blocks of a RocksDB shard's tables; None where the tables are no
+    sorted runs.
+    """
+    version = version_of(read, shard)
+    if version.snapshot.tables and not version.runs:
+        return None
+    ends = list(_ends_of_blocks(read, version, chain.from_iterable(version.runs)))
+    return BlockEnds(ends, version.snapshot.families)
+
+
+def _ends_of_tables(facts: Iterable[TableFile]) -> Iterable[Sample]:
+    return [(fact.largest.key, fact.size) for fact in facts]
+
+
+def _ends_of_blocks(
+    read: ReadFrom, version: Version, facts: Iterable[TableFile]
+) -> Iterator[Sample]:
+    for fact in facts:
+        path = version.table_paths.get(version.tables[fact.number].stored)
+        if path is not None:
+            yield from _in_table(read, path, fact.size)
+
+
+def _in_table(read: ReadFrom, path: str, size: int) -> Iterator[Sample]:
+    """Yield ends of blocks of a table, each with the size of those since the one before: of a large
+    table not all, which would be many. Its index alone is read.
+    """
+    least = size // SAMPLES_A_TABLE
+    end, passed = b"", 0
+    with errors_at(path):
+        for end, handle in table_at(partial(read, path), size).ends():
+            passed += handle.size
+            if passed >= least:
+                yield end, passed
+                passed = 0
+    if passed:
+        yield end, passed

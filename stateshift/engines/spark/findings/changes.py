@@ -32,12 +32,7 @@ from stateshift.engines.spark.rewrite.stores import (
 )
 from stateshift.engines.spark.rewrite.sums import cannot_add
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
-from stateshift.formats.spark.offset_conf import (
-    ENCODING,
-    ENCODINGS,
-    encoding_of,
-    has_row_checksums,
-)
+from stateshift.formats.spark.offset_conf import ENCODING, ENCODINGS, encoding_of, has_row_checksums
 from stateshift.formats.spark.types import decode_struct
 from stateshift.plain import JsonObject
 from stateshift.survey import Finding, Image, ShardFiles

@@ -29,8 +29,13 @@ import pyarrow as pa
 
 from stateshift.engines.spark.entries.columnar import hashes_of
 from stateshift.engines.spark.entries.keys import KeyRule
-from stateshift.engines.spark.entries.shard_cuts import Sample, block_ends, table_bounds
-from stateshift.engines.spark.entries.shard_parts import SHARD_PART, encode_part
+from stateshift.engines.spark.entries.shard_parts import (
+    SHARD_PART,
+    Sample,
+    block_ends,
+    encode_part,
+    table_bounds,
+)
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.rewrite import session_keys

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import unquote
 
 from stateshift.engines.spark.survey.input_files import ASKED_MAX, ASKED_MAX_REMOTE
-from stateshift.engines.spark.survey.sinks.parquet import actions_in
+from stateshift.engines.spark.survey.sinks.delta import actions_in
 from stateshift.engines.views import Opening
 from stateshift.errors import FormatError, MissingFile, StateshiftError
 from stateshift.formats.tables.delta_log import (

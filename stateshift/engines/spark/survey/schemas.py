@@ -16,11 +16,7 @@ from stateshift.engines.spark.small_files import Reading
 from stateshift.engines.spark.survey.restart.query_files import folder_of
 from stateshift.formats.spark import operator_metadata, schema
 from stateshift.formats.spark.offset_conf import is_avro
-from stateshift.formats.spark.operator_metadata import (
-    OperatorMetadata,
-    StoreInfo,
-    keeps_lists,
-)
+from stateshift.formats.spark.operator_metadata import OperatorMetadata, StoreInfo, keeps_lists
 
 
 def schemas_of(

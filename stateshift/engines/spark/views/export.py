@@ -26,8 +26,8 @@ from shlex import quote
 import pyarrow as pa
 
 from stateshift.engines.spark.entries.changes import Change, Changes
-from stateshift.engines.spark.entries.checksummed import checked_chunks
 from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.row_checksums import checked_chunks
 from stateshift.engines.spark.entries.store_view import StoreView, note_of
 from stateshift.engines.spark.views.json_lines import Piece, key_of, lines_of, part_of, value_of
 from stateshift.engines.spark.views.selection import (

@@ -10,8 +10,12 @@ import pytest
 
 from stateshift.engines import window
 from stateshift.engines.spark.entries.fold import folded
-from stateshift.engines.spark.entries.shard_cuts import parts_of
-from stateshift.engines.spark.entries.shard_parts import SHARD_PART, encode_part, parts_between
+from stateshift.engines.spark.entries.shard_parts import (
+    SHARD_PART,
+    encode_part,
+    parts_between,
+    parts_of,
+)
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import Binary, Block, binary
