@@ -1,1 +1,1 @@
-"""What stateshift knows of Spark and of Flink: how each lays out state."""
+"""The knowledge of Spark and of Flink: how each lays out state."""

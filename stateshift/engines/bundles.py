@@ -16,7 +16,7 @@ from stateshift.survey import Facts, FileInfo, Image, ShardFiles, Survey
 FILES_MAX = 256
 PIECES_MAX = 16  # of what is rewritten: one after the other in its step, while other steps run
 BYTES_MAX = 64 * 1024 * 1024
-# Of what is decoded: a second of a core, so that the last of them leave no core idle for long.
+# Bytes that are decoded: a second of a core, so that the last of them leave no core idle for long.
 DECODED_BYTES_MAX = 16 * 1024 * 1024
 
 
@@ -85,7 +85,9 @@ def is_hadoop_checksum(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """What is copied as it is: by pair of places, as steps, and the size of each file by path."""
+    """The copies of everything that stays as it is: by pair of places, as steps, and the size of
+    each file by path.
+    """
 
     groups: tuple[Group, ...]
     steps: tuple[CopyFiles, ...]

@@ -1,9 +1,9 @@
 """Whether what moves may be written where it goes, and has space there: reported before anything
 is. Pure.
 
-A storage that cannot be asked is reported as that, once. What is needed is counted from the
-surveys: the files that a restart reads, and the data that moves along; what is rewritten on the way
-is taken to be as large.
+A storage that cannot be asked is reported as that, once. The surveys tell the bytes and files that
+are needed: the files that a restart reads, and the data that moves along; what is rewritten on the
+way is taken to be as large.
 
 A note names a storage that could be reached faster, where it is worth a person's time, by what the
 storage knows of itself (`Traits.faster_by`).

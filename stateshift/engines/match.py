@@ -7,11 +7,11 @@
                added    entries that only side 1 has
                changed  entries of either side whose values differ, the same keys in the same order
 
-A sound side has a key once. Where one has it several times, its values are matched one for one, and
-what is left of them differs.
+A sound side has a key once. If one has it several times, its values are matched one for one, and
+the rest of them differs.
 
-What is held in memory comes to `bytes_max`; where there is more, both sides are dealt onto piles on
-disk by the keys' hash, and matched pile by pile.
+Up to `bytes_max` is held in memory; where there is more, both sides are dealt onto piles on disk by
+the keys' hash, and matched pile by pile.
 """
 
 from __future__ import annotations

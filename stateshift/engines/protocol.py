@@ -1,4 +1,4 @@
-"""What an engine is to the rest of the program: one object with these methods, and nothing else.
+"""The engine of the rest of the program: one object with these methods, and nothing else.
 
     survey, own_part, misplaced      what is there
     identity, plan, plan_round,      what is done to move it

@@ -1,5 +1,5 @@
-"""What rounds need to know of any engine's image: which of its files are there already, and what is
-still to be copied. Pure.
+"""The facts that rounds need of any engine's image: which of its files are there already, and what
+is still to be copied. Pure.
 
     at the target already    facts.brought, by the location they came from and their path
     still to be copied       what the image needs otherwise, but for the files that make it visible
@@ -34,9 +34,9 @@ def _bare(survey: Survey) -> Survey:
 
 
 def still_to_copy(facts: Facts, copied: Copies) -> Copies:
-    """Return the same, without the files that are there already. What is left is bundled again:
-    little of it lay beside much that is not, and a bundle's files are copied at the same time, but
-    few bundles are.
+    """Return the same, without the files that are there already. The rest is bundled again: little
+    of it lay beside much that is not, and a bundle's files are copied at the same time, but few
+    bundles are.
     """
     if not facts.brought:
         return copied
@@ -100,8 +100,8 @@ def kept(
     facts: Facts, wanted: Collection[tuple[str, str]], again: Collection[str]
 ) -> Iterator[KeepBrought]:
     """Yield the steps that keep what was copied and is wanted, which becomes this plan's to answer
-    for. What is not wanted goes; what is wanted, and is not what was copied, is written `again`,
-    there.
+    for. Unwanted files go; a file that is wanted, and is not the one that was copied, is written
+    `again`, there.
     """
     targets = [arrived.target for arrived in facts.brought.values()]
     targets += [place for place, _ in facts.left]

@@ -26,7 +26,7 @@ from stateshift.errors import StorageError
 from stateshift.formats.blocks import Binary, Ints
 from stateshift.formats.spans import Words, hash64
 
-# Of keys and values, as they are written.
+# Keys and values, as they are written.
 BYTES_MAX = 80 * 1024 * 1024
 
 # Arrow has no types that mypy --strict could tell apart here.
@@ -41,7 +41,7 @@ PILES, LEVELS = 16, 5
 
 
 class Sized(Protocol):
-    """What is held in memory, and how many bytes of it."""
+    """The records in memory, and their bytes."""
 
     @property
     def size(self) -> int: ...

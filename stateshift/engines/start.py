@@ -17,7 +17,7 @@ from stateshift.survey import Facts
 
 @dataclass(frozen=True)
 class Awaited:
-    """What shows that the job has gone on from its image: files below a location, or what its
+    """The evidence that the job has gone on from its image: files below a location, or what its
     cluster says.
     """
 
@@ -29,7 +29,7 @@ class Awaited:
 
 @dataclass(frozen=True)
 class Handed:
-    """What the job is handed: where its image lies, and options for its cluster, in plain JSON."""
+    """The job's own parameters: the place of its image, and options for its cluster (JSON)."""
 
     location: str
     options: JsonObject

@@ -1,4 +1,4 @@
-"""What an engine shows of an image to whoever looks at it without a run. Types only."""
+"""The views of an image that an engine shows without a run. Types only."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class CheckStage:
-    """What one stage of a deep check has read, and how long that took."""
+    """The reads of one stage of a deep check, and their time."""
 
     name: Literal["state", "history"]
     seconds: float
@@ -154,7 +154,7 @@ class Judged:
     undecoded: tuple[str, ...] = ()
 
 
-# What the entries of each store come to, by operator, shard and store: how many, and their sum.
+# The tally of the entries of each store, by operator, shard and store: how many, and their sum.
 Tallies = dict[tuple[str, int, str], tuple[int, int]]
 
 
@@ -224,8 +224,9 @@ class Differences:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What of an image is to be exported: an operator, a store, the state at an earlier batch, or
-    the changes of some batches. A store is named as entries name it, or by the column family alone.
+    """The part of an image that is to be exported: an operator, a store, the state at an earlier
+    batch, or the changes of some batches. A store is named as entries name it, or by the column
+    family alone.
     """
 
     operator: str | None = None
@@ -235,9 +236,9 @@ class Wanted:
 
 
 class Export(Protocol):
-    """What is to be exported. `chunks` gives the file's bytes once, the same whether others read
-    with us or not; `entries` counts them meanwhile, and `notes` says what a reader of the file has
-    to know.
+    """The part that is to be exported. `chunks` gives the file's bytes once, the same whether
+    others read with us or not; `entries` counts them meanwhile, and `notes` says what a reader of
+    the file has to know.
     """
 
     @property
@@ -257,7 +258,9 @@ class Export(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ExportedPart:
-    """What others have made of some entries: a file that is gone when the next one is asked for."""
+    """The result that others have made of some entries: a file that is gone when the next one is
+    asked for.
+    """
 
     file: str
     entries: int

@@ -51,7 +51,7 @@ class Window:
 
 
 class FrontToBack:
-    """A file whose end is read first. What lies before it is one reading, as long as each piece
+    """A file whose end is read first. Everything before it is one reading, as long as each piece
     that is asked for follows the one before. A file of no more than CHUNK is read at once.
     """
 

@@ -1,4 +1,4 @@
-"""What a spec's `transform` asks of Flink images. Pure.
+"""The changes that a spec's `transform` asks of Flink images. Pure.
 
     changed(job, kind)          the change of a kind, empty where there is none
     Rescale.of(change)          the numbers of subtasks and key groups that are asked for

@@ -1,5 +1,5 @@
-"""What Flink's engine keeps about an image, beyond what every engine's images have; among it, what
-keeps an operator's state from being divided otherwise. Types only.
+"""Flink's own facts of an image, beyond those that every engine's images have; among it, what keeps
+an operator's state from being divided otherwise. Types only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class FlinkImage:
-    """What a savepoint or checkpoint says of itself, and what changes need to know of it.
+    """The facts in a savepoint or checkpoint, and those that changes need of it.
 
     kind             checkpoint or savepoint
     layout           canonical or native, where the metadata says

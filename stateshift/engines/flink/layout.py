@@ -16,12 +16,12 @@ from stateshift.formats.marks import FOLDER
 
 ENGINE: Final = "flink"
 METADATA: Final = NAME
-# The metadata of a target, before it is made visible under its own name. What was compared can be
-# compared again.
+# The metadata of a target, before it is made visible under its own name. Everything that was
+# compared can be compared again.
 STAGED: Final = f"{FOLDER}/{METADATA}"
 
 CHECKPOINT: Final = re.compile(r"chk-(\d+)")
-# Where a job's files lie beside its checkpoints: what a place is recognised by after the job's
+# The folders of a job's files beside its checkpoints: what a place is recognised by after the job's
 # folder was moved.
 JOB_FOLDERS: Final = ("shared", "taskowned", "dstl")
 

@@ -1,4 +1,4 @@
-"""Where the files lie that `_metadata` names. Pure.
+"""The places of the files that `_metadata` names. Pure.
 
     Places(root, image)  root: the location that everything of the image is below; image: the folder
                          in it, with `_metadata`
@@ -32,9 +32,7 @@ from stateshift.storage import locations
 
 
 class PlainPlaces(TypedDict):
-    """`Places` as JSON, which has lists for tuples. What a plan says of its target has the first
-    two alone.
-    """
+    """`Places` as JSON, which has lists for tuples. A plan's target has the first two alone."""
 
     root: str
     image: str

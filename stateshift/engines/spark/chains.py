@@ -22,7 +22,7 @@ from stateshift.formats.spark.offsets import PARTITIONS
 # More partitions than any job has: what a damaged number must not make us count to.
 PARTITIONS_MAX = 100_000
 
-# So many files that are missing from a chain are named.
+# The number of files missing from a chain that are named.
 GAPS_MAX = 10
 
 # A version and a uuid, which is empty but for checkpoint format 2.

@@ -1,4 +1,4 @@
-"""What Spark's engine keeps about an image, beyond what every engine's images have. Types only."""
+"""Spark's own facts of an image, beyond those that every engine's images have. Types only."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Newest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SparkImage:
-    """What a checkpoint says of itself.
+    """The facts in a checkpoint.
 
     offsets, commits    how many batches each log names; None where nobody has counted
     batch_timestamp_ms  when the image's batch was planned

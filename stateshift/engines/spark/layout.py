@@ -22,7 +22,7 @@ from stateshift.formats.spark.names import classify, described
 from stateshift.survey import Image
 
 METADATA = "metadata"
-# What lies directly below a checkpoint and is the engine's, or ours.
+# The names directly below a checkpoint that are the engine's, or ours.
 OWN = frozenset((METADATA, "offsets", "commits", "state", "sources", FOLDER))
 SINK_LOG = "_spark_metadata"
 ENGINE = "spark"
@@ -125,8 +125,8 @@ def rollback_of(run: str) -> str:
 
 def fence_paths(epoch: int, planned: int | None) -> tuple[str, ...]:
     """Return the files a zombie would have to create to plan and to commit its next batch. A batch
-    it had planned already keeps its offsets: the target reads them. Where it had planned several,
-    it is the last of them that it commits.
+    it had planned already keeps its offsets: the target reads them. If it had planned several, it
+    commits the last of them.
     """
     following = epoch + 1
     if planned is None or planned < following:

@@ -26,7 +26,7 @@ REWRITE_LOG = "spark.rewrite-log"
 REWRITE_OPERATOR_METADATA = "spark.rewrite-operator-metadata"
 REWRITE_SCHEMA_LOG = "spark.rewrite-delta-schema-log"
 
-# What a transform is given, in plain JSON: a plan is saved.
+# The options of a transform, in plain JSON: a plan is saved.
 Options = JsonObject
 
 # Old places, each with its new one.

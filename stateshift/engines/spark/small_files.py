@@ -121,7 +121,7 @@ class Reading:
 
     def read_ahead(self, paths: Sequence[str]) -> None:
         """Read small files together, where each waits for a network: what asks for them later has
-        them at once. What is missing or too large is left to whoever needs it.
+        them at once. A file that is missing or too large is left to whoever needs it.
         """
         if self.storage.traits.at_once > 1:
             self.unreported().each(paths[:KEPT_FILES], _fetch)

@@ -67,7 +67,7 @@ _KEY_GROUP_NUMBER = 4  # bytes in front of a compressed key group of the hashmap
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """What is wrong with one piece of state, and where."""
+    """The fault of one piece of state, and its place."""
 
     fact: str
     path: str | None

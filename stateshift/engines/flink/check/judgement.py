@@ -3,11 +3,11 @@
 An image has one epoch. Whatever is wrong with it, there is no other one to go back to.
 
 A deep look reads every byte that a restart reads to its end: are the files whole, does each element
-end where it should, is each key in the group where Flink looks for it? What nothing can tell is
-said once, with its size. State of connectors is checked as far as it can be without the connector:
-the state of sources' coordinators, and the versions of splits and of what sinks have still to
-write. The frame is Flink's own. Inside it, the version and the bytes are the connector's: any
-number is a version to somebody, so an unlikely one is said and not refused.
+end where it should, is each key in the group where Flink looks for it? Everything that nothing can
+tell is reported once, with its size. State of connectors is checked as far as it can be without the
+connector: the state of sources' coordinators, and the versions of splits and of what sinks have
+still to write. The frame is Flink's own. Inside it, the version and the bytes are the connector's:
+any number is a version to somebody, so an unlikely one is said and not refused.
 """
 
 from __future__ import annotations

@@ -10,16 +10,16 @@ what two images are compared by. No serializer is needed.
     channels     what was in flight, by channel
     coordinator  the state of a source's or sink's coordinator
 
-What is long is represented by its digest. "stateshift.flink" among the settings says where the
+A long value is represented by its digest. "stateshift.flink" among the settings says where the
 image lies, and under which ids its operators go: {what places are, "as": {id: id in this image},
 "whole": [id], "once": {...}}. Files of key groups of those that are `whole` are on both sides the
-same, byte for byte, and so are not taken apart: each counts as one file. Of those in `once`,
-broadcast state is read once: there is a copy of it for each subtask, and their number is another
+same, byte for byte, and so are not taken apart: each counts as one file. Broadcast state of those
+in `once` is read once: there is a copy of it for each subtask, and their number is another
 afterwards. "once" is {id: [names of such states that are read of another image already]}.
 
-What is not taken apart into entries comes under a store that is `Whole`: a file, or a key group in
-the hashmap backend's own format. Broadcast state that is compared copy by copy counts once, as it
-does in `diff`.
+Everything that is not taken apart into entries comes under a store that is `Whole`: a file, or a
+key group in the hashmap backend's own format. Broadcast state that is compared copy by copy counts
+once, as it does in `diff`.
 """
 
 from __future__ import annotations
@@ -166,8 +166,8 @@ def of_subtask(
     whole: bool = False,
     broadcast: Broadcast | None = None,
 ) -> Iterator[Entry]:
-    """Yield state, key and value; `prefix` bytes of a key say its group. Of `whole` ones, files of
-    key groups are not taken apart.
+    """Yield state, key and value; `prefix` bytes of a key say its group. Files of key groups of
+    `whole` ones are not taken apart.
     """
     broadcast = broadcast or Broadcast()
     if subtask.finished:
@@ -231,7 +231,7 @@ def _database(handle: Incremental, streams: Streams, role: str) -> Iterator[Entr
     kinds = (("shared", handle.shared), ("private", handle.private), ("meta", (("", handle.meta),)))
     for kind, files in kinds:
         for name, stream in files:
-            # Of two subtasks, files of one name are two files.
+            # Files of one name of two subtasks are two files.
             key = f"{kind} {name} {handle.first}".encode()
             yield store, key, b"" if stream is None else _digest(streams.chunks(stream))
 

@@ -1,6 +1,6 @@
-"""What an image says of each operator: ids, parallelism, where its state lies, which states it has,
-and how evenly its key groups are filled. States are read from the headers of the subtasks' files;
-no state itself is.
+"""The facts of each operator in an image: ids, parallelism, where its state lies, which states it
+has, and how evenly its key groups are filled. States are read from the headers of the subtasks'
+files; no state itself is.
 
     Operator.stores   one a role: keyed, operator, raw keyed, raw operator, channels, coordinator
     Operator.details  max_parallelism, finished, states, key_groups: {count, empty, bytes: {min,
@@ -185,7 +185,7 @@ def _read_headers(subtasks: tuple[SubtaskState, ...], streams: Streams) -> dict[
             serializers.update(find_serializers(content))
             seen.add(size)
     states += _operator_states(subtasks)
-    # What the first subtask says of a state counts, and stands in its place from behind.
+    # The first subtask's word about a state counts, and stands in its place from behind.
     described = {
         (state.name, state.kind): ({"name": state.name, "kind": state.kind, "type": state.type})
         for state in reversed(states)

@@ -1,1 +1,1 @@
-"""What a person should know before a job moves: refusals, warnings, notes. Pure."""
+"""Everything that a person should know before a job moves: refusals, warnings, notes. Pure."""

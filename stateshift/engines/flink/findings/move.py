@@ -269,7 +269,7 @@ def of_left(move: Move) -> Iterator[Finding]:
         )
 
 
-# What `transform` may ask of a Flink image.
+# The kinds of `transform` for a Flink image.
 CHANGES = ("drop", "rename", "merge", "convert", "rescale", "repair", "union")
 _INSTEAD = {
     "repartition": (

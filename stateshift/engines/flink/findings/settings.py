@@ -3,8 +3,8 @@ Pure.
 
 They come from the program, from the configuration given at its start, or from its cluster's
 defaults; Flink does not tell which. Configuration that is given at a start never overrides the
-program (seen of 2.3: `enableCheckpointing(300)` with an interval of 500 ms given is 300 ms). So
-what neither the spec nor the target's own configuration says is given along.
+program (seen of 2.3: `enableCheckpointing(300)` with an interval of 500 ms given is 300 ms). A
+setting that neither the spec nor the target's own configuration has is given along.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from stateshift.survey import Image, ShardFiles, Survey
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What a comparison reads of one image: its operators, each with its id in the target."""
+    """The part of an image that a comparison reads: operators, each with its id in the target."""
 
     number: int
     operators: Mapping[str, str]

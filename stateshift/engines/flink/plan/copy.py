@@ -69,7 +69,7 @@ class Whole:
 
     @classmethod
     def of(cls, survey: Survey, wanted: Mapping[str, Parts]) -> Whole:
-        """Return the copies of an image. What keeps its name comes first."""
+        """Return the copies of an image. Files that keep their names come first."""
         infos = {file.path: file for file in survey.files}
         files: list[Named] = []
         for path, parts in wanted.items():

@@ -208,8 +208,8 @@ def _take_savepoints(move: Move) -> Iterator[TakeSavepoint]:
 
 
 def _restarting(job: JobSpec) -> SubmitSpec | None:
-    """Return the way in which a rollback starts the old job again. Of several jobs it is not known
-    which of them `source_submit` starts: a person tells them apart.
+    """Return the way in which a rollback starts the old job again. It is not known which of several
+    jobs `source_submit` starts: a person tells them apart.
     """
     return job.source_submit if len(job.image_writers) == 1 else None
 

@@ -54,8 +54,8 @@ def names_of(wholes: Iterable[Whole]) -> dict[tuple[str, str], str]:
 
 
 def round_of(move: Move, wholes: Sequence[Whole]) -> Iterator[BringFiles]:
-    """Yield steps for all of the last checkpoint that is there and is not copied yet. What is a
-    part of a file that others share, and may still grow, is left for the end.
+    """Yield steps for all of the last checkpoint that is there and is not copied yet. A part of a
+    file that others share, and may still grow, is left for the end.
     """
     at_target = there_already(move.facts, names_of(wholes))
     for number, whole in enumerate(wholes):

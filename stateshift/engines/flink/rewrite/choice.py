@@ -35,7 +35,7 @@ Source = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What goes to the target, and what is wrong with the names of the spec.
+    """The operators that go to the target, and the faults of the names of the spec.
 
     taken      of each image, the operators that go along
     unknown    names that match no operator

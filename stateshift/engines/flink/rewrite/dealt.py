@@ -2,7 +2,7 @@
 
     dealt_sections(files, becomes, scratch) -> Sections
 
-Of some megabytes of entries at a time, each key is hashed, the group that it was in is checked, and
+Some megabytes of entries at a time, each key is hashed, the group that it was in is checked, and
 its entry is copied behind those of its new group and state, entries of one length at once. That is
 a run: what `united` makes of all entries, of some of them. In the end each new section is put
 together from all runs, so memory does not grow with the state.
@@ -10,8 +10,8 @@ together from all runs, so memory does not grow with the state.
     run    rows of i64 group << 16 | state, size, where its last entry's key begins; then the
            entries of the first row, of the second, ...
 
-Runs are held in memory up to HELD_BYTES, and beyond that in a scratch file. What `key_hashes` does
-not read is left to `keys`, key by key. This module imports pyarrow: see `blocks`.
+Runs are held in memory up to HELD_BYTES, and beyond that in a scratch file. Keys that `key_hashes`
+does not read are left to `keys`, key by key. This module imports pyarrow: see `blocks`.
 """
 
 from __future__ import annotations

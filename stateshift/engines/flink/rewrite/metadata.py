@@ -85,7 +85,7 @@ PlainPart = tuple[str, int, int, Sequence[int], Sequence[PlainUnkeyedFile]]
 
 @dataclass(frozen=True, slots=True)
 class UnkeyedFile:
-    """What a subtask has beside its key groups, in a file of its own: (state, mode, where its
+    """A subtask's state beside its key groups, in a file of its own: (state, mode, where its
     elements begin). Its `role` is operator or raw operator.
     """
 
@@ -113,9 +113,9 @@ class UnkeyedFile:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one subtask of an operator gets that is rewritten: its key groups in a file, the
-    first one's number and where they begin, all 0 where there is nothing; and, where that is
-    rewritten as well, its operator state.
+    """The rewritten state of one subtask of an operator: its key groups in a file, the first one's
+    number and where they begin, all 0 where there is nothing; and, where that is rewritten as well,
+    its operator state.
     """
 
     name: str

@@ -47,7 +47,7 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class Redistribution:
-    """What is rewritten; of all operators the max parallelism, where it changes; and for which
+    """The operators that are rewritten; the max parallelism of all, where it changes; and for which
     operators that cannot be done: (id, what, why).
     """
 

@@ -13,11 +13,11 @@ another max parallelism, which Flink itself refuses (FLINK-5052).
       .keyed(subtask) -> Cut(first, offsets, size, content)
       .unkeyed(subtask, role) -> Joined       role: operator, raw operator
 
-Of what is cut, one key group at a time is held in memory. What is united or dealt is sorted by key
-groups first, in a scratch file beyond some size (see `formats.sorting`), and kept in another for
-all new subtasks. Operator state is held as a whole. Subtasks may number their states differently:
-one header is every new file's, that of the file with the most states, and entries of the others are
-renumbered.
+One key group of the cut files at a time is held in memory. State that is united or redistributed is
+sorted by key groups first, in a scratch file beyond some size (see `formats.sorting`), and kept in
+another for all new subtasks. Operator state is held as a whole. Subtasks may number their states
+differently: one header is every new file's, that of the file with the most states, and entries of
+the others are renumbered.
 """
 
 from __future__ import annotations

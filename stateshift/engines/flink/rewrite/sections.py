@@ -22,7 +22,7 @@ _COMPRESSED_AT = 4  # behind the version
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What one new subtask gets: where its groups begin, all 0 where it gets nothing."""
+    """The part of one new subtask: where its groups begin, all 0 where it gets nothing."""
 
     first: int
     offsets: tuple[int, ...]

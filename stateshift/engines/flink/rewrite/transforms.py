@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 KEEP, CUT, METADATA, RESCALE = "flink.keep", "flink.cut", "flink.metadata", "flink.rescale"
 
-# What a step of a plan says, of which each transform has keys of its own.
+# The options of a step of a plan, of which each transform has keys of its own.
 Options = JsonObject
 
 
@@ -154,7 +154,7 @@ class _NewFiles:
 
 
 class PlainOrigin(PlainPlaces):
-    """Where an operator comes from: places, id, and the paths of its files."""
+    """The origin of an operator: places, id, and the paths of its files."""
 
     operator: str
     paths: list[str]

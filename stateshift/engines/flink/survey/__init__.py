@@ -1,1 +1,1 @@
-"""What lies in a savepoint or checkpoint, read without a JVM: files, operators, states."""
+"""The content of a savepoint or checkpoint, read without a JVM: files, operators, states."""

@@ -1,5 +1,5 @@
-"""What clusters are asked of Flink's jobs before a plan is made: what keeps a run from succeeding,
-once it has begun.
+"""The questions to clusters about Flink's jobs before a plan is made: what keeps a run from
+succeeding, once it has begun.
 
     ask_source  which jobs run there, whether each can write the savepoint that is asked for, or
                 leaves its last checkpoint behind

@@ -31,7 +31,7 @@ Listing = dict[str, FileInfo]  # by path
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Where files are looked for, and what is there."""
+    """The folders where files are looked for, and their content."""
 
     places: Places
     listed: Listing

@@ -157,7 +157,7 @@ class _Expected(NamedTuple):
 
 
 class _Fault(NamedTuple):
-    """What is wrong with a file, and the way out where there is one."""
+    """The fault of a file, and the way out where there is one."""
 
     fact: str
     hint: str | None = None

@@ -229,7 +229,7 @@ def _heads(operator: OperatorState, streams: Streams) -> Beginnings:
 
 def _operator_states(metadata: Metadata, streams: Streams) -> dict[str, int]:
     """Return the version of each operator's operator state, by its first file: one Flink wrote them
-    all. What cannot be read is said elsewhere.
+    all. Files that cannot be read are reported elsewhere.
     """
     versions: dict[str, int] = {}
     for operator in metadata.operators:

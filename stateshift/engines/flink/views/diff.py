@@ -3,8 +3,8 @@ Reads only.
 
 Operators are matched by their ids. Keyed state whose entries cannot be separated (a changelog, or
 hashmap's own format with serializers of the job's) is compared as it lies there: it is the same
-where its bytes are, and cannot be compared where they are not. Of broadcast state each subtask has
-a copy: copies which are the same count once.
+where its bytes are, and cannot be compared where they are not. Each subtask has a copy of broadcast
+state: copies which are the same count once.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class _Comparing:
         self._differences.shown.append(difference)
 
 
-# What is compared of an operator: states, each with some of its entries.
+# The parts of an operator that are compared: states, each with some of its entries.
 Reading = Callable[[OperatorState, Streams], Iterator[tuple[str, Pairs]]]
 
 

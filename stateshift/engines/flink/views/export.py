@@ -3,8 +3,8 @@
     operator | store (the state's name) | shard (the subtask) | key | value
 
 In JSON lines, keys and values are JSON. A Parquet or an Arrow file has one schema, and what a
-state's key looks like only its serializers know: there they are the same JSON as text. What is not
-decoded is shown as its bytes.
+state's key looks like only its serializers know: there they are the same JSON as text. A value that
+is not decoded is shown as its bytes.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Row = dict[str, object]
 
 @dataclass
 class FlinkExport:
-    """What is to be exported. `chunks` gives the file's bytes once; `entries` counts them
-    meanwhile.
+    """The entries that are to be exported. `chunks` gives the file's bytes once; `entries` counts
+    them meanwhile.
     """
 
     image: Image

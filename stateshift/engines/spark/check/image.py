@@ -15,8 +15,8 @@
                              (`sidecars`)
 
 A finding names the file and where in it; offsets in state files are those of the decompressed
-bytes. Where the newest batch does not work, `works` tells which earlier ones do. Whether a snapshot
-is what the changes before it come to is asked apart (`snapshots`), with the tallies made here.
+bytes. If the newest batch does not work, `works` tells which earlier ones do. Whether a snapshot is
+what the changes before it come to is asked apart (`snapshots`), with the tallies made here.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ from stateshift.formats.spark.type_json import check_schema
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, ShardFiles, Survey
 
-# So many epochs that work are enough to choose from.
+# The number of epochs that work which are enough to choose from.
 EPOCHS_MAX = 10
 
 # An operator's id and the number of a shard.
 Place = tuple[str, int]
 
-# What of an image is read: entries, and everything but those.
+# The part of an image that is read: entries, and everything but those.
 Reads = Literal["all", "state", "rest"]
 
 _COMPRESSED = (".delta", ".snapshot", ".changelog")

@@ -19,8 +19,8 @@ The keys of rows hold more than the join's own key: an index, or a time, which i
     row_and_time(view, keys)  row | time, wherever in the key the time stands
 
 A row without its last column has the slots of the others, and what lies behind them moves eight
-bytes forward: so does the offset in each slot that has one. What results are the bytes of the row
-as Spark writes it for the other columns.
+bytes forward: so does the offset in each slot that has one. The results are the bytes of the row as
+Spark writes it for the other columns.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ KINDS = (COUNTS, INDEXED, LISTS, TIMES)
 
 BYTES_MAX = 64 * 1024 * 1024
 
-# So many keys of a shard are named one by one.
+# The number of keys of a shard that are named one by one.
 KEYS_MAX = 3
 
 _SCHEMA = pa.schema([("key", pa.large_binary()), ("number", pa.int64()), ("kind", pa.int8())])

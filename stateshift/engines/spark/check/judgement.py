@@ -5,7 +5,7 @@ Without a deep look, what the survey says is judged. With one, everything a rest
 its end (`check.image`), by a fleet where there is one; then each snapshot is held against its
 history (`check.snapshots`): a stage of its own, which no restart needs and which may cost as much.
 
-What Spark does without a file was seen with 3.5 to 4.3: schemas of stores and the operators'
+Spark's reactions to a missing file were seen with 3.5 to 4.3: schemas of stores and the operators'
 metadata of version 1 it writes again; without the query's id 4.2 and later refuse to start, earlier
 ones take it for another query.
 
@@ -226,7 +226,7 @@ def way_out(path: str, image: str) -> str:
     return hint.format(path=path)
 
 
-# So many folders with strangers are named one by one.
+# The number of folders with strangers that are named one by one.
 FOLDERS_MAX = 10
 
 _OWN = ("offsets", "commits", "sources", "state")

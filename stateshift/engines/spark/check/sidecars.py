@@ -1,4 +1,4 @@
-"""What lies beside state files: checksums of both kinds, and tables that no version needs. Reads
+"""The files beside state files: checksums of both kinds, and tables that no version needs. Reads
 only.
 
     x.crc   Spark's (4.1 and later): a stale one makes Spark refuse the file

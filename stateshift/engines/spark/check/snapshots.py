@@ -7,7 +7,7 @@ the same. Reads only.
 A restart takes the snapshot and never looks at what came before it, so a snapshot that lost
 something goes unnoticed until somebody misses it. Both ways are followed up to the version of the
 restart, where the one is read anyway. Only where their entries do not add up to the same are the
-snapshot's looked at one by one; an entry that later changes wrote again is not reported. Where the
+snapshot's looked at one by one; an entry that later changes wrote again is not reported. If the
 older files are gone, or do not decode (no restart needs them any more), nothing is reported.
 Checkpoint format 2, whose files only a commit's lineage tells apart, is left out, as are changelogs
 with column families that no older snapshot names.

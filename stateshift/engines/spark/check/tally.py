@@ -1,9 +1,9 @@
-"""What entries add up to, to see whether two ways to a state come to the same without holding it.
+"""The sums of entries, to see whether two ways to a state come to the same without holding it.
 
     Tally            a count and a sum, the same in whatever order entries come
     tally_of(files)  of what a shard's files come to
 
-Where files only write one behind the other, a hash of each key and the number of each entry are all
+If files only write one behind the other, a hash of each key and the number of each entry are all
 that is held: the last write of a key counts. Tables and merges have to be folded.
 """
 

@@ -6,8 +6,8 @@ row by row.
     marked(content, starts, ends, columns)        columns that order keys: each one binary, its mark
                                                   before the value
 
-Where a column begins, only the one before it says; but so it is in every row, and a step is taken
-in all of them at once. Decimals, arrays and maps are left to `formats.spark.avro_rows`, as is
+Only the column before it tells the beginning of a column; but so it is in every row, and a step is
+taken in all of them at once. Decimals, arrays and maps are left to `formats.spark.avro_rows`, as is
 everything odd: None is given for them. That both ways agree is tested on every golden checkpoint.
 """
 
@@ -35,7 +35,7 @@ _WHOLE = {
 }
 
 
-# Where the groups of a varint's bits belong, and what the byte of each may be at most: of the last
+# The places of the groups of a varint's bits, and what the byte of each may be at most: of the last
 # one bit is left.
 _GROUPS = (*((shift, 255) for shift in range(0, 63, 7)), (63, 1))
 

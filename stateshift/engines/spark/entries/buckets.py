@@ -6,8 +6,8 @@ to a fleet.
     pick  the entries of those buckets whose sums differ between the sides
 
 The sum of a bucket is over all shards of a side, wherever its keys lie: numbers of shards make no
-difference. Equal sums are equal entries, as in CompareImages. Where little differs, little is
-picked: with an entry goes its bucket.
+difference. Equal sums are equal entries, as in CompareImages. Little is picked where little
+differs: with an entry goes its bucket.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What single batches did to the state: the puts, merges and deletes in their deltas or changelogs.
-Reads only.
+"""The changes of single batches to the state: the puts, merges and deletes in their deltas or
+changelogs. Reads only.
 
     changes of batch b  =  per operator, shard and store the change file of version b + 1
 

@@ -15,8 +15,8 @@
                                      it
     struct array map void            struct list map null
 
-What has no Arrow or Parquet type of its own says in its field's metadata (`spark.type`) what it is.
-A schema's names may repeat; the later ones are numbered, as everywhere we show them.
+A type that is none of Arrow's or Parquet's is named in its field's metadata (`spark.type`) what it
+is. A schema's names may repeat; the later ones are numbered, as everywhere we show them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _ATOMIC = {
     ),
     "variant": pa.struct([("value", pa.binary()), ("metadata", pa.binary())]),
 }
-# What a field's metadata says where Arrow's type does not.
+# The keys of a field's metadata that say more than Arrow's type.
 _SPARK_TYPES = {
     "year-month": "interval year to month",
     "day-time": "interval day to second",

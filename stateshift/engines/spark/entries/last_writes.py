@@ -7,14 +7,14 @@ The last write of a key counts; merges are joined, by the delimiter `between`, t
 that was put, or to each other. Keys are found to be the same by a hash of 64 bits and then by their
 bytes.
 
-What is held in memory is `bytes_max` of writes. Where there are more, they are dealt onto piles by
-their keys' hash, on disk, and settled pile by pile; a pile that is too large is dealt again. The
-order of what comes out depends on the writes and on `bytes_max` alone.
+`bytes_max` of writes are held in memory. If there are more, they are dealt onto piles by their
+keys' hash, on disk, and settled pile by pile; a pile that is too large is dealt again. The order of
+what comes out depends on the writes and on `bytes_max` alone.
 
-Where the time goes (1 million entries of RocksDB tables, exported, 2.3 s of CPU with start-up;
-entry by entry it was 7.8): putting the keys of the tables together 0.4, what is done for each of
-their 4 KiB blocks (checksum, decompression, index) 0.6, hashing and sorting the keys here 0.1,
-copying what is kept 0.3, writing Parquet 0.5.
+The time by part (1 million entries of RocksDB tables, exported, 2.3 s of CPU with start-up; entry
+by entry it was 7.8): putting the keys of the tables together 0.4, what is done for each of their 4
+KiB blocks (checksum, decompression, index) 0.6, hashing and sorting the keys here 0.1, copying what
+is kept 0.3, writing Parquet 0.5.
 """
 
 from __future__ import annotations
@@ -171,7 +171,8 @@ class Several:
             return self.places[ends], None
         at = np.arange(len(self.first))
         begins = np.maximum.accumulate(np.where(self.first, at, 0))
-        # What counts begins with the last write that is no merge: behind it where it is a delete.
+        # The writes that count begin with the last one that is no merge: behind it where it is a
+        # delete.
         deleted = missing(self.block.values)
         bases = np.maximum.accumulate(np.where(self.block.merges & ~self.first, 0, at))
         bases = np.maximum(bases, begins) + (deleted[bases] & (at > bases))

@@ -1,7 +1,7 @@
 """The version of a RocksDB shard that its newest zip says: its tables and where they lie, its
 column families, and how its tables are sorted.
 
-Tables that do not overlap are a sorted run, by the MANIFEST in the zip. Where that cannot be read
+Tables that do not overlap are a sorted run, by the MANIFEST in the zip. If that cannot be read
 there are none, and nothing is refused for it: Spark's own metadata names the tables, too.
 """
 
@@ -34,7 +34,7 @@ _RUN_BYTES = 24 * 1024 * 1024  # of a table that is read: its end, and a few bat
 
 @dataclass(frozen=True)
 class Version:
-    """What the newest zip of a shard's files says, its path in `zip`; nothing where they have
+    """The content of the newest zip of a shard's files, its path in `zip`; nothing where they have
     none.
     """
 
@@ -56,7 +56,7 @@ class Version:
 
     @cached_property
     def facts(self) -> Mapping[int, TableFile]:
-        """What the MANIFEST says of the version's tables, by their numbers; nothing where it
+        """The facts of the version's tables in the MANIFEST, by their numbers; nothing where it
         cannot be read.
         """
         return {fact.number: fact for fact in _facts(self.manifest) if fact.number in self.tables}

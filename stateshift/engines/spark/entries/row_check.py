@@ -1,8 +1,8 @@
 """The rows of one shard, checked block by block: inside their bounds, in the shard where their key
 belongs. Reads only.
 
-What a file deletes is in no entry, and its shard is checked too: two shards' changes that hold
-nothing but deletes, exchanged, leave behind what should be gone.
+A key that a file deletes is in no entry, and its shard is checked too: two shards' changes that
+hold nothing but deletes, exchanged, leave behind what should be gone.
 
 An entry is what all files of the shard come to. Only for a bad row is its file looked for: the
 newest one that writes its key.
@@ -44,7 +44,7 @@ from stateshift.formats.spark.types import WIDTHS, Atomic, DataType, DecimalType
 from stateshift.survey import Finding, ShardFiles
 from stateshift.world import ReadFrom
 
-# So many rows of a shard are named one by one, the others counted.
+# The number of rows of a shard that are named one by one; the others are counted.
 ROWS_MAX = 3
 
 T = TypeVar("T")
@@ -87,9 +87,9 @@ class _Written(NamedTuple):
 
 @dataclass
 class RowCheck:
-    """What is wrong with the rows of one store of one shard. `shards` is how many the operator has.
-    They are `strict` where all of a key's columns decide its shard: in checkpoints born before 3.3
-    it may be some of them only (SPARK-38204).
+    """The faults of the rows of one store of one shard. `shards` is how many the operator has. They
+    are `strict` where all of a key's columns decide its shard: in checkpoints born before 3.3 it
+    may be some of them only (SPARK-38204).
     """
 
     read: ReadFrom

@@ -10,10 +10,10 @@ dropDuplicates keeps one null beside a key, whatever its schema says:
     schema  Spark 3.3.1 and later: one void column.   Earlier: every column of the operator's input
                                                       (SPARK-39650)
 
-The schema is written once, with the first batch, and no later Spark holds it against the rows. So a
-job that began before 3.3.1 keeps the wrong one for good. Where it has two columns or more, no row
-of it is as short as the one null. A schema of a single column is as good as the right one, since
-its row is the same.
+The schema is written once, with the first batch, and no later Spark holds it against the rows. A
+job that began before 3.3.1 therefore keeps the wrong one for good. If it has two columns or more,
+no row of it is as short as the one null. A schema of a single column is as good as the right one,
+since its row is the same.
 
 Source: Spark, StreamingDeduplicateExec (EMPTY_ROW), StateSchemaCompatibilityChecker.
 """

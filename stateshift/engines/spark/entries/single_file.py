@@ -1,7 +1,7 @@
 """A single file of a checkpoint, decoded into something a person can read. Pure: the person at
 three in the morning sees the bytes that we see.
 
-What a file is, its path says: the names Spark gives are its only type information.
+The path of a file tells its kind: the names Spark gives are its only type information.
 """
 
 from __future__ import annotations

@@ -26,10 +26,11 @@ from stateshift.formats.spark.state_files import (
 from stateshift.survey import ShardFiles
 from stateshift.world import ReadFrom
 
-# Of files, compressed: so many records that columns are made as soon as they are read one by one.
+# Bytes of files, compressed: so many records that columns are made as soon as they are read one by
+# one.
 BYTES = 16 * 1024
 
-# What decompresses to more than this is no little either.
+# A shard that decompresses to more than this is no little one either.
 DECODED_BYTES = 64 * BYTES
 
 WORD = 8  # bytes; rows are whole words, but before 2.3 Spark wrote four bytes too many

@@ -6,12 +6,12 @@ without piles, and in order.
     merged(runs, between)    -> Block ...   every live key exactly once, keys ascending: puts, and
                                             where they are asked for deletes
 
-What a table, or a level of tables, holds is a run. Of every run one block is held, and the one
-behind it: the smallest last key among blocks that others follow is a bound below which nothing more
-can come, so everything up to it is taken from each run at once, and put in order. That is nearly
-free, since the keys of a range begin alike: the eight bytes behind what they share are a number,
-and sorting numbers that already ascend in a few runs takes one step for each of them. Where two
-numbers are the same the keys are looked at.
+The content of a table, or of a level of tables, is a run. One block of every run is held, and the
+one behind it: the smallest last key among blocks that others follow is a bound below which nothing
+more can come, so everything up to it is taken from each run at once, and put in order. That is
+nearly free, since the keys of a range begin alike: the eight bytes behind what they share are a
+number, and sorting numbers that already ascend in a few runs takes one step for each of them. If
+two numbers are the same the keys are looked at.
 
 Writes of one key never lie on both sides of a bound: a block that ends with the key that the next
 one begins with is read together with it.
@@ -38,7 +38,7 @@ from stateshift.formats.binaries import count_upto, in_order, whole
 from stateshift.formats.blocks import Binary, Block, Flags, Ints
 from stateshift.formats.spans import Words, missing, numbers_at
 
-# Of a run that lies on disk so many writes are read at once.
+# The number of writes of a run on disk that are read at once.
 CHUNK_RECORDS = 1 << 15
 
 Run = Iterable[Writes]

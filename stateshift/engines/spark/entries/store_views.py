@@ -5,8 +5,8 @@ place a key. Reads only.
                                             `default/<column family>`
 
 Schemas lie beside the state (`_metadata/schema` of shard 0, or `_stateSchema` for column families),
-prefixes and lists in the operator's metadata. What both leave open (Spark 3.x has no metadata) the
-names tell: Spark's operators have always called their stores and columns the same
+prefixes and lists in the operator's metadata. The names tell everything that both leave open (Spark
+3.x has no metadata): Spark's operators have always called their stores and columns the same
 (SymmetricHashJoinStateManager, StreamingSessionWindowStateManager).
 
 The columns of dropDuplicates' values are found by looking at the state where the schema is wrong
@@ -322,7 +322,7 @@ def _table_blocks(chunks: Iterator[bytes]) -> Iterator[Block]:
         yield block
 
 
-# What decodes the records of a file, by how its name ends; a zip has none.
+# The decoders of the records of a file, by the ending of its name; a zip has none.
 _DECODERS: Mapping[str, Callable[[Iterator[bytes]], Iterator[Block]]] = {
     "delta": decode_delta_blocks,
     "snapshot": decode_snapshot_blocks,

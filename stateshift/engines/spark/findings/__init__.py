@@ -1,1 +1,1 @@
-"""What a plan says of a Spark job's move."""
+"""The findings of a Spark job's move."""

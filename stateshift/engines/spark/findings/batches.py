@@ -1,5 +1,5 @@
-"""What a sink makes of batches that are run a second time, or of other batches under their numbers
-(W-1). Pure.
+"""The consequences for a sink of batches that are run a second time, or of other batches under
+their numbers (W-1). Pure.
 
     kept       a batch that was planned and not committed runs again over the same input. A sink
                that has it skips it, and the state that the batch wrote must be at the target

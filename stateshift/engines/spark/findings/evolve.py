@@ -1,5 +1,5 @@
-"""What keeps a state's rows from becoming those of a changed query: refused by name, with the
-way out. Pure.
+"""The obstacles to making a state's rows those of a changed query: refused by name, with the way
+out. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stateshift.survey import Finding, Image
 # Spark's own column families are bound to each other: a row more in one of them is one too few in
 # another. Their names begin, or end, like this.
 OWN_BEGINNING, OWN_ENDINGS = "$", ("-keyToNumValues", "-tsWithKey")
-# What a change may say that leaves the rows as they are.
+# The keys of a change that leave the rows as they are.
 WITHOUT_ROWS = frozenset(("kind", "operator", "store", "nullable", "nullable_key"))
 
 

@@ -90,7 +90,7 @@ def of_stopping(move: Move) -> Iterator[Finding]:
                 "stopped for you",
             )
     elif cluster.state == "absent" and job.cutover != NEVER and job is stopped_for(move.spec, job):
-        # Of jobs that share a source, one is stopped for all of them.
+        # One of the jobs that share a source is stopped for all of them.
         yield from _of_absent(move, cluster, age if is_fresh else None)
 
 

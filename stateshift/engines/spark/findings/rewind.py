@@ -1,4 +1,4 @@
-"""What a sink makes of a job that goes back to an earlier batch. Pure.
+"""The consequences for a sink of a job that goes back to an earlier batch. Pure.
 
 rewound     the batches since get their numbers again, from the second on over other input: a
             sink that knows batches by number drops them, and then fails

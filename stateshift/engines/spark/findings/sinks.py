@@ -1,4 +1,4 @@
-"""What the job's sink makes of the move: which batch it has last, and what that means. Pure.
+"""The job's sink at the time of the move: its last batch, and the consequences. Pure.
 
     the planned batch      delivered already, or not: `findings.batches` says it
     a newer batch          the sink is ahead of the checkpoint: it drops what the job puts out in

@@ -1,5 +1,5 @@
-"""What the target's Spark cannot read of an image, though everything else fits: refused before
-anything moves. Pure.
+"""The parts of an image that the target's Spark cannot read, though everything else fits: refused
+before anything moves. Pure.
 
     state from before 3.0     not from 3.0 on, where a join is no inner one, or decimals are summed:
                               cannot be known, and is refused unless it is waived
@@ -19,8 +19,9 @@ anything moves. Pure.
     RocksDB changelogs        3.5 on; before, a version is its zip
     RocksDB tables of 4.0 on  not 3.3: "unknown checksum type 4" (XXH3)
 
-Each of them was seen on real Sparks (tests/versions.md). What is rewritten on the way (`transform`)
-no longer counts where its tables and zips are of the oldest kind that all of them read.
+Each of them was seen on real Sparks (tests/versions.md). State that is rewritten on the way
+(`transform`) no longer counts where its tables and zips are of the oldest kind that all of them
+read.
 """
 
 from __future__ import annotations

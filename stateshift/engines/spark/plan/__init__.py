@@ -1,1 +1,1 @@
-"""What is done to move a job, as phases of steps: computed from spec and facts. Pure."""
+"""The work that moves a job, as phases of steps: computed from spec and facts. Pure."""

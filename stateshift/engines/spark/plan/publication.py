@@ -26,8 +26,8 @@ def publish(
     move: Move, images: tuple[Image, ...], reshaping: Reshaping, beforehand: bool = False
 ) -> Iterator[AnyStep]:
     """Yield ids and offsets of every query, and only then the commits; the name index is published
-    before them (`index_step`). What is copied as it is goes together: on HDFS a small file is
-    mostly waited for; and it is `staged`, where it is copied `beforehand`.
+    before them (`index_step`). Files that are copied as they are go together: on HDFS a small file
+    is mostly waited for; and it is `staged`, where it is copied `beforehand`.
     """
     commits: list[_First] = []
     others: list[_First] = []

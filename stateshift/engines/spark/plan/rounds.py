@@ -156,9 +156,9 @@ def folder_of(chain: ShardFiles) -> str:
 
 
 def round_plan(spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -> Plan:
-    """Return the plan that copies what can be copied while the job runs. What speaks against the
-    move is said with the move. Of a job that is `stopping` this may be the last epoch: the files
-    that will make it visible are copied with it.
+    """Return the plan that copies what can be copied while the job runs. Obstacles to the move are
+    reported with the move. This may be the last epoch of a job that is `stopping`: the files that
+    will make it visible are copied with it.
     """
     move = Move(spec, job, warmed(facts))
     steps: list[AnyStep] = [*_transfers(move)]

@@ -2,16 +2,16 @@
 in between at which it cannot be started. Pure.
 
 Spark starts from the newest offsets, L, reads those of L - 1 as well, and loads state version L or
-L + 1 (`survey.restart.batches`). So the target's logs grow as a job's own do, batch by batch:
+L + 1 (`survey.restart.batches`). The target's logs grow as a job's own do, batch by batch:
 
     state    what versions E + 2 to N need, and the target does not have, E being the batch it can
              be started from
     publish  offsets/E+1, commits/E+1, offsets/E+2, commits/E+2, … offsets/N, commits/N
     retire   what batch N does not need
 
-After offsets/b the target starts from batch b - 1, with b planned; after commits/b from batch b.
-What the source itself can no longer go back to cannot be published so: it has tidied away state or
-logs of a batch in between.
+After offsets/b the target starts from batch b - 1, with b planned; after commits/b from batch b. An
+image that the source itself can no longer go back to cannot be published so: it has tidied away
+state or logs of a batch in between.
 
 A job can go back to an earlier batch and do the later ones again. The copies that rounds made of
 the first time are then stale, and the image is hidden before its files are changed. Spark reads a
@@ -297,7 +297,7 @@ def _way_of(facts: Facts, image: Image) -> _Way | None:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """What the source has, by path, and the paths of what is at the target and still stands."""
+    """The source's files by path, and the paths at the target that still stand."""
 
     at_source: Mapping[str, FileInfo]
     at_target: Collection[str]

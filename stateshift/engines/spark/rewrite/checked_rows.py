@@ -33,7 +33,7 @@ from stateshift.plain import JsonObject
 from stateshift.survey import ShardFiles
 from stateshift.world import ReadFrom
 
-# Of a store's files.
+# The rules of a store's files.
 BYTES_MIN = 64 * 1024 * 1024
 
 _KINDS = ("stateStoreSave", "sessionWindowStateStoreSaveExec")
@@ -85,8 +85,8 @@ def _rules(request: Request, store: StoreState, shards: int) -> dict[str, RowRul
 
 @dataclass(frozen=True)
 class RowChecks:
-    """What reads the sources of a piece of one operator; its rows are checked where there are rules
-    for them.
+    """The reader of the sources of a piece of one operator; its rows are checked where there are
+    rules for them.
     """
 
     rules: Mapping[str, JsonObject]

@@ -1,5 +1,4 @@
-"""What becomes of an image's state where more is asked for than a copy: which files are rewritten,
-and how. Pure.
+"""The files of an image's state that are rewritten where more is asked for than a copy. Pure.
 
 Reshaping
   steps      state, in the transform phase: TransformShard over pieces of it, and files that get
@@ -70,7 +69,7 @@ KEEP_TABLES = "spark.keep-tables"
 
 @dataclass(frozen=True, slots=True)
 class Reshaping:
-    """What a job's changes write, compare, leave out and put under other paths."""
+    """The files that a job's changes write, compare, leave out and put under other paths."""
 
     steps: tuple[TransformShard, ...] = ()
     replaced: frozenset[str] = frozenset()

@@ -11,8 +11,8 @@
 The new files have the names under which Spark's own maintenance would have written them, so a
 restart finds them at any time: there is no moment at which it would read half of the old and half
 of the new. Until the job has committed another batch, a rollback puts everything back: afterwards
-later versions build on the new tables, and it is refused. What was set aside is removed by whoever
-needs the space.
+later versions build on the new tables, and it is refused. Files that were set aside are removed by
+whoever needs the space.
 
 A RocksDB version that has its own N.zip is left as it is: to make it again would be to overwrite
 what a restart reads.

@@ -11,13 +11,13 @@
     N.zip     the files of the zip before it, an edit more behind its MANIFEST, a table more in its
               metadata. numKeys goes by what each changed key was before, as the kept tables say
 
-What is compared is what was changed and what the rest is said to be (`stateshift.changes` among
-the settings): of the source its zip and its changelogs, of the target its zip and the new table.
-The kept tables themselves are compared byte for byte, as copies are.
+The changes are compared, and the words about the rest (`stateshift.changes` among the settings): of
+the source its zip and its changelogs, of the target its zip and the new table. The kept tables
+themselves are compared byte for byte, as copies are.
 
-What was tried on real Sparks (3.3.4, 3.5.9, 4.0.5, 4.3.0): checkpoint format 1 without column
-families and row checksums. All else is refused before anything is written (`of_kept_tables`), and
-here, where only the bytes show it.
+Tried on real Sparks (3.3.4, 3.5.9, 4.0.5, 4.3.0): checkpoint format 1 without column families and
+row checksums. All else is refused before anything is written (`of_kept_tables`), and here, where
+only the bytes show it.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Version:
 
     @property
     def facts(self) -> dict[str, TableFile]:
-        """What the MANIFEST says of the tables, by the names that they have in RocksDB."""
+        """The facts of the tables in the MANIFEST, by the names that they have in RocksDB."""
         tables = self.manifest.families[_DEFAULT].tables
         return {f"{number:06}.sst": table for number, table in tables.items()}
 
@@ -231,7 +231,7 @@ def compared_changes(
 ) -> Iterator[tuple[str, Block]]:
     """Yield the writes of a version behind its kept tables, and the tables by the words that are
     said of them. Its files are a zip and changelogs, or a zip and the table that was made of those.
-    Of a part of the shard (see `shard_parts`) the tables are said with the first.
+    The tables are named with the first part of the shard (see `shard_parts`).
     """
     part = part_in(settings)
     version = version_of(read, shard)

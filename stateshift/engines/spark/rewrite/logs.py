@@ -1,4 +1,4 @@
-"""What becomes of the logs and the operators' metadata of an image whose state is changed. Pure.
+"""The changes of the logs and the operators' metadata of an image whose state is changed. Pure.
 
 logs_of          offsets and commits, by path           what else they say afterwards
 operators_of     operators' metadata, by path           further options of their rewriting
@@ -30,7 +30,7 @@ REWRITE_SCHEMA = "spark.rewrite-schema"
 @dataclass(frozen=True, slots=True)
 class Change:
     """A file of the source that another one is made from: by which transform, and where to (below
-    the target). Where more than that file is needed, `source` and `inputs` say it.
+    the target). `source` and `inputs` name more than that file where it is needed.
     """
 
     transform: str

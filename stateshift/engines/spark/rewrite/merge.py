@@ -7,8 +7,8 @@
     sources/  the others' logs under their new numbers
     commits   the job's, with the smallest watermark
 
-So the job that goes on reads all those inputs: its plan has its own sources first, then each
-other's. Everything lies on one file system, and is read from the deepest place above all of it.
+The job that goes on reads all those inputs: its plan has its own sources first, then each other's.
+Everything lies on one file system, and is read from the deepest place above all of it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from stateshift.survey import Facts, FileInfo, Finding, Image, ShardFiles, Surve
 MERGE_OFFSETS = "spark.merge-offsets"
 MERGE_COMMITS = "spark.merge-commits"
 
-# What has to be the same for rows of one to be rows of the other.
+# The settings that have to be the same for rows of one to be rows of the other.
 ALIKE = (
     "spark.sql.shuffle.partitions",
     "spark.sql.streaming.stateStore.providerClass",

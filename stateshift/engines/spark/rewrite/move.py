@@ -283,8 +283,8 @@ class Move:
         """Return the files of kept batches to copy, by their path at the source: their path at the
         target.
 
-        A job that runs writes them at this moment. What is copied of it is planned once more when
-        it has stopped.
+        A job that runs writes them at this moment. Its copies are planned once more when it has
+        stopped.
         """
         paths: dict[str, str] = {}
         if self.runs:

@@ -33,7 +33,7 @@ from stateshift.formats.spark.names import DEFAULT_STORE
 from stateshift.formats.spark.offset_conf import CODEC
 from stateshift.survey import ShardFiles
 
-# Of files: decoded, and put aside, it is several times as much.
+# Bytes of files: decoded, and put aside, it is several times as much.
 PIECE_BYTES_MAX = 8 * 1024 * 1024 * 1024
 
 TABLE_BYTES = 64 * 1024 * 1024  # as RocksDB makes them, by default

@@ -4,7 +4,7 @@ order. Pure.
     folded -> [part] -> [frame] -> [evolve] -> deal out -> [column family] -> piles -> [united]
            -> blocks of a target, in order
 
-Where there is nothing to deal out, and entries are read in the order of their keys, they go
+If there is nothing to redistribute, and entries are read in the order of their keys, they go
 straight to the target (see `straight`).
 
 Several may share a piece, each the entries between two keys, where it is known before any entry is

@@ -2,7 +2,7 @@
 
 Spark versions do not agree on the number in the first line of a zip's metadata:
 
-    Spark 4.0       that of its checkpoint format: 2 under format 2. It refuses any other. Where
+    Spark 4.0       that of its checkpoint format: 2 under format 2. It refuses any other. If
                     several queries share a JVM, it is the format of the first
     all the others  1. 4.1 refuses 2; 4.3 goes back to an older snapshot then, if the changelogs
                     reach that far

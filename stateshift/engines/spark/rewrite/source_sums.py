@@ -1,5 +1,5 @@
-"""What the sources of a rewriting come to, added up while they are read: a comparison then needs
-to read the target alone.
+"""The sums of the sources of a rewriting, added up while they are read: a comparison then needs to
+read the target alone.
 
 The entries are those that the reader gives, before anything is done to them, seen as the comparison
 would see them: by the settings that it has for the source. Only a shard that was read to its end

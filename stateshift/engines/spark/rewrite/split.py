@@ -23,7 +23,7 @@ from stateshift.plain import JsonObject, from_plain
 if TYPE_CHECKING:
     from stateshift.formats.blocks import Block
 
-# What belongs to the part, of one store's block.
+# The entries of one store's block that belong to the part.
 Kept = Callable[[str, "Block"], "Block"]
 
 

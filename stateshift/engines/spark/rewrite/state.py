@@ -27,18 +27,19 @@
     outputs  HDFS-backed   N.snapshot                  for each target
              RocksDB       its tables, then N.zip      for each target
 
-A piece is read once. What has to be put in order or dealt out on the way is held in piles (see
-`redistribution`) until the next piece is read; a shard that becomes one snapshot, or whose tables
-are in the order of its new ones, goes straight through, a block at a time, and where its files are
-little, record by record.
+A piece is read once. Entries that are put in order or redistributed on the way are held in piles
+(see `redistribution`) until the next piece is read; a shard that becomes one snapshot, or whose
+tables are in the order of its new ones, goes straight through, a block at a time, and where its
+files are little, record by record.
 
 The tables of a piece may be made by several (`rewrite_tables`), where it is known at which keys
 they end (`bounds_of_tables`): each reads the keys between the bounds of its own tables, and writes
 those of every target. Their bytes are the same. The zips that name them are made of what each has
 said of its own (`rewrite_zips`).
 
-So may the snapshots of a piece: each deals out the entries of some of its sources (`deal_out`), and
-writes those of some of its targets, from what all have dealt out (`rewrite_dealt`).
+The snapshots of a piece may as well: each deals out the entries of some of its sources
+(`deal_out`), and writes those of some of its targets, from what all have dealt out
+(`rewrite_dealt`).
 
 Profile (a million entries of 24 and 32 bytes, seconds of one core): compacted 0.6 as snapshots and
 1.3 as tables, redistributed 1.4 and 1.8; most of it is Arrow's taking, joining and sorting, then
@@ -92,7 +93,7 @@ def rewrite_state(
     return Contents(contents, sums.shards_read)
 
 
-# What is known of all tables of a target, and how many of their entries are Spark's own.
+# The facts of all tables of a target, and the number of their entries that are Spark's own.
 KnownTarget = tuple[Sequence[TableFacts], int]
 
 
@@ -170,7 +171,7 @@ def _only_piece(options: JsonObject, inputs: Sequence[Input], sums: SourceSums) 
 
 
 class _Held:
-    """What was gathered for one piece, until another asks."""
+    """The entries that were gathered for one piece, until another asks."""
 
     def __init__(self, scratch: Scratch) -> None:
         self._scratch = scratch

@@ -3,8 +3,8 @@ of them is held, and nothing is sorted. Pure.
 
     tables of a target   | up to bounds[0] | up to bounds[1] | ... | all that is left |
 
-Tables are asked for one after the other, and are cut from one pass over the entries. Who asks for
-one again, or for a later one, has the entries before it read once more.
+Tables are asked for one after the other, and are cut from one pass over the entries. Whoever asks
+for one again, or for a later one, has the entries before it read once more.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What lies in a checkpoint, read without a JVM: files, batches, operators, sources and sinks."""
+"""The content of a checkpoint, read without a JVM: files, batches, operators, sources and sinks."""

@@ -1,5 +1,5 @@
-"""What is there: a Spark checkpoint, or a workflow directory of per-operator ones, surveyed without
-a JVM.
+"""The content of a location: a Spark checkpoint, or a workflow directory of per-operator ones,
+surveyed without a JVM.
 
 One listing, then a handful of small files per query: its id, the last offsets, the last commit,
 operator metadata, the source logs (for the absolute places in them) and, for RocksDB, the metadata

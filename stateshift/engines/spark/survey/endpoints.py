@@ -158,7 +158,7 @@ def refuse_unreadable_ends(
 
 def plain_endpoints(facts: Facts) -> tuple[Endpoint, ...]:
     """Return the sources and sinks of the job, in values that are plain JSON: for a plan, which is
-    saved. Where the spec names brokers, a source that may be of Kafka or of Event Hubs is of Kafka.
+    saved. If the spec names brokers, a source that may be of Kafka or of Event Hubs is of Kafka.
     """
     images = list(facts.source_images)
     names_brokers = facts.topics is not None

@@ -77,7 +77,7 @@ def surveyed_log(reading: Reading, offset: object, log: list[str], thorough: boo
     files = reading.each(sorted(set(log) - superseded), _log_file)
     spare_files: list[_LogFile] = []
     if thorough:
-        # What is wrong with them is nobody's loss, and is not reported.
+        # Their faults are nobody's loss, and are not reported.
         unreported = reading.unreported()
         spare_files = unreported.each(sorted(superseded), _log_file)
     refuse_cut(reading, _batches_by_log([*files, *spare_files]))

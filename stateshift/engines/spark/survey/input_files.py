@@ -1,8 +1,8 @@
 """Whether the input files that a checkpoint names are where it names them. Reads only.
 
-A file source knows a file again by its full path. Where the named files are there, the job is taken
-to go on reading there; where some are not, the folder may be elsewhere by now, and all that lies
-there would be read again. The newest entries are looked for first, and no more than so many.
+A file source knows a file again by its full path. If the named files are there, the job is taken to
+go on reading there; where some are not, the folder may be elsewhere by now, and all that lies there
+would be read again. The newest entries are looked for first, and no more than so many.
 """
 
 from __future__ import annotations

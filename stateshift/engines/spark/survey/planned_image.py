@@ -18,10 +18,10 @@ sink commits after them, and Spark's own commit comes last:
 
 Nobody can tell the two from the checkpoint, so the state counts as needed once it is whole. If one
 shard lacks it, then some task had not ended, and no sink has the batch; or files are gone, which
-only the sink's own log tells. What is damaged is nobody's loss where the batch runs again, for
-Spark writes it anew: whoever knows the sink judges it.
+only the sink's own log tells. Damage is nobody's loss where the batch runs again, for Spark writes
+it anew: whoever knows the sink judges it.
 
-Of each shard the file of changes is enough, for the version before it is there. A snapshot beside
+The file of changes of each shard is enough, for the version before it is there. A snapshot beside
 it is left out: where the batch does run again, Spark overwrites the changes, and would prefer the
 stale snapshot to them.
 

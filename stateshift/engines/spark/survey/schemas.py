@@ -3,8 +3,8 @@
     "<operator>/<store>" or "<operator>/<store>/<column family>"  ->  a StoreSchema
 
 One file below shard 0 describes a store; one named by the operator's newest metadata describes all
-column families of a store (`formats.spark.schema`, v3). What has no schema is left out: whoever
-needs it refuses it by name.
+column families of a store (`formats.spark.schema`, v3). A store without a schema is left out:
+whoever needs it refuses it by name.
 """
 
 from __future__ import annotations

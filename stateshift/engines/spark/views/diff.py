@@ -3,13 +3,13 @@
     diff(A, B) -> Differences  per operator and store: added (only B has the key), removed (only A),
                                changed
 
-Where both have as many shards, shard is matched with shard first. What has no partner there, and
+If both have as many shards, shard is matched with shard first. Entries without a partner there, and
 everything where the counts differ, is matched once more, all shards together: so a key that lies in
-another shard is no difference. Held in memory is what matching holds (see `match`); the rest of
-it, and what was left of shards, lies on disk.
+another shard is no difference. Held in memory is what matching holds (see `match`); the rest of it,
+and what was left of shards, lies on disk.
 
-What cannot be compared is named, and then the images are not called equal: nothing showed that they
-are.
+A store that cannot be compared is named, and then the images are not called equal: nothing showed
+that they are.
 """
 
 from __future__ import annotations

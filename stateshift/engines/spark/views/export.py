@@ -9,8 +9,8 @@ list of them. A Parquet or an Arrow file has one schema, so it takes stores of o
 take all. A store whose columns are not known is exported as bytes, never guessed at.
 
 Rows are made in batches and bytes leave as they come: what is held is what folding holds, and one
-batch. Of much state, others make the rows of a shard and put them aside (`save`), and here they are
-taken in the order of the shards: the file is the same.
+batch. If there is much state, others make the rows of a shard and put them aside (`save`), and here
+they are taken in the order of the shards: the file is the same.
 
 JSON has dates as days and times as microseconds since 1970, as `inspect` shows them; decimals are
 text.
@@ -53,8 +53,8 @@ LINES = 16_384
 
 @dataclass
 class Export:
-    """What is to be exported. `chunks` gives the file's bytes once; `entries` counts them
-    meanwhile.
+    """The entries that are to be exported. `chunks` gives the file's bytes once; `entries` counts
+    them meanwhile.
     """
 
     opened: Opened

@@ -70,8 +70,8 @@ def _one_by_one(piece: Piece) -> Iterator[str]:
         plain |= {"key": shown_key, "value": _shown_value(piece, value)}
         text = json.dumps(plain, ensure_ascii=False)
         if not _is_utf8(text):
-            # What is not UTF-8 in a string is kept as a surrogate, which JSON can only say as an
-            # escape.
+            # A byte of a string that is not UTF-8 is kept as a surrogate, which JSON can only say
+            # as an escape.
             text = json.dumps(plain)
         yield text + "\n"
 

@@ -142,7 +142,7 @@ def _stores(there: Opened, wanted: Wanted) -> Iterator[str]:
 
 
 def _of_state(path: str | None) -> bool:
-    """Whether the state cannot be read without this file. What only a restart needs is no reason
-    to refuse.
+    """Whether the state cannot be read without this file. A file that only a restart needs is no
+    reason to refuse.
     """
     return path is not None and bool({"state", "offsets", "commits"} & set(path.split("/")[:-1]))

@@ -17,10 +17,10 @@ from stateshift.errors import PlanError
 from stateshift.formats.blocks import Block
 from stateshift.formats.spark.types import StructType, Value
 
-# So many rows are written together, whatever batches they come in.
+# The number of rows that are written together, whatever batches they come in.
 ROWS = 65_536
 
-# What stands before key and value: one for all rows, or a list with one for each.
+# The columns before key and value: one for all rows, or a list with one for each.
 Place = str | int | list[str]
 
 _CHANGE = [pa.field("batch", pa.int64()), pa.field("change", pa.string())]

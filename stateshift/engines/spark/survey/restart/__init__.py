@@ -1,1 +1,1 @@
-"""What a restart of Spark reads, and from which batches it works."""
+"""The files that a restart of Spark reads, and the batches from which it works."""

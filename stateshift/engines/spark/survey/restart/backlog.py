@@ -1,7 +1,7 @@
 """The input that a job reads again which goes back to an earlier batch. Reads only.
 
 A file source counts files, by the batches in its log; Kafka counts records, Delta versions of its
-table. Of other sources nobody can tell.
+table. Nobody can tell of other sources.
 """
 
 from __future__ import annotations

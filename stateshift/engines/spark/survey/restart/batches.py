@@ -38,7 +38,7 @@ from stateshift.formats.spark.offset_order import step_back
 from stateshift.formats.spark.offsets import PARTITIONS, SourceOffset, decode_offsets
 from stateshift.survey import Operator
 
-# So many batches are compared with each other; Spark keeps a hundred.
+# The number of batches that are compared with each other; Spark keeps a hundred.
 BATCHES_MAX = 1_000
 
 _MOVE_AWAY = "a job continues after batch {epoch} once the offsets of later batches are moved away"
@@ -46,8 +46,8 @@ _MOVE_AWAY = "a job continues after batch {epoch} once the offsets of later batc
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What the logs say of one batch. A watermark of 0 is none. `handed_on_ms` is None where no
-    commit says which watermark the next batch has.
+    """The logs of one batch. A watermark of 0 is none. `handed_on_ms` is None where no commit says
+    which watermark the next batch has.
     """
 
     number: int
@@ -91,7 +91,7 @@ def warn_of_no_commits(reading: Reading, listed: ListedFiles, epoch: int | None)
 
 def refuse_misplaced(reading: Reading, listed: ListedFiles) -> None:
     """Refuse a directory where Spark reads or writes a file, and a file where it wants a directory.
-    Of batches that are done Spark looks at files alone: only one that is to come does harm.
+    Spark looks at files alone of batches that are done: only one that is to come does harm.
     """
     logs = {"offsets": listed.offsets, "commits": listed.commits}
     newest = {log: max(numbers, default=-1) for log, numbers in logs.items()}

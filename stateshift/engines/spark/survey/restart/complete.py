@@ -64,7 +64,7 @@ def refuse_incomplete(
 
 
 def _refuse_holes(reading: Reading, ids: Sequence[str], changes: Sequence[JsonObject]) -> None:
-    """Refuse a number between others that no operator has. Where operators are renamed or dropped,
+    """Refuse a number between others that no operator has. If operators are renamed or dropped,
     theirs are the numbers that they get, and it is a warning: who renames them one by one leaves a
     hole until the last of them is renamed.
     """

@@ -1,10 +1,10 @@
-"""What a restart of one query needs, and from which batches it would work.
+"""The files that a restart of one query needs, and the batches from which it would work.
 
-The consistent cut: batch N is the highest one committed, its state has version N + 1. Where no
-batch has a commit, N is the one before the last that was planned, as Spark sees it. Needed are
-offsets N and N - 1, commit N, the query's id, the sources' logs, and per operator, shard and store
-the chain of files of that version. What is newer is left behind; a batch that was planned and not
-committed is told apart (`planned`), and so is the state that it has written (`planned_state`).
+The consistent cut: batch N is the highest one committed, its state has version N + 1. If no batch
+has a commit, N is the one before the last that was planned, as Spark sees it. Needed are offsets N
+and N - 1, commit N, the query's id, the sources' logs, and per operator, shard and store the chain
+of files of that version. Newer batches are left behind; a batch that was planned and not committed
+is told apart (`planned`), and so is the state that it has written (`planned_state`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def surveyed_image(
     changes: Sequence[JsonObject] = (),
 ) -> Image:
     """Survey one query's checkpoint, from its listing and its small files; with what `changes` need
-    to know. Where they rewind it, everything after that batch does not count.
+    to know. If they rewind it, everything after that batch does not count.
     """
     listed = sorted_by_kind(files, skip=len(reading.path("")))
     fence = _without_fence(reading, listed)
@@ -198,7 +198,7 @@ def _small_files(
 
 @dataclass(frozen=True, slots=True)
 class _LastBatch:
-    """What the offset log says of the last committed batch."""
+    """The last committed batch in the offset log."""
 
     settings: dict[str, str] = field(default_factory=dict)
     sources: tuple[offset_format.SourceOffset, ...] = ()

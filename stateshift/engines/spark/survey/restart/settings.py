@@ -12,7 +12,7 @@ by the log, whatever the session says.
     codec             one that Spark has, where changes are written to files of their own
     a planned batch   has the settings of the batch before: Spark goes by the last one planned
 
-What has no schema or no name (Spark 3.x names no operators) is left alone where the rest is not
+State without a schema or a name (Spark 3.x names no operators) is left alone where the rest is not
 certain. Source: Spark, OffsetSeqMetadata.setSessionConf, SymmetricHashJoinStateManager,
 StreamingAggregationStateManager, FlatMapGroupsWithStateExecHelper; each seen with 4.3.0.
 """
@@ -63,7 +63,7 @@ _OF_STATE = (
 
 @dataclass(frozen=True, slots=True)
 class StateFacts:
-    """What an image's state is made of. `schemas` are by "<operator>/<store>[/<column family>]";
+    """The parts of an image's state. `schemas` are by "<operator>/<store>[/<column family>]";
     `changes` says whether any files of changes are there, of whatever epoch.
     """
 

@@ -16,7 +16,7 @@ from stateshift.survey import Operator, ShardFiles
 # Operator -> shard -> the uuid of each store's file, in the order of the operator's stores.
 Uuids = Mapping[str, tuple[tuple[str, ...], ...]]
 
-# So many shards that are missing from an operator are named one by one.
+# The number of shards missing from an operator that are named one by one.
 MISSING_MAX = 20
 
 

@@ -1,5 +1,5 @@
-"""What connectors and others keep below a checkpoint beside Spark: Delta's schema logs, and files
-of strangers.
+"""The files that connectors and others keep below a checkpoint beside Spark: Delta's schema logs,
+and files of strangers.
 
 A schema log is needed by a restart as soon as the table's schema changes, and names the checkpoint
 by its full path. Files of strangers are nothing to Spark: they are named, and stay unless the spec

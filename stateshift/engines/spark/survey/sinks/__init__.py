@@ -1,3 +1,3 @@
-"""What the sink that a spec names has of a job's output, read from the sink's own log, without a
-JVM.
+"""The batches of a job's output in the sink that a spec names, read from the sink's own log,
+without a JVM.
 """

@@ -98,8 +98,8 @@ class _History:
 
     A RESTORE after a batch, and before the next one of its application, has taken the table to
     where the next batch went on: what the job means by that batch is then the version that the
-    RESTORE made. So it is after a rewind under new numbers, whose last batch has the number of one
-    whose output was taken back.
+    RESTORE made. That is so after a rewind under new numbers, whose last batch has the number of
+    one whose output was taken back.
     """
 
     def __init__(self, back_to: Mapping[str, int]) -> None:

@@ -8,7 +8,7 @@
     foreach-batch  _delta_log                 where the spec names the table and the txnAppId
     kafka          nothing: it keeps no log of batches
 
-What each kind makes of a batch that it is given twice:
+The result of a batch that each kind is given twice:
 
     kind           knows batches    skips the plan    source
     delta          yes              yes               DeltaSink.addBatch: txn action (query id,
@@ -23,9 +23,9 @@ Source: Spark, FileStreamSink; Delta, DeltaSink; Iceberg, SparkWrite. No JVM is 
 
 The log of a file sink names no query: its batches are all up to the newest number in it. The
 batches of a query that an Iceberg table has are in the snapshots that its metadata names. Tables of
-a Hadoop catalog say themselves which metadata is the newest. Of other catalogs' tables the file of
-the highest number is taken, if it is the only one of that number; the spec may name the very file
-(`location` ends with .metadata.json).
+a Hadoop catalog say themselves which metadata is the newest. The file of the highest number is
+taken of other catalogs' tables, if it is the only one of that number; the spec may name the very
+file (`location` ends with .metadata.json).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def read_sink(sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]) -> S
 def _logs(
     sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]
 ) -> dict[str, SinkLog] | None:
-    """What its log has; None where there is none to be read."""
+    """Return the content of its log; None where there is none to be read."""
     if sink.location is None:
         return None
     match sink.kind:
