@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +58,10 @@ class Complaints:
         self.made.append(
             Complaint(place.pointer, readable(masked(message)), shown(place.value), expected)
         )
+
+    def add_all(self, flaws: Iterable[tuple[Place, str, str | None]]) -> None:
+        for place, message, expected in flaws:
+            self.add(place, message, expected)
 
 
 def escape(key: str) -> str:
