@@ -19,13 +19,12 @@ from stateshift.clusters.livy import cluster as livy
 from stateshift.clusters.options import Expected
 from stateshift.clusters.spark_submit import cluster as spark_submit
 from stateshift.clusters.standalone import cluster as standalone
-from stateshift.specification import options
-from stateshift.specification.keys import changes, parts, rebalancing
-from stateshift.specification.keys.job import JOB
-from stateshift.specification.keys.key import Key, Keys
-from stateshift.specification.keys.spec import SPEC
+from stateshift.specification import changes, options, parts, rebalancing, receivers
+from stateshift.specification.job_keys import JOB
+from stateshift.specification.key import Key, Keys
 from stateshift.specification.model import WAIVERS
 from stateshift.specification.options import Option
+from stateshift.specification.spec_keys import SPEC
 from stateshift.specification.write import plain_value
 
 _SECTION = re.compile(
@@ -128,8 +127,8 @@ def spec_keys() -> str:
         ("## Sources", _keys(parts.SOURCE)),
         ("## Sink", _keys(parts.SINK)),
         ("## Verify", _keys(parts.VERIFY)),
-        ("## On", _keys(parts.ON)),
-        ("## Receiver", _keys(parts.RECEIVER)),
+        ("## On", _keys(receivers.ON)),
+        ("## Receiver", _keys(receivers.RECEIVER)),
         ("## Throttle", _keys(parts.THROTTLE)),
         ("## Rebalance", _keys(rebalancing.REBALANCE)),
         ("### Clusters of rebalance", _keys(rebalancing.REBALANCED_CLUSTER)),
@@ -143,13 +142,17 @@ def spec_keys() -> str:
 
 
 def _keys(table: Keys) -> str:
-    rows = [(f"`{key.name}`", _takes(key), _default(key), _about(key)) for key in table.all]
+    return _key_table(table.all)
+
+
+def _key_table(keys: Iterable[Key]) -> str:
+    rows = [(f"`{key.name}`", _takes(key), _default(key), _about(key)) for key in keys]
     return _table(("key", "takes", "default", "says"), rows)
 
 
 def _changes() -> str:
     return "\n".join(
-        f"### {kind}\n\n{_kind(table).about}\n\n{_keys(Keys(*table.all[1:]))}"
+        f"### {kind}\n\n{_kind(table).about}\n\n{_key_table(table.all[1:])}"
         for kind, table in changes.TRANSFORMS.items()
     )
 
@@ -160,9 +163,9 @@ def _kind(table: Keys) -> Key:
 
 
 def _takes(key: Key) -> str:
-    if key.kind == "choice":
+    if key.kind.name == "choice":
         return ", ".join(f"`{choice}`" for choice in key.choices)
-    return _VALUES.get(key.kind, key.kind)
+    return _VALUES.get(key.kind.name, key.kind.name)
 
 
 def _default(key: Key) -> str:

@@ -1,14 +1,17 @@
 """What the user asked for: `parse_spec(text) -> Spec`, and the JSON Schema of what it reads.
 
-    text      JSON to a plain tree: doubled keys, placeholders, passwords in URLs
-    keys      every key there is, in one table
-    values    single values, and the keys of one object, however they are spelled
-    parts     clusters, operators, submissions, data, hashes
-    jobs      one job, in the dialect and for the engine of its spec
-    checks    what has to hold between the parts
-    rebalancing  between which clusters jobs may be moved; `excluded` when not
-    dataflow  operators and edges, our JSON of them, and plans of engines
-    parse     all of these in their order; `write` is its inverse; `schema` tells editors the same
+    text         JSON to a plain tree: doubled keys, placeholders, passwords in URLs
+    key          the words of all tables: Kind, Key, Keys; and Reader, which reads objects by them
+    values       kinds of single values, however they are spelled
+    parts, receivers, changes, rebalancing
+                 the objects inside a spec: for each its keys, and how it is read
+    job_keys, spec_keys
+                 the keys of a job, and of the spec itself
+    homes        where a key belongs that stands at the wrong place
+    jobs         one job, in the dialect and for the engine of its spec
+    checks       what has to hold between the parts
+    dataflow     operators and edges, our JSON of them, and plans of engines
+    parse        all of these in their order; `write` is its inverse; `schema` is for editors
 
 Pure. Locations are in the normal form of `location`. Each module is imported when something of it
 is first asked for: who only names a location waits for no spec.

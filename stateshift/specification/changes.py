@@ -26,103 +26,111 @@ ask for is one rewriting of the state, so their order does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from stateshift.specification.keys.changes import COLUMN, TRANSFORMS
-from stateshift.specification.keys.key import Key, Keys
+from stateshift.specification.key import (
+    Key,
+    Keys,
+    Kind,
+    Reader,
+    array,
+    either,
+    fold,
+    map_to,
+    reference,
+)
 from stateshift.specification.place import Place
 from stateshift.specification.secret import refuse_secrets
-from stateshift.specification.values import Reader, is_text
+from stateshift.specification.values import (
+    ANY_TEXT,
+    BATCH,
+    BOOLEAN,
+    CHOICE,
+    COUNT,
+    LOCATIONS,
+    SOME_TEXT,
+    TEXT,
+    TEXTS,
+    as_it_stands,
+    is_text,
+)
 
 Change = dict[str, object]
 
-
-def read_changes(reader: Reader, place: Place) -> tuple[Change, ...]:
-    """Return the changes of one job; what could not be read is left out, after a complaint."""
-    if not reader.is_a(place, list, "a list of objects"):
-        return ()
-    changes: dict[tuple[object, ...], Change] = {}
-    for item in place.items:
-        change = _read(reader, item)
-        if change is not None:
-            _add(reader, item, change, changes)
-    return tuple(changes.values())
-
-
-def _add(
-    reader: Reader, item: Place, change: Change, changes: dict[tuple[object, ...], Change]
-) -> None:
-    """Add a change, unless one stands in its place already."""
-    place = _place(change)
-    if place in changes:
-        reader.complaints.add(item, f"a second {change['kind']!r}", "each kind once")
-    else:
-        changes[place] = change
+PROVIDERS = ("hdfs-backed", "rocksdb")
+_PROVIDER_ALIASES = {
+    "hdfs": "hdfs-backed",
+    "HDFSBackedStateStoreProvider": "hdfs-backed",
+    "RocksDBStateStoreProvider": "rocksdb",
+}
+CODECS = ("lz4", "zstd", "snappy", "lzf")
+_KINDS = (
+    *("rewind", "compact", "repartition", "convert", "rename", "drop", "split", "merge", "evolve"),
+    *("rescale", "repair", "union"),
+)
 
 
-def _place(change: Change) -> tuple[object, ...]:
-    """Return what may stand once."""
-    place = (change["kind"], change.get("of"))
-    if change["kind"] != "evolve":
-        return place
-    return (*place, change.get("operator"), change.get("store", "default"))
+# -------------------------------------------------------------------------- columns
+
+ANY_JSON = Kind(
+    "json", as_it_stands, {"type": ["string", "number", "boolean", "null", "array", "object"]}
+)
+TYPE = Kind("type", as_it_stands, either(SOME_TEXT, {"type": "object"}))
+NAME = Kind("name", as_it_stands, ANY_TEXT)
+COLUMN = Keys(
+    None,
+    name=TEXT("What it is called; inside of a struct, with dots."),
+    type=TYPE("Its type, as Spark's JSON or SQL names it."),
+    default=ANY_JSON("What it holds for keys that are there already; null where nothing is said."),
+    after=NAME("The column it comes after; left out, the last; blank, none."),
+)
 
 
-def _read(reader: Reader, place: Place) -> Change | None:
-    if _has_secrets(reader, place) or not reader.is_a(place, dict, "an object with a 'kind'"):
+def _columns(reader: Reader, key: Key, place: Place) -> list[dict[str, object]]:
+    columns = [_column(reader, item) for item in reader.items(place, "a list of columns")]
+    return [column for column in columns if column is not None]
+
+
+def _column(reader: Reader, place: Place) -> dict[str, object] | None:
+    """Return a column as it stands; a name that is no text is a complaint, and so is an odd
+    type.
+    """
+    if not reader.is_a(place, dict, "a column: an object with 'name' and 'type'"):
         return None
-    kind = _kind(reader, place)
-    if kind is None:
+    known = reader.known(place, COLUMN)
+    if not reader.need(place, known, "name", "type"):
         return None
-    keys = TRANSFORMS[kind]
-    known = reader.known(place, keys)
-    change: Change = {"kind": kind, **_fields(reader, keys, known)}
-    _FITS[kind](reader, place, known)
-    return change
+    column: dict[str, object] = {key: below.value for key, below in known.items()}
+    for key in ("name", "after"):
+        if not isinstance(column.get(key, ""), str):
+            reader.refuse(known[key], "text")
+    if not isinstance(column["type"], str | dict):
+        reader.refuse(known["type"], "a type's name, or its JSON")
+    return column
 
 
-def _has_secrets(reader: Reader, place: Place) -> bool:
-    """Complain of credentials at and below a place; return whether there are any."""
-    before = len(reader.complaints.made)
-    refuse_secrets(reader.complaints, place)
-    return len(reader.complaints.made) > before
+# -------------------------------------------------------------------------- names and values
 
 
-def _fields(reader: Reader, keys: Keys, known: Mapping[str, Place]) -> Change:
-    """Return what the keys behind `kind` say; what could not be read is left out."""
-    fields: Change = {}
-    for key in keys.all[1:]:
-        value = _value(reader, key, known[key.name]) if key.name in known else None
-        if value is not None:
-            fields[key.name] = list(value) if isinstance(value, tuple) else value
-    return fields
-
-
-def _kind(reader: Reader, place: Place) -> str | None:
-    keys = TRANSFORMS["compact"]
-    key = keys["kind"]
-    spelled = _spelling_of(key, keys, place)
-    if spelled is None:
-        reader.complaints.add(place, "'kind' is missing", f"one of {', '.join(TRANSFORMS)}")
-        return None
-    kind: str | None = reader.value(key, place / spelled)
-    return kind
-
-
-def _spelling_of(key: Key, keys: Keys, place: Place) -> str | None:
-    """Return how an object spells a key, which can be done in several ways."""
-    return next((name for name in place.value if keys.find(name) == key), None)
-
-
-def _value(reader: Reader, key: Key, place: Place) -> object:
-    read = _READ.get(key.kind)
-    return reader.value(key, place) if read is None else read(reader, place)
-
-
-def _names(reader: Reader, place: Place) -> dict[str, str] | None:
+def _names(reader: Reader, key: Key, place: Place) -> dict[str, str] | None:
+    """Read new names by old ones; two of them never get the same."""
     if not reader.is_a(place, dict, "an object from old to new names"):
         return None
-    return _each_once(reader, _texts_by_name(reader, place, "the new name, as text"))
+    named: dict[str, str] = {}
+    for name, below in _texts_by_name(reader, place, "the new name, as text"):
+        if below.value in named.values():
+            message = f"{below.value!r} would be the name of two"
+            reader.complaints.add(below, message, "a name for each")
+        else:
+            named[name] = below.value
+    return named
+
+
+def _types(reader: Reader, key: Key, place: Place) -> dict[str, str] | None:
+    if not reader.is_a(place, dict, "an object from columns to text"):
+        return None
+    texts = _texts_by_name(reader, place, "a type or a name, as text")
+    return {name: below.value for name, below in texts}
 
 
 def _texts_by_name(reader: Reader, place: Place, expected: str) -> Iterator[tuple[str, Place]]:
@@ -135,98 +143,197 @@ def _texts_by_name(reader: Reader, place: Place, expected: str) -> Iterator[tupl
             reader.refuse(below, expected)
 
 
-def _each_once(reader: Reader, texts: Iterable[tuple[str, Place]]) -> dict[str, str]:
-    """Return new names by old ones; two of them never get the same."""
-    named: dict[str, str] = {}
-    for name, below in texts:
-        if below.value in named.values():
-            message = f"{below.value!r} would be the name of two"
-            reader.complaints.add(below, message, "a name for each")
-        else:
-            named[name] = below.value
-    return named
-
-
-def _types(reader: Reader, place: Place) -> dict[str, str] | None:
-    if not reader.is_a(place, dict, "an object from columns to text"):
-        return None
-    texts = _texts_by_name(reader, place, "a type or a name, as text")
-    return {name: below.value for name, below in texts}
-
-
-def _columns(reader: Reader, place: Place) -> list[dict[str, object]]:
-    if not reader.is_a(place, list, "a list of columns"):
-        return []
-    columns = [_column(reader, item) for item in place.items]
-    return [column for column in columns if column is not None]
-
-
-def _column(reader: Reader, place: Place) -> dict[str, object] | None:
-    if not reader.is_a(place, dict, "a column: an object with 'name' and 'type'"):
-        return None
-    known = reader.known(place, COLUMN)
-    if not reader.need(place, known, "name", "type"):
-        return None
-    return _column_of(reader, known)
-
-
-def _column_of(reader: Reader, known: Mapping[str, Place]) -> dict[str, object]:
-    """Return a column as it stands; a name that is no text is a complaint, and so is an odd
-    type.
-    """
-    column: dict[str, object] = {key: below.value for key, below in known.items()}
-    for key in ("name", "after"):
-        if not isinstance(column.get(key, ""), str):
-            reader.refuse(known[key], "text")
-    if not isinstance(column["type"], str | dict):
-        reader.refuse(known["type"], "a type's name, or its JSON")
-    return column
-
-
-def _values(reader: Reader, place: Place) -> list[str | None]:
-    """Texts, blank ones too, and null; a number or a boolean as its text."""
+def _values(reader: Reader, key: Key, place: Place) -> list[str | None]:
+    """Read texts, blank ones too, and null; a number or a boolean as its text."""
     if isinstance(place.value, str):
         return [part.strip() for part in place.value.split(",")]
-    if not reader.is_a(place, list, "a list, or one text with commas"):
-        return []
-    return list(_values_in_list(reader, place))
-
-
-def _values_in_list(reader: Reader, place: Place) -> Iterator[str | None]:
-    for item in place.items:
-        value = _as_text(item.value)
-        if value is None or isinstance(value, str):
-            yield value
+    values: list[str | None] = []
+    for item in reader.items(place, "a list, or one text with commas"):
+        if isinstance(item.value, bool | int):
+            values.append(str(item.value).lower())
+        elif item.value is None or isinstance(item.value, str):
+            values.append(item.value)
         else:
             reader.refuse(item, "text, a whole number, true, false or null")
+    return values
 
 
-def _as_text(value: object) -> object:
-    """Return a number or a boolean as its text, and everything else as it is."""
-    return str(value).lower() if isinstance(value, bool | int) else value
+NAMES = Kind("names", _names, map_to(SOME_TEXT))
+TYPES = Kind("types", _types, map_to(SOME_TEXT))
+COLUMNS = Kind("columns", _columns, array(reference("column")))
+VALUES = Kind(
+    "values", _values, either(array({"type": ["string", "integer", "boolean", "null"]}), ANY_TEXT)
+)
 
 
-_READ: Mapping[str, Callable[[Reader, Place], object]] = {
-    "values": _values,
-    "types": _types,
-    "columns": _columns,
-    "names": _names,
+# -------------------------------------------------------------------------- changes
+
+
+def _change(about: str, **keys: Key) -> Keys:
+    """Return the keys of a kind of change; the first of them is always `kind`."""
+    return Keys(None, kind=CHOICE(about, choices=_KINDS), **keys)
+
+
+_OF = TEXT(
+    "Which of several Flink images is changed: its location, or the id of the job whose "
+    "savepoint it is."
+)
+
+# The kinds of `transform`, each with its own keys.
+TRANSFORMS: Mapping[str, Keys] = {
+    "rewind": _change(
+        "Go back to an earlier batch.",
+        batch=BATCH("The last batch that counts: a committed one that can still be restored."),
+        renumber=BOOLEAN(
+            "Whether the batch gets the number of the newest batch, so that a sink that skips "
+            "known batch numbers accepts the next one."
+        ),
+    ),
+    "compact": _change(
+        "One snapshot for each shard in place of a chain of changes.",
+        in_place=BOOLEAN("Change the checkpoint itself. The job has no remote_location."),
+        keep_tables=BOOLEAN(
+            "Keep RocksDB's tables byte for byte, and write one more of the changelogs."
+        ),
+    ),
+    "repartition": _change("Another number of state partitions.", partitions=COUNT("How many.")),
+    "convert": _change(
+        "Another state store provider, codec or checkpoint format; or another version of Flink.",
+        provider=CHOICE(
+            "What keeps the state.",
+            choices=PROVIDERS,
+            aliases={
+                "hdfs": "hdfs-backed",
+                "HDFSBackedStateStoreProvider": "hdfs-backed",
+                "RocksDBStateStoreProvider": "rocksdb",
+            },
+        ),
+        codec=CHOICE("What compresses it.", choices=CODECS),
+        checkpoint_format=CHOICE("v1, for a Spark that knows no other.", choices=("v1",)),
+        flink=TEXT("Write the metadata for this version of Flink, such as 1.20."),
+    ),
+    "rename": _change(
+        "Other ids for stateful operators and sources, where a changed job numbers them "
+        "differently.",
+        operators=NAMES("Old id -> new id."),
+        of=_OF,
+        sources=NAMES("Old index or name -> new one."),
+    ),
+    "drop": _change(
+        "Leave the state of operators, or sources, behind.",
+        operators=TEXTS("Their ids."),
+        of=_OF,
+        sources=TEXTS("Their indexes or names."),
+    ),
+    "split": _change(
+        "Only a part of the keys.",
+        by=COUNT("Into how many parts the shards are divided."),
+        part=BATCH("Which of them this is, from 0."),
+        column=TEXT("The key column that decides."),
+        values=VALUES("Its values that belong to this part."),
+    ),
+    "merge": _change(
+        "The state of other checkpoints of the same query, over input of their own, is added.",
+        locations=LOCATIONS("Where these are."),
+        sum=TEXTS(
+            "Columns whose values are added if a key is in several checkpoints. Without it, such a "
+            "key is refused."
+        ),
+    ),
+    "rescale": _change(
+        "Another parallelism, or max parallelism, of a Flink job's keyed state.",
+        parallelism=COUNT(
+            "Of the operators with keyed state; Flink redistributes the other state itself."
+        ),
+        max_parallelism=COUNT("The number of key groups, for all operators."),
+    ),
+    "union": _change(
+        "Operators that several Flink images have become one: their keys must be different ones.",
+        operators=TEXTS("Their ids, or uids, in the new image."),
+    ),
+    "repair": _change(
+        "Collect files that a Flink image expects in its own folder and that are elsewhere.",
+        files=LOCATIONS(
+            "Folders in which they are looked for, such as the savepoint of a CLAIM restore."
+        ),
+    ),
+    "evolve": _change(
+        "Other columns in the rows of a store, for a job whose query has changed.",
+        operator=TEXT("The stateful operator's id."),
+        store=TEXT("Its store, as `inspect --entries` calls it; left out, default."),
+        add=COLUMNS(
+            "New columns, each with a name, a type, a default and the column it comes after."
+        ),
+        widen=TYPES("Column -> wider type."),
+        rename=TYPES("Column -> new name."),
+        drop=TEXTS("Columns to remove."),
+        nullable=TEXTS(
+            "Columns that may be null from now on; * for all. Another Spark may see them so."
+        ),
+        widen_key=TYPES("The same for columns of the key: entries move to where they then belong."),
+        rename_key=TYPES("The same for columns of the key."),
+        nullable_key=TEXTS("The same for columns of the key."),
+    ),
 }
 
 
-def _needs(*names: str) -> Callable[[Reader, Place, Mapping[str, Place]], None]:
-    def fits(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:
-        reader.need(place, known, *names)
+def _changes(reader: Reader, key: Key, place: Place) -> tuple[Change, ...]:
+    """Read the changes of one job; those that cannot be read are left out, after a complaint."""
+    changes: dict[tuple[object, ...], Change] = {}
+    for item in reader.items(place, "a list of objects"):
+        change = _read(reader, item)
+        if change is None:
+            continue
+        identity: tuple[object, ...] = (change["kind"], change.get("of"))
+        if change["kind"] == "evolve":
+            identity += (change.get("operator"), change.get("store", "default"))
+        if identity in changes:
+            reader.complaints.add(item, f"a second {change['kind']!r}", "each kind once")
+        else:
+            changes[identity] = change
+    return tuple(changes.values())
 
-    return fits
+
+def _read(reader: Reader, place: Place) -> Change | None:
+    before = len(reader.complaints.made)
+    refuse_secrets(reader.complaints, place)
+    has_secrets = len(reader.complaints.made) > before
+    if has_secrets or not reader.is_a(place, dict, "an object with a 'kind'"):
+        return None
+    kind_key = TRANSFORMS["compact"]["kind"]
+    spelling = next((name for name in place.value if fold(name) == "kind"), None)
+    if spelling is None:
+        reader.complaints.add(place, "'kind' is missing", f"one of {', '.join(TRANSFORMS)}")
+        return None
+    kind = reader.value(kind_key, place / spelling)
+    if kind is None:
+        return None
+    change: Change = {"kind": kind}
+    known = reader.known(place, TRANSFORMS[kind])
+    for key in TRANSFORMS[kind].all[1:]:
+        value = reader.value(key, known[key.name]) if key.name in known else None
+        if value is not None:
+            change[key.name] = list(value) if isinstance(value, tuple) else value
+    _FITS[kind](reader, place, known)
+    return change
 
 
-def _needs_one(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:
+# -------------------------------------------------------------------------- what each kind needs
+
+Known = Mapping[str, Place]
+Fits = Callable[[Reader, Place, Known], object]
+
+
+def _needs(*names: str) -> Fits:
+    return lambda reader, place, known: reader.need(place, known, *names)
+
+
+def _needs_one(reader: Reader, place: Place, known: Known) -> None:
     if not known.keys() - {"kind", "of"}:
         reader.complaints.add(place, "nothing is asked for", "one of its keys beside 'kind'")
 
 
-def _split(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:
+def _split(reader: Reader, place: Place, known: Known) -> None:
     by_shards = bool({"by", "part"} & known.keys())
     by_column = bool({"column", "values"} & known.keys())
     if by_shards == by_column:
@@ -234,30 +341,20 @@ def _split(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:
         reader.complaints.add(place, message, "'by' and 'part', or 'column' and 'values'")
     elif by_column:
         reader.need(place, known, "column", "values")
-    else:
-        _split_by_shards(reader, place, known)
+    elif reader.need(place, known, "by", "part"):
+        by, part = known["by"].value, known["part"]
+        if isinstance(by, int) and isinstance(part.value, int) and part.value >= by > 0:
+            message = f"there is no part {part.value} of {by}"
+            reader.complaints.add(part, message, "parts are counted from 0")
 
 
-def _split_by_shards(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:
-    if reader.need(place, known, "by", "part"):
-        _check_part(reader, known["by"].value, known["part"])
-
-
-def _check_part(reader: Reader, by: object, part: Place) -> None:
-    if isinstance(by, int) and isinstance(part.value, int) and part.value >= by > 0:
-        message = f"there is no part {part.value} of {by}"
-        reader.complaints.add(part, message, "parts are counted from 0")
-
-
-def _evolve(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:
-    if not reader.need(place, known, "operator"):
-        return
-    if not known.keys() - {"kind", "operator", "store"}:
+def _evolve(reader: Reader, place: Place, known: Known) -> None:
+    if reader.need(place, known, "operator") and not known.keys() - {"kind", "operator", "store"}:
         expected = "add, widen, rename, drop, nullable or one for keys"
         reader.complaints.add(place, "nothing is asked for", expected)
 
 
-_FITS: Mapping[str, Callable[[Reader, Place, Mapping[str, Place]], None]] = {
+_FITS: Mapping[str, Fits] = {
     "rewind": _needs("batch"),
     "compact": _needs(),
     "repartition": _needs("partitions"),
@@ -271,3 +368,5 @@ _FITS: Mapping[str, Callable[[Reader, Place, Mapping[str, Place]], None]] = {
     "repair": _needs("files"),
     "union": _needs("operators"),
 }
+
+CHANGE_LIST = Kind("transform", _changes, array(reference("change")))

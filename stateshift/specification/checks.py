@@ -37,7 +37,7 @@ def check(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> None:
             complaints.add_all(rule_of_job(spec, read))
 
 
-# ------------------------------------------------------------------------------------ all jobs
+# -------------------------------------------------------------------------- all jobs
 
 
 def _names(spec: Spec, jobs: list[ReadJob]) -> Flaws:
@@ -145,7 +145,7 @@ def _repeated(named: Iterable[tuple[str, Place]]) -> Iterator[tuple[str, Place, 
         first.setdefault(name, place)
 
 
-# ------------------------------------------------------------------------------------ one job
+# -------------------------------------------------------------------------- one job
 
 
 def _clusters(spec: Spec, read: ReadJob) -> Flaws:

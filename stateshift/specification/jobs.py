@@ -17,17 +17,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stateshift.plain import JsonObject
-from stateshift.specification.keys.job import JOB
-from stateshift.specification.keys.key import Engine, Key
-from stateshift.specification.keys.spec import SPEC
+from stateshift.specification.job_keys import JOB
+from stateshift.specification.key import Engine, Keys, Reader, Values
 from stateshift.specification.model import ClusterSpec, FlinkJob, JobSpec
-from stateshift.specification.parts import name_of, named, read_part
+from stateshift.specification.parts import name_of, named
 from stateshift.specification.place import Place
-from stateshift.specification.values import Reader, Values
 
 METADATA = "_metadata"
-
-# What keys say, by their canonical names; later by the names of the model's fields.
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,35 +90,27 @@ def _job(reader: Reader, place: Place, given: str | None, dialect: Dialect) -> R
 
 
 def _own_values(reader: Reader, own: Mapping[str, Place], engine: Engine) -> Values:
-    """Return what the keys of a job itself say, but for its name."""
+    """Return the values of the keys of a job itself, but for its name."""
     values = {}
     for name, at in own.items():
-        _check_engine(reader, JOB[name], at, engine)
-        value = read_part(reader, JOB[name], at) if name != "name" else None
+        check_engine(reader, JOB, {name: at}, engine)
+        value = reader.value(JOB[name], at) if name != "name" else None
         if value is not None:
             values[name] = value
     return values
 
 
-def check_engine(reader: Reader, places: Mapping[str, Place], engine: Engine) -> None:
-    """Complain of keys beside `jobs` that only the other engine knows."""
+def check_engine(reader: Reader, keys: Keys, places: Mapping[str, Place], engine: Engine) -> None:
+    """Complain of keys that only the other engine knows."""
     for name, place in places.items():
-        _check_engine(reader, SPEC[name], place, engine)
-
-
-def _check_engine(reader: Reader, key: Key, place: Place, engine: Engine) -> None:
-    if key.engine not in (None, engine):
-        other, this = str(key.engine).capitalize(), engine.capitalize()
-        message = f"{place.key!r} is a key of {other}'s jobs"
-        reader.complaints.add(place, message, f"a key of {this}'s jobs")
+        other = keys[name].engine
+        if other not in (None, engine):
+            message = f"{place.key!r} is a key of {str(other).capitalize()}'s jobs"
+            reader.complaints.add(place, message, f"a key of {engine.capitalize()}'s jobs")
 
 
 def _spark_job(
-    reader: Reader,
-    place: Place,
-    places: Mapping[str, Place],
-    values: Values,
-    dialect: Dialect,
+    reader: Reader, place: Place, places: Mapping[str, Place], values: Values, dialect: Dialect
 ) -> JobSpec:
     reader.need(place, places, "checkpoint_location")
     for switch, key, expected in _SWITCHES:
@@ -140,11 +128,7 @@ _SWITCHES = (
 
 
 def _flink_job(
-    reader: Reader,
-    place: Place,
-    places: Mapping[str, Place],
-    values: Values,
-    dialect: Dialect,
+    reader: Reader, place: Place, places: Mapping[str, Place], values: Values, dialect: Dialect
 ) -> JobSpec:
     _name_folders(values)
     flink = _fields_of(FlinkJob, values)

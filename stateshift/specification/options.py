@@ -69,10 +69,7 @@ CLUSTER_OPTIONS = (
     Option("user", ("livy", "flink_rest"), _TEXT, "The user of basic authentication."),
     Option("password_file", ("livy", "flink_rest"), _TEXT, "A file that holds the password."),
     Option(
-        "token_file",
-        ("spark_standalone", "flink_rest"),
-        _TEXT,
-        "A file that holds a bearer token.",
+        "token_file", ("spark_standalone", "flink_rest"), _TEXT, "A file that holds a bearer token."
     ),
     Option(
         "header_files",
@@ -113,10 +110,7 @@ CLUSTER_OPTIONS = (
         "Variables of every job or command.",
     ),
     Option(
-        "graceful_seconds",
-        _SPARK,
-        "number",
-        "How long a job has to answer the stop marker (15).",
+        "graceful_seconds", _SPARK, "number", "How long a job has to answer the stop marker (15)."
     ),
     Option("kill_seconds", _SUBMIT, "number", "How long a job has to end after SIGTERM."),
     Option(
@@ -147,10 +141,7 @@ SUBMIT_OPTIONS = (
     Option("jar", _FLINK, _TEXT, "The jar, on this machine."),
     Option("jar_id", _FLINK, _TEXT, "The id of a jar that the cluster has."),
     Option(
-        "sql",
-        _FLINK,
-        _TEXT,
-        "A file of SQL on this machine. Its last statement starts the job.",
+        "sql", _FLINK, _TEXT, "A file of SQL on this machine. Its last statement starts the job."
     ),
     Option("entry_class", _FLINK, _TEXT, "The class in the jar to run."),
     Option("parallelism", _FLINK, "integer", "The job's parallelism."),
@@ -166,12 +157,7 @@ SUBMIT_OPTIONS = (
 
 STOP_OPTIONS = (
     Option("pid_file", _SUBMIT, _TEXT, "Holds the process id of a job that was started by hand."),
-    Option(
-        "graceful_seconds",
-        _SPARK,
-        "number",
-        "How long the job has to answer the stop marker.",
-    ),
+    Option("graceful_seconds", _SPARK, "number", "How long the job has to answer the stop marker."),
     Option("batch", _LIVY, "integer", "The id of the Livy batch that runs the job."),
     Option("batch_name", _LIVY, _TEXT, "The name of that batch."),
     Option("driver", _STANDALONE, _TEXT, "The id of the driver that runs the job."),

@@ -43,6 +43,18 @@ class Place:
         return (self / index for index in range(len(self.value)))
 
     @property
+    def below(self) -> list[Place]:
+        """The places in a list or an object; none of anything else."""
+        if isinstance(self.value, list):
+            return list(self.items)
+        return [self / key for key in self.value] if isinstance(self.value, dict) else []
+
+    @property
+    def hidden(self) -> Place:
+        """The same place, where its value may be a credential."""
+        return Place("(not shown)", self.pointer)
+
+    @property
     def key(self) -> str:
         """The last name in the pointer, as the user wrote it."""
         return self.pointer.rsplit("/", 1)[-1].replace("~1", "/").replace("~0", "~")

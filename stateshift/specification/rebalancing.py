@@ -6,22 +6,36 @@
                             "images": "s3a://east/state/{job}/{move}"}},
       "pinned": ["fraud"], "together": [["orders", "payments"]], "excluded": ["07:00-09:30"]}
 
-`read_rebalancing` reads it; `check_rebalancing` holds it against the jobs and clusters of the spec.
+`REBALANCE_OBJECT` reads it; `check_rebalancing` holds it against the jobs and clusters of the spec.
 Jobs are named by their names, or by patterns of them: `orders-*`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from stateshift.specification.excluded import EXPECTED, normal_excluded
 from stateshift.specification.jobs import ReadJob
-from stateshift.specification.keys.parts import WAVE
-from stateshift.specification.keys.rebalancing import CAPACITY, REBALANCE, REBALANCED_CLUSTER
+from stateshift.specification.key import Key, Keys, Kind, Reader, Values, either, map_to, reference
 from stateshift.specification.model import RebalancedCluster, Rebalancing, Spec
+from stateshift.specification.parts import WAVE
 from stateshift.specification.place import Complaints, Place
-from stateshift.specification.values import Reader, Values
+from stateshift.specification.values import (
+    ABOVE_ZERO,
+    AMOUNT,
+    BOOLEAN,
+    COUNT,
+    DECIMAL,
+    DURATION,
+    EXCLUDED,
+    LISTS_OF_NAMES,
+    LOCATION,
+    NUMBER,
+    SHARE,
+    SIZE,
+    TEXT,
+    TEXTS,
+)
 from stateshift.suggestion import did_you_mean
 
 JOB, MOVE = "{job}", "{move}"
@@ -40,45 +54,18 @@ def matches(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern) or (is_pattern(name) and fnmatchcase(pattern, name))
 
 
-# ------------------------------------------------------------------------------------ reading
+# -------------------------------------------------------------------------- reading
+
+CAPACITY = Keys(
+    None,
+    slots=NUMBER("How many slots it has, with Flink."),
+    cores=NUMBER("How many cores it has, with Spark."),
+    memory=SIZE("How much memory its executors may have: bytes, or 64g."),
+)
 
 
-def read_rebalancing(reader: Reader, place: Place) -> Rebalancing | None:
-    """Return what the section says; None, after a complaint, where it is no object."""
-    known = reader.known(place, REBALANCE)
-    if not isinstance(place.value, dict):
-        return None
-    fields: Values = {}
-    for name, below in known.items():
-        read = _READ.get(REBALANCE[name].kind)
-        value = read(reader, below) if read else reader.value(REBALANCE[name], below)
-        if value is not None:
-            fields[name] = value
-    return Rebalancing(**fields)
-
-
-def _clusters(reader: Reader, place: Place) -> tuple[RebalancedCluster, ...]:
-    if not reader.is_a(place, dict, "a map of clusters by name"):
-        return ()
-    read = [_cluster(reader, name, place / name) for name in place.value]
-    return tuple(cluster for cluster in read if cluster is not None)
-
-
-def _cluster(reader: Reader, name: str, place: Place) -> RebalancedCluster | None:
-    known = reader.known(place, REBALANCED_CLUSTER)
-    if not isinstance(place.value, dict):
-        return None
-    others = {key: below for key, below in known.items() if key != "capacity"}
-    fields = reader.fields(REBALANCED_CLUSTER, others)
-    if "capacity" in known:
-        fields |= _capacity(reader, known["capacity"])
-    if "images" in fields:
-        _check_images(reader, known["images"], fields["images"])
-    return RebalancedCluster(name, **fields)
-
-
-def _capacity(reader: Reader, place: Place) -> Values:
-    """Return what a number or an object says, by the names of the model."""
+def _capacity(reader: Reader, key: Key, place: Place) -> Values:
+    """Return the fields of a cluster that a number or an object fills."""
     if not isinstance(place.value, dict):
         count = reader.value(CAPACITY["slots"], place)
         return {} if count is None else {"capacity": count}
@@ -91,53 +78,107 @@ def _capacity(reader: Reader, place: Place) -> Values:
     return fields
 
 
-def _check_images(reader: Reader, place: Place, images: str) -> None:
-    for part in (JOB, MOVE):
-        if part not in images:
-            message = f"without {part}, two images would lie at one place"
-            reader.complaints.add(place, message, f"a location with {JOB} and {MOVE}")
+CAPACITY_VALUE = Kind(
+    "capacity", _capacity, either(ABOVE_ZERO, DECIMAL, reference("capacity_of")), shared=True
+)
+REBALANCED_CLUSTER = Keys(
+    RebalancedCluster,
+    capacity=CAPACITY_VALUE(
+        "How much it has: slots of Flink, cores of Spark; or an object. Left out, it is asked."
+    ),
+    other_load=AMOUNT("What other jobs have of it. Left out, it is asked."),
+    images=LOCATION(
+        "Where a job's image lies there, with {job} and {move}. Left out on all clusters, images "
+        "stay where they are: all clusters must reach them."
+    ),
+)
 
 
-def _together(reader: Reader, place: Place) -> tuple[tuple[str, ...], ...]:
-    if not reader.is_a(place, list, "a list of groups, each a list of jobs"):
+def _clusters(reader: Reader, key: Key, place: Place) -> tuple[RebalancedCluster, ...]:
+    if not reader.is_a(place, dict, "a map of clusters by name"):
         return ()
-    return tuple(_group(reader, group) for group in place.items)
+    clusters = []
+    for name in place.value:
+        known = reader.known(place / name, REBALANCED_CLUSTER)
+        if not isinstance(place.value[name], dict):
+            continue
+        capacity = known.pop("capacity", None)
+        fields = reader.fields(REBALANCED_CLUSTER, known)
+        if capacity is not None:
+            fields |= reader.value(REBALANCED_CLUSTER["capacity"], capacity)
+        for part in (JOB, MOVE):
+            if part not in fields.get("images", f"{JOB}{MOVE}"):
+                message = f"without {part}, two images would lie at one place"
+                expected = f"a location with {JOB} and {MOVE}"
+                reader.complaints.add(known["images"], message, expected)
+        clusters.append(RebalancedCluster(name, **fields))
+    return tuple(clusters)
 
 
-def _group(reader: Reader, place: Place) -> tuple[str, ...]:
-    is_list = reader.is_a(place, list, "a list of jobs")
-    names: tuple[str, ...] | None = reader.value(WAVE, place) if is_list else None
-    return names or ()
+def _together(reader: Reader, key: Key, place: Place) -> tuple[tuple[str, ...], ...]:
+    groups = []
+    for item in reader.items(place, "a list of groups, each a list of jobs"):
+        is_list = reader.is_a(item, list, "a list of jobs")
+        groups.append(reader.value(WAVE, item) if is_list else ())
+    return tuple(groups)
 
 
-def _excluded(reader: Reader, place: Place) -> tuple[str, ...]:
-    """Read periods: a list of them, or one. They are not divided at commas, which cron has."""
-    if isinstance(place.value, str):
-        return _period(reader, place)
-    if not reader.is_a(place, list, "a list of periods"):
-        return ()
-    periods: tuple[str, ...] = ()
-    for item in place.items:
-        periods += _period(reader, item)
-    return periods
+CLUSTER_MAP = Kind("rebalanced_clusters", _clusters, map_to(reference("rebalanced_cluster")))
+TOGETHER_LIST = Kind("together", _together, LISTS_OF_NAMES)
+REBALANCE = Keys(
+    Rebalancing,
+    clusters=CLUSTER_MAP(
+        "The clusters that jobs may move between: a map by name. Left out, all of the spec's."
+    ),
+    pinned=TEXTS("Jobs that stay where they are: names, or patterns (audit-*)."),
+    paused=TEXTS("Jobs that are left alone for now: names, or patterns."),
+    cordon=TEXTS("Clusters that nothing moves to. Jobs that are there may leave, or stay."),
+    together=TOGETHER_LIST(
+        "Jobs that move together: a list of groups, each a list of names or patterns. Jobs of one "
+        "dataflow component do so anyway."
+    ),
+    excluded=EXCLUDED(
+        "When nothing is moved: hours of the day (07:00-09:30), or a cron expression of five "
+        "fields, whose minutes are excluded."
+    ),
+    timezone=TEXT("Whose hours these are, such as Europe/Athens."),
+    warm=BOOLEAN("Whether most of a job's image is copied while the job still runs."),
+    load_max=SHARE("A cluster's load after a move into it, as a part of its capacity: at most 1."),
+    trigger=NUMBER("A cluster is too full above so many times the mean."),
+    aim=NUMBER("And even enough below so many times the mean."),
+    idle_below=AMOUNT("No cluster below this part of its capacity is too full."),
+    runs=COUNT("In how many runs in a row a cluster must have been too full."),
+    runs_within=DURATION("Runs that are further apart than this are none in a row (2h)."),
+    gain_min=AMOUNT("A move must bring so many times what it costs."),
+    relief_min=AMOUNT(
+        "A move must take at least so much load off its cluster: slots or cores (0.1)."
+    ),
+    horizon=DURATION("For how long a move's gain is counted (1h)."),
+    cool_down=DURATION("A job that was moved stays for so long (1h)."),
+    remembered=DURATION(
+        "A move that did not bring what it promised is not repeated for so long (24h)."
+    ),
+    moves_max=COUNT("Moves in one run from one cluster to another, at most."),
+    age_max=DURATION("Samples that are older count for nothing (2h)."),
+    scale=BOOLEAN(
+        "Whether jobs of Flink get the parallelism that they need: more where they are, if they "
+        "cannot keep up and that is worth a restart; more or fewer on the way of a move."
+    ),
+    parallelism_min=COUNT("No job is scaled to less than this (1)."),
+    parallelism_max=COUNT("No job is scaled to more than this."),
+)
 
 
-def _period(reader: Reader, place: Place) -> tuple[str, ...]:
-    period = normal_excluded(place.value) if isinstance(place.value, str) else None
-    if period is None:
-        reader.refuse(place, EXPECTED)
-        return ()
-    return (period,)
+def _rebalance(reader: Reader, key: Key, place: Place) -> Rebalancing | None:
+    """Read the section; None, after a complaint, where it is no object."""
+    fields = reader.object(REBALANCE, place)
+    return None if fields is None else Rebalancing(**fields)
 
 
-_READ: Mapping[str, Callable[[Reader, Place], object]] = {
-    "rebalanced_clusters": _clusters,
-    "together": _together,
-    "excluded": _excluded,
-}
+REBALANCE_OBJECT = Kind("rebalance", _rebalance, reference("rebalance"))
 
 
-# ------------------------------------------------------------------------------------ checking
+# -------------------------------------------------------------------------- checking
 
 
 def check_rebalancing(complaints: Complaints, root: Place, spec: Spec, jobs: list[ReadJob]) -> None:

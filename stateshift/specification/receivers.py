@@ -10,14 +10,12 @@ stands in the spec: the spec names the variable, or the file, that holds it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from stateshift.specification.keys.parts import ON, RECEIVER
+from stateshift.specification.key import Key, Keys, Kind, Reader, either, reference
 from stateshift.specification.model import Receiver, Receivers
 from stateshift.specification.place import Place
 from stateshift.specification.secret import refuse_secrets
 from stateshift.specification.text import WHERE_CREDENTIALS_BELONG
-from stateshift.specification.values import Reader, Values
+from stateshift.specification.values import LOCATION, NUMBER, TEXT, WORDS
 
 SECONDS_MAX = 60.0
 WAYS = ("command", "url_variable", "url_file")
@@ -25,15 +23,18 @@ _EXPECTED = (
     "a command as a list of words, or an object with one of 'command', 'url_variable', 'url_file'"
 )
 
+RECEIVER = Keys(
+    Receiver,
+    command=WORDS("A command, word by word. It gets the event as JSON on its standard input."),
+    url_variable=TEXT("The environment variable that holds the URL of a webhook, such as Slack's."),
+    url_file=LOCATION("A file on this machine that holds the URL of a webhook."),
+    seconds_max=NUMBER(
+        "How long it may take, 60 at most. Whoever runs stateshift waits that long at the end."
+    ),
+)
 
-def read_receivers(reader: Reader, place: Place) -> Receivers | None:
-    """Return who is notified; None where nobody is."""
-    known = reader.known(place, ON)
-    receivers = {event: _receiver(reader, below) for event, below in known.items()}
-    return Receivers(**receivers) if receivers else None
 
-
-def _receiver(reader: Reader, place: Place) -> Receiver | None:
+def _receiver(reader: Reader, key: Key, place: Place) -> Receiver | None:
     if isinstance(place.value, list):
         return Receiver(_words(reader, place))
     if not isinstance(place.value, dict):
@@ -45,32 +46,33 @@ def _receiver(reader: Reader, place: Place) -> Receiver | None:
         given = " and ".join(map(repr, ways)) or "neither a command nor a webhook"
         reader.complaints.add(place, f"{given}: one receiver is notified", _EXPECTED)
         return None
-    return Receiver(**_fields(reader, known))
+    return _receiver_of(reader, known)
 
 
 def _refuse(reader: Reader, place: Place) -> None:
     """Complain of a value of another type. A URL is not repeated: a token may be part of it."""
     if isinstance(place.value, str) and "://" in place.value:
-        hidden = Place("(not shown)", place.pointer)
         message = "the URL of a webhook is a credential, and specs are copied into plans"
-        reader.complaints.add(hidden, message, WHERE_CREDENTIALS_BELONG)
+        reader.complaints.add(place.hidden, message, WHERE_CREDENTIALS_BELONG)
     else:
         reader.refuse(place, _EXPECTED)
 
 
-def _fields(reader: Reader, known: Mapping[str, Place]) -> Values:
-    """Return what is said, by the names of the model."""
-    others = {name: place for name, place in known.items() if name != "command"}
-    fields = reader.fields(RECEIVER, others)
-    if "command" in known:
-        fields["command"] = _words(reader, known["command"])
-    if "url_file" in fields:
-        _check_local(reader, known["url_file"], fields["url_file"])
-    if "url_variable" in fields:
-        _check_variable(reader, known["url_variable"], fields["url_variable"])
+def _receiver_of(reader: Reader, known: dict[str, Place]) -> Receiver:
+    """Return the receiver of an object; complain of values that belong elsewhere."""
+    command = known.pop("command", None)
+    fields = reader.fields(RECEIVER, known)
+    if command is not None:
+        fields["command"] = _words(reader, command)
+    if not fields.get("url_file", "file://").startswith("file://"):
+        message = "not a file on this machine that holds the URL"
+        reader.complaints.add(known["url_file"].hidden, message, "a file on this machine")
+    if not fields.get("url_variable", "A").replace("_", "a").isalnum():
+        message, expected = "not the name of a variable", "a name such as SLACK_URL"
+        reader.complaints.add(known["url_variable"].hidden, message, expected)
     if fields.get("seconds_max", 0.0) > SECONDS_MAX:
         reader.refuse(known["seconds_max"], f"a number of seconds up to {SECONDS_MAX:g}")
-    return fields
+    return Receiver(**fields)
 
 
 def _words(reader: Reader, place: Place) -> tuple[str, ...]:
@@ -86,15 +88,23 @@ def _words(reader: Reader, place: Place) -> tuple[str, ...]:
     return words
 
 
-def _check_local(reader: Reader, place: Place, location: str) -> None:
-    if not location.startswith("file://"):
-        hidden = Place("(not shown)", place.pointer)
-        message = "not a file on this machine that holds the URL"
-        reader.complaints.add(hidden, message, "a file on this machine")
+RECEIVER_VALUE = Kind("receiver", _receiver, either(WORDS.schema, reference("webhook_or_command")))
+ON = Keys(
+    Receivers,
+    ready=RECEIVER_VALUE(
+        "A warm job could be stopped now and waits for `stateshift cutover` or its hours; or a "
+        "standby has its first image to start from."
+    ),
+    failed=RECEIVER_VALUE("The run has ended with an error, or was interrupted."),
+    finished=RECEIVER_VALUE("The run is finished."),
+)
 
 
-def _check_variable(reader: Reader, place: Place, name: str) -> None:
-    """Complain of a URL where the name of a variable belongs."""
-    if not name.replace("_", "a").isalnum():
-        hidden = Place("(not shown)", place.pointer)
-        reader.complaints.add(hidden, "not the name of a variable", "a name such as SLACK_URL")
+def _receivers(reader: Reader, key: Key, place: Place) -> Receivers | None:
+    """Return who is notified; None where nobody is."""
+    known = reader.known(place, ON)
+    receivers = {event: reader.value(ON[event], below) for event, below in known.items()}
+    return Receivers(**receivers) if receivers else None
+
+
+ON_OBJECT = Kind("on", _receivers, reference("on"))

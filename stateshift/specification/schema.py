@@ -16,50 +16,43 @@ import dataclasses
 import json
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
-from stateshift.specification.keys.changes import COLUMN, TRANSFORMS
-from stateshift.specification.keys.job import JOB
-from stateshift.specification.keys.key import Key, Keys
-from stateshift.specification.keys.parts import (
+from stateshift.specification import values
+from stateshift.specification.changes import COLUMN, TRANSFORMS
+from stateshift.specification.job_keys import JOB
+from stateshift.specification.key import Key, Keys, Schema, either, loosely, reference
+from stateshift.specification.options import CLUSTER_OPTIONS, STOP_OPTIONS, SUBMIT_OPTIONS, Option
+from stateshift.specification.parts import (
     CLUSTER,
     DATA,
     HASH,
     KAFKA,
-    ON,
     OPERATOR,
-    PROFILES,
-    RECEIVER,
+    OPERATOR_LIST,
     SINK,
     SOURCE,
     STOP,
     SUBMIT,
     THROTTLE,
+    UID_HASH_VALUE,
     VERIFY,
 )
-from stateshift.specification.keys.rebalancing import CAPACITY, REBALANCE, REBALANCED_CLUSTER
-from stateshift.specification.keys.spec import SPEC
-from stateshift.specification.options import (
-    CLUSTER_OPTIONS,
-    STOP_OPTIONS,
-    SUBMIT_OPTIONS,
-    Option,
+from stateshift.specification.rebalancing import (
+    CAPACITY,
+    CAPACITY_VALUE,
+    REBALANCE,
+    REBALANCED_CLUSTER,
 )
+from stateshift.specification.receivers import ON, RECEIVER
+from stateshift.specification.spec_keys import SPEC
+from stateshift.specification.values import BOOLEAN, CHOICE, COUNT, INTEGER, NUMBER
 from stateshift.specification.write import plain_value
 
-Schema = dict[str, Any]
-
-_PLACEHOLDER = r"\$\{"
-_TRUE_OR_FALSE = rf"^\s*([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])\s*$|{_PLACEHOLDER}"
-_WHOLE = rf"^\s*-?[0-9]{{1,16}}\s*$|{_PLACEHOLDER}"
-_DECIMAL = rf"^\s*[0-9]{{1,16}}(\.[0-9]{{1,16}})?\s*$|{_PLACEHOLDER}"
-_UNTIL = rf"^\s*[Rr][Ee][Mm][Aa][Ii][Nn][Ii][Nn][Gg]\s*<\s*[0-9.]+\s*[A-Za-z]+\s*$|{_PLACEHOLDER}"
-_HOURS = r"[0-9]+:[0-9]+\s*-\s*[0-9]+:[0-9]+(\s*[Uu][Tt][Cc])?"
-_CUTOVER_WORDS = (
-    "[Rr][Ee][Aa][Dd][Yy]|[Mm][Aa][Nn][Uu][Aa][Ll]|[Nn][Ee][Vv][Ee][Rr]|[Tt][Oo][Ll][Dd]"
+# Schemas that stand once, in this order.
+_SHARED = (
+    *(BOOLEAN, INTEGER, COUNT, NUMBER, values.AMOUNT, values.SHARE, CAPACITY_VALUE, values.PORT),
+    *(values.CONNECTION, values.PAGE, OPERATOR_LIST, UID_HASH_VALUE),
 )
-_CUTOVER = rf"^\s*({_CUTOVER_WORDS}|{_HOURS})\s*$|{_PLACEHOLDER}"
-_CONNECTION = rf"^\s*([A-Za-z][A-Za-z0-9+.-]*://\S+|[^\s/@]+:[0-9]{{1,5}})\s*$|{_PLACEHOLDER}"
 
 
 def schema_text() -> str:
@@ -79,30 +72,38 @@ def spec_schema() -> Schema:
         **object_schema(SPEC, "#"),
         "anyOf": _one_spelling("jobs"),
         "$defs": {
-            "job": object_schema(JOB, "#/$defs/job"),
+            **objects_schema(job=JOB),
             "cluster": _open_object(CLUSTER, "#/$defs/cluster", CLUSTER_OPTIONS)
             | {"anyOf": _one_spelling("kind")},
             "submit": _open_object(SUBMIT, "#/$defs/submit", SUBMIT_OPTIONS),
             "stop": _open_object(STOP, "#/$defs/stop", STOP_OPTIONS),
-            "datum": object_schema(DATA, "#/$defs/datum"),
-            "kafka": object_schema(KAFKA, "#/$defs/kafka"),
-            "sink": object_schema(SINK, "#/$defs/sink"),
-            "source": object_schema(SOURCE, "#/$defs/source"),
-            "operator": object_schema(OPERATOR, "#/$defs/operator"),
-            "verify_ends": object_schema(VERIFY, "#/$defs/verify_ends"),
-            "on": object_schema(ON, "#/$defs/on"),
-            "webhook_or_command": object_schema(RECEIVER, "#/$defs/webhook_or_command"),
-            "rebalance": object_schema(REBALANCE, "#/$defs/rebalance"),
-            "rebalanced_cluster": object_schema(REBALANCED_CLUSTER, "#/$defs/rebalanced_cluster"),
-            "capacity_of": object_schema(CAPACITY, "#/$defs/capacity_of"),
-            "throttle": object_schema(THROTTLE, "#/$defs/throttle"),
-            "hash": object_schema(HASH, "#/$defs/hash"),
-            "column": object_schema(COLUMN, "#/$defs/column"),
-            "change": {"anyOf": [{"$ref": f"#/$defs/{kind}"} for kind in TRANSFORMS]},
+            **objects_schema(
+                datum=DATA,
+                kafka=KAFKA,
+                sink=SINK,
+                source=SOURCE,
+                operator=OPERATOR,
+                verify_ends=VERIFY,
+                on=ON,
+                webhook_or_command=RECEIVER,
+                rebalance=REBALANCE,
+                rebalanced_cluster=REBALANCED_CLUSTER,
+                capacity_of=CAPACITY,
+                throttle=THROTTLE,
+                hash=HASH,
+                column=COLUMN,
+            ),
+            "change": either(*map(reference, TRANSFORMS)),
             **{kind: _change(kind, keys) for kind, keys in TRANSFORMS.items()},
-            **VALUES,
+            "blank": values.BLANK,
+            **{kind.name: kind.schema for kind in _SHARED},
         },
     }
+
+
+def objects_schema(**tables: Keys) -> dict[str, Schema]:
+    """Return the schemas of objects under `$defs`, by their names there."""
+    return {name: object_schema(keys, f"#/$defs/{name}") for name, keys in tables.items()}
 
 
 def object_schema(keys: Keys, place: str) -> Schema:
@@ -158,155 +159,22 @@ def _value(key: Key) -> Schema:
     """Return the shape of the key's value. A key that a blank turns off takes null and blank texts
     as well.
     """
-    if key.kind == "choice":
-        spelled = {"type": "string", "pattern": _any_case((*key.choices, *key.aliases))}
-        return {"anyOf": [{"enum": list(key.choices)}, spelled]}
-    shape = _INLINE.get(key.kind) or {"$ref": f"#/$defs/{key.kind}"}
+    if key.kind is CHOICE:
+        words = values.words_in_any_case((*key.choices, *key.aliases))
+        return either({"enum": list(key.choices)}, words)
+    shape = reference(key.kind.name) if key.kind.shared else key.kind.schema
     if not key.blank_is_off:
         return shape
-    return {"anyOf": [shape, {"type": "null"}, {"$ref": "#/$defs/blank"}]}
+    return either(shape, {"type": "null"}, reference("blank"))
 
 
 def _spellings(key: Key) -> list[str]:
     """Return patterns for every name of the key in any case, its words apart by blanks,
     underscores, hyphens or nothing. The canonical spelling is left to `properties`.
     """
-    return [f"^(?!{key.name}$){_loosely(name)}$" for name in key.names if name != "$schema"]
-
-
-def _loosely(name: str) -> str:
-    return "[ _-]*".join(_letters(word) for word in name.replace("-", "_").split("_"))
-
-
-def _letters(word: str) -> str:
-    return "".join(f"[{letter.upper()}{letter}]" for letter in word)
-
-
-def _any_case(choices: Iterable[str]) -> str:
-    return f"^({'|'.join(_loosely(choice) for choice in choices)})$|{_PLACEHOLDER}"
+    return [f"^(?!{key.name}$){loosely(name)}$" for name in key.names if name != "$schema"]
 
 
 def _one_spelling(name: str) -> list[Schema]:
     """Require one of the usual spellings."""
     return [{"required": [spelling]} for spelling in (name, name.capitalize(), name.upper())]
-
-
-def _list_or_map(of: str) -> list[Schema]:
-    return [
-        {"type": "array", "items": {"$ref": f"#/$defs/{of}"}},
-        {"type": "object", "additionalProperties": {"$ref": f"#/$defs/{of}"}},
-    ]
-
-
-_TEXT = {"type": "string", "pattern": r"\S"}
-_TEXTS = {"anyOf": [{"type": "array", "items": _TEXT}, {"type": "string"}]}
-
-_WORDS: Schema = {"type": "array", "items": {"type": "string"}, "minItems": 1}
-
-_STRATEGY = "|".join(
-    (
-        *map(_loosely, ("all_at_once", "fluid", "optimised", "optimized")),
-        rf"{_loosely('batched')}\s*\(\s*[0-9]{{1,9}}\s*\)",
-    )
-)
-
-_INLINE: dict[str, Schema] = {
-    "text": _TEXT,
-    "texts": _TEXTS,
-    "location": _TEXT,
-    "locations": _TEXTS,
-    "directory": {"type": ["string", "null"], "pattern": r"^[^./\\][^/\\]*$"},
-    "folders": _TEXTS,
-    "version": {"const": 1},
-    "jobs": {"anyOf": _list_or_map("job"), "minItems": 1, "minProperties": 1},
-    "clusters": {"anyOf": _list_or_map("cluster")},
-    "waves": {"type": "array", "items": {"type": "array", "items": _TEXT, "minItems": 1}},
-    "data": {"type": "array", "items": {"$ref": "#/$defs/datum"}},
-    "sources": {"type": "array", "items": {"$ref": "#/$defs/source"}},
-    "transform": {"type": "array", "items": {"$ref": "#/$defs/change"}},
-    "batch": {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": _WHOLE}]},
-    "values": {
-        "anyOf": [
-            {"type": "array", "items": {"type": ["string", "integer", "boolean", "null"]}},
-            {"type": "string"},
-        ]
-    },
-    "names": {"type": "object", "additionalProperties": _TEXT},
-    "types": {"type": "object", "additionalProperties": _TEXT},
-    "columns": {"type": "array", "items": {"$ref": "#/$defs/column"}},
-    "json": {"type": ["string", "number", "boolean", "null", "array", "object"]},
-    "type": {"anyOf": [_TEXT, {"type": "object"}]},
-    "name": {"type": "string"},
-    "verify": {
-        "anyOf": [
-            {"enum": list(VERIFY["target"].choices)},
-            {"type": "string", "pattern": _any_case(VERIFY["target"].choices)},
-            {"$ref": "#/$defs/verify_ends"},
-        ]
-    },
-    "words": _WORDS,
-    "receiver": {"anyOf": [_WORDS, {"$ref": "#/$defs/webhook_or_command"}]},
-    "until": {"type": "string", "pattern": _UNTIL},
-    "strategy": {"type": "string", "pattern": rf"^\s*({_STRATEGY})\s*$|{_PLACEHOLDER}"},
-    "dataflow": {"anyOf": [_TEXT, {"type": "object"}]},
-    "cutover": {"type": "string", "pattern": _CUTOVER},
-    "environment": {"type": "object", "additionalProperties": {"type": "string"}},
-    "rebalanced_clusters": {
-        "type": "object",
-        "additionalProperties": {"$ref": "#/$defs/rebalanced_cluster"},
-    },
-    "together": {"type": "array", "items": {"type": "array", "items": _TEXT, "minItems": 1}},
-    "excluded": {"anyOf": [{"type": "array", "items": _TEXT}, _TEXT]},
-    "duration": {"anyOf": [{"type": "number", "minimum": 0}, _TEXT]},
-    "size": {"anyOf": [{"type": "integer", "minimum": 1}, _TEXT]},
-}
-
-VALUES: dict[str, Schema] = {
-    "blank": {"type": "string", "pattern": r"^\s*$"},
-    "boolean": {"anyOf": [{"type": "boolean"}, {"type": "string", "pattern": _TRUE_OR_FALSE}]},
-    "integer": {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": _WHOLE}]},
-    "count": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": _WHOLE}]},
-    "number": {
-        "anyOf": [
-            {"type": "number", "exclusiveMinimum": 0},
-            {"type": "string", "pattern": _DECIMAL},
-        ]
-    },
-    "amount": {
-        "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": _DECIMAL}]
-    },
-    "share": {
-        "anyOf": [
-            {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-            {"type": "string", "pattern": _DECIMAL},
-        ]
-    },
-    "capacity": {
-        "anyOf": [
-            {"type": "number", "exclusiveMinimum": 0},
-            {"type": "string", "pattern": _DECIMAL},
-            {"$ref": "#/$defs/capacity_of"},
-        ]
-    },
-    "port": {
-        "anyOf": [
-            {"type": "integer", "minimum": 1, "maximum": 65535},
-            {"type": "string", "pattern": _WHOLE},
-        ]
-    },
-    "connection": {"type": "string", "pattern": _CONNECTION},
-    "page": {"type": "string", "pattern": rf"^https?://|{_PLACEHOLDER}"},
-    "operators": {
-        "anyOf": [
-            {"type": "array", "items": {"anyOf": [_TEXT, {"$ref": "#/$defs/operator"}]}},
-            {"type": "object", "additionalProperties": _INLINE["directory"]},
-        ]
-    },
-    "uid_hash": {
-        "anyOf": [
-            {"enum": list(PROFILES)},
-            {"type": "string", "pattern": _any_case(PROFILES)},
-            {"$ref": "#/$defs/hash"},
-        ]
-    },
-}

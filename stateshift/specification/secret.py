@@ -164,14 +164,14 @@ def secrets_in(place: Place) -> Iterator[Place]:
     elif isinstance(place.value, list):
         yield from _secrets_in_list(place)
     elif isinstance(place.value, str) and any(True for _ in secret_words(words_of(place.value))):
-        yield _not_shown(place)
+        yield place.hidden
 
 
 def _secrets_in_object(place: Place) -> Iterator[Place]:
     for key in place.value:
         below = place / key
         if is_secret_key(key) and _may_be_secret(below.value):
-            yield _not_shown(below)
+            yield below.hidden
         else:
             yield from secrets_in(below)
 
@@ -182,7 +182,7 @@ def _secrets_in_list(place: Place) -> Iterator[Place]:
     secret = set(secret_words(words))
     for number, below in enumerate(items):
         if number in secret:
-            yield _not_shown(below)
+            yield below.hidden
         else:
             yield from secrets_in(below)
 
@@ -190,10 +190,6 @@ def _secrets_in_list(place: Place) -> Iterator[Place]:
 def _word(place: Place) -> str:
     """Return a command's word; an empty one for what is no text."""
     return place.value if isinstance(place.value, str) else ""
-
-
-def _not_shown(place: Place) -> Place:
-    return Place("(not shown)", place.pointer)
 
 
 def _may_be_secret(value: object) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from stateshift.specification.keys.key import fold
+from stateshift.specification.key import fold
 
 EXPECTED = "all-at-once, fluid, batched(k) with k moves at a time, or optimised"
 _NAMES = {

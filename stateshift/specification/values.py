@@ -1,8 +1,9 @@
-"""Single values as a spec spells them, and the keys of one object.
+"""Kinds of single values as a spec spells them, each with its schema.
 
-    Reader.known(place, keys)  the object's places by canonical key; unknown and doubled keys are
-                               complaints
-    Reader.value(key, place)   the value the model holds; None where it is none, after a complaint
+    BOOLEAN, TEXT, CHOICE          true; text; one of a few words
+    INTEGER … SIZE                 numbers, each with its bounds
+    UNTIL, CUTOVER, STRATEGY       words with a grammar of their own
+    LOCATION … FOLDERS, VERSION    places, names and lists of them
 
 Leniency that loses nothing: "true" for true, "8081" for 8081, "a, b" for ["a", "b"], null for a key
 left out.
@@ -11,19 +12,33 @@ left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any, TypeGuard
 
 from stateshift.specification import strategy, warm
-from stateshift.specification.keys.homes import home_of, part_of
-from stateshift.specification.keys.key import Key, Keys, fold
+from stateshift.specification.excluded import EXPECTED, normal_excluded
+from stateshift.specification.key import (
+    Key,
+    Kind,
+    Reader,
+    Schema,
+    array,
+    either,
+    fold,
+    loosely,
+    map_to,
+)
 from stateshift.specification.location import NoLocation, normal
-from stateshift.specification.place import Complaints, Place, quoted, readable
+from stateshift.specification.place import Place
+
+Read = Callable[[Reader, Key, Place], Any]
 
 _NUMBER_MAX = 1e15
 _INTEGER = re.compile(r"\s*-?[0-9]{1,16}\s*\Z")
 _DECIMAL = re.compile(r"\s*[0-9]{1,16}(\.[0-9]{1,16})?\s*\Z")
+_DURATION = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*([a-z]*)\s*\Z")
+_SECONDS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_SIZE = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([kmgt]?)(?:i?b)?\s*\Z")
 _HOST_PORT = re.compile(r"(?:[^\s:/@,\[\]]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})\Z")
 _CONNECTION = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)?(?P<hosts>[^/]*)(?P<path>/\S*)?\Z"
@@ -31,132 +46,67 @@ _CONNECTION = re.compile(
 WEB = ("http://", "https://")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f/\\]")
 _NAME_BYTES_MAX = 255
+# What Spark and stateshift themselves keep directly below a checkpoint.
+ENGINES_OWN = ("metadata", "offsets", "commits", "state", "sources", "_stateshift")
 
 
-# What was read of an object, by the field it fills: each of the type that its key's kind says.
-Values = dict[str, Any]
-NamesAdded = Callable[[str], Collection[str]]
+# -------------------------------------------------------------------------- reading
 
 
-def nothing_added(group: str) -> Collection[str]:
-    """Return what a machine without further packages adds to a group of choices."""
-    return ()
+def single(parse: Callable[[Any], object], expected: str) -> Read:
+    """Return a reader of values that `parse` understands; it returns None for all others."""
+
+    def read(reader: Reader, key: Key, place: Place) -> object:
+        value = parse(place.value)
+        if value is None:
+            reader.refuse(place, expected)
+        return value
+
+    return read
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """Reads on after every complaint. `base` is where relative locations start; `names_added` gives
-    the names that installed packages add to a group of choices.
-    """
+def spelled(normalize: Callable[[str], str | None], expected: str) -> Read:
+    """Return a reader of texts that have one normal spelling."""
+    return single(lambda value: normalize(value) if isinstance(value, str) else None, expected)
 
-    complaints: Complaints
-    base: str | None = None
-    names_added: NamesAdded = nothing_added
 
-    def known(self, place: Place, keys: Keys) -> dict[str, Place]:
-        """Return the places of an object whose every key has to be in `keys`."""
-        known, rest = self.split(place, keys)
-        for unknown in rest:
-            self._unknown(place, unknown, keys)
-        return known
+def as_it_stands(reader: Reader, key: Key, place: Place) -> object:
+    """Return a value that somebody else reads."""
+    return place.value
 
-    def split(self, place: Place, keys: Keys) -> tuple[dict[str, Place], list[str]]:
-        """Return the places of the keys in `keys`, and the spellings of all others. What is null or
-        blank is left out.
-        """
-        if not self.is_a(place, dict, "an object"):
-            return {}, []
-        known: dict[str, Place] = {}
-        first: dict[str, str] = {}
-        rest = []
-        for spelling in place.value:
-            key = keys.find(spelling)
-            if key is None:
-                rest.append(spelling)
-            elif key.name in first:
-                message = f"{first[key.name]!r} and {spelling!r} are the same key"
-                self.complaints.add(place / spelling, message, "one of them")
-            else:
-                first[key.name] = spelling
-                if not _is_off(key, place.value[spelling]):
-                    known[key.name] = place / spelling
-        return known, rest
 
-    def fields(self, keys: Keys, known: Mapping[str, Place]) -> Values:
-        """Return what `known` says, by the model's field names; what could not be read is left
-        out.
-        """
-        values = {}
-        for name, place in known.items():
-            key = keys[name]
-            value = self.value(key, place)
+def each(read: Read) -> Read:
+    """Return a reader of lists, or of one text with commas, whose items `read` reads."""
+
+    def read_all(reader: Reader, key: Key, place: Place) -> tuple[Any, ...]:
+        values = [read(reader, key, item) for item in list_at(reader, place)]
+        return tuple(value for value in values if value is not None)
+
+    return read_all
+
+
+def each_once(read: Read) -> Read:
+    """Return a reader of lists whose items have to differ."""
+
+    def read_all(reader: Reader, key: Key, place: Place) -> tuple[Any, ...]:
+        values: list[Any] = []
+        for item in list_at(reader, place):
+            value = read(reader, key, item)
+            if value in values:
+                reader.complaints.add(item, f"{value!r} stands twice", "each once")
             if value is not None:
-                values[key.field or name] = value
-        return values
+                values.append(value)
+        return tuple(values)
 
-    def value(self, key: Key, place: Place) -> Any:
-        return _READ[key.kind](self, key, place)
-
-    def need(self, place: Place, known: Iterable[str], *names: str) -> bool:
-        """Whether all these keys are there; one complaint for each that is not."""
-        missing = [name for name in names if name not in known]
-        for name in missing:
-            self.complaints.add(place, f"{name!r} is missing", f"an object with {name!r}")
-        return not missing
-
-    def is_a(self, place: Place, wanted: type, expected: str) -> bool:
-        # To Python, a bool is an int.
-        is_odd_bool = isinstance(place.value, bool) and wanted is not bool
-        if isinstance(place.value, wanted) and not is_odd_bool:
-            return True
-        self.refuse(place, expected)
-        return False
-
-    def refuse(self, place: Place, expected: str) -> None:
-        """Complain that the place holds something else; what is read there is then None."""
-        self.complaints.add(place, f"{quoted(place.value)} is not {expected}", expected)
-
-    def _unknown(self, place: Place, spelling: str, keys: Keys) -> None:
-        hint = _meant(spelling, keys)
-        names = ", ".join(key.name for key in keys.all)
-        # The value is not repeated: nobody knows what it is.
-        below = Place(readable(spelling), (place / spelling).pointer)
-        self.complaints.add(below, f"unknown key {spelling!r}{hint}", f"one of {names}")
+    return read_all
 
 
-def _meant(spelling: str, keys: Keys) -> str:
-    """Return where a spelling belongs, or which of the keys here is close to it."""
-    near = keys.did_you_mean(spelling)
-    is_part_of_near = fold(spelling) in fold(near)  # `location` of remote_location
-    home = home_of(spelling, keys)
-    if home is None and not is_part_of_near:
-        home = part_of(spelling, keys)
-    return near if home is None else f", which belongs {home}"
-
-
-def _is_off(key: Key, value: object) -> bool:
-    """Whether a key counts as left out."""
-    if value is None:
-        return True
-    is_blank = value == [] or (isinstance(value, str) and not value.strip())
-    return key.blank_is_off and is_blank
-
-
-def _boolean(reader: Reader, key: Key, place: Place) -> bool | None:
-    if isinstance(place.value, bool):
-        return place.value
-    word = place.value.strip().lower() if isinstance(place.value, str) else ""
-    if word in ("true", "false"):
-        return word == "true"
-    reader.refuse(place, "true or false")
-    return None
-
-
-def _text(reader: Reader, key: Key, place: Place) -> str | None:
-    if is_text(place.value):
-        return place.value
-    reader.refuse(place, "text (and not blank)")
-    return None
+def list_at(reader: Reader, place: Place) -> list[Place]:
+    """Return the places of a list, or of the parts of one text with commas."""
+    if isinstance(place.value, str):
+        parts = filter(None, map(str.strip, place.value.split(",")))
+        return [Place(part, place.pointer) for part in parts]
+    return reader.items(place, "a list, or one text with commas")
 
 
 def is_text(value: object) -> TypeGuard[str]:
@@ -164,41 +114,27 @@ def is_text(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and bool(value.strip())
 
 
+def _boolean(value: object) -> bool | None:
+    if isinstance(value, bool):
+        return value
+    words = {"true": True, "false": False}
+    return words.get(value.strip().lower()) if isinstance(value, str) else None
+
+
 def _choice(reader: Reader, key: Key, place: Place) -> str | None:
-    choice = _choice_spelled(key, place.value)
-    if choice is not None:
-        return choice
-    added = _choices_added(reader, key)
-    if place.value in added:
-        return str(place.value)
+    value = place.value
+    names = {fold(choice): choice for choice in key.choices}
+    names |= {fold(alias): choice for alias, choice in key.aliases.items()}
+    if isinstance(value, str) and fold(value) in names:
+        return names[fold(value)]
+    added = reader.names_added(key.added_by) if key.added_by else ()
+    if value in added:
+        return str(value)
     reader.refuse(place, f"one of {', '.join((*key.choices, *added))}")
     return None
 
 
-def _choice_spelled(key: Key, value: object) -> str | None:
-    """Return the choice that a text spells, in whatever way."""
-    if not isinstance(value, str):
-        return None
-    spelled = {fold(choice): choice for choice in key.choices}
-    for alias, choice in key.aliases.items():
-        spelled[fold(alias)] = choice
-    return spelled.get(fold(value))
-
-
-def _choices_added(reader: Reader, key: Key) -> Collection[str]:
-    """Return what installed packages add to the choices of a key."""
-    return reader.names_added(key.added_by) if key.added_by else ()
-
-
-def _whole(reader: Reader, place: Place, low: float, high: float, expected: str) -> int | None:
-    number = _integer_of(place.value)
-    if number is not None and low <= number <= high:
-        return number
-    reader.refuse(place, expected)
-    return None
-
-
-def _integer_of(value: object) -> int | None:
+def integer_of(value: object) -> int | None:
     """Return the integer that a number or a text holds; None where it is none."""
     if isinstance(value, str) and _INTEGER.match(value):
         return int(value)
@@ -207,116 +143,12 @@ def _integer_of(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _integer(reader: Reader, key: Key, place: Place) -> int | None:
-    return _whole(reader, place, -_NUMBER_MAX, _NUMBER_MAX, "an integer")
+def _whole(low: float, high: float) -> Callable[[object], int | None]:
+    def parse(value: object) -> int | None:
+        number = integer_of(value)
+        return number if number is not None and low <= number <= high else None
 
-
-def _count(reader: Reader, key: Key, place: Place) -> int | None:
-    return _whole(reader, place, 1, _NUMBER_MAX, "an integer of at least 1")
-
-
-def _until(reader: Reader, key: Key, place: Place) -> str | None:
-    read = warm.normal_until(place.value) if isinstance(place.value, str) else None
-    if read is None:
-        reader.refuse(place, "a time that may remain: remaining < 5s")
-    return read
-
-
-def _cutover(reader: Reader, key: Key, place: Place) -> str | None:
-    read = warm.normal_cutover(place.value) if isinstance(place.value, str) else None
-    if read is None:
-        reader.refuse(
-            place, "ready, manual, never, or hours of the day: 22:00-04:30 or 22:00-04:30 UTC"
-        )
-    return read
-
-
-def _strategy(reader: Reader, key: Key, place: Place) -> str | None:
-    read = strategy.normal_strategy(place.value) if isinstance(place.value, str) else None
-    if read is None:
-        reader.refuse(place, strategy.EXPECTED)
-    return read
-
-
-def _batch(reader: Reader, key: Key, place: Place) -> int | None:
-    return _whole(reader, place, 0, _NUMBER_MAX, "an integer from 0 on")
-
-
-def _port(reader: Reader, key: Key, place: Place) -> int | None:
-    return _whole(reader, place, 1, 65535, "a port, from 1 to 65535")
-
-
-def _number(reader: Reader, key: Key, place: Place) -> float | None:
-    number = _number_of(place.value)
-    if number is not None and 0 < number <= _NUMBER_MAX:
-        return float(number)
-    reader.refuse(place, f"a number above 0, and {_NUMBER_MAX:g} at most")
-    return None
-
-
-def _amount(reader: Reader, key: Key, place: Place) -> float | None:
-    return _bounded(reader, place, _NUMBER_MAX, f"a number from 0 to {_NUMBER_MAX:g}")
-
-
-def _share(reader: Reader, key: Key, place: Place) -> float | None:
-    share = _bounded(reader, place, 1.0, "a number above 0, and 1 at most")
-    if share == 0:
-        reader.refuse(place, "a number above 0, and 1 at most")
-        return None
-    return share
-
-
-def _bounded(reader: Reader, place: Place, high: float, expected: str) -> float | None:
-    number = _number_of(place.value)
-    if number is not None and 0 <= number <= high:
-        return float(number)
-    reader.refuse(place, expected)
-    return None
-
-
-_DURATION = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*([a-z]*)\s*\Z")
-_SECONDS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def _duration(reader: Reader, key: Key, place: Place) -> float | None:
-    """Read seconds, or a text such as `90s`, `15 min`, `1h`, `1d`."""
-    seconds = _seconds_of(place.value)
-    if seconds is not None and 0 <= seconds <= _NUMBER_MAX:
-        return seconds
-    reader.refuse(place, "a duration, such as 300, 15min or 1h")
-    return None
-
-
-def _seconds_of(value: object) -> float | None:
-    if not isinstance(value, str):
-        number = _number_of(value)
-        return None if number is None else float(number)
-    parts = _DURATION.match(value.lower())
-    unit = None if parts is None else _SECONDS.get(parts[2] or "s")
-    if parts is None or unit is None:
-        return None
-    return float(parts[1]) * unit
-
-
-_SIZE = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([kmgt]?)(?:i?b)?\s*\Z")
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-
-
-def size_of(text: str) -> int | None:
-    """Return the bytes of `64g`, as Spark and the JVM spell memory; None for anything else."""
-    parts = _SIZE.match(text.lower())
-    if parts is None:
-        return None
-    return int(float(parts[1]) * 1024 ** _POWERS[parts[2]])
-
-
-def _size(reader: Reader, key: Key, place: Place) -> int | None:
-    value = place.value
-    size = size_of(value) if isinstance(value, str) else _integer_of(value)
-    if size is not None and 0 < size <= _NUMBER_MAX:
-        return size
-    reader.refuse(place, "a size in bytes, or such as 64g")
-    return None
+    return parse
 
 
 def _number_of(value: object) -> float | None:
@@ -326,23 +158,49 @@ def _number_of(value: object) -> float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _connection(reader: Reader, key: Key, place: Place) -> str | None:
-    """Read host:port, or a URL of one or (as Spark's masters have it) several of them."""
-    text = place.value.strip() if isinstance(place.value, str) else ""
-    if _is_connection(text):
-        return text
-    reader.refuse(place, "host:port or scheme://host:port, with a port from 1 to 65535")
-    return None
+def _number(high: float, *, above_zero: bool) -> Callable[[object], float | None]:
+    def parse(value: object) -> float | None:
+        number = _number_of(value)
+        if number is None or not 0 <= number <= high or (above_zero and number == 0):
+            return None
+        return float(number)
+
+    return parse
 
 
-def _is_connection(text: str) -> bool:
+def _duration(value: object) -> float | None:
+    """Return the seconds of a number, or of a text such as `90s`, `15 min`, `1h`, `1d`."""
+    if not isinstance(value, str):
+        return _number(_NUMBER_MAX, above_zero=False)(value)
+    parts = _DURATION.match(value.lower())
+    unit = None if parts is None else _SECONDS.get(parts[2] or "s")
+    if parts is None or unit is None:
+        return None
+    seconds = float(parts[1]) * unit
+    return seconds if seconds <= _NUMBER_MAX else None
+
+
+def size_of(text: str) -> int | None:
+    """Return the bytes of `64g`, as Spark and the JVM spell memory; None for anything else."""
+    parts = _SIZE.match(text.lower())
+    return None if parts is None else int(float(parts[1]) * 1024 ** " kmgt".index(parts[2] or " "))
+
+
+def _size(value: object) -> int | None:
+    size = size_of(value) if isinstance(value, str) else integer_of(value)
+    return size if size is not None and 0 < size <= _NUMBER_MAX else None
+
+
+def _connection(value: object) -> str | None:
+    """Return host:port, or a URL of one or (as Spark's masters have it) several of them."""
+    text = value.strip() if isinstance(value, str) else ""
     parts = _CONNECTION.match(text)
     if parts is None:
-        return False
+        return None
     hosts = parts["hosts"].split(",")
     if parts["scheme"] is None and (parts["path"] or len(hosts) > 1):
-        return False
-    return all(map(is_host_port, hosts))
+        return None
+    return text if all(map(is_host_port, hosts)) else None
 
 
 def is_host_port(text: str) -> bool:
@@ -352,7 +210,7 @@ def is_host_port(text: str) -> bool:
 
 
 def _page(reader: Reader, key: Key, place: Place) -> str | None:
-    """Read the URL of a page. What is none may be a password from its first letter on, and is not
+    """Read the URL of a page. Anything else may be a password from its first letter on, and is not
     repeated.
     """
     if isinstance(place.value, str) and place.value.startswith(WEB):
@@ -363,152 +221,187 @@ def _page(reader: Reader, key: Key, place: Place) -> str | None:
 
 
 def _location(reader: Reader, key: Key, place: Place) -> str | None:
-    if not is_text(place.value):
-        reader.refuse(place, "a location: a URL or a path")
-        return None
-    try:
-        return normal(place.value, reader.base)
-    except NoLocation as problem:
-        reader.refuse(place, str(problem))
-        return None
-
-
-def _list(reader: Reader, place: Place) -> list[Place]:
-    """Return the places of a list, or of the parts of one text with commas."""
-    if isinstance(place.value, str):
-        parts = filter(None, map(str.strip, place.value.split(",")))
-        return [Place(part, place.pointer) for part in parts]
-    if reader.is_a(place, list, "a list, or one text with commas"):
-        return list(place.items)
-    return []
-
-
-def _locations(reader: Reader, key: Key, place: Place) -> tuple[str, ...]:
-    read = [_location(reader, key, item) for item in _list(reader, place)]
-    return tuple(location for location in read if location is not None)
-
-
-def _texts(reader: Reader, key: Key, place: Place) -> tuple[str, ...]:
-    texts: list[str] = []
-    for item in _list(reader, place):
-        text = _text(reader, key, item)
-        _refuse_second(reader, item, text, texts)
-        if text is not None:
-            texts.append(text)
-    return tuple(texts)
-
-
-def _refuse_second(reader: Reader, place: Place, text: str | None, before: Collection[str]) -> bool:
-    """Complain of a text that stands before this place already; return whether it does."""
-    is_second = text in before
-    if is_second:
-        reader.complaints.add(place, f"{text!r} stands twice", "each once")
-    return is_second
+    expected = "a location: a URL or a path"
+    if is_text(place.value):
+        try:
+            return normal(place.value, reader.base)
+        except NoLocation as problem:
+            expected = str(problem)
+    reader.refuse(place, expected)
+    return None
 
 
 def _environment(reader: Reader, key: Key, place: Place) -> dict[str, str]:
     if not reader.is_a(place, dict, "an object of names and texts"):
         return {}
     for name in place.value:
-        _check_variable(reader, place / name, name)
-    return {
-        name: text for name, text in place.value.items() if reader.is_a(place / name, str, "text")
-    }
-
-
-def _check_variable(reader: Reader, place: Place, name: str) -> None:
-    """Complain of a name that no variable of an environment can have."""
-    if not name or "=" in name:
-        message = f"{name!r} is no variable's name"
-        reader.complaints.add(place, message, "a name without =")
+        if not name or "=" in name:
+            message = f"{name!r} is no variable's name"
+            reader.complaints.add(place / name, message, "a name without =")
+    texts = [name for name in place.value if reader.is_a(place / name, str, "text")]
+    return {name: place.value[name] for name in texts}
 
 
 def _directory(reader: Reader, key: Key, place: Place) -> str | None:
     """Read one name that stays where it is put: no way up, nothing hidden, nothing of ours."""
-    expected = _expected_of_directory(place.value)
-    if expected is None:
-        return str(place.value)
-    reader.refuse(place, expected)
-    return None
-
-
-def _expected_of_directory(name: object) -> str | None:
-    """Return what was expected instead of this name; None where it will do."""
+    name = place.value
     if not is_text(name) or name.startswith((".", "_stateshift")):
-        return "the name of one directory, not hidden"
-    if _CONTROL.search(name) or len(name.encode()) > _NAME_BYTES_MAX:
-        return "the name of one directory, without slashes"
-    return None
-
-
-# What Spark and stateshift themselves keep directly below a checkpoint.
-ENGINES_OWN = ("metadata", "offsets", "commits", "state", "sources", "_stateshift")
-
-
-def _folders(reader: Reader, key: Key, place: Place) -> tuple[str, ...]:
-    """Read paths that stay below the checkpoint, each once, without the slash at its end."""
-    paths: list[str] = []
-    for item in _list(reader, place):
-        path = _below_checkpoint(reader, item)
-        is_second = _refuse_second(reader, item, path, paths)
-        if path is not None and not is_second:
-            paths.append(path)
-    return tuple(paths)
-
-
-def _below_checkpoint(reader: Reader, place: Place) -> str | None:
-    text = place.value
-    if not is_text(text):
-        reader.refuse(place, _BELOW)
+        reader.refuse(place, "the name of one directory, not hidden")
         return None
-    names = text.removesuffix("/").split("/")
-    if not _stays_below(names):
-        reader.refuse(place, _BELOW)
+    if _CONTROL.search(name) or len(name.encode()) > _NAME_BYTES_MAX:
+        reader.refuse(place, "the name of one directory, without slashes")
+        return None
+    return name
+
+
+def _below_checkpoint(reader: Reader, key: Key, place: Place) -> str | None:
+    """Read a path that stays below the checkpoint, without the slash at its end."""
+    expected = "a path below the checkpoint, such as mine/"
+    names = place.value.removesuffix("/").split("/") if is_text(place.value) else [""]
+    leads_elsewhere = not {"", ".", ".."}.isdisjoint(names) or ":" in names[0]
+    if leads_elsewhere:
+        reader.refuse(place, expected)
         return None
     if names[0] in ENGINES_OWN:
         message = f"{names[0]!r} is the engine's own: what a restart needs of it is taken anyway"
-        reader.complaints.add(place, message, _BELOW)
+        reader.complaints.add(place, message, expected)
         return None
     return "/".join(names)
 
 
-def _stays_below(names: list[str]) -> bool:
-    """Whether the names of a path lead down: none is empty or a dot, and it is no URL."""
-    if {"", ".", ".."}.intersection(names) or ":" in names[0]:
-        return False
-    return not any("\0" in name for name in names)
+def _periods(reader: Reader, key: Key, place: Place) -> tuple[str, ...]:
+    """Read periods: a list of them, or one. They are not divided at commas, which cron has."""
+    items = [place] if isinstance(place.value, str) else reader.items(place, "a list of periods")
+    periods = [spelled(normal_excluded, EXPECTED)(reader, key, item) for item in items]
+    return tuple(period for period in periods if period is not None)
 
 
-_BELOW = "a path below the checkpoint, such as mine/"
+# -------------------------------------------------------------------------- schemas
+
+_PLACEHOLDER = r"\$\{"
 
 
-def _version(reader: Reader, key: Key, place: Place) -> int | None:
-    return _whole(reader, place, 1, 1, "1, the version that this stateshift reads")
+def _pattern(pattern: str) -> Schema:
+    """Return the schema of texts of a pattern, or with a placeholder."""
+    return {"type": "string", "pattern": f"{pattern}|{_PLACEHOLDER}"}
 
 
-_READ: dict[str, Callable[[Reader, Key, Place], object]] = {
-    "boolean": _boolean,
-    "text": _text,
-    "texts": _texts,
-    "choice": _choice,
-    "integer": _integer,
-    "count": _count,
-    "batch": _batch,
-    "until": _until,
-    "cutover": _cutover,
-    "strategy": _strategy,
-    "number": _number,
-    "amount": _amount,
-    "share": _share,
-    "duration": _duration,
-    "size": _size,
-    "port": _port,
-    "connection": _connection,
-    "page": _page,
-    "location": _location,
-    "locations": _locations,
-    "environment": _environment,
-    "directory": _directory,
-    "folders": _folders,
-    "version": _version,
-}
+def words_in_any_case(choices: Iterable[str]) -> Schema:
+    """Return the schema of words, however they are spelled."""
+    return _pattern(f"^({'|'.join(map(loosely, choices))})$")
+
+
+ANY_TEXT = {"type": "string"}
+SOME_TEXT = {"type": "string", "pattern": r"\S"}
+LIST_OF_TEXTS = either(array(SOME_TEXT), ANY_TEXT)
+LISTS_OF_NAMES = array(array(SOME_TEXT, minItems=1))
+BLANK = {"type": "string", "pattern": r"^\s*$"}
+_WHOLE = _pattern(r"^\s*-?[0-9]{1,16}\s*$")
+DECIMAL = _pattern(r"^\s*[0-9]{1,16}(\.[0-9]{1,16})?\s*$")
+ABOVE_ZERO = {"type": "number", "exclusiveMinimum": 0}
+_TRUE_OR_FALSE = _pattern(r"^\s*([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])\s*$")
+_UNTIL = _pattern(r"^\s*[Rr][Ee][Mm][Aa][Ii][Nn][Ii][Nn][Gg]\s*<\s*[0-9.]+\s*[A-Za-z]+\s*$")
+_CUTOVER_WORDS = "|".join(map(loosely, (warm.READY, warm.MANUAL, warm.NEVER, "told")))
+_HOURS = r"[0-9]+:[0-9]+\s*-\s*[0-9]+:[0-9]+(\s*[Uu][Tt][Cc])?"
+_STRATEGY_WORDS = "|".join(map(loosely, ("all_at_once", "fluid", "optimised", "optimized")))
+_BATCHED = rf"{loosely('batched')}\s*\(\s*[0-9]{{1,9}}\s*\)"
+_URL_OR_HOST = r"([A-Za-z][A-Za-z0-9+.-]*://\S+|[^\s/@]+:[0-9]{1,5})"
+
+
+# -------------------------------------------------------------------------- kinds
+
+_text = single(lambda value: value if is_text(value) else None, "text (and not blank)")
+
+BOOLEAN = Kind(
+    "boolean",
+    single(_boolean, "true or false"),
+    either({"type": "boolean"}, _TRUE_OR_FALSE),
+    shared=True,
+)
+TEXT = Kind("text", _text, SOME_TEXT)
+TEXTS = Kind("texts", each_once(_text), LIST_OF_TEXTS)
+CHOICE = Kind("choice", _choice, {})  # its schema is made from the choices of the key
+INTEGER = Kind(
+    "integer",
+    single(_whole(-_NUMBER_MAX, _NUMBER_MAX), "an integer"),
+    either({"type": "integer"}, _WHOLE),
+    shared=True,
+)
+COUNT = Kind(
+    "count",
+    single(_whole(1, _NUMBER_MAX), "an integer of at least 1"),
+    either({"type": "integer", "minimum": 1}, _WHOLE),
+    shared=True,
+)
+BATCH = Kind(
+    "batch",
+    single(_whole(0, _NUMBER_MAX), "an integer from 0 on"),
+    either({"type": "integer", "minimum": 0}, _WHOLE),
+)
+PORT = Kind(
+    "port",
+    single(_whole(1, 65535), "a port, from 1 to 65535"),
+    either({"type": "integer", "minimum": 1, "maximum": 65535}, _WHOLE),
+    shared=True,
+)
+VERSION = Kind(
+    "version", single(_whole(1, 1), "1, the version that this stateshift reads"), {"const": 1}
+)
+NUMBER = Kind(
+    "number",
+    single(_number(_NUMBER_MAX, above_zero=True), f"a number above 0, and {_NUMBER_MAX:g} at most"),
+    either(ABOVE_ZERO, DECIMAL),
+    shared=True,
+)
+AMOUNT = Kind(
+    "amount",
+    single(_number(_NUMBER_MAX, above_zero=False), f"a number from 0 to {_NUMBER_MAX:g}"),
+    either({"type": "number", "minimum": 0}, DECIMAL),
+    shared=True,
+)
+SHARE = Kind(
+    "share",
+    single(_number(1.0, above_zero=True), "a number above 0, and 1 at most"),
+    either({**ABOVE_ZERO, "maximum": 1}, DECIMAL),
+    shared=True,
+)
+DURATION = Kind(
+    "duration",
+    single(_duration, "a duration, such as 300, 15min or 1h"),
+    either({"type": "number", "minimum": 0}, SOME_TEXT),
+)
+SIZE = Kind(
+    "size",
+    single(_size, "a size in bytes, or such as 64g"),
+    either({"type": "integer", "minimum": 1}, SOME_TEXT),
+)
+UNTIL = Kind("until", spelled(warm.normal_until, "a time that may remain: remaining < 5s"), _UNTIL)
+CUTOVER = Kind(
+    "cutover",
+    spelled(
+        warm.normal_cutover,
+        "ready, manual, never, or hours of the day: 22:00-04:30 or 22:00-04:30 UTC",
+    ),
+    _pattern(rf"^\s*({_CUTOVER_WORDS}|{_HOURS})\s*$"),
+)
+STRATEGY = Kind(
+    "strategy",
+    spelled(strategy.normal_strategy, strategy.EXPECTED),
+    _pattern(rf"^\s*({_STRATEGY_WORDS}|{_BATCHED})\s*$"),
+)
+EXCLUDED = Kind("excluded", _periods, either(array(SOME_TEXT), SOME_TEXT))
+CONNECTION = Kind(
+    "connection",
+    single(_connection, "host:port or scheme://host:port, with a port from 1 to 65535"),
+    _pattern(rf"^\s*{_URL_OR_HOST}\s*$"),
+    shared=True,
+)
+PAGE = Kind("page", _page, _pattern("^https?://"), shared=True)
+LOCATION = Kind("location", _location, SOME_TEXT)
+LOCATIONS = Kind("locations", each(_location), LIST_OF_TEXTS)
+ENVIRONMENT = Kind("environment", _environment, map_to(ANY_TEXT))
+DIRECTORY = Kind(
+    "directory", _directory, {"type": ["string", "null"], "pattern": r"^[^./\\][^/\\]*$"}
+)
+FOLDERS = Kind("folders", each_once(_below_checkpoint), LIST_OF_TEXTS)
+WORDS = Kind("words", as_it_stands, {**array(ANY_TEXT), "minItems": 1})

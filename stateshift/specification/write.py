@@ -12,62 +12,46 @@ from typing import Any
 
 from stateshift.specification.dataflow.operators import Dataflow
 from stateshift.specification.dataflow.write import to_plain
-from stateshift.specification.keys.job import JOB
-from stateshift.specification.keys.key import Key, Keys
-from stateshift.specification.keys.parts import (
-    HASH,
-    KAFKA,
-    ON,
-    RECEIVER,
-    SINK,
-    SOURCE,
-    SUBMIT,
-    THROTTLE,
-    VERIFY,
-)
-from stateshift.specification.keys.rebalancing import REBALANCE, REBALANCED_CLUSTER
-from stateshift.specification.keys.spec import SPEC
+from stateshift.specification.job_keys import JOB
+from stateshift.specification.key import Key, Keys
 from stateshift.specification.model import (
     ClusterSpec,
     DataSpec,
     FlinkJob,
     HashProfile,
     JobSpec,
-    KafkaSpec,
     OperatorSpec,
     RebalancedCluster,
     Rebalancing,
-    Receiver,
-    Receivers,
-    SinkSpec,
-    SourceSpec,
     Spec,
     SubmitSpec,
 )
-from stateshift.specification.parts import NAMED_PROFILES
+from stateshift.specification.parts import (
+    HASH,
+    KAFKA,
+    NAMED_PROFILES,
+    SINK,
+    SOURCE,
+    SUBMIT,
+    THROTTLE,
+    VERIFY,
+)
+from stateshift.specification.rebalancing import REBALANCE, REBALANCED_CLUSTER
+from stateshift.specification.receivers import ON, RECEIVER
+from stateshift.specification.spec_keys import SPEC
 from stateshift.specification.text import protect
 
 
 def to_plain_spec(spec: Spec) -> dict[str, object]:
     """Return dictionaries, lists and single values, ready for JSON."""
-    plain = {"version": 1, "engine": spec.engine, **_top_fields(spec)}
+    own = [key for key in SPEC.all if key.of is Spec and key.name not in ("engine", "jobs")]
+    plain = {"version": 1, "engine": spec.engine, **_fields(spec, own)}
+    throttle = _fields(spec, THROTTLE.all)
+    if throttle:
+        plain["throttle"] = throttle
     plain["jobs"] = [_job(job) for job in spec.jobs]
     protected: dict[str, Any] = _protected(plain)
     return protected
-
-
-def _top_fields(spec: Spec) -> dict[str, object]:
-    """Return what stands beside the engine and the jobs."""
-    own = [key for key in _keys_of(Spec, SPEC) if key.name not in ("engine", "jobs")]
-    fields = _fields(spec, own)
-    throttle = _fields(spec, THROTTLE.all)
-    if throttle:
-        fields["throttle"] = throttle
-    return fields
-
-
-def _keys_of(model: type, keys: Keys) -> list[Key]:
-    return [key for key in keys.all if key.of is model]
 
 
 def _fields(value: object, keys: Iterable[Key]) -> dict[str, object]:
@@ -82,27 +66,29 @@ def _fields(value: object, keys: Iterable[Key]) -> dict[str, object]:
 
 
 def _job(job: JobSpec) -> dict[str, object]:
-    plain = _fields(job, _keys_of(JobSpec, JOB))
+    plain = _fields(job, [key for key in JOB.all if key.of is JobSpec])
     ends = _fields(job, VERIFY.all)
     if ends:
         plain["verify"] = ends if "source" in ends else ends["target"]
     if job.flink is not None:
-        plain |= _flink_fields(job.flink)
+        plain |= _fields(job.flink, [key for key in JOB.all if key.of is FlinkJob])
+        # Said even where it is false: left out, it would follow from the other keys.
+        plain["from_existing_savepoint"] = job.flink.from_existing_savepoint
     return plain
-
-
-def _flink_fields(flink: FlinkJob) -> dict[str, object]:
-    # Said even where it is false: left out, it would follow from the other keys.
-    switch = {"from_existing_savepoint": flink.from_existing_savepoint}
-    return {**_fields(flink, _keys_of(FlinkJob, JOB)), **switch}
 
 
 def plain_value(value: Any) -> Any:
     """Return a value of the model as plain JSON."""
     if isinstance(value, tuple):
         return [plain_value(item) for item in value]
+    if type(value) in _KEYS:
+        return _fields(value, _KEYS[type(value)].all)
     make_plain = _PLAIN.get(type(value))
     return value if make_plain is None else make_plain(value)
+
+
+# Objects that hold the values of their keys and nothing else.
+_KEYS: Mapping[type, Keys] = {keys.model: keys for keys in (KAFKA, SINK, SOURCE, ON, RECEIVER)}
 
 
 def _plain_operator(operator: OperatorSpec) -> str | dict[str, object]:
@@ -123,26 +109,6 @@ def _plain_data(data: DataSpec) -> dict[str, object]:
     return {"source": data.source, "target": data.target, "copy": data.copy}
 
 
-def _plain_kafka(kafka: KafkaSpec) -> dict[str, object]:
-    return _fields(kafka, KAFKA.all)
-
-
-def _plain_sink(sink: SinkSpec) -> dict[str, object]:
-    return _fields(sink, SINK.all)
-
-
-def _plain_source(source: SourceSpec) -> dict[str, object]:
-    return _fields(source, SOURCE.all)
-
-
-def _plain_receivers(receivers: Receivers) -> dict[str, object]:
-    return _fields(receivers, ON.all)
-
-
-def _plain_receiver(receiver: Receiver) -> dict[str, object]:
-    return _fields(receiver, RECEIVER.all)
-
-
 def _plain_rebalancing(rebalancing: Rebalancing) -> dict[str, object]:
     others = [key for key in REBALANCE.all if key.name != "clusters"]
     fields = _fields(rebalancing, others)
@@ -154,6 +120,7 @@ def _plain_rebalancing(rebalancing: Rebalancing) -> dict[str, object]:
 
 def _plain_rebalanced(cluster: RebalancedCluster) -> dict[str, object]:
     fields = _fields(cluster, REBALANCED_CLUSTER.all)
+    fields.pop("capacity", None)
     capacity: dict[str, object] = {}
     if cluster.capacity is not None:
         capacity["slots"] = cluster.capacity
@@ -177,12 +144,7 @@ _PLAIN: Mapping[type, Callable[[Any], object]] = {
     ClusterSpec: _plain_cluster,
     SubmitSpec: _plain_submit,
     DataSpec: _plain_data,
-    KafkaSpec: _plain_kafka,
-    SinkSpec: _plain_sink,
-    SourceSpec: _plain_source,
-    Receivers: _plain_receivers,
     Rebalancing: _plain_rebalancing,
-    Receiver: _plain_receiver,
     Dataflow: to_plain,
 }
 

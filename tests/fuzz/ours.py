@@ -190,7 +190,7 @@ TARGETS = (
                 "values",
                 "jobs",
                 "parts",
-                "keys/key",
+                "key",
                 "checks",
                 "location",
             )

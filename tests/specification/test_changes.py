@@ -12,7 +12,7 @@ import pytest
 
 from stateshift.errors import SpecError
 from stateshift.specification import parse_spec, spec_schema
-from stateshift.specification.keys.changes import TRANSFORMS
+from stateshift.specification.changes import TRANSFORMS
 
 VALIDATOR = jsonschema.Draft202012Validator(spec_schema())
 

@@ -9,11 +9,11 @@ import pytest
 
 from stateshift.errors import Complaint, SpecError
 from stateshift.specification import parse_spec
-from stateshift.specification.keys.changes import TRANSFORMS
-from stateshift.specification.keys.job import JOB
-from stateshift.specification.keys.parts import KAFKA, SINK
-from stateshift.specification.keys.rebalancing import REBALANCE
+from stateshift.specification.changes import TRANSFORMS
+from stateshift.specification.job_keys import JOB
 from stateshift.specification.model import Mode
+from stateshift.specification.parts import KAFKA, SINK
+from stateshift.specification.rebalancing import REBALANCE
 
 MODES = ("move", "fork", "warm")
 

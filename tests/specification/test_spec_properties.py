@@ -33,10 +33,10 @@ from stateshift.specification import (
     spec_schema,
     to_plain_spec,
 )
-from stateshift.specification.keys.job import JOB
-from stateshift.specification.keys.parts import CLUSTER_KINDS
-from stateshift.specification.keys.spec import SPEC
+from stateshift.specification.job_keys import JOB
 from stateshift.specification.model import WAIVERS
+from stateshift.specification.parts import CLUSTER_KINDS
+from stateshift.specification.spec_keys import SPEC
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -13,22 +13,21 @@ import pytest
 
 from stateshift.errors import SpecError
 from stateshift.specification import parse_spec, schema_text, spec_schema
-from stateshift.specification.keys.job import JOB
-from stateshift.specification.keys.key import fold
-from stateshift.specification.keys.parts import (
+from stateshift.specification.job_keys import JOB
+from stateshift.specification.key import fold
+from stateshift.specification.parts import (
     CLUSTER,
     DATA,
     HASH,
     KAFKA,
-    ON,
     OPERATOR,
-    RECEIVER,
     SINK,
     STOP,
     SUBMIT,
     THROTTLE,
 )
-from stateshift.specification.keys.spec import SPEC
+from stateshift.specification.receivers import ON, RECEIVER
+from stateshift.specification.spec_keys import SPEC
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 EXAMPLES = sorted(

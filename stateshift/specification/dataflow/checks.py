@@ -11,8 +11,9 @@ from typing import TypeVar
 from stateshift.specification.dataflow.graph import cycles, graph_of
 from stateshift.specification.dataflow.keys import OPERATOR
 from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
+from stateshift.specification.key import Reader
 from stateshift.specification.place import Complaints, Place
-from stateshift.specification.values import Reader
+from stateshift.specification.values import COUNT, NUMBER
 from stateshift.suggestion import did_you_mean
 
 Part = TypeVar("Part", Operator, Edge)
@@ -89,7 +90,7 @@ def refused_as_too_large(reader: Reader, key: str, place: Place) -> bool:
     """Whether a number is above the bound, which is complained of. This is checked before the value
     is read: `spec.values` has the same bound, and only says that it is no number above 0.
     """
-    if OPERATOR[key].kind not in ("count", "number"):
+    if OPERATOR[key].kind not in (COUNT, NUMBER):
         return False
     if not isinstance(place.value, int | float) or place.value <= NUMBER_MAX:
         return False

@@ -25,10 +25,9 @@ from stateshift.specification.dataflow.checks import refused_as_too_large, resol
 from stateshift.specification.dataflow.keys import DATAFLOW, EDGE, JOB, OPERATOR
 from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
 from stateshift.specification.dataflow.topics import within
-from stateshift.specification.keys.key import Keys
+from stateshift.specification.key import Keys, Reader
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.text import read_text
-from stateshift.specification.values import Reader
 from stateshift.suggestion import did_you_mean
 
 Opened = Callable[[str], str]
@@ -322,10 +321,7 @@ def _flagged(
 
 
 def _single_ends(
-    complaints: Complaints,
-    after: Mapping[str, set[str]],
-    written: Iterable[_Written],
-    prefix: str,
+    complaints: Complaints, after: Mapping[str, set[str]], written: Iterable[_Written], prefix: str
 ) -> Iterator[tuple[str, str]]:
     """Yield the ends of the edges for which one_per_edge holds."""
     for operator in written:

@@ -134,10 +134,7 @@ def _named(nodes: list[Place]) -> Iterator[Operator]:
             others = (name, *others)
             name = f"{name} ({_id_of(node)[:_ID_SHOWN]})"
         yield Operator(
-            name,
-            _kind(chain),
-            workers=_workers(node.value.get("parallelism")),
-            also=others,
+            name, _kind(chain), workers=_workers(node.value.get("parallelism")), also=others
         )
 
 

@@ -23,9 +23,9 @@ from stateshift.specification.dataflow.checks import named, refuse_cycles, refus
 from stateshift.specification.dataflow.document import Draft, Opened, read_document
 from stateshift.specification.dataflow.operators import Dataflow, Edge
 from stateshift.specification.dataflow.topics import joined
+from stateshift.specification.key import Reader
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.text import read_text
-from stateshift.specification.values import Reader
 
 HINT = (
     "stateshift dataflow --help tells what a dataflow holds, "

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import json
 
-from stateshift.specification.dataflow.keys import DATAFLOW, EDGE, JOB, OPERATOR
-from stateshift.specification.schema import VALUES, Schema, object_schema
+from stateshift.specification.dataflow import keys
+from stateshift.specification.key import Schema
+from stateshift.specification.schema import object_schema, objects_schema
+from stateshift.specification.values import BOOLEAN, COUNT, NUMBER
 
-_TEXT = {"type": "string", "pattern": r"\S"}
-_ARROWS = {"type": "string", "pattern": r"\S\s*->\s*\S"}
+_SHARED = (
+    *(keys.OPERATOR_LIST, keys.EDGE_LIST, keys.JOB_LIST, keys.ONE_PER_EDGE, keys.PLAN),
+    *(BOOLEAN, COUNT, NUMBER),
+)
 
 
 def schema_text() -> str:
@@ -31,16 +35,9 @@ def dataflow_schema() -> Schema:
             "Operators, and which of them sends to which: what `stateshift dataflow` is "
             "asked about."
         ),
-        **object_schema(DATAFLOW, "#"),
+        **object_schema(keys.DATAFLOW, "#"),
         "$defs": {
-            "operator": object_schema(OPERATOR, "#/$defs/operator"),
-            "edge": object_schema(EDGE, "#/$defs/edge"),
-            "job": object_schema(JOB, "#/$defs/job"),
-            "operators": {"type": "array", "items": {"$ref": "#/$defs/operator"}},
-            "edges": {"type": "array", "items": {"anyOf": [_ARROWS, {"$ref": "#/$defs/edge"}]}},
-            "planned_jobs": {"type": "array", "items": {"$ref": "#/$defs/job"}},
-            "one_per_edge": {"anyOf": [{"type": "boolean"}, {"type": "array", "items": _TEXT}]},
-            "plan": {"anyOf": [_TEXT, {"type": "object"}]},
-            **{kind: VALUES[kind] for kind in ("boolean", "count", "number")},
+            **objects_schema(operator=keys.OPERATOR, edge=keys.EDGE, job=keys.JOB),
+            **{kind.name: kind.schema for kind in _SHARED},
         },
     }

@@ -15,7 +15,7 @@ from dataclasses import replace
 from stateshift.specification.dataflow.keys import EDGE, OPERATOR
 from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
 from stateshift.specification.dataflow.topics import joined
-from stateshift.specification.keys.key import Keys
+from stateshift.specification.key import Keys
 
 
 def to_plain(dataflow: Dataflow) -> dict[str, object]:

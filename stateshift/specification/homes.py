@@ -1,29 +1,28 @@
 """Where a spelling belongs that stands at the wrong place of a spec.
 
-    home_of("waves", JOB)   "at the top, beside 'jobs'"
-    home_of("rewind", JOB)  'inside a job, as "transform": [{"kind": "rewind", …}]'
-    home_of("fork", SPEC)   'inside a job, as "mode": "fork"'
+    meant("waves", JOB)   ", which belongs at the top, beside 'jobs'"
+    meant("rewind", JOB)  ', which belongs inside a job, as "transform": [{"kind": "rewind", …}]'
+    meant("fork", SPEC)   ', which belongs inside a job, as "mode": "fork"'
+    meant("nmae", JOB)    ", did you mean 'name'?"
 
-A key of the spec or of a job comes first, then a change or another value that is one of a few.
-`part_of` gives the smaller part that has such a key: many of those are near misses of keys that are
-meant to stand here.
+A key of the spec or of a job comes first, then a change or another value that is one of a few. A
+smaller part that has such a key comes last: many of its keys are near misses of keys that are meant
+to stand here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from stateshift.specification.keys.changes import COLUMN, TRANSFORMS
-from stateshift.specification.keys.job import JOB
-from stateshift.specification.keys.key import Keys, fold
-from stateshift.specification.keys.parts import (
+from stateshift.specification.changes import COLUMN, TRANSFORMS
+from stateshift.specification.job_keys import JOB
+from stateshift.specification.key import Keys, fold
+from stateshift.specification.parts import (
     CLUSTER,
     DATA,
     HASH,
     KAFKA,
-    ON,
     OPERATOR,
-    RECEIVER,
     SINK,
     SOURCE,
     STOP,
@@ -31,8 +30,9 @@ from stateshift.specification.keys.parts import (
     THROTTLE,
     VERIFY,
 )
-from stateshift.specification.keys.rebalancing import CAPACITY, REBALANCE, REBALANCED_CLUSTER
-from stateshift.specification.keys.spec import SPEC
+from stateshift.specification.rebalancing import CAPACITY, REBALANCE, REBALANCED_CLUSTER
+from stateshift.specification.receivers import ON, RECEIVER
+from stateshift.specification.spec_keys import SPEC
 
 IN_A_JOB = "inside a job"
 AT_THE_TOP = "at the top, beside 'jobs'"
@@ -60,36 +60,31 @@ _PARTS: Mapping[str, Keys] = {
     "inside a column of 'add'": COLUMN,
 }
 
-_ALL = (JOB, SPEC, *_PARTS.values(), *TRANSFORMS.values())
+
+def meant(spelling: str, here: Keys) -> str:
+    """Return the hint for a spelling that is no key `here`."""
+    near = here.did_you_mean(spelling)
+    home = _home_of(spelling, here)
+    is_part_of_near = fold(spelling) in fold(near)  # `location` of remote_location
+    if home is None and not is_part_of_near:
+        home = _few(_parts_with(spelling))
+    return near if home is None else f", which belongs {home}"
 
 
-def home_of(spelling: str, here: Keys) -> str | None:
-    """Return where a spelling belongs that is no key `here`; None where nobody can tell."""
-    if here not in _ALL:  # a dataflow's file has keys of its own
-        return None
-    if here is not JOB and JOB.find(spelling) and not _is_common(spelling, here):
+def _home_of(spelling: str, here: Keys) -> str | None:
+    """Return where a spelling belongs; None where nobody can tell."""
+    # A job's key that is one of several other parts says nothing below a job.
+    is_common = here is not SPEC and len(list(_parts_with(spelling))) >= HOMES_MAX
+    if here is not JOB and JOB.find(spelling) and not is_common:
         return IN_A_JOB
     if here is not SPEC and SPEC.find(spelling):
         return AT_THE_TOP
-    return _few(dict.fromkeys(_values_spelled(spelling)))
+    return _few(_values_spelled(spelling))
 
 
-def part_of(spelling: str, here: Keys) -> str | None:
-    """Return the smaller part of a spec that has such a key; None where nobody can tell."""
-    if here not in _ALL:
-        return None
-    return _few(dict.fromkeys(_parts_with(spelling)))
-
-
-def _is_common(spelling: str, here: Keys) -> bool:
-    """Whether a job's key is one of so many other parts that, below a job, it says nothing."""
-    return here is not SPEC and len(list(_parts_with(spelling))) >= HOMES_MAX
-
-
-def _few(homes: Mapping[str, None]) -> str | None:
-    if not homes or len(homes) > HOMES_MAX:
-        return None
-    return ", or ".join(homes)
+def _few(homes: Iterator[str]) -> str | None:
+    different = dict.fromkeys(homes)
+    return ", or ".join(different) if 0 < len(different) <= HOMES_MAX else None
 
 
 def _values_spelled(spelling: str) -> Iterator[str]:

@@ -1,0 +1,282 @@
+"""The words in which keys are declared, each key once: reader, writer, JSON Schema and pages are
+made from these tables.
+
+    Kind    a kind of value: how it is read, and its JSON Schema
+    Key     one key: its kind, its sentence, and the field of the model that it fills
+    Keys    the keys of one kind of object, found by any spelling
+    Reader  reads the places of a spec by these, and goes on after every complaint
+
+A spelling is *folded* before it is looked up: lower case, without blanks, underscores and hyphens.
+`merge_jobs`, `mergeJobs`, `Merge Jobs` and `MERGE-JOBS` are one key. The rows IS-1, IS-2 and IF-1
+give INFORE's keys.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypedDict, Unpack
+
+from stateshift.specification.place import Complaints, Place, quoted, readable
+from stateshift.suggestion import closest, suggest
+
+Engine = Literal["spark", "flink"]
+Schema = dict[str, Any]
+# The values of an object, by the fields that they fill: each of the type that its key's kind has.
+Values = dict[str, Any]
+NamesAdded = Callable[[str], Collection[str]]
+
+
+class More(TypedDict, total=False):
+    """Properties of some keys only; `Key` says what each means."""
+
+    field: str
+    also: tuple[str, ...]
+    choices: tuple[str, ...]
+    aliases: Mapping[str, str]
+    engine: Engine
+    hints_at: Engine
+    blank_is_off: bool
+    for_all: bool
+    added_by: str
+    implied: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of value. `read` returns the value that the model holds, and None after a complaint.
+    A `shared` schema stands once, under `$defs`.
+    """
+
+    name: str
+    read: Callable[[Reader, Key, Place], Any]
+    schema: Schema
+    shared: bool = False
+
+    def __call__(self, about: str, **more: Unpack[More]) -> Key:
+        """Return a key of this kind."""
+        return Key(self, about, **more)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """`also` are other names of it, `aliases` those of its choices; `engine` the one that alone
+    knows it, `hints_at` one it suggests where the spec does not name its engine; `blank_is_off` is
+    INFORE's way to leave a key out; `for_all` may stand beside `jobs`; `added_by` is the group of
+    entry points by which installed packages add choices. `implied`: where the key is left out,
+    other keys decide, so that it has no default.
+    """
+
+    kind: Kind
+    about: str
+    name: str = ""
+    of: type | None = None
+    field: str | None = None
+    also: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    engine: Engine | None = None
+    hints_at: Engine | None = None
+    blank_is_off: bool = False
+    for_all: bool = False
+    added_by: str | None = None
+    implied: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.also)
+
+    @property
+    def default(self) -> object:
+        """The value that the model holds where the key is left out; MISSING where it must be
+        given.
+        """
+        if self.of is None or self.field is None:
+            return dataclasses.MISSING
+        model = {f.name: f for f in dataclasses.fields(self.of)}[self.field]
+        made = model.default_factory
+        return model.default if made is dataclasses.MISSING else made()
+
+    def is_off(self, value: object) -> bool:
+        """Whether the key counts as left out where it has this value."""
+        if value is None:
+            return True
+        is_blank = value == [] or (isinstance(value, str) and not value.strip())
+        return self.blank_is_off and is_blank
+
+
+class Keys:
+    """The keys of one kind of object. A key fills the field of `model` that has its name, unless it
+    names another.
+    """
+
+    def __init__(self, model: Any, /, **keys: Key) -> None:
+        fields = {field.name for field in dataclasses.fields(model)} if model else set()
+        named = []
+        for name, key in keys.items():
+            field = key.field or (name if name in fields else None)
+            named.append(replace(key, name=name, of=model, field=field))
+        self.model = model
+        self._set(named)
+
+    def _set(self, keys: Iterable[Key]) -> None:
+        self.all = tuple(keys)
+        self._folded: dict[str, Key] = {}
+        for key in self.all:
+            self._folded |= dict.fromkeys(map(fold, key.names), key)
+
+    def with_keys(self, others: Iterable[Key]) -> Keys:
+        """Return these keys and, behind them, others that fill other models."""
+        keys = Keys(self.model)
+        keys._set([*self.all, *others])
+        return keys
+
+    def __getitem__(self, name: str) -> Key:
+        return self._folded[fold(name)]
+
+    def find(self, spelling: str) -> Key | None:
+        return self._folded.get(fold(spelling))
+
+    def did_you_mean(self, spelling: str) -> str:
+        """Return the suggestion of a key, whatever is between its words."""
+        match = closest(fold(spelling), self._folded)
+        return suggest(None if match is None else self._folded[match].name)
+
+
+def _near(spelling: str, keys: Keys) -> str:
+    return keys.did_you_mean(spelling)
+
+
+def fold(spelling: str) -> str:
+    """Return a spelling without case, blanks, `_` and `-`, in which keys may differ."""
+    return spelling.lower().replace(" ", "").replace("_", "").replace("-", "")
+
+
+def loosely(name: str) -> str:
+    """Return a pattern of all spellings that are folded alike."""
+    words = name.replace("-", "_").split("_")
+    return "[ _-]*".join("".join(map(_either_case, word)) for word in words)
+
+
+def _either_case(letter: str) -> str:
+    return f"[{letter.upper()}{letter}]"
+
+
+def reference(name: str) -> Schema:
+    """Return the schema that stands under `$defs`."""
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def either(*schemas: Schema) -> Schema:
+    """Return the schema of values of any of these."""
+    return {"anyOf": list(schemas)}
+
+
+def array(items: Schema, **more: int) -> Schema:
+    """Return the schema of lists."""
+    return {"type": "array", "items": items, **more}
+
+
+def map_to(values: Schema) -> Schema:
+    """Return the schema of objects with any keys."""
+    return {"type": "object", "additionalProperties": values}
+
+
+def nothing_added(group: str) -> Collection[str]:
+    """Return the names that a machine without further packages adds to a group of choices."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads on after every complaint. `base` is where relative locations start; `names_added` gives
+    the names that installed packages add to a group of choices; `meant` the hint for a spelling
+    that is none of the keys here.
+    """
+
+    complaints: Complaints
+    base: str | None = None
+    names_added: NamesAdded = nothing_added
+    meant: Callable[[str, Keys], str] = _near
+
+    def known(self, place: Place, keys: Keys) -> dict[str, Place]:
+        """Return the places of an object whose every key has to be in `keys`."""
+        known, rest = self.split(place, keys)
+        for unknown in rest:
+            names = ", ".join(key.name for key in keys.all)
+            # The value is not repeated: nobody knows what it is.
+            below = Place(readable(unknown), (place / unknown).pointer)
+            message = f"unknown key {unknown!r}{self.meant(unknown, keys)}"
+            self.complaints.add(below, message, f"one of {names}")
+        return known
+
+    def split(self, place: Place, keys: Keys) -> tuple[dict[str, Place], list[str]]:
+        """Return the places of the keys in `keys`, and the spellings of all others. A key that is
+        null or blank is left out.
+        """
+        if not self.is_a(place, dict, "an object"):
+            return {}, []
+        known: dict[str, Place] = {}
+        first: dict[str, str] = {}
+        rest = []
+        for spelling in place.value:
+            key = keys.find(spelling)
+            if key is None:
+                rest.append(spelling)
+            elif key.name in first:
+                message = f"{first[key.name]!r} and {spelling!r} are the same key"
+                self.complaints.add(place / spelling, message, "one of them")
+            else:
+                first[key.name] = spelling
+                if not key.is_off(place.value[spelling]):
+                    known[key.name] = place / spelling
+        return known, rest
+
+    def fields(self, keys: Keys, known: Mapping[str, Place]) -> Values:
+        """Return the values of `known`, by the model's field names; those that could not be read
+        are left out.
+        """
+        values = {}
+        for name, place in known.items():
+            key = keys[name]
+            value = self.value(key, place)
+            if value is not None:
+                values[key.field or name] = value
+        return values
+
+    def object(self, keys: Keys, place: Place, *needed: str) -> Values | None:
+        """Return the values of an object, by the model's field names; None where it is no object,
+        or lacks one that is needed.
+        """
+        known = self.known(place, keys)
+        if not isinstance(place.value, dict) or not self.need(place, known, *needed):
+            return None
+        fields = self.fields(keys, known)
+        return fields if fields.keys() >= set(needed) else None
+
+    def value(self, key: Key, place: Place) -> Any:
+        return key.kind.read(self, key, place)
+
+    def need(self, place: Place, known: Iterable[str], *names: str) -> bool:
+        """Whether all these keys are there; one complaint for each that is not."""
+        missing = [name for name in names if name not in known]
+        for name in missing:
+            self.complaints.add(place, f"{name!r} is missing", f"an object with {name!r}")
+        return not missing
+
+    def is_a(self, place: Place, wanted: type, expected: str) -> bool:
+        # To Python, a bool is an int.
+        is_odd_bool = isinstance(place.value, bool) and wanted is not bool
+        if isinstance(place.value, wanted) and not is_odd_bool:
+            return True
+        self.refuse(place, expected)
+        return False
+
+    def items(self, place: Place, expected: str) -> list[Place]:
+        """Return the places of a list; none, after a complaint, of anything else."""
+        return list(place.items) if self.is_a(place, list, expected) else []
+
+    def refuse(self, place: Place, expected: str) -> None:
+        """Complain that the place holds something else; its value is then None."""
+        self.complaints.add(place, f"{quoted(place.value)} is not {expected}", expected)
