@@ -44,13 +44,12 @@ from stateshift.specification.text import protect
 
 def to_plain_spec(spec: Spec) -> dict[str, object]:
     """Return dictionaries, lists and single values, ready for JSON."""
-    own = [key for key in SPEC.all if key.of is Spec and key.name not in ("engine", "jobs")]
-    plain = {"version": 1, "engine": spec.engine, **_fields(spec, own)}
+    fields = _fields(spec, [key for key in SPEC.all if key.of is Spec])
+    jobs = fields.pop("jobs")
     throttle = _fields(spec, THROTTLE.all)
     if throttle:
-        plain["throttle"] = throttle
-    plain["jobs"] = [_job(job) for job in spec.jobs]
-    protected: dict[str, Any] = _protected(plain)
+        fields["throttle"] = throttle
+    protected: dict[str, Any] = _protected({"version": 1, **fields, "jobs": jobs})
     return protected
 
 
@@ -139,6 +138,7 @@ def _plain_profile(profile: HashProfile) -> str | dict[str, object]:
 
 
 _PLAIN: Mapping[type, Callable[[Any], object]] = {
+    JobSpec: _job,
     OperatorSpec: _plain_operator,
     HashProfile: _plain_profile,
     ClusterSpec: _plain_cluster,

@@ -4,8 +4,8 @@ cycle.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, pairwise
 from typing import TypeVar
 
 from stateshift.specification.dataflow.graph import cycles, graph_of
@@ -30,60 +30,42 @@ def resolved(
     operators = dataflow.called(name)
     if len(operators) == 1:
         return operators[0].name
-    if operators or not lenient:
-        complaints.add(place, *_unresolved(dataflow, name, operators))
+    if operators:
+        message = f"{len(operators)} operators go by {name!r}"
+        complaints.add(place, message, _one_of([operator.name for operator in operators]))
+    elif not lenient:
+        message = f"no operator {name!r}{did_you_mean(name, _spellings(dataflow))}"
+        more = ", …" if len(dataflow.names) > _NAMED_MAX else ""
+        expected = f"{_one_of(dataflow.names)}{more}" if dataflow.names else None
+        complaints.add(place, message, expected)
     return None
 
 
-def _unresolved(
-    dataflow: Dataflow, name: str, operators: Sequence[Operator]
-) -> tuple[str, str | None]:
-    """Return the message, and what is expected, of a name by which none or several go."""
-    if operators:
-        some = ", ".join(repr(operator.name) for operator in operators[:_NAMED_MAX])
-        return f"{len(operators)} operators go by {name!r}", f"one of {some}"
-    hint = did_you_mean(name, _spellings(dataflow))
-    return f"no operator {name!r}{hint}", _expected_names(dataflow)
+def _one_of(names: Sequence[str]) -> str:
+    return f"one of {', '.join(map(repr, names[:_NAMED_MAX]))}"
 
 
 def _spellings(dataflow: Dataflow) -> list[str]:
     """Return every name by which an operator goes, proper names first."""
-    spellings = [*dataflow.names]
-    for operator in dataflow.operators:
-        spellings += operator.also
-    return spellings
+    others = [operator.also for operator in dataflow.operators]
+    return [*dataflow.names, *chain.from_iterable(others)]
 
 
-def _expected_names(dataflow: Dataflow) -> str | None:
-    if not dataflow.names:
-        return None
-    more = ", …" if len(dataflow.names) > _NAMED_MAX else ""
-    return f"one of {', '.join(map(repr, dataflow.names[:_NAMED_MAX]))}{more}"
-
-
-def named(dataflow: Dataflow, text: str) -> list[str]:
-    """Return the names in a text with commas between. A comma may be a part of a name: the longest
+def named(dataflow: Dataflow, text: str) -> Iterator[str]:
+    """Yield the names in a text with commas between. A comma may be a part of a name: the longest
     that an operator goes by, from each comma on, is one.
     """
     known = {name.strip() for name in _spellings(dataflow)}
-    return [name for name in _joined_pieces(text.split(","), known) if name]
-
-
-def _joined_pieces(pieces: Sequence[str], known: Collection[str]) -> Iterator[str]:
-    """Yield names put together again from the pieces between commas."""
     pieces_max = max((name.count(",") for name in known), default=0) + 1
+    pieces = text.split(",")
     while pieces:
-        count = _pieces_of_first_name(pieces[:pieces_max], known)
-        yield ",".join(pieces[:count]).strip()
+        count = min(pieces_max, len(pieces))
+        while count > 1 and ",".join(pieces[:count]).strip() not in known:
+            count -= 1
+        name = ",".join(pieces[:count]).strip()
+        if name:
+            yield name
         pieces = pieces[count:]
-
-
-def _pieces_of_first_name(pieces: Sequence[str], known: Collection[str]) -> int:
-    """Return how many pieces from the first on are the longest known name; 1 where none is."""
-    for count in range(len(pieces), 1, -1):
-        if ",".join(pieces[:count]).strip() in known:
-            return count
-    return 1
 
 
 def refused_as_too_large(reader: Reader, key: str, place: Place) -> bool:
@@ -102,24 +84,16 @@ def refuse_doubles(complaints: Complaints, parts: Iterable[tuple[Place, Part]]) 
     """Return the parts, each name or pair of ends once. Complain of the others."""
     first: dict[object, Part] = {}
     for place, part in parts:
-        identity = _identity(part)
-        if identity in first:
-            complaints.add(place, *_double(part))
-        else:
+        identity = part.name if isinstance(part, Operator) else part.ends
+        if identity not in first:
             first[identity] = part
+        elif isinstance(part, Operator):
+            message = f"two operators are called {part.name!r}"
+            complaints.add(place, message, "a name that no other operator has")
+        else:
+            message = f"the edge {part.upstream} -> {part.downstream} stands twice"
+            complaints.add(place, message, "each once")
     return list(first.values())
-
-
-def _identity(part: Operator | Edge) -> object:
-    """Return what no two parts of a dataflow share: a name, or a pair of ends."""
-    return part.name if isinstance(part, Operator) else part.ends
-
-
-def _double(part: Operator | Edge) -> tuple[str, str]:
-    """Return the message, and what is expected, of a part that is there twice."""
-    if isinstance(part, Operator):
-        return f"two operators are called {part.name!r}", "a name that no other operator has"
-    return f"the edge {part.upstream} -> {part.downstream} stands twice", "each once"
 
 
 def refuse_cycles(

@@ -65,16 +65,18 @@ def read_document(reader: Reader, root: Place, opened: Opened | None) -> Draft:
     document has for it.
     """
     places = reader.known(root, DATAFLOW)
-    _need_operators_or_jobs(reader, root, places)
+    is_object = isinstance(root.value, dict)
+    if is_object and "jobs" not in places:
+        reader.need(root, places, "operators")
     _optional(reader, DATAFLOW, places, "version")
     name = _optional(reader, DATAFLOW, places, "name")
-    draft = Draft(name or "dataflow", partly=not isinstance(root.value, dict))
+    draft = Draft(name or "dataflow", partly=not is_object)
     written = _operators(reader, places.get("operators"), draft)
     draft.operators = [(each.place, each.operator) for each in written]
     jobs: set[str] = set()
     for job in _items(reader, places.get("jobs")):
         _job(reader, job, draft, opened, jobs)
-    if _lacks_operators(draft, reader.complaints):
+    if not (draft.operators or draft.partly or reader.complaints.made):
         reader.complaints.add(places.get("operators", root), "no operator", "at least one operator")
         draft.partly = True
     for place in _items(reader, places.get("edges")):
@@ -83,14 +85,8 @@ def read_document(reader: Reader, root: Place, opened: Opened | None) -> Draft:
     return draft
 
 
-def _need_operators_or_jobs(reader: Reader, root: Place, places: Mapping[str, Place]) -> None:
-    if isinstance(root.value, dict) and "jobs" not in places:
-        reader.need(root, places, "operators")
-
-
-def _lacks_operators(draft: Draft, complaints: Complaints) -> bool:
-    """Whether a draft has no operator, and nothing else says so yet."""
-    return not (draft.operators or draft.partly or complaints.made)
+def _items(reader: Reader, place: Place | None) -> list[Place]:
+    return [] if place is None else reader.items(place, "a list")
 
 
 def _is_object_with(reader: Reader, item: Place, places: Mapping[str, Place], *keys: str) -> bool:
@@ -105,13 +101,10 @@ def _optional(reader: Reader, keys: Keys, places: Mapping[str, Place], key: str)
 
 def _operators(reader: Reader, place: Place | None, draft: Draft) -> list[_Written]:
     """Return the operators of a list that have a name; complain of the others."""
-    written = []
-    for item in _items(reader, place):
-        operator = _operator(reader, item)
-        if operator is None:
-            draft.partly = True
-        else:
-            written.append(operator)
+    operators = [_operator(reader, item) for item in _items(reader, place)]
+    written = [operator for operator in operators if operator is not None]
+    if len(written) < len(operators):
+        draft.partly = True
     return written
 
 
@@ -122,59 +115,32 @@ def _operator(reader: Reader, item: Place) -> _Written | None:
     one_per_edge = places.pop("one_per_edge", None)
     if one_per_edge is not None and one_per_edge.value is False:
         one_per_edge = None
-    _drop_too_large(reader, places)
-    values = reader.fields(OPERATOR, places)
-    if one_per_edge is not None:
-        _expect_one_to_many(reader, places, values)
+    fitting = {
+        key: place for key, place in places.items() if not refused_as_too_large(reader, key, place)
+    }
+    values = reader.fields(OPERATOR, fitting)
+    if one_per_edge is not None and values.setdefault("kind", "one-to-many") != "one-to-many":
+        # Only a one-to-many operator uses several edges. Where the two disagree, nothing is
+        # guessed: to believe the kind could part what one tuple meets.
+        message = (
+            f"{values['kind']!r} contradicts one_per_edge, by which one tuple makes one on each of "
+            "several edges"
+        )
+        reader.complaints.add(places["kind"], message, "one-to-many, or no one_per_edge")
     if "name" not in values:
         return None
     return _Written(item, values.pop("name"), values, one_per_edge)
 
 
-def _drop_too_large(reader: Reader, places: dict[str, Place]) -> None:
-    for key, place in list(places.items()):
-        if refused_as_too_large(reader, key, place):
-            del places[key]
-
-
-def _expect_one_to_many(
-    reader: Reader, places: Mapping[str, Place], values: dict[str, object]
-) -> None:
-    """Give an operator with one_per_edge the only kind that fits it, or complain of another one."""
-    kind = values.setdefault("kind", "one-to-many")
-    if kind != "one-to-many":
-        _refuse_contradiction(reader, places["kind"], kind)
-
-
-def _refuse_contradiction(reader: Reader, place: Place, kind: object) -> None:
-    """Only a one-to-many operator uses several edges. Where the two disagree, nothing is guessed:
-    to believe the kind could part what one tuple meets.
-    """
-    message = (
-        f"{kind!r} contradicts one_per_edge, by which one tuple makes one on each of several edges"
-    )
-    reader.complaints.add(place, message, "one-to-many, or no one_per_edge")
-
-
 def _edges(reader: Reader, place: Place) -> Iterator[tuple[Place, Edge]]:
-    """Yield one edge, or those along a way."""
-    if isinstance(place.value, str):
-        yield from _edges_along(reader, place)
-    else:
-        yield from _edges_of_object(reader, place)
-
-
-def _edges_of_object(reader: Reader, place: Place) -> Iterator[tuple[Place, Edge]]:
-    """Yield the edge of an object; none where it is wrong."""
-    places = reader.known(place, EDGE)
-    if _is_object_with(reader, place, places, "from", "to"):
-        values = reader.fields(EDGE, places)
-        if {"upstream", "downstream"} <= values.keys():
-            yield place, Edge(**values)
-
-
-def _edges_along(reader: Reader, place: Place) -> Iterator[tuple[Place, Edge]]:
-    """Yield the edges of a way: 'a -> b -> c'."""
+    """Yield the edge of an object, or those along a way: 'a -> b -> c'."""
+    if not isinstance(place.value, str):
+        places = reader.known(place, EDGE)
+        if _is_object_with(reader, place, places, "from", "to"):
+            values = reader.fields(EDGE, places)
+            if {"upstream", "downstream"} <= values.keys():
+                yield place, Edge(**values)
+        return
     names = [name.strip() for name in place.value.split("->")]
     if len(names) < 2 or not all(names):
         reader.refuse(place, "a way such as 'a -> b -> c'")
@@ -216,60 +182,41 @@ def _add_plan(
 ) -> None:
     """Add a job's plan to the draft, with what stands beside the plan."""
     by_name = {resolved(reader.complaints, plan, one.place, one.name): one for one in written}
-    draft.operators += _overridden(place, plan.operators, by_name)
-    edges: Edges = [(place, edge) for edge in _carrying(plan.edges, by_name)]
-    named = [replace(one, name=proper) for proper, one in by_name.items() if proper is not None]
-    draft.edges += _flagged(reader.complaints, edges, named, f"{plan.name}/")
-
-
-def _overridden(
-    place: Place, operators: Iterable[Operator], by_name: Mapping[str | None, _Written]
-) -> Iterator[tuple[Place, Operator]]:
-    """Yield the operators of a plan; what stands beside it replaces what the plan says."""
-    for operator in operators:
+    for operator in plan.operators:
         over = by_name.get(operator.name)
         if over is None:
-            yield place, operator
+            draft.operators.append((place, operator))
         else:
-            yield over.place, replace(operator, **over.values)
-
-
-def _carrying(edges: Iterable[Edge], by_name: Mapping[str | None, _Written]) -> Iterator[Edge]:
-    """Yield the edges of a plan. A kind that stands beside the plan replaces all that the plan
-    knows of what the edges of that operator carry.
-    """
-    for edge in edges:
+            draft.operators.append((over.place, replace(operator, **over.values)))
+    edges: Edges = []
+    for edge in plan.edges:
         over = by_name.get(edge.upstream)
+        # A kind that stands beside the plan replaces all that the plan knows of what the edges of
+        # that operator carry.
         if over is not None and over.values.get("kind") == "one-to-many":
             edge = replace(edge, one_per_tuple=False)
-        yield edge
+        edges.append((place, edge))
+    named = [replace(one, name=proper) for proper, one in by_name.items() if proper is not None]
+    draft.edges += _flagged(reader.complaints, edges, named, f"{plan.name}/")
 
 
 def _plan(reader: Reader, place: Place, opened: Opened | None) -> Dataflow | None:
     """Return a plan that stands in the document, or in the file that it names; None after a
     complaint.
     """
-    if isinstance(place.value, dict):
-        return _flink_plan(reader, place, place)
-    text = _text_of_plan(reader, place, opened)
-    return None if text is None else _plan_in_text(reader, place, text)
-
-
-def _text_of_plan(reader: Reader, place: Place, opened: Opened | None) -> str | None:
-    """Return the text that stands at a place, or in the file that it names."""
-    text: str | None = reader.value(JOB["name"], place)
-    if text is None or spark_plan.is_plan(text):
-        return text
-    return _text_of_file(reader, place, text, opened)
-
-
-def _plan_in_text(reader: Reader, place: Place, text: str) -> Dataflow | None:
-    if spark_plan.is_plan(text):
-        return spark_plan.parse(text, place, reader.complaints)
-    return _flink_plan(reader, place, _root(text, place))
-
-
-def _flink_plan(reader: Reader, place: Place, root: Place) -> Dataflow | None:
+    root = place
+    if not isinstance(place.value, dict):
+        text: str | None = reader.value(JOB["name"], place)
+        if text is not None and not spark_plan.is_plan(text):
+            text = _text_of_file(reader, place, text, opened)
+        if text is None:
+            return None
+        if spark_plan.is_plan(text):
+            return spark_plan.parse(text, place, reader.complaints)
+        try:
+            root = Place(read_text(text, {}, Complaints()).value, place.pointer)
+        except SpecError:
+            root = Place(None, place.pointer)
     if flink_plan.is_plan(root.value):
         return flink_plan.parse(root, reader.complaints)
     error = flink_plan.error_in(root.value)
@@ -288,25 +235,10 @@ def _text_of_file(reader: Reader, place: Place, name: str, opened: Opened | None
             return opened(name)
         fact = "there is no place beside which it could be"
     except (OSError, ValueError) as error:
-        fact = _reason(error)
+        fact = getattr(error, "strerror", None) or str(error)
     expected = "a file beside the dataflow, or the plan itself"
     reader.complaints.add(place, f"{name} cannot be read: {fact}", expected)
     return None
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
-
-
-def _root(text: str, place: Place) -> Place:
-    """Return the tree of a file's JSON, as if it stood where the file is named; None in it where
-    the file is no JSON.
-    """
-    inside = Complaints()
-    try:
-        return Place(read_text(text, {}, inside).value, place.pointer)
-    except SpecError:
-        return Place(None, place.pointer)
 
 
 def _flagged(
@@ -316,23 +248,16 @@ def _flagged(
     after: dict[str, set[str]] = {}
     for _, edge in edges:
         after.setdefault(edge.upstream, set()).add(edge.downstream)
-    single = set(_single_ends(complaints, after, written, prefix))
-    return [(place, _with_flag(edge, single)) for place, edge in edges]
-
-
-def _single_ends(
-    complaints: Complaints, after: Mapping[str, set[str]], written: Iterable[_Written], prefix: str
-) -> Iterator[tuple[str, str]]:
-    """Yield the ends of the edges for which one_per_edge holds."""
+    single: set[tuple[str, str]] = set()
     for operator in written:
         if operator.one_per_edge is not None:
             reached = after.get(operator.name, set())
             chosen = _chosen(complaints, operator.name, operator.one_per_edge, reached, prefix)
-            yield from product((operator.name,), chosen)
-
-
-def _with_flag(edge: Edge, single: Collection[tuple[str, str]]) -> Edge:
-    return replace(edge, one_per_tuple=True) if edge.ends in single else edge
+            single.update(product((operator.name,), chosen))
+    return [
+        (place, replace(edge, one_per_tuple=True) if edge.ends in single else edge)
+        for place, edge in edges
+    ]
 
 
 def _chosen(
@@ -347,7 +272,7 @@ def _chosen(
         return ()
     names = []
     for place in chosen.items:
-        other = _proper_name(place.value, reached, prefix)
+        other = place.value if place.value in reached else f"{prefix}{place.value}"
         if other in reached:
             names.append(other)
         else:
@@ -355,13 +280,3 @@ def _chosen(
             message = f"there is no edge from {name!r} to {place.value!r}{hint}"
             complaints.add(place, message, "an operator that it sends to")
     return names
-
-
-def _proper_name(name: str, known: Collection[str], prefix: str) -> str:
-    return name if name in known else f"{prefix}{name}"
-
-
-def _items(reader: Reader, place: Place | None) -> list[Place]:
-    if place is None or not reader.is_a(place, list, "a list"):
-        return []
-    return list(place.items)

@@ -17,8 +17,9 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from itertools import product
 
 from stateshift.specification.dataflow.operators import Dataflow, Edge, Kind, Operator, Way
 from stateshift.specification.place import Complaints, Place
@@ -44,6 +45,7 @@ ONE_TO_ONE = (
     "DataSteamToTable",
     "DataStreamToTable",
 )
+_ONE_TO_ONE_WITH_MORE = tuple(map("".join, product(ONE_TO_ONE, ":(")))
 NO_REASON = "it does not say which"
 _WAYS: dict[str, Way] = {"FORWARD": "forward", "BROADCAST": "broadcast"}
 _BETWEEN = re.compile(r"\s*(?:->|<br\s*/?>)\s*(?:[:|]\s+)*(?:[+:]-)?\s*")
@@ -59,22 +61,16 @@ def is_plan(value: object) -> bool:
 
 
 def error_in(value: object) -> str | None:
-    """Return what Flink says where it answers with an error (ErrorResponseBody), the first line of
-    each, without its trace. None where a JSON value is no such answer.
+    """Return the errors with which Flink answers (ErrorResponseBody), the first line of each,
+    without its trace. None where a JSON value is no such answer.
     """
     if not isinstance(value, dict) or value.keys() != {"errors"}:
         return None
-    errors = value["errors"]
-    if not isinstance(errors, list):
+    if not isinstance(value["errors"], list):
         return None
-    facts = [_first_line(str(error)) for error in errors]
-    return "; ".join(fact for fact in facts if fact) or NO_REASON
-
-
-def _first_line(error: str) -> str:
-    """Return the first line of an error; nothing where that begins a trace."""
-    line = error.strip().partition("\n")[0].strip()
-    return "" if line.startswith("<") else line
+    lines = [str(error).strip().partition("\n")[0].strip() for error in value["errors"]]
+    facts = [line for line in lines if not line.startswith("<")]
+    return "; ".join(filter(None, facts)) or NO_REASON
 
 
 def parse(root: Place, complaints: Complaints) -> Dataflow:
@@ -84,24 +80,16 @@ def parse(root: Place, complaints: Complaints) -> Dataflow:
     if not isinstance(nodes.value, list):
         complaints.add(nodes, "not a list of nodes", ANSWER)
         return Dataflow((), ())
-    known = _known_nodes(complaints, nodes)
+    if not nodes.value:
+        complaints.add(nodes, "no node", "at least one operator")
+    known = [node for node in nodes.items if _is_node(complaints, node)]
     operators = dict(zip(map(_id_of, known), _named(known), strict=True))
     edges: list[Edge] = []
     for node in known:
         edges += _edges(complaints, node, operators)
-    return _replicating(Dataflow(tuple(operators.values()), tuple(edges), _name_of(plan)))
-
-
-def _known_nodes(complaints: Complaints, nodes: Place) -> list[Place]:
-    """Return those of a list that look like nodes; complain of the others, and of an empty list."""
-    if not nodes.value:
-        complaints.add(nodes, "no node", "at least one operator")
-    return [node for node in nodes.items if _is_node(complaints, node)]
-
-
-def _name_of(plan: Place) -> str:
     name = plan.value.get("name")
-    return name if isinstance(name, str) else "job"
+    name = name if isinstance(name, str) else "job"
+    return _replicating(Dataflow(tuple(operators.values()), tuple(edges), name))
 
 
 def parts(description: str) -> tuple[str, ...]:
@@ -124,7 +112,7 @@ def _id_of(node: Place) -> str:
 
 def _named(nodes: list[Place]) -> Iterator[Operator]:
     """Yield operators called as their chains are; those that share a name, by their ids as well."""
-    chains = list(map(_chain, nodes))
+    chains = [parts(str(node.value.get("description") or node.value["id"])) for node in nodes]
     times = Counter(chains)
     for node, chain in zip(nodes, chains, strict=True):
         name = " -> ".join(chain)
@@ -133,36 +121,21 @@ def _named(nodes: list[Place]) -> Iterator[Operator]:
         if times[chain] > 1:
             others = (name, *others)
             name = f"{name} ({_id_of(node)[:_ID_SHOWN]})"
-        yield Operator(
-            name, _kind(chain), workers=_workers(node.value.get("parallelism")), also=others
-        )
+        kind: Kind = "one-to-one" if all(map(_makes_at_most_one, chain)) else "one-to-many"
+        parallelism = node.value.get("parallelism")
+        workers = parallelism if isinstance(parallelism, int) and parallelism > 0 else 1
+        yield Operator(name, kind, workers=workers, also=others)
 
 
-def _chain(node: Place) -> tuple[str, ...]:
-    return parts(str(node.value.get("description") or node.value["id"]))
-
-
-def _kind(chain: tuple[str, ...]) -> Kind:
-    return "one-to-one" if all(map(_at_most_one, chain)) else "one-to-many"
-
-
-def _workers(parallelism: object) -> int:
-    return parallelism if isinstance(parallelism, int) and parallelism > 0 else 1
-
-
-def _at_most_one(part: str) -> bool:
-    """Whether a function is known to make at most one tuple."""
-    return any(_is_called(part, known) for known in ONE_TO_ONE)
-
-
-def _is_called(part: str, name: str) -> bool:
-    """Whether a function has this name: `Map`, `Source: orders`, `Calc(…)`."""
-    return part == name or part.startswith((f"{name}:", f"{name}("))
+def _makes_at_most_one(function: str) -> bool:
+    """Whether a function is known to make at most one tuple: `Map`, `Source: orders`, `Calc(…)`."""
+    return function in ONE_TO_ONE or function.startswith(_ONE_TO_ONE_WITH_MORE)
 
 
 def _edges(complaints: Complaints, node: Place, operators: dict[str, Operator]) -> Iterator[Edge]:
     reader = operators[_id_of(node)]
-    for place in _inputs_of(node):
+    inputs = node / "inputs" if isinstance(node.value.get("inputs"), list) else Place([], "")
+    for place in inputs.items:
         number = str(place.value.get("id")) if isinstance(place.value, dict) else None
         if number in operators:
             way = _WAYS.get(place.value.get("ship_strategy"), "partitioned")
@@ -170,12 +143,6 @@ def _edges(complaints: Complaints, node: Place, operators: dict[str, Operator]) 
         else:
             message = f"reads from {number}, which is no node of the plan"
             complaints.add(place, message, "the id of a node")
-
-
-def _inputs_of(node: Place) -> Iterable[Place]:
-    if not isinstance(node.value.get("inputs"), list):
-        return ()
-    return (node / "inputs").items
 
 
 def _replicating(dataflow: Dataflow) -> Dataflow:

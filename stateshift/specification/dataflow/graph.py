@@ -12,10 +12,10 @@ Nothing here knows what operators do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from stateshift.specification.dataflow.operators import Dataflow, Edge
+from stateshift.specification.dataflow.operators import Dataflow
 
 Neighbours = list[list[int]]
 
@@ -37,24 +37,16 @@ def graph_of(dataflow: Dataflow, *, cut: bool = False) -> Graph:
     """Return the dataflow as numbers. `cut` leaves out what blocking operators send: on the far
     side of one are other source tuples (F-14).
     """
-    names = dataflow.names
-    number = dict(zip(names, range(len(names)), strict=True))
-    before = _no_neighbours(len(names))
-    after = _no_neighbours(len(names))
-    edges = _edges_without_blocking(dataflow) if cut else dataflow.edges
-    for edge in edges:
+    number = {name: i for i, name in enumerate(dataflow.names)}
+    before: Neighbours = [[] for _ in number]
+    after: Neighbours = [[] for _ in number]
+    for edge in dataflow.edges:
+        if cut and dataflow[edge.upstream].kind == "blocking":
+            continue
         upstream, downstream = number[edge.upstream], number[edge.downstream]
         after[upstream].append(downstream)
         before[downstream].append(upstream)
-    return Graph(names, before, after, number)
-
-
-def _no_neighbours(count: int) -> Neighbours:
-    return [[] for _ in range(count)]
-
-
-def _edges_without_blocking(dataflow: Dataflow) -> Sequence[Edge]:
-    return [edge for edge in dataflow.edges if dataflow[edge.upstream].kind != "blocking"]
+    return Graph(dataflow.names, before, after, number)
 
 
 def topological(graph: Graph) -> list[int] | None:
@@ -104,7 +96,7 @@ def _cycle_in(graph: Graph, component: set[int], start: int) -> tuple[str, ...]:
     path = [start]
     place = {start: 0}
     while True:
-        here = _neighbour_in(graph, component, path[-1])
+        here = next(other for other in graph.after[path[-1]] if other in component)
         if here in place:
             cycle = [*path[place[here] :], here]
             return tuple(graph.names[i] for i in cycle)
@@ -112,20 +104,35 @@ def _cycle_in(graph: Graph, component: set[int], start: int) -> tuple[str, ...]:
         path.append(here)
 
 
-def _neighbour_in(graph: Graph, component: set[int], node: int) -> int:
-    return next(other for other in graph.after[node] if other in component)
-
-
 def strong_components(after: Sequence[Sequence[int]]) -> list[list[int]]:
     """Return the nodes that reach each other together, each list and the lists by the smallest
     number in them (Kosaraju: walk against the edges, in the order in which nodes were left last).
     """
-    before = _reversed(after)
-    root_of = [-1] * len(after)
+    before: Neighbours = [[] for _ in after]
+    for node, neighbours in enumerate(after):
+        for downstream in neighbours:
+            before[downstream].append(node)
+    root_of: dict[int, int] = {}
     for start in reversed(_order_of_leaving(after)):
-        if root_of[start] < 0:
-            _mark_backwards(before, root_of, start)
-    return _grouped((root, node) for node, root in enumerate(root_of))
+        _mark(before, root_of, start)
+    return _grouped((root_of[node], node) for node in range(len(after)))
+
+
+def _mark(
+    neighbours: Mapping[int, Sequence[int]] | Sequence[Sequence[int]],
+    root_of: dict[int, int],
+    start: int,
+) -> None:
+    """Give `start` as root to itself and to all that are reached from it, if they have none yet."""
+    if start in root_of:
+        return
+    root_of[start] = start
+    pending = [start]
+    while pending:
+        for other in neighbours[pending.pop()]:
+            if other not in root_of:
+                root_of[other] = start
+                pending.append(other)
 
 
 def _grouped(roots: Iterable[tuple[int, int]]) -> list[list[int]]:
@@ -138,52 +145,23 @@ def _grouped(roots: Iterable[tuple[int, int]]) -> list[list[int]]:
     return list(members.values())
 
 
-def _reversed(after: Sequence[Sequence[int]]) -> Neighbours:
-    before = _no_neighbours(len(after))
-    for node, neighbours in enumerate(after):
-        for downstream in neighbours:
-            before[downstream].append(node)
-    return before
-
-
-def _mark_backwards(before: Neighbours, root_of: list[int], start: int) -> None:
-    """Give `start` as root to all that reach it and have no root yet."""
-    root_of[start] = start
-    pending = [start]
-    while pending:
-        for upstream in before[pending.pop()]:
-            if root_of[upstream] < 0:
-                root_of[upstream] = start
-                pending.append(upstream)
-
-
 def _order_of_leaving(after: Sequence[Sequence[int]]) -> list[int]:
     """Return the nodes in the order in which a depth-first walk leaves them."""
     seen = bytearray(len(after))
     order: list[int] = []
     for start in range(len(after)):
-        if not seen[start]:
-            order += _left_below(after, seen, start)
+        path = [] if seen[start] else [(start, iter(after[start]))]
+        seen[start] = 1
+        while path:
+            node, edges_left = path[-1]
+            unseen = next((other for other in edges_left if not seen[other]), None)
+            if unseen is None:
+                order.append(node)
+                path.pop()
+            else:
+                seen[unseen] = 1
+                path.append((unseen, iter(after[unseen])))
     return order
-
-
-def _left_below(after: Sequence[Sequence[int]], seen: bytearray, start: int) -> Iterator[int]:
-    """Yield nodes that have not been seen, from `start` on, as a depth-first walk leaves them."""
-    seen[start] = 1
-    path = [(start, iter(after[start]))]
-    while path:
-        node, edges_left = path[-1]
-        unseen = _first_unseen(edges_left, seen)
-        if unseen is None:
-            yield node
-            path.pop()
-        else:
-            seen[unseen] = 1
-            path.append((unseen, iter(after[unseen])))
-
-
-def _first_unseen(nodes: Iterator[int], seen: bytearray) -> int | None:
-    return next((node for node in nodes if not seen[node]), None)
 
 
 def reachable(neighbours: Sequence[Sequence[int]], start: Iterable[int]) -> bytearray:
@@ -204,30 +182,11 @@ def weak_components(members: Sequence[int], edges: Iterable[tuple[int, int]]) ->
     """Return the members, those together that edges connect in whatever direction; in the members'
     order.
     """
-    beside = _neighbours_both_ways(members, edges)
-    root_of: dict[int, int] = {}
-    for member in members:
-        if member not in root_of:
-            _mark_component(beside, root_of, member)
-    return _grouped((root_of[member], member) for member in members)
-
-
-def _neighbours_both_ways(
-    members: Iterable[int], edges: Iterable[tuple[int, int]]
-) -> dict[int, list[int]]:
     beside: dict[int, list[int]] = {member: [] for member in members}
     for upstream, downstream in edges:
         beside[upstream].append(downstream)
         beside[downstream].append(upstream)
-    return beside
-
-
-def _mark_component(beside: Mapping[int, list[int]], root_of: dict[int, int], start: int) -> None:
-    """Give `start` as root to itself and to all that edges connect with it."""
-    root_of[start] = start
-    pending = [start]
-    while pending:
-        for other in beside[pending.pop()]:
-            if other not in root_of:
-                root_of[other] = start
-                pending.append(other)
+    root_of: dict[int, int] = {}
+    for member in members:
+        _mark(beside, root_of, member)
+    return _grouped((root_of[member], member) for member in members)

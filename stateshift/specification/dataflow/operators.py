@@ -75,9 +75,8 @@ class Dataflow:
     _by_name: dict[str, Operator] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "_by_name", {operator.name: operator for operator in self.operators}
-        )
+        by_name = {operator.name: operator for operator in self.operators}
+        object.__setattr__(self, "_by_name", by_name)
 
     def __getitem__(self, name: str) -> Operator:
         return self._by_name[name]
@@ -116,10 +115,20 @@ def with_replicates(dataflow: Dataflow) -> Dataflow:
     replicates: list[Operator] = []
     edges: list[Edge] = []
     for edge in dataflow.edges:
-        if not _makes_copies(dataflow, edge):
+        upstream, downstream = dataflow[edge.upstream], dataflow[edge.downstream]
+        makes_copies = edge.way == "broadcast" and downstream.workers > 1
+        if not makes_copies or upstream.replicate:
             edges.append(edge)
             continue
-        made = _replicate(dataflow[edge.upstream], edge, taken)
+        made = Operator(
+            free_name(f"replicate {edge.upstream} to {edge.downstream}", taken),
+            "one-to-many",
+            workers=upstream.workers,
+            job=upstream.job,
+            cluster=upstream.cluster,
+            cost_seconds=0.0,
+            replicate=True,
+        )
         replicates.append(made)
         edges.append(replace(edge, downstream=made.name, way="forward"))
         edges.append(Edge(made.name, edge.downstream, "broadcast"))
@@ -128,24 +137,9 @@ def with_replicates(dataflow: Dataflow) -> Dataflow:
     return replace(dataflow, operators=(*dataflow.operators, *replicates), edges=tuple(edges))
 
 
-def _makes_copies(dataflow: Dataflow, edge: Edge) -> bool:
-    """Whether an edge sends copies of a tuple to workers, and its sender is no replicate."""
-    if edge.way != "broadcast" or dataflow[edge.upstream].replicate:
-        return False
-    return dataflow[edge.downstream].workers > 1
-
-
-def _replicate(upstream: Operator, edge: Edge, taken: set[str]) -> Operator:
-    name = f"replicate {edge.upstream} to {edge.downstream}"
+def free_name(name: str, taken: set[str]) -> str:
+    """Return the name, with as many primes as it takes to differ from all others, and take it."""
     while name in taken:
         name += "'"
     taken.add(name)
-    return Operator(
-        name,
-        "one-to-many",
-        workers=upstream.workers,
-        job=upstream.job,
-        cluster=upstream.cluster,
-        cost_seconds=0.0,
-        replicate=True,
-    )
+    return name

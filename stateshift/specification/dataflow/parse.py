@@ -14,14 +14,14 @@ What refers to an operator that could not be read is not complained of as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from stateshift.errors import Complaint, SpecError
 from stateshift.specification.dataflow import flink_plan, spark_plan
 from stateshift.specification.dataflow.checks import named, refuse_cycles, refuse_doubles, resolved
 from stateshift.specification.dataflow.document import Draft, Opened, read_document
-from stateshift.specification.dataflow.operators import Dataflow, Edge
+from stateshift.specification.dataflow.operators import Dataflow
 from stateshift.specification.dataflow.topics import joined
 from stateshift.specification.key import Reader
 from stateshift.specification.place import Complaints, Place
@@ -46,20 +46,13 @@ def asked(
     complaints = Complaints()
     draft = _draft(text, complaints, opened)
     dataflow = _whole(complaints, draft)
-    proper_names = list(_resolved_targets(complaints, dataflow, targets, draft.partly))
-    _raise_any(complaints)
-    return dataflow, tuple(dict.fromkeys(proper_names))
-
-
-def _resolved_targets(
-    complaints: Complaints, dataflow: Dataflow, targets: Sequence[str], lenient: bool
-) -> Iterator[str]:
-    """Yield the proper names of the targets; complain of those that are no operator."""
+    proper_names: list[str | None] = []
     for target in targets:
         for name in named(dataflow, target):
-            proper = resolved(complaints, dataflow, Place(name, "--targets"), name, lenient)
-            if proper is not None:
-                yield proper
+            at = Place(name, "--targets")
+            proper_names.append(resolved(complaints, dataflow, at, name, draft.partly))
+    _raise_any(complaints)
+    return dataflow, tuple(dict.fromkeys(name for name in proper_names if name is not None))
 
 
 def _raise_any(complaints: Complaints) -> None:
@@ -81,28 +74,36 @@ def dataflow_of(plain: Mapping[str, object], opened: Opened | None = None) -> Da
 
 
 def problems(dataflow: Dataflow) -> tuple[Complaint, ...]:
-    """Return what is wrong with a dataflow that a program has put together; its parts as
+    """Return the problems of a dataflow that a program has put together; its parts as
     /operators/0, /edges/0.
     """
     complaints = Complaints()
+    _whole(complaints, _draft_of(dataflow, "/operators/{}", "/edges/{}"))
+    return tuple(complaints.made)
+
+
+def _draft_of(dataflow: Dataflow, operator_at: str = "", edge_at: str = "") -> Draft:
+    """Return the parts of a dataflow. Those of a plan have no pointers, since nobody wrote them."""
     operators = [
-        (Place(part.name, f"/operators/{i}"), part) for i, part in enumerate(dataflow.operators)
+        (Place(part.name, operator_at.format(i)), part) for i, part in enumerate(dataflow.operators)
     ]
     edges = [
-        (Place(" -> ".join(part.ends), f"/edges/{i}"), part)
+        (Place(" -> ".join(part.ends), edge_at.format(i)), part)
         for i, part in enumerate(dataflow.edges)
     ]
-    _whole(complaints, Draft(dataflow.name, operators, edges))
-    return tuple(complaints.made)
+    return Draft(dataflow.name, operators, edges)
 
 
 def _draft(text: str, complaints: Complaints, opened: Opened | None) -> Draft:
     if spark_plan.is_plan(text):
-        plan = spark_plan.parse(text, Place(text, ""), complaints)
-        return _draft_of_plan(plan, complaints)
+        draft = _draft_of(spark_plan.parse(text, Place(text, ""), complaints))
+        draft.partly = bool(complaints.made)
+        return draft
     root = _tree(text, complaints)
     if flink_plan.is_plan(root.value):
-        return _draft_of_plan(flink_plan.parse(root, complaints), complaints)
+        draft = _draft_of(flink_plan.parse(root, complaints))
+        draft.partly = bool(complaints.made)
+        return draft
     error = flink_plan.error_in(root.value)
     if error is not None:
         message = f"Flink's answer is an error and no plan: {error}"
@@ -122,30 +123,17 @@ def _tree(text: str, complaints: Complaints) -> Place:
         raise
 
 
-def _draft_of_plan(plan: Dataflow, complaints: Complaints) -> Draft:
-    """Return the parts of a plan. They have no pointers, since nobody wrote them."""
-    operators = [(Place(part.name, ""), part) for part in plan.operators]
-    edges = [(Place(" -> ".join(part.ends), ""), part) for part in plan.edges]
-    return Draft(plan.name, operators, edges, partly=bool(complaints.made))
-
-
 def _whole(complaints: Complaints, draft: Draft) -> Dataflow:
     """Return the parts as one dataflow, with the edges of its topics. Complain of what does not fit
     together.
     """
     known = Dataflow(tuple(refuse_doubles(complaints, draft.operators)), (), draft.name)
-    edges = list(_resolved_edges(complaints, known, draft))
-    whole = joined(replace(known, edges=tuple(refuse_doubles(complaints, edges))))
-    refuse_cycles(complaints, whole, {edge.ends: place for place, edge in reversed(edges)})
-    return whole
-
-
-def _resolved_edges(
-    complaints: Complaints, known: Dataflow, draft: Draft
-) -> Iterator[tuple[Place, Edge]]:
-    """Yield the edges between proper names; complain of ends that are no operator."""
+    edges = []
     for place, edge in draft.edges:
         upstream = resolved(complaints, known, place, edge.upstream, draft.partly)
         downstream = resolved(complaints, known, place, edge.downstream, draft.partly)
         if upstream is not None and downstream is not None:
-            yield place, replace(edge, upstream=upstream, downstream=downstream)
+            edges.append((place, replace(edge, upstream=upstream, downstream=downstream)))
+    whole = joined(replace(known, edges=tuple(refuse_doubles(complaints, edges))))
+    refuse_cycles(complaints, whole, {edge.ends: place for place, edge in reversed(edges)})
+    return whole

@@ -20,55 +20,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator, Way
+from stateshift.specification.dataflow.operators import Dataflow, Edge, Kind, Operator, Way
 from stateshift.specification.place import Complaints, Place
 
 PHYSICAL = "== Physical Plan =="
-ONE_TO_ONE = frozenset(
-    (
-        *(
-            "Project",
-            "Filter",
-            "EventTimeWatermark",
-            "HashAggregate",
-            "ObjectHashAggregate",
-            "SortAggregate",
-            "Sort",
-        ),
-        *(
-            "StateStoreSave",
-            "StateStoreRestore",
-            "SessionWindowStateStoreSave",
-            "SessionWindowStateStoreRestore",
-        ),
-        *(
-            "StreamingDeduplicate",
-            "StreamingDeduplicateWithinWatermark",
-            "MergingSessions",
-            "UpdatingSessions",
-        ),
-        *(
-            "MicroBatchScan",
-            "StreamingRelation",
-            "Scan",
-            "FileScan",
-            "LocalTableScan",
-            "Union",
-            "Coalesce",
-        ),
-        *(
-            "WriteToDataSourceV2",
-            "WriteToContinuousDataSource",
-            "SerializeFromObject",
-            "DeserializeToObject",
-        ),
-        *("MapElements", "AppendColumns", "BatchEvalPython", "ArrowEvalPython", "ColumnarToRow"),
-        *("StreamingGlobalLimit", "StreamingLocalLimit", "EventTimeWatermarkExec"),
-    )
-)
+_ONE_TO_ONE_NODES = """
+Project Filter EventTimeWatermark HashAggregate ObjectHashAggregate SortAggregate Sort
+StateStoreSave StateStoreRestore SessionWindowStateStoreSave SessionWindowStateStoreRestore
+StreamingDeduplicate StreamingDeduplicateWithinWatermark MergingSessions UpdatingSessions
+MicroBatchScan StreamingRelation Scan FileScan LocalTableScan Union Coalesce
+WriteToDataSourceV2 WriteToContinuousDataSource SerializeFromObject DeserializeToObject
+MapElements AppendColumns BatchEvalPython ArrowEvalPython ColumnarToRow
+StreamingGlobalLimit StreamingLocalLimit EventTimeWatermarkExec
+"""
+ONE_TO_ONE = frozenset(_ONE_TO_ONE_NODES.split())
 _EXCHANGES = ("Exchange", "BroadcastExchange", "ShuffleExchange")
 _WRAPPERS = ("InputAdapter", "WholeStageCodegen", "AdaptiveSparkPlan")
 _LINE = re.compile(
@@ -99,6 +67,13 @@ class _Node:
         return int(number[1]) if number else None
 
     @property
+    def way(self) -> Way | None:
+        """The way of tuples through an exchange."""
+        if not self.is_exchange:
+            return None
+        return "broadcast" if self.name == "BroadcastExchange" else "partitioned"
+
+    @property
     def topics(self) -> tuple[str, ...]:
         """The topics of Kafka that it reads."""
         subscription = _TOPICS.search(self.rest)
@@ -121,7 +96,11 @@ def parse(text: str, place: Place, complaints: Complaints) -> Dataflow:
     below = _children(nodes)
     workers = _all_workers(nodes, below)
     names = _names(nodes)
-    operators = [_operator(nodes[i], name, workers[i]) for i, name in names.items()]
+    operators = []
+    for i, name in names.items():
+        kind: Kind = "one-to-one" if nodes[i].name in ONE_TO_ONE else "one-to-many"
+        topics = nodes[i].topics
+        operators.append(Operator(name, kind, workers=max(1, workers[i]), reads=topics))
     return Dataflow(tuple(operators), tuple(_edges(nodes, below, names)), "query")
 
 
@@ -148,21 +127,17 @@ def _children(nodes: list[_Node]) -> list[list[int]]:
 
 
 def _all_workers(nodes: list[_Node], below: list[list[int]]) -> list[int]:
-    """Return on how many workers each node runs: as many as the exchange below it says, or else
-    what it reads from.
+    """Return the number of workers of each node: that of the exchange below it, or else of the
+    nodes that it reads from.
     """
     workers = [1] * len(nodes)
     for number in reversed(range(len(nodes))):
-        inputs = [workers[child] for child in below[number]]
-        workers[number] = _workers_of(nodes[number], inputs)
+        node = nodes[number]
+        if node.workers is not None:
+            workers[number] = node.workers
+        elif not node.is_exchange:
+            workers[number] = max((workers[child] for child in below[number]), default=1)
     return workers
-
-
-def _workers_of(node: _Node, inputs: list[int]) -> int:
-    """Return on how many workers a node runs, by those of what it reads from."""
-    if node.workers is not None:
-        return node.workers
-    return 1 if node.is_exchange else max(inputs, default=1)
 
 
 def _names(nodes: list[_Node]) -> dict[int, str]:
@@ -173,45 +148,19 @@ def _names(nodes: list[_Node]) -> dict[int, str]:
         node = nodes[number]
         if node.is_operator:
             times[node.name] += 1
-            names[number] = _numbered(node.name, times[node.name])
+            count = times[node.name]
+            names[number] = node.name if count == 1 else f"{node.name} {count}"
     return names
 
 
-def _numbered(name: str, count: int) -> str:
-    return name if count == 1 else f"{name} {count}"
-
-
-def _operator(node: _Node, name: str, workers: int) -> Operator:
-    return Operator(
-        name,
-        "one-to-one" if node.name in ONE_TO_ONE else "one-to-many",
-        workers=max(1, workers),
-        reads=node.topics,
-    )
-
-
 def _edges(nodes: list[_Node], below: list[list[int]], names: dict[int, str]) -> Iterator[Edge]:
+    """Yield the edges between operators: exchanges and wrappers are none of their own."""
     for number, name in names.items():
         for child in below[number]:
-            sender, way = _sender_below(nodes, below, names, child)
+            sender: int = child
+            way: Way = "forward"
+            while sender not in names and below[sender]:
+                way = nodes[sender].way or way
+                sender = below[sender][0]
             if sender in names:
                 yield Edge(names[sender], name, way)
-
-
-def _sender_below(
-    nodes: list[_Node], below: list[list[int]], names: Mapping[int, str], child: int
-) -> tuple[int, Way]:
-    """Return the first operator from a node on, and the way from it: exchanges and wrappers are no
-    operators of their own.
-    """
-    way: Way = "forward"
-    while child not in names and below[child]:
-        way = _way(nodes[child], way)
-        child = below[child][0]
-    return child, way
-
-
-def _way(node: _Node, before: Way) -> Way:
-    if not node.is_exchange:
-        return before
-    return "broadcast" if node.name == "BroadcastExchange" else "partitioned"

@@ -36,46 +36,36 @@ def settled(dataflow: Dataflow) -> Dataflow:
 
 
 def _as_written(dataflow: Dataflow) -> Dataflow:
-    """Return what a document says of a dataflow: nothing that stands for topics, no other names,
-    and `one_per_tuple` only where an operator may send on several edges.
+    """Return the part of a dataflow that a document holds: nothing that stands for topics, no other
+    names, and `one_per_tuple` only where an operator may send on several edges: to say so of a
+    one-to-one operator would make it one-to-many.
     """
     operators = [operator for operator in dataflow.operators if not operator.replicate]
     names = {operator.name for operator in operators}
-    edges = [edge for edge in dataflow.edges if names.issuperset(edge.ends)]
+    edges = []
+    for edge in dataflow.edges:
+        if names.issuperset(edge.ends):
+            sends_on_several = dataflow[edge.upstream].kind == "one-to-many"
+            edges.append(replace(edge, one_per_tuple=edge.one_per_tuple and sends_on_several))
     return Dataflow(
         operators=tuple(replace(operator, also=()) for operator in operators),
-        edges=tuple(_edge_as_written(dataflow, edge) for edge in edges),
+        edges=tuple(edges),
         name=dataflow.name,
     )
 
 
-def _edge_as_written(dataflow: Dataflow, edge: Edge) -> Edge:
-    # A one-to-one operator's edges carry one each anyway: to say so would make it one-to-many.
-    sends_on_several = dataflow[edge.upstream].kind == "one-to-many"
-    return replace(edge, one_per_tuple=edge.one_per_tuple and sends_on_several)
-
-
 def _plain_operator(dataflow: Dataflow, operator: Operator) -> dict[str, object]:
     plain = _plain(OPERATOR, operator)
-    single = _one_per_tuple(dataflow, operator.name)
-    if single:
-        plain["one_per_edge"] = single
-    return plain
-
-
-def _one_per_tuple(dataflow: Dataflow, name: str) -> list[str]:
-    """Return the operators to which `name` sends at most one tuple for each."""
-    edges = [edge for edge in dataflow.edges if edge.one_per_tuple]
-    return [edge.downstream for edge in edges if edge.upstream == name]
+    single = [edge for edge in dataflow.edges if edge.one_per_tuple]
+    ends = [edge.downstream for edge in single if edge.upstream == operator.name]
+    return {**plain, "one_per_edge": ends} if ends else plain
 
 
 def _plain(keys: Keys, part: Operator | Edge) -> dict[str, object]:
-    """Return what differs from the defaults, as JSON has it."""
+    """Return the values that differ from the defaults, as JSON has them."""
     plain: dict[str, object] = {}
     for key in keys.all:
-        if not key.field:
-            continue
-        value = getattr(part, key.field)
+        value = getattr(part, key.field) if key.field else key.default
         if value != key.default:
             plain[key.name] = list(value) if isinstance(value, tuple) else value
     return plain
