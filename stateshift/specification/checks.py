@@ -16,13 +16,10 @@ from stateshift.plain import JsonObject
 from stateshift.specification.jobs import ReadJob
 from stateshift.specification.location import relation, scheme
 from stateshift.specification.model import WAIVERS, JobSpec, Keep, Spec
-from stateshift.specification.place import Complaints, Place
+from stateshift.specification.place import Complaints, Flaws, Place
 from stateshift.specification.warm import NEVER
 from stateshift.specification.waves import share
 from stateshift.suggestion import did_you_mean
-
-# A place, the fact, and what is expected instead.
-Flaws = Iterator[tuple[Place, str, str]]
 
 _TARGET_KEYS = ("remote_location", "new_savepoint_path")
 _RELATION = {"same": "is", "inside": "lies inside", "around": "holds"}

@@ -14,14 +14,13 @@ target here as well.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from stateshift.plain import JsonObject
 from stateshift.specification.job_keys import JOB
 from stateshift.specification.key import Engine, Keys, Reader, Values
 from stateshift.specification.model import ClusterSpec, FlinkJob, JobSpec
 from stateshift.specification.parts import name_of, named
-from stateshift.specification.place import Place
+from stateshift.specification.place import Flaws, Place
 
 METADATA = "_metadata"
 
@@ -78,26 +77,16 @@ def _job(reader: Reader, place: Place, given: str | None, dialect: Dialect) -> R
     own = reader.known(place, JOB)
     if not isinstance(place.value, dict):
         return None
-    values = {**dialect.defaults, **_own_values(reader, own, dialect.engine)}
-    name = name_of(reader, place, given, own, JOB["name"])
-    values["name"] = name or ""
-    places = {**dialect.places, **own}
-    read_as = _spark_job
-    if dialect.engine == "flink":
-        read_as = _flink_job
-    job = read_as(reader, place, places, values, dialect)
-    return ReadJob(job, place, places)
-
-
-def _own_values(reader: Reader, own: Mapping[str, Place], engine: Engine) -> Values:
-    """Return the values of the keys of a job itself, but for its name."""
-    values = {}
+    values = dict(dialect.defaults)
     for name, at in own.items():
-        check_engine(reader, JOB, {name: at}, engine)
+        check_engine(reader, JOB, {name: at}, dialect.engine)
         value = reader.value(JOB[name], at) if name != "name" else None
         if value is not None:
             values[name] = value
-    return values
+    values["name"] = name_of(reader, place, given, own, JOB["name"]) or ""
+    read = ReadJob(JobSpec("", ""), place, {**dialect.places, **own})
+    read_as = _flink_job if dialect.engine == "flink" else _spark_job
+    return replace(read, job=read_as(reader, read, values, dialect))
 
 
 def check_engine(reader: Reader, keys: Keys, places: Mapping[str, Place], engine: Engine) -> None:
@@ -109,13 +98,12 @@ def check_engine(reader: Reader, keys: Keys, places: Mapping[str, Place], engine
             reader.complaints.add(place, message, f"a key of {engine.capitalize()}'s jobs")
 
 
-def _spark_job(
-    reader: Reader, place: Place, places: Mapping[str, Place], values: Values, dialect: Dialect
-) -> JobSpec:
-    reader.need(place, places, "checkpoint_location")
+def _spark_job(reader: Reader, read: ReadJob, values: Values, dialect: Dialect) -> JobSpec:
+    reader.need(read.place, read.places, "checkpoint_location")
     for switch, key, expected in _SWITCHES:
-        if values.get(switch) and key not in places:
-            reader.complaints.add(places[switch], f"{switch!r} is true without {key!r}", expected)
+        if values.get(switch) and key not in read.places:
+            message = f"{switch!r} is true without {key!r}"
+            reader.complaints.add(read.places[switch], message, expected)
         if not values.get(switch, dialect.switches_on):
             values.pop(key, None)
     return _job_spec(values)
@@ -127,21 +115,21 @@ _SWITCHES = (
 )
 
 
-def _flink_job(
-    reader: Reader, place: Place, places: Mapping[str, Place], values: Values, dialect: Dialect
-) -> JobSpec:
+def _flink_job(reader: Reader, read: ReadJob, values: Values, dialect: Dialect) -> JobSpec:
     _name_folders(values)
-    flink = _fields_of(FlinkJob, values)
-    switch = flink.get("from_existing_savepoint")
+    flink = JOB.fields_of(FlinkJob, values)
     existing = _existing_savepoints(flink, values.get("checkpoint_location"), dialect)
+    if dialect.restart and not existing and not dialect.rebalances:
+        reader.complaints.add_all(_flaws_of_taking(read, flink.get("from_existing_savepoint")))
+    reader.complaints.add_all(_flaws_of_ends(read, values))
     flink["existing_savepoints"] = existing
     flink["from_existing_savepoint"] = bool(existing)
-
-    if dialect.restart and not existing and not dialect.rebalances:
-        _check_savepoints_can_be_taken(reader, place, places, switch)
-    _check_host_and_port(reader, places)
-    _name_cluster(values, flink)
-    _set_ends(reader, place, places, values, existing)
+    if "host" in flink and "port" in flink:
+        values.setdefault("source_cluster", rest_name(flink["host"], flink["port"]))
+    values.setdefault("remote_location", values.get("new_savepoint_path"))
+    ends = [values.get("checkpoint_location"), *existing]
+    ends += [values.get("target_directory"), values.get("checkpoint_dir")]
+    values["checkpoint_location"] = next(filter(None, ends), None)
     return _job_spec(values, FlinkJob(**flink))
 
 
@@ -156,45 +144,54 @@ def _existing_savepoints(flink: Values, source: str | None, dialect: Dialect) ->
     return (source,)
 
 
-def _check_host_and_port(reader: Reader, places: Mapping[str, Place]) -> None:
+def _flaws_of_taking(read: ReadJob, switch: bool | None) -> Flaws:
+    """Yield the reasons for which no savepoints can be taken of the job."""
+    names_savepoints = "existing_savepoint_paths" in read.places
+    if switch and not names_savepoints:
+        message = "'from_existing_savepoint' is true without 'existing_savepoint_paths'"
+        yield read.place, message, "the savepoints to start from, or false"
+    elif not names_savepoints and "job_ids" not in read.places:
+        message = "neither 'existing_savepoint_paths' nor 'job_ids'"
+        yield read.place, message, "savepoints, or jobs of which they are taken"
+    elif "job_ids" in read.places and not {"host", "source_cluster"} & read.places.keys():
+        message = "'job_ids' without 'host' and 'port', or 'source_cluster'"
+        yield read.places["job_ids"], message, "where the jobs run"
+
+
+def _flaws_of_ends(read: ReadJob, values: Values) -> Flaws:
     for given, other in (("host", "port"), ("port", "host")):
-        if given in places and other not in places:
+        if given in read.places and other not in read.places:
             message = f"{given!r} without {other!r}"
-            reader.complaints.add(places[given], message, "both of them, or neither")
+            yield read.places[given], message, "both of them, or neither"
+    new, target = values.get("new_savepoint_path"), values.get("remote_location")
+    if new and target and new != target:
+        message = "'remote_location' and 'new_savepoint_path' differ"
+        yield read.places["remote_location"], message, "one of them"
+    if _NAMES_OF_SOURCE.isdisjoint(read.places):
+        expected = "where Flink puts the savepoint it is asked for"
+        yield read.place, "'target_directory' is missing", expected
 
 
-def _name_cluster(values: Values, flink: Values) -> None:
-    """Name the cluster of a job that gives host and port, and no other cluster."""
-    if "host" in flink and "port" in flink and "source_cluster" not in values:
-        values["source_cluster"] = rest_name(flink["host"], flink["port"])
+_NAMES_OF_SOURCE = frozenset(
+    ["checkpoint_location", "existing_savepoint_paths", "target_directory", "checkpoint_dir"]
+)
 
 
 def _name_folders(values: Values) -> None:
     """A savepoint may be named by its `_metadata`, as for Flink itself: its folder is meant."""
     for name in ("checkpoint_location", "remote_location", "new_savepoint_path"):
-        if isinstance(values.get(name), str):
+        if name in values:
             values[name] = folder_meant(values[name])
     for name in ("existing_savepoint_paths", "merge_jobs"):
-        if isinstance(values.get(name), tuple):
+        if name in values:
             values[name] = tuple(map(folder_meant, values[name]))
-    values["transform"] = tuple(_with_folders(change) for change in values.get("transform") or ())
-
-
-def _with_folders(change: JsonObject) -> Values:
-    named = dict(change)
-    for name in ("of", "locations", "files"):
-        if name in named:
-            named[name] = _folders_meant(named[name])
-    return named
-
-
-def _folders_meant(value: object) -> object:
-    """Return a location, or several of them, by the folders that are meant."""
-    if isinstance(value, str):
-        return folder_meant(value)
-    if isinstance(value, list | tuple):
-        return type(value)(map(folder_meant, value))
-    return value
+    changes: list[Values] = [dict(change) for change in values.get("transform", ())]
+    for change in changes:
+        if "of" in change:
+            change["of"] = folder_meant(change["of"])
+        for name in {"locations", "files"} & change.keys():
+            change[name] = list(map(folder_meant, change[name]))
+    values["transform"] = tuple(changes)
 
 
 def folder_meant(location: str) -> str:
@@ -204,7 +201,7 @@ def folder_meant(location: str) -> str:
 
 
 def rest_name(host: str, port: int) -> str:
-    """Return what a cluster is called of which a job names host and port, and nothing else."""
+    """Return the name of a cluster of which a job names host and port, and nothing else."""
     return f"{host}:{port}"
 
 
@@ -219,83 +216,9 @@ def implied_cluster(job: JobSpec) -> ClusterSpec | None:
     return ClusterSpec(name, "flink_rest", {"url": f"http://{name}"})
 
 
-def _check_savepoints_can_be_taken(
-    reader: Reader, place: Place, places: Mapping[str, Place], switch: bool | None
-) -> None:
-    if not _says_what_is_taken(reader, place, places, switch):
-        return
-    if "job_ids" in places and not {"host", "source_cluster"} & places.keys():
-        message = "'job_ids' without 'host' and 'port', or 'source_cluster'"
-        reader.complaints.add(places["job_ids"], message, "where the jobs run")
-
-
-def _says_what_is_taken(
-    reader: Reader, place: Place, places: Mapping[str, Place], switch: bool | None
-) -> bool:
-    """Whether savepoints are named, or jobs of which they are taken."""
-    if "existing_savepoint_paths" in places:
-        return True
-    if switch:
-        message = "'from_existing_savepoint' is true without 'existing_savepoint_paths'"
-        reader.complaints.add(place, message, "the savepoints to start from, or false")
-        return False
-    if "job_ids" not in places:
-        message = "neither 'existing_savepoint_paths' nor 'job_ids'"
-        reader.complaints.add(place, message, "savepoints, or jobs of which they are taken")
-        return False
-    return True
-
-
-def _set_ends(
-    reader: Reader,
-    place: Place,
-    places: Mapping[str, Place],
-    values: Values,
-    existing: tuple[str, ...],
-) -> None:
-    """Set source and target, from Flink's own keys where the general ones are not there."""
-    new, target = values.get("new_savepoint_path"), values.get("remote_location")
-    _check_one_target(reader, places, new, target)
-    values["remote_location"] = target or new
-    ends = [values.get("checkpoint_location"), *existing]
-    ends += [values.get("target_directory"), values.get("checkpoint_dir")]
-    values["checkpoint_location"] = next(filter(None, ends), None)
-    if not _NAMES_OF_SOURCE & set(places):
-        expected = "where Flink puts the savepoint it is asked for"
-        reader.complaints.add(place, "'target_directory' is missing", expected)
-
-
-def _check_one_target(
-    reader: Reader, places: Mapping[str, Place], new: str | None, target: str | None
-) -> None:
-    """Complain of two keys that name different targets."""
-    if new and target and new != target:
-        message = "'remote_location' and 'new_savepoint_path' differ"
-        reader.complaints.add(places["remote_location"], message, "one of them")
-
-
-_NAMES_OF_SOURCE = {
-    "checkpoint_location",
-    "existing_savepoint_paths",
-    "target_directory",
-    "checkpoint_dir",
-}
-
-
 def _job_spec(values: Values, flink: FlinkJob | None = None) -> JobSpec:
     """Return the job of the keys that INFORE's and ours have in common, by the model's names."""
-    fields: Values = {"source": "", "flink": flink}
-    fields |= _fields_of(JobSpec, values)
+    fields: Values = {"source": "", "flink": flink, **JOB.fields_of(JobSpec, values)}
     ends = fields.pop("verify", {})
     fields |= ends if isinstance(ends, Mapping) else {"verify": ends}
     return JobSpec(**fields)
-
-
-def _fields_of(model: type, values: Values) -> Values:
-    """Return the values of a model's keys that were given, by its field names."""
-    fields = {}
-    for key in JOB.all:
-        value = values.get(key.name)
-        if key.of is model and key.field and value is not None:
-            fields[key.field] = value
-    return fields

@@ -138,6 +138,15 @@ class Keys:
     def find(self, spelling: str) -> Key | None:
         return self._folded.get(fold(spelling))
 
+    def fields_of(self, model: type, values: Values) -> Values:
+        """Return the values of the keys that fill a model, by its field names."""
+        fields = {}
+        for key in self.all:
+            value = values.get(key.name)
+            if key.of is model and key.field and value is not None:
+                fields[key.field] = value
+        return fields
+
     def did_you_mean(self, spelling: str) -> str:
         """Return the suggestion of a key, whatever is between its words."""
         match = closest(fold(spelling), self._folded)

@@ -116,11 +116,7 @@ def _read(
         defaults=_for_all_jobs(values),
     )
     jobs = read_jobs(reader, places["jobs"], dialect) if "jobs" in places else []
-    fields: Values = dict(values.get("throttle") or {})
-    for key in SPEC.all:
-        value = values.get(key.name)
-        if key.of is Spec and key.field and value is not None:
-            fields[key.field] = value
+    fields = SPEC.fields_of(Spec, values) | (values.get("throttle") or {})
     fields["engine"] = engine
     fields["jobs"] = tuple(read.job for read in jobs)
     fields["clusters"] = _with_implied(fields.get("clusters", ()), jobs)

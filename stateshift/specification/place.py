@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +60,10 @@ class Place:
         return self.pointer.rsplit("/", 1)[-1].replace("~1", "/").replace("~0", "~")
 
 
+# Each a place, the fact, and what is expected instead.
+Flaws = Iterator[tuple[Place, str, str]]
+
+
 @dataclass(slots=True)
 class Complaints:
     """What is wrong so far, in the order in which it was noticed."""
@@ -71,7 +75,7 @@ class Complaints:
             Complaint(place.pointer, readable(masked(message)), shown(place.value), expected)
         )
 
-    def add_all(self, flaws: Iterable[tuple[Place, str, str | None]]) -> None:
+    def add_all(self, flaws: Flaws) -> None:
         for place, message, expected in flaws:
             self.add(place, message, expected)
 
