@@ -48,7 +48,8 @@ def normal(text: str, base: str | None = None) -> str:
     local = _LOCAL.match(text)
     if local:
         return _local(_path_of(local["rest"]))
-    url = _URL.match(_in_full(text))
+    short = _NO_HOST.match(text)
+    url = _URL.match(f"{short['scheme']}://{short['path']}" if short else text)
     if url:
         return _url(url)
     if _ODD.match(text):
@@ -57,12 +58,6 @@ def normal(text: str, base: str | None = None) -> str:
             f"{start}://host/path, in full (or ./{start}:... for a local file of that name)"
         )
     return _under(base, text)
-
-
-def _in_full(text: str) -> str:
-    """Return a URL in Hadoop's short form, without a host, as the URL that it stands for."""
-    short = _NO_HOST.match(text)
-    return f"{short['scheme']}://{short['path']}" if short else text
 
 
 def relation(one: str, other: str) -> Relation:
@@ -79,7 +74,7 @@ def relation(one: str, other: str) -> Relation:
 
 
 def scheme(location: str) -> str:
-    """The kind of storage; one word for all names of the same."""
+    """Return the kind of storage; one word for all names of the same."""
     return _parts(location)[0][0]
 
 
@@ -92,20 +87,15 @@ def host_of(location: str) -> str:
 
 
 def _path_of(rest: str) -> str:
-    """The path behind `file:`, which may name this machine and no other."""
+    """Return the path behind `file:`, which may name this machine and no other."""
     if rest.startswith("//") and not rest.startswith("///"):
-        rest = _path_on_this_machine(rest)
+        host, _, path = rest[2:].partition("/")
+        if host.lower() != "localhost":
+            raise NoLocation("file:///path: another machine's files are no local ones")
+        return "/" + path
     if not rest.startswith("/"):
         raise NoLocation("file:///path, from the root on (a relative path has no scheme)")
     return rest
-
-
-def _path_on_this_machine(rest: str) -> str:
-    """Return the path behind `//localhost`; refuse any other host."""
-    host, _, path = rest[2:].partition("/")
-    if host.lower() != "localhost":
-        raise NoLocation("file:///path: another machine's files are no local ones")
-    return "/" + path
 
 
 def _url(url: re.Match[str]) -> str:
@@ -130,12 +120,8 @@ def _under(base: str | None, relative: str) -> str:
     if base and _URL.match(base):
         return normal(f"{base.rstrip('/')}/{relative.removeprefix('./')}")
     plain = posixpath.normpath(posixpath.join(base or "", relative))
-    return f"./{plain}" if _reads_otherwise(plain) else plain
-
-
-def _reads_otherwise(name: str) -> bool:
-    """Whether `normal` would take the name of a file for something else."""
-    return name.startswith("~") or bool(_LOCAL.match(name) or _ODD.match(name))
+    means_something_else = plain.startswith("~") or _LOCAL.match(plain) or _ODD.match(plain)
+    return f"./{plain}" if means_something_else else plain
 
 
 def _parts(location: str) -> tuple[tuple[str, str], list[str]]:

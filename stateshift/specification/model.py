@@ -1,31 +1,17 @@
-"""What the user asked for, as frozen values. No text, no keys of any dialect: those are read in
-`spec.parse`.
+"""A request of the user as frozen values. No text, no keys of any dialect: `parse` reads those, and
+the tables of keys say what each field means (`spec_keys`, `job_keys`, `parts`, `rebalancing`).
 
     Spec                 one migration
-      clusters             named places where jobs run
       jobs                 in the order in which they move
-      waves                which of them move together, by name; empty where `strategy` says it
-                           (`dataflow.wave_strategy`)
-      dataflow             how the operators of the jobs send to each other
-      on_failure           what becomes of the other jobs when one fails
-      on                   who is notified of what the run has come to
-      rebalance            between which clusters `rebalance` may move the jobs; they have no
-                           target then
         source, target       locations; without a target the job stays where it is
         merge_locations      directories whose content joins the source first (Algorithm 5)
         operators            names (= UIDs), with the directory where somebody else chose one
-        data                 places the job reads or writes that move with it
-        driver_ui            where the page of its driver is, which `advise` asks
-        driver_ca_file       the authority that signed that page's certificate
-        sink                 what the job writes to: its own log tells which batches it has
-        also                 what lies in the checkpoint, is not the engine's, and moves along
-        was_at               where the checkpoint was when its files were written, if it was copied
-                             by other means since
-        flink                what only Flink's dialect has; the source is then the first of its
-                             existing savepoints,
-                             or the folder in which Flink puts the one it is asked for
+        flink                only in Flink's dialect; the source is then the first of its existing
+                             savepoints, or the folder in which Flink puts the one it is asked for
+      waves                which of them move together, by name; empty where `strategy` says it
+                           (`dataflow.wave_strategy`)
 
-Locations are in the normal form of `spec.location`: file:///a/b for every spelling of a local path,
+Locations are in the normal form of `location`: file:///a/b for every spelling of a local path,
 other URLs as typed but for the scheme's case and the slashes at their ends (`s3a` stays `s3a`: the
 job has to be told it that way).
 """
@@ -124,10 +110,8 @@ class ClusterSpec:
 
 @dataclass(frozen=True, slots=True)
 class SubmitSpec:
-    """How the job starts. `options` are the cluster kind's own (application, arguments, conf,
-    command, ...). With `prepare` it is started before the old one is stopped, and waits for its
-    image (`stateshift.job.wait`). `check` is a command of this machine that refuses the start
-    before the old job is stopped.
+    """The start of a job. `options` are the cluster kind's own (application, arguments, conf,
+    command, ...). With `prepare` it waits for its image (`stateshift.job.wait`).
     """
 
     options: JsonObject = field(default_factory=dict)
@@ -139,8 +123,8 @@ class SubmitSpec:
 
 @dataclass(frozen=True, slots=True)
 class DataSpec:
-    """A directory the job reads or writes, which is somewhere else afterwards. With `copy` we bring
-    it over, without it is there already; either way, what the image says of it is rewritten.
+    """A directory that the job reads or writes, and that is elsewhere afterwards. Without `copy` it
+    is there already. The image's references to it are rewritten either way.
     """
 
     source: str
@@ -151,8 +135,7 @@ class DataSpec:
 @dataclass(frozen=True, slots=True)
 class KafkaSpec:
     """The brokers from which the job reads afterwards, and those that it has read so far: no
-    checkpoint names them. `properties` is a file on this machine with what a client needs beside:
-    credentials are only there.
+    checkpoint names them.
     """
 
     bootstrap_servers: str
@@ -163,9 +146,7 @@ class KafkaSpec:
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """A table that the job reads afterwards: an offset of its checkpoint does not say where that
-    lies.
-    """
+    """A table that the job reads afterwards: offsets of its checkpoint do not name its place."""
 
     kind: SourceKind
     location: str
@@ -173,11 +154,7 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class SinkSpec:
-    """What the job writes to. `location` is the table or the folder; a foreach-batch function and
-    Kafka may have none. `idempotent_by_batch`: whether a foreach-batch function drops a batch whose
-    number it has seen; None where the spec does not say. `transaction_id` is the txnAppId of a
-    function that writes to a Delta table with txnAppId and txnVersion.
-    """
+    """The sink of the job. A foreach-batch function and Kafka may have no location."""
 
     kind: SinkKind
     location: str | None = None
@@ -187,9 +164,7 @@ class SinkSpec:
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """Who is notified: a command, or a webhook. A webhook's URL is a credential, so it stands in a
-    variable of the environment, or in a file on this machine.
-    """
+    """A receiver of notifications: a command, or a webhook, whose URL is a credential."""
 
     command: tuple[str, ...] = ()
     url_variable: str | None = None
@@ -199,7 +174,7 @@ class Receiver:
 
 @dataclass(frozen=True, slots=True)
 class Receivers:
-    """Who is notified of which event."""
+    """The receivers by event."""
 
     ready: Receiver | None = None
     failed: Receiver | None = None
@@ -209,9 +184,8 @@ class Receivers:
 @dataclass(frozen=True, slots=True)
 class RebalancedCluster:
     """A cluster that jobs may be moved to and from. `capacity` is counted in slots of Flink and
-    cores of Spark, `memory` in bytes; what is None is asked of the cluster. `other_load` is what
-    jobs have there that are not the spec's. `images` is where a job's image lies there: a location
-    with `{job}` and `{move}`, the number of the move that brings it.
+    cores of Spark, `memory` in bytes; the cluster is asked for any that is None. `images` is a
+    location with `{job}` and `{move}`, the number of the move that brings the image.
     """
 
     name: str
@@ -225,32 +199,6 @@ class RebalancedCluster:
 class Rebalancing:
     """The clusters between which jobs may be moved, and when. Jobs are named by their names or by
     patterns of them; times are seconds.
-
-    Args:
-        clusters: where jobs may be; all of the spec's where none is named.
-        pinned: jobs that stay where they are.
-        paused: jobs that are left alone for now.
-        cordon: clusters that nothing moves to.
-        together: jobs that move together, group by group.
-        excluded: when nothing is moved: hours of the day, and cron expressions.
-        timezone: whose hours these are.
-        warm: whether most of a job's image is copied while it runs.
-        load_max: a cluster's load after a move into it, as a part of its capacity.
-        trigger: a cluster is too full above so many times the mean.
-        aim: and even enough below so many times the mean.
-        idle_below: no cluster below this part of its capacity is too full.
-        runs: in how many runs a cluster must have been too full.
-        runs_within: runs that are further apart are none in a row.
-        gain_min: a move must bring so many times what it costs.
-        relief_min: and take at least so much load off its cluster, in slots or cores.
-        horizon: for how long a move's gain is counted.
-        cool_down: a job that was moved stays for so long.
-        remembered: a move that did not bring what it promised is not repeated for so long.
-        moves_max: moves in one run from one cluster to another.
-        age_max: samples that are older count for nothing.
-        scale: whether jobs of Flink get another parallelism, in place or on the way of a move.
-        parallelism_min: and no less than this.
-        parallelism_max: nor more than this.
     """
 
     clusters: tuple[RebalancedCluster, ...] = ()

@@ -12,14 +12,13 @@ Jobs are named by their names, or by patterns of them: `orders-*`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from stateshift.specification.jobs import ReadJob
 from stateshift.specification.key import Key, Keys, Kind, Reader, Values, either, map_to, reference
 from stateshift.specification.model import RebalancedCluster, Rebalancing, Spec
 from stateshift.specification.parts import WAVE
-from stateshift.specification.place import Complaints, Place
+from stateshift.specification.place import Complaints, Flaws, Place
 from stateshift.specification.values import (
     ABOVE_ZERO,
     AMOUNT,
@@ -188,109 +187,91 @@ def check_rebalancing(complaints: Complaints, root: Place, spec: Spec, jobs: lis
     section = spec.rebalance
     if section is None:
         return
-    _check_clusters(complaints, root, spec, section)
-    _check_names(complaints, root, section, [read.job.name for read in jobs])
-    _check_bounds(complaints, root, section)
-    names = [cluster.name for cluster in section.clusters or spec.clusters]
-    for name in section.cordon:
-        if name not in names:
-            message = f"there is no cluster {name!r} to cordon{did_you_mean(name, names)}"
-            complaints.add(_below(root, "cordon"), message, f"some of {', '.join(names)}")
-    names = [cluster.name for cluster in section.clusters]
+    complaints.add_all(_flaws_of_clusters(root, spec, section))
+    complaints.add_all(_flaws_of_names(root, spec, section, [read.job.name for read in jobs]))
     for read in jobs:
-        _check_job(complaints, read, spec.engine)
-        _check_place(complaints, read, names)
+        complaints.add_all(_flaws_of_job(read, spec, section))
     if section.scale and spec.engine != "flink":
         message = "'scale' with jobs of Spark, whose parallelism stands in their checkpoints"
         expected = "no 'scale'; `stateshift repartition` changes it on the way to another place"
-        complaints.add(_below(root, "scale"), message, expected)
+        complaints.add(_at(root, "scale"), message, expected)
     if not spec.restart:
         message = "a first deployment, with 'rebalance'"
         complaints.add(root, message, "jobs that run, or no 'rebalance'")
 
 
-def _check_clusters(complaints: Complaints, root: Place, spec: Spec, section: Rebalancing) -> None:
+def _at(root: Place, name: str) -> Place:
+    """Return the place of a key of the section, however it is spelled; the section where it is left
+    out.
+    """
+    key = REBALANCE[name]
+    return next((root / name for name in root.value if REBALANCE.find(name) is key), root)
+
+
+def _flaws_of_clusters(root: Place, spec: Spec, section: Rebalancing) -> Flaws:
+    at = _at(root, "clusters")
     names = [cluster.name for cluster in spec.clusters]
     for cluster in section.clusters:
         if cluster.name not in names:
             message = f"there is no cluster {cluster.name!r}{did_you_mean(cluster.name, names)}"
-            at = _below(root, "clusters")
-            complaints.add(at / cluster.name, message, f"some of {', '.join(names)}")
+            yield at / cluster.name, message, f"some of {', '.join(names)}"
     if len(section.clusters or names) < 2:
-        message = "one cluster: there is nowhere to move to"
-        complaints.add(_below(root, "clusters"), message, "at least two clusters")
+        yield at, "one cluster: there is nowhere to move to", "at least two clusters"
     with_images = [cluster for cluster in section.clusters if cluster.images]
     if with_images and len(with_images) < len(section.clusters):
         message = "some clusters have a place for images, and some have none"
-        complaints.add(_below(root, "clusters"), message, "'images' for all of them, or for none")
+        yield at, message, "'images' for all of them, or for none"
 
 
-def _check_place(complaints: Complaints, read: ReadJob, names: Sequence[str]) -> None:
-    """Complain of a job that runs on none of the section's clusters."""
-    place = read.job.source_cluster
-    if names and place is not None and place not in names:
-        message = f"{place!r} is none of the clusters of 'rebalance'"
-        complaints.add(read.at("source_cluster"), message, f"one of {', '.join(names)}")
-
-
-def _check_names(
-    complaints: Complaints, root: Place, section: Rebalancing, jobs: Sequence[str]
-) -> None:
+def _flaws_of_names(root: Place, spec: Spec, section: Rebalancing, jobs: list[str]) -> Flaws:
     """A name with a letter missing would pin nothing, and say so much later."""
-    for key in ("pinned", "paused"):
-        _check_patterns(complaints, _below(root, key), getattr(section, key), jobs)
-    for group in section.together:
-        _check_patterns(complaints, _below(root, "together"), group, jobs)
+    patterns = [(_at(root, "pinned"), section.pinned), (_at(root, "paused"), section.paused)]
+    patterns += [(_at(root, "together"), group) for group in section.together]
+    for at, group in patterns:
+        for pattern in group:
+            if not any(matches(name, pattern) for name in jobs):
+                message = f"no job is called {pattern!r}{did_you_mean(pattern, jobs)}"
+                yield at, message, f"some of {', '.join(jobs)}, or a pattern of them"
+    yield from _flaws_of_bounds(root, section)
+    names = [cluster.name for cluster in section.clusters or spec.clusters]
+    for name in section.cordon:
+        if name not in names:
+            message = f"there is no cluster {name!r} to cordon{did_you_mean(name, names)}"
+            yield _at(root, "cordon"), message, f"some of {', '.join(names)}"
 
 
-def _check_patterns(
-    complaints: Complaints, place: Place, patterns: Iterable[str], jobs: Collection[str]
-) -> None:
-    for pattern in patterns:
-        if not any(matches(name, pattern) for name in jobs):
-            message = f"no job is called {pattern!r}{did_you_mean(pattern, jobs)}"
-            complaints.add(place, message, f"some of {', '.join(jobs)}, or a pattern of them")
-
-
-def _check_bounds(complaints: Complaints, root: Place, section: Rebalancing) -> None:
+def _flaws_of_bounds(root: Place, section: Rebalancing) -> Flaws:
     if section.aim > section.trigger:
         message = f"'aim' is {section.aim:g}, above 'trigger', {section.trigger:g}"
-        complaints.add(_below(root, "aim"), message, "what is aimed for within what triggers")
+        yield _at(root, "aim"), message, "what is aimed for within what triggers"
     most = section.parallelism_max
     if most is not None and most < section.parallelism_min:
         message = f"'parallelism_max' is {most}, below 'parallelism_min'"
-        complaints.add(_below(root, "parallelism_max"), message, "at least 'parallelism_min'")
+        yield _at(root, "parallelism_max"), message, "at least 'parallelism_min'"
     if section.trigger < 1:
         message = f"'trigger' is {section.trigger:g}: some cluster is always above that"
-        complaints.add(_below(root, "trigger"), message, "a number from 1 on")
+        yield _at(root, "trigger"), message, "a number from 1 on"
 
 
-def _below(root: Place, name: str) -> Place:
-    """Return the place of a key of the section, however it is spelled; the section where it is left
-    out.
-    """
-    for spelling in root.value:
-        key = REBALANCE.find(spelling)
-        if key is not None and key.name == name:
-            place: Place = root / spelling
-            return place
-    return root
-
-
-def _check_job(complaints: Complaints, read: ReadJob, engine: str) -> None:
-    """Check that a job can be found, stopped and started on any cluster."""
+def _flaws_of_job(read: ReadJob, spec: Spec, section: Rebalancing) -> Flaws:
+    """A job can be found, stopped and started on any cluster, and runs on one of them."""
     for key in _TARGETS:
         if key in read.places:
             message = f"{key!r} with 'rebalance', which decides where the job goes"
-            complaints.add(read.at(key), message, "no target; 'rebalance' has the clusters")
+            yield read.at(key), message, "no target; 'rebalance' has the clusters"
     for key in _IMAGES:
         if key in read.places:
             message = f"{key!r} with 'rebalance': the job runs, and moves as it is"
-            complaints.add(read.at(key), message, f"a job without {key!r}")
-    for key in ("source_cluster", "submit"):
-        if key not in read.places:
-            expected = "where the job runs at first" if key == "source_cluster" else "its start"
-            complaints.add(read.place, f"{key!r} is missing", expected)
-    if is_pattern(read.job.name) and engine != "flink":
+            yield read.at(key), message, f"a job without {key!r}"
+    if "source_cluster" not in read.places:
+        yield read.place, "'source_cluster' is missing", "where the job runs at first"
+    if "submit" not in read.places:
+        yield read.place, "'submit' is missing", "its start"
+    if is_pattern(read.job.name) and spec.engine != "flink":
         message = f"{read.job.name!r} is a pattern: only Flink tells which jobs run there"
-        complaints.add(read.at("name"), message, "each job by its name")
+        yield read.at("name"), message, "each job by its name"
+    names = [cluster.name for cluster in section.clusters]
+    cluster = read.job.source_cluster
+    if names and cluster is not None and cluster not in names:
+        message = f"{cluster!r} is none of the clusters of 'rebalance'"
+        yield read.at("source_cluster"), message, f"one of {', '.join(names)}"

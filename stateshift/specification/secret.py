@@ -18,56 +18,24 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.text import WHERE_CREDENTIALS_BELONG
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_SECRET = {
-    "pass",
-    "password",
-    "passwd",
-    "passphrase",
-    "pwd",
-    "secret",
-    "secrets",
-    "token",
-    "credential",
-    "credentials",
+_SECRET_WORDS = {
+    *("pass", "password", "passwd", "passphrase", "pwd", "secret", "secrets", "token"),
+    *("credential", "credentials"),
 }
-_SECRET_PAIRS = {
-    ("access", "key"),
-    ("api", "key"),
-    ("account", "key"),
-    ("private", "key"),
-    ("shared", "key"),
-}
+_SECRET_PAIRS = {(word, "key") for word in ("access", "api", "account", "private", "shared")}
 _SECRET_RUNS = (
-    "password",
-    "passwd",
-    "secretkey",
-    "accesskey",
-    "apikey",
-    "authtoken",
-    "accesstoken",
+    *("password", "passwd", "secretkey", "accesskey", "apikey", "authtoken", "accesstoken"),
 )
-_HARMLESS_END = {
-    "class",
-    "dir",
-    "enabled",
-    "file",
-    "files",
-    "interval",
-    "length",
-    "location",
-    "path",
-    "provider",
-    "providers",
-    "ratio",
-    "type",
-    "wait",
-}
+_HARMLESS_END = (
+    *("class", "dir", "enabled", "file", "files", "interval", "length", "location", "path"),
+    *("provider", "providers", "ratio", "type", "wait"),
+)
 
 
 def refuse_secrets(complaints: Complaints, place: Place) -> None:
@@ -83,14 +51,10 @@ def is_secret_key(key: str) -> bool:
     words = [word.lower() for word in _WORD.findall(key)]
     if not words or words[-1] in _HARMLESS_END:
         return False
-    if _SECRET & set(words) or _SECRET_PAIRS & set(pairwise(words)):
+    if not _SECRET_WORDS.isdisjoint(words) or _SECRET_PAIRS & set(pairwise(words)):
         return True
-    return any(map(_has_secret_run, words))
-
-
-def _has_secret_run(word: str) -> bool:
-    """Whether words that make a credential are written together."""
-    return any(run in word for run in _SECRET_RUNS)
+    # Words that make a credential may be written together.
+    return any(run in word for word, run in product(words, _SECRET_RUNS))
 
 
 # What stands for a credential without being one.
@@ -116,36 +80,20 @@ def secret_words(words: Sequence[str]) -> Iterator[int]:
 
 def _is_credential(before: str, word: str, of_curl: bool) -> bool:
     """Whether a word is, or holds, a credential; `before` is the word before it."""
-    if of_curl and _is_user_and_password(before, word):
+    user = _NAME_AND_PASSWORD.fullmatch(word) if of_curl else None
+    is_user = user is not None and (user[1] is not None or before in _USER_FLAGS)
+    if user is not None and is_user and _is_secret_text(user[3]):
         return True
     assignment = _ASSIGNMENT.fullmatch(word)
     if assignment is not None:
         return is_secret_key(assignment[1]) and _is_secret_text(assignment[2])
-    return _is_telling_flag(before) and _is_secret_argument(word)
-
-
-def _is_user_and_password(before: str, word: str) -> bool:
-    """Whether these are two words, or one, of curl's that name a user with a password."""
-    user = _NAME_AND_PASSWORD.fullmatch(word)
-    if user is None:
-        return False
-    flag, _, password = user.groups()
-    return (flag is not None or before in _USER_FLAGS) and _is_secret_text(password)
-
-
-def _is_telling_flag(word: str) -> bool:
-    flag = _FLAG.fullmatch(word)
-    return flag is not None and is_secret_key(flag[1])
-
-
-def _is_secret_argument(word: str) -> bool:
-    """Whether a word behind a telling flag is its credential: not the next flag, and no
-    placeholder.
-    """
-    return _FLAG.fullmatch(word) is None and _is_secret_text(word)
+    flag = _FLAG.fullmatch(before)
+    follows_telling_flag = flag is not None and is_secret_key(flag[1])
+    return follows_telling_flag and _FLAG.fullmatch(word) is None and _is_secret_text(word)
 
 
 def _is_secret_text(text: str) -> bool:
+    """Whether a text is there, and no placeholder."""
     return bool(text) and _FILLED_IN.fullmatch(text.strip("\"'")) is None
 
 
@@ -159,37 +107,19 @@ def words_of(command: str) -> list[str]:
 
 def secrets_in(place: Place) -> Iterator[Place]:
     """Yield the places at and below this one that hold a credential. Their values are left out."""
-    if isinstance(place.value, dict):
-        yield from _secrets_in_object(place)
-    elif isinstance(place.value, list):
-        yield from _secrets_in_list(place)
-    elif isinstance(place.value, str) and any(True for _ in secret_words(words_of(place.value))):
+    value = place.value
+    if isinstance(value, str) and any(True for _ in secret_words(words_of(value))):
         yield place.hidden
-
-
-def _secrets_in_object(place: Place) -> Iterator[Place]:
-    for key in place.value:
-        below = place / key
-        if is_secret_key(key) and _may_be_secret(below.value):
-            yield below.hidden
-        else:
-            yield from secrets_in(below)
-
-
-def _secrets_in_list(place: Place) -> Iterator[Place]:
-    items = list(place.items)
-    words = list(map(_word, items))
-    secret = set(secret_words(words))
-    for number, below in enumerate(items):
-        if number in secret:
-            yield below.hidden
-        else:
-            yield from secrets_in(below)
-
-
-def _word(place: Place) -> str:
-    """Return a command's word; an empty one for what is no text."""
-    return place.value if isinstance(place.value, str) else ""
+    elif isinstance(value, dict):
+        for key in value:
+            below = place / key
+            is_secret = is_secret_key(key) and _may_be_secret(below.value)
+            yield from (below.hidden,) if is_secret else secrets_in(below)
+    elif isinstance(value, list):
+        words = [word if isinstance(word, str) else "" for word in value]
+        secret = set(secret_words(words))
+        for number, below in enumerate(place.items):
+            yield from (below.hidden,) if number in secret else secrets_in(below)
 
 
 def _may_be_secret(value: object) -> bool:

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stateshift.errors import Complaint, SpecError
-from stateshift.specification.place import CREDENTIALS_OF_URL, Complaints, Place, escape
+from stateshift.specification.place import CREDENTIALS_OF_URL, Complaints, Place
 
 _PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^}]*)\}?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -50,7 +50,7 @@ def read_text(text: str, environment: Mapping[str, str], complaints: Complaints)
     """Return the tree of a JSON text, settled: every string is final, and every complaint about the
     text itself is made.
     """
-    return Place(_Settler(environment, complaints).settle(_decode(text), "", 0), "")
+    return Place(_Settler(environment, complaints).settle(Place(_decode(text), "")), "")
 
 
 def protect(text: str) -> str:
@@ -63,20 +63,14 @@ def _decode(text: str) -> object:
         return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_Object)
     except json.JSONDecodeError as error:
         # The line itself is not repeated: there may be a password in it.
-        raise _not_json(
-            f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
-        ) from error
+        fact = f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
+        cause: Exception = error
     except RecursionError as error:
-        raise _not_json("not a spec: nested too deeply") from error
+        fact, cause = "not a spec: nested too deeply", error
     except ValueError as error:  # a number of more digits than Python converts
-        raise _not_json(f"not a spec: {error}") from error
-
-
-def _not_json(fact: str) -> SpecError:
-    complaint = Complaint("", fact, expected="one JSON object")
-    return SpecError(
-        (complaint,), hint="JSON takes double quotes, no comments, and no comma after the last item"
-    )
+        fact, cause = f"not a spec: {error}", error
+    hint = "JSON takes double quotes, no comments, and no comma after the last item"
+    raise SpecError((Complaint("", fact, expected="one JSON object"),), hint=hint) from cause
 
 
 class _Settler:
@@ -86,37 +80,33 @@ class _Settler:
         self._environment = environment
         self._complaints = complaints
 
-    def settle(self, value: object, pointer: str, depth: int) -> object:
+    def settle(self, place: Place, depth: int = 0) -> object:
+        value = place.value
         if depth > _DEPTH_MAX:
-            self._complaints.add(
-                Place(value, pointer), "nested too deeply", f"at most {_DEPTH_MAX} levels"
-            )
+            self._complaints.add(place, "nested too deeply", f"at most {_DEPTH_MAX} levels")
             return None
         if isinstance(value, _Object):
-            return self._object(value, pointer, depth)
+            return self._object(place, depth)
         if isinstance(value, list):
-            return [self.settle(item, f"{pointer}/{i}", depth + 1) for i, item in enumerate(value)]
+            return [self.settle(item, depth + 1) for item in place.items]
         if isinstance(value, str):
-            return self._text(Place(value, pointer))
+            return self._text(place)
         if isinstance(value, float) and not math.isfinite(value):
-            self._complaints.add(
-                Place(value, pointer), "not a number that JSON knows", "a finite number"
-            )
+            self._complaints.add(place, "not a number that JSON knows", "a finite number")
             return None
         return value
 
-    def _object(self, value: _Object, pointer: str, depth: int) -> dict[str, object]:
-        for key in value.twice:
-            place = Place(value[key], f"{pointer}/{escape(key)}")
-            self._complaints.add(
-                place, f"{key!r} stands more than once in one object", "each key once"
-            )
+    def _object(self, place: Place, depth: int) -> dict[str, object]:
+        for key in place.value.twice:
+            message = f"{key!r} stands more than once in one object"
+            self._complaints.add(place / key, message, "each key once")
         items = {}
-        for key, item in value.items():
-            below = f"{pointer}/{escape(key)}"
-            if self._is_text(Place(key, below)):
-                self._check_password(Place(key, below))
-                items[key] = self.settle(item, below, depth + 1)
+        for key in place.value:
+            below = place / key
+            at_key = Place(key, below.pointer)
+            if self._is_text(at_key):
+                self._check_password(at_key)
+                items[key] = self.settle(below, depth + 1)
         return items
 
     def _text(self, place: Place) -> str | None:

@@ -33,12 +33,10 @@ class Window:
 
     def open_at(self, now: float) -> bool:
         """Whether it is open at this time, in seconds since the epoch."""
-        length = (self.end - self.begin) % _DAY or _DAY
-        return (self._minute(now) - self.begin) % _DAY < length
-
-    def _minute(self, now: float) -> int:
         moment = datetime.fromtimestamp(now, UTC if self.utc else None)
-        return moment.hour * 60 + moment.minute
+        minute = moment.hour * 60 + moment.minute
+        length = (self.end - self.begin) % _DAY or _DAY
+        return (minute - self.begin) % _DAY < length
 
 
 def seconds_of(until: str | None) -> float:
@@ -67,15 +65,12 @@ def normal_cutover(text: str) -> str | None:
     window = window_of(text)
     if window is None or window.begin == window.end:
         return None
-    return _hours(window)
-
-
-def _hours(window: Window) -> str:
-    hours = f"{_clock(window.begin)}-{_clock(window.end)}"
+    hours = f"{clock(window.begin)}-{clock(window.end)}"
     return f"{hours} UTC" if window.utc else hours
 
 
-def _clock(minute: int) -> str:
+def clock(minute: int) -> str:
+    """Return a minute of the day as hours and minutes."""
     return f"{minute // 60:02}:{minute % 60:02}"
 
 

@@ -20,17 +20,12 @@ def shared(spec: Spec) -> tuple[tuple[JobSpec, ...], ...]:
     """
     groups: list[list[JobSpec]] = []
     for job in spec.jobs:
-        _add_to_group(job, groups)
-    return tuple(tuple(group) for group in groups)
-
-
-def _add_to_group(job: JobSpec, groups: list[list[JobSpec]]) -> None:
-    """Add a job to the first group whose source it shares, or to a group of its own."""
-    for group in groups:
-        if share(group[0], job):
+        group = next((group for group in groups if share(group[0], job)), None)
+        if group is None:
+            groups.append([job])
+        else:
             group.append(job)
-            return
-    groups.append([job])
+    return tuple(map(tuple, groups))
 
 
 def sharing(spec: Spec, job: JobSpec) -> tuple[JobSpec, ...]:
