@@ -59,6 +59,10 @@ _PARTS: Mapping[str, Keys] = {
     "inside 'capacity' of a cluster of 'rebalance'": CAPACITY,
     "inside a column of 'add'": COLUMN,
 }
+_CHANGES: Mapping[str, Keys] = {
+    f'{IN_A_JOB}, as "transform": [{{"kind": "{kind}", …}}]': keys
+    for kind, keys in TRANSFORMS.items()
+}
 
 
 def meant(spelling: str, here: Keys) -> str:
@@ -88,34 +92,20 @@ def _few(homes: Iterator[str]) -> str | None:
 
 
 def _values_spelled(spelling: str) -> Iterator[str]:
-    """Yield where the spelling is a value, and not a key."""
+    """Yield the places where the spelling is a value, and not a key."""
     folded = fold(spelling)
-    for kind in TRANSFORMS:
+    for kind, where in zip(TRANSFORMS, _CHANGES, strict=True):
         if fold(kind) == folded:
-            yield _as_change(kind)
-    yield from _choices(folded, JOB, IN_A_JOB)
-    yield from _choices(folded, SPEC, AT_THE_TOP)
-    for where, keys in _PARTS.items():
-        yield from _choices(folded, keys, where)
-
-
-def _choices(folded: str, keys: Keys, where: str) -> Iterator[str]:
-    """Yield where one of these keys has the spelling as a choice."""
-    for key in keys.all:
-        for choice in key.choices:
+            yield where
+    for where, keys in {IN_A_JOB: JOB, AT_THE_TOP: SPEC, **_PARTS}.items():
+        for key in keys.all:
             is_a_jobs = keys is SPEC and key.for_all
-            if fold(choice) == folded and not is_a_jobs:
-                yield f'{where}, as "{key.name}": "{choice}"'
+            for choice in () if is_a_jobs else key.choices:
+                if fold(choice) == folded:
+                    yield f'{where}, as "{key.name}": "{choice}"'
 
 
 def _parts_with(spelling: str) -> Iterator[str]:
-    for where, keys in _PARTS.items():
+    for where, keys in {**_PARTS, **_CHANGES}.items():
         if keys.find(spelling):
             yield where
-    for kind, keys in TRANSFORMS.items():
-        if keys.find(spelling):
-            yield _as_change(kind)
-
-
-def _as_change(kind: str) -> str:
-    return f'{IN_A_JOB}, as "transform": [{{"kind": "{kind}", …}}]'

@@ -110,40 +110,32 @@ def object_schema(keys: Keys, place: str) -> Schema:
     """Return an object of these keys, in any spelling, and no others; `place` is where in the
     document it will stand.
     """
-    return {**_open_object(keys, place, ()), "additionalProperties": False}
+    return {**_open_object(keys, place), "additionalProperties": False}
 
 
 def _change(kind: str, keys: Keys) -> Schema:
     """Return one kind of change, which its `kind` tells from the others."""
     changed = object_schema(keys, f"#/$defs/{kind}")
-    named = {
-        "title": "kind",
-        "description": keys["kind"].about,
-        **_value(replace(keys["kind"], choices=(kind,))),
-    }
-    return {
-        **changed,
-        "properties": {**changed["properties"], "kind": named},
-        "anyOf": _one_spelling("kind"),
-    }
+    changed["properties"]["kind"] = _property(replace(keys["kind"], choices=(kind,)))
+    return {**changed, "anyOf": _one_spelling("kind")}
 
 
-def _open_object(keys: Keys, place: str, options: Iterable[Option]) -> Schema:
-    """Return an object of these keys in any spelling. The options are carried as given, so any
-    other may stand beside.
+def _open_object(keys: Keys, place: str, options: Iterable[Option] = ()) -> Schema:
+    """Return an object of these keys in any case, their words apart by blanks, underscores, hyphens
+    or nothing. The options are carried as given, so any other may stand beside.
     """
     properties = {key.name: _property(key) for key in keys.all}
-    properties |= {option.name: _option(option) for option in options}
+    for option in options:
+        kind = list(option.type) if isinstance(option.type, tuple) else option.type
+        described = {"title": option.name, "description": option.description, "type": kind}
+        properties[option.name] = described
     patterns: Schema = {}
     for key in keys.all:
-        for pattern in _spellings(key):
+        # The canonical spelling is left to `properties`.
+        for name in () if key.name == "$schema" else key.names:
+            pattern = f"^(?!{key.name}$){loosely(name)}$"
             patterns[pattern] = {"$ref": f"{place}/properties/{key.name}"}
     return {"type": "object", "properties": properties, "patternProperties": patterns}
-
-
-def _option(option: Option) -> Schema:
-    kind = list(option.type) if isinstance(option.type, tuple) else option.type
-    return {"title": option.name, "description": option.description, "type": kind}
 
 
 def _property(key: Key) -> Schema:
@@ -166,13 +158,6 @@ def _value(key: Key) -> Schema:
     if not key.blank_is_off:
         return shape
     return either(shape, {"type": "null"}, reference("blank"))
-
-
-def _spellings(key: Key) -> list[str]:
-    """Return patterns for every name of the key in any case, its words apart by blanks,
-    underscores, hyphens or nothing. The canonical spelling is left to `properties`.
-    """
-    return [f"^(?!{key.name}$){loosely(name)}$" for name in key.names if name != "$schema"]
 
 
 def _one_spelling(name: str) -> list[Schema]:

@@ -8,6 +8,7 @@ whatever it came from.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from stateshift.specification.dataflow.operators import Dataflow
@@ -78,10 +79,23 @@ def _job(job: JobSpec) -> dict[str, object]:
 
 def plain_value(value: Any) -> Any:
     """Return a value of the model as plain JSON."""
-    if isinstance(value, tuple):
-        return [plain_value(item) for item in value]
-    if type(value) in _KEYS:
-        return _fields(value, _KEYS[type(value)].all)
+    match value:
+        case tuple():
+            return [plain_value(item) for item in value]
+        case OperatorSpec(name, None):
+            return name
+        case OperatorSpec() | DataSpec():
+            return asdict(value)
+        case ClusterSpec():
+            return {"name": value.name, "kind": value.kind, **value.options}
+        case SubmitSpec():
+            return {**value.options, **_fields(value, SUBMIT.all)}
+        case HashProfile() if NAMED_PROFILES.get(value.name) == value:
+            return value.name
+        case HashProfile():
+            return {key.name: getattr(value, key.name) for key in HASH.all}
+        case _ if type(value) in _KEYS:
+            return _fields(value, _KEYS[type(value)].all)
     make_plain = _PLAIN.get(type(value))
     return value if make_plain is None else make_plain(value)
 
@@ -90,60 +104,23 @@ def plain_value(value: Any) -> Any:
 _KEYS: Mapping[type, Keys] = {keys.model: keys for keys in (KAFKA, SINK, SOURCE, ON, RECEIVER)}
 
 
-def _plain_operator(operator: OperatorSpec) -> str | dict[str, object]:
-    if operator.directory is None:
-        return operator.name
-    return {"name": operator.name, "directory": operator.directory}
-
-
-def _plain_cluster(cluster: ClusterSpec) -> dict[str, object]:
-    return {"name": cluster.name, "kind": cluster.kind, **cluster.options}
-
-
-def _plain_submit(submit: SubmitSpec) -> dict[str, object]:
-    return {**submit.options, **_fields(submit, SUBMIT.all)}
-
-
-def _plain_data(data: DataSpec) -> dict[str, object]:
-    return {"source": data.source, "target": data.target, "copy": data.copy}
-
-
 def _plain_rebalancing(rebalancing: Rebalancing) -> dict[str, object]:
-    others = [key for key in REBALANCE.all if key.name != "clusters"]
-    fields = _fields(rebalancing, others)
-    if rebalancing.clusters:
-        clusters = {each.name: _plain_rebalanced(each) for each in rebalancing.clusters}
-        fields["clusters"] = clusters
+    fields = _fields(rebalancing, REBALANCE.all)
+    if fields.pop("clusters", None):
+        fields["clusters"] = {each.name: _plain_cluster(each) for each in rebalancing.clusters}
     return fields
 
 
-def _plain_rebalanced(cluster: RebalancedCluster) -> dict[str, object]:
+def _plain_cluster(cluster: RebalancedCluster) -> dict[str, object]:
     fields = _fields(cluster, REBALANCED_CLUSTER.all)
     fields.pop("capacity", None)
-    capacity: dict[str, object] = {}
-    if cluster.capacity is not None:
-        capacity["slots"] = cluster.capacity
-    if cluster.memory is not None:
-        capacity["memory"] = cluster.memory
-    if capacity:
-        fields["capacity"] = capacity
-    return fields
-
-
-def _plain_profile(profile: HashProfile) -> str | dict[str, object]:
-    """Return the name of a known profile; of any other its constants."""
-    if NAMED_PROFILES.get(profile.name) == profile:
-        return profile.name
-    return {key.name: getattr(profile, key.name) for key in HASH.all}
+    capacity = {"slots": cluster.capacity, "memory": cluster.memory}
+    given = {name: count for name, count in capacity.items() if count is not None}
+    return {**fields, "capacity": given} if given else fields
 
 
 _PLAIN: Mapping[type, Callable[[Any], object]] = {
     JobSpec: _job,
-    OperatorSpec: _plain_operator,
-    HashProfile: _plain_profile,
-    ClusterSpec: _plain_cluster,
-    SubmitSpec: _plain_submit,
-    DataSpec: _plain_data,
     Rebalancing: _plain_rebalancing,
     Dataflow: to_plain,
 }
