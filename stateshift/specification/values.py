@@ -143,41 +143,20 @@ def integer_of(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _whole(low: float, high: float) -> Callable[[object], int | None]:
-    def parse(value: object) -> int | None:
-        number = integer_of(value)
-        return number if number is not None and low <= number <= high else None
-
-    return parse
-
-
-def _number_of(value: object) -> float | None:
+def number_of(value: object) -> float | None:
     """Return the number that a number or a text holds; None where it is none."""
     if isinstance(value, str) and _DECIMAL.match(value):
         return float(value)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _number(high: float, *, above_zero: bool) -> Callable[[object], float | None]:
-    def parse(value: object) -> float | None:
-        number = _number_of(value)
-        if number is None or not 0 <= number <= high or (above_zero and number == 0):
-            return None
-        return float(number)
-
-    return parse
-
-
 def _duration(value: object) -> float | None:
     """Return the seconds of a number, or of a text such as `90s`, `15 min`, `1h`, `1d`."""
-    if not isinstance(value, str):
-        return _number(_NUMBER_MAX, above_zero=False)(value)
-    parts = _DURATION.match(value.lower())
-    unit = None if parts is None else _SECONDS.get(parts[2] or "s")
-    if parts is None or unit is None:
-        return None
-    seconds = float(parts[1]) * unit
-    return seconds if seconds <= _NUMBER_MAX else None
+    parts = _DURATION.match(value.lower()) if isinstance(value, str) else None
+    seconds = None if isinstance(value, str) else number_of(value)
+    if parts is not None and (parts[2] or "s") in _SECONDS:
+        seconds = float(parts[1]) * _SECONDS[parts[2] or "s"]
+    return float(seconds) if seconds is not None and 0 <= seconds <= _NUMBER_MAX else None
 
 
 def size_of(text: str) -> int | None:
@@ -298,6 +277,7 @@ LISTS_OF_NAMES = array(array(SOME_TEXT, minItems=1))
 BLANK = {"type": "string", "pattern": r"^\s*$"}
 _WHOLE = _pattern(r"^\s*-?[0-9]{1,16}\s*$")
 DECIMAL = _pattern(r"^\s*[0-9]{1,16}(\.[0-9]{1,16})?\s*$")
+FROM_ZERO = {"type": "number", "minimum": 0}
 ABOVE_ZERO = {"type": "number", "exclusiveMinimum": 0}
 _TRUE_OR_FALSE = _pattern(r"^\s*([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])\s*$")
 _UNTIL = _pattern(r"^\s*[Rr][Ee][Mm][Aa][Ii][Nn][Ii][Nn][Gg]\s*<\s*[0-9.]+\s*[A-Za-z]+\s*$")
@@ -310,6 +290,32 @@ _URL_OR_HOST = r"([A-Za-z][A-Za-z0-9+.-]*://\S+|[^\s/@]+:[0-9]{1,5})"
 
 # -------------------------------------------------------------------------- kinds
 
+
+def _integers(name: str, low: float, high: float, expected: str, *, shared: bool = True) -> Kind:
+    def parse(value: object) -> int | None:
+        number = integer_of(value)
+        return number if number is not None and low <= number <= high else None
+
+    shape: Schema = {"type": "integer"}
+    if low > -_NUMBER_MAX:
+        shape["minimum"] = low
+    if high < _NUMBER_MAX:
+        shape["maximum"] = high
+    return Kind(name, single(parse, expected), either(shape, _WHOLE), shared)
+
+
+def _numbers(name: str, shape: Schema, expected: str) -> Kind:
+    high = shape.get("maximum", _NUMBER_MAX)
+
+    def parse(value: object) -> float | None:
+        number = number_of(value)
+        if number is None or not 0 <= number <= high:
+            return None
+        return None if number == 0 and "exclusiveMinimum" in shape else float(number)
+
+    return Kind(name, single(parse, expected), either(shape, DECIMAL), shared=True)
+
+
 _text = single(lambda value: value if is_text(value) else None, "text (and not blank)")
 
 BOOLEAN = Kind(
@@ -321,54 +327,25 @@ BOOLEAN = Kind(
 TEXT = Kind("text", _text, SOME_TEXT)
 TEXTS = Kind("texts", each_once(_text), LIST_OF_TEXTS)
 CHOICE = Kind("choice", _choice, {})  # its schema is made from the choices of the key
-INTEGER = Kind(
-    "integer",
-    single(_whole(-_NUMBER_MAX, _NUMBER_MAX), "an integer"),
-    either({"type": "integer"}, _WHOLE),
-    shared=True,
-)
-COUNT = Kind(
-    "count",
-    single(_whole(1, _NUMBER_MAX), "an integer of at least 1"),
-    either({"type": "integer", "minimum": 1}, _WHOLE),
-    shared=True,
-)
-BATCH = Kind(
-    "batch",
-    single(_whole(0, _NUMBER_MAX), "an integer from 0 on"),
-    either({"type": "integer", "minimum": 0}, _WHOLE),
-)
-PORT = Kind(
-    "port",
-    single(_whole(1, 65535), "a port, from 1 to 65535"),
-    either({"type": "integer", "minimum": 1, "maximum": 65535}, _WHOLE),
-    shared=True,
-)
+INTEGER = _integers("integer", -_NUMBER_MAX, _NUMBER_MAX, "an integer")
+COUNT = _integers("count", 1, _NUMBER_MAX, "an integer of at least 1")
+BATCH = _integers("batch", 0, _NUMBER_MAX, "an integer from 0 on", shared=False)
+PORT = _integers("port", 1, 65535, "a port, from 1 to 65535")
 VERSION = Kind(
-    "version", single(_whole(1, 1), "1, the version that this stateshift reads"), {"const": 1}
+    "version",
+    single(
+        lambda value: 1 if integer_of(value) == 1 else None,
+        "1, the version that this stateshift reads",
+    ),
+    {"const": 1},
 )
-NUMBER = Kind(
-    "number",
-    single(_number(_NUMBER_MAX, above_zero=True), f"a number above 0, and {_NUMBER_MAX:g} at most"),
-    either(ABOVE_ZERO, DECIMAL),
-    shared=True,
-)
-AMOUNT = Kind(
-    "amount",
-    single(_number(_NUMBER_MAX, above_zero=False), f"a number from 0 to {_NUMBER_MAX:g}"),
-    either({"type": "number", "minimum": 0}, DECIMAL),
-    shared=True,
-)
-SHARE = Kind(
-    "share",
-    single(_number(1.0, above_zero=True), "a number above 0, and 1 at most"),
-    either({**ABOVE_ZERO, "maximum": 1}, DECIMAL),
-    shared=True,
-)
+NUMBER = _numbers("number", ABOVE_ZERO, f"a number above 0, and {_NUMBER_MAX:g} at most")
+AMOUNT = _numbers("amount", FROM_ZERO, f"a number from 0 to {_NUMBER_MAX:g}")
+SHARE = _numbers("share", {**ABOVE_ZERO, "maximum": 1}, "a number above 0, and 1 at most")
 DURATION = Kind(
     "duration",
     single(_duration, "a duration, such as 300, 15min or 1h"),
-    either({"type": "number", "minimum": 0}, SOME_TEXT),
+    either(FROM_ZERO, SOME_TEXT),
 )
 SIZE = Kind(
     "size",
