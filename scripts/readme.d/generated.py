@@ -19,12 +19,22 @@ from stateshift.clusters.livy import cluster as livy
 from stateshift.clusters.options import Expected
 from stateshift.clusters.spark_submit import cluster as spark_submit
 from stateshift.clusters.standalone import cluster as standalone
-from stateshift.specification import changes, options, parts, rebalancing, receivers
-from stateshift.specification.job_keys import JOB
+from stateshift.specification import changes, options, rebalancing, receivers
+from stateshift.specification.job_keys import (
+    DATA,
+    JOB,
+    KAFKA,
+    OPERATOR,
+    SINK,
+    SOURCE,
+    STOP,
+    SUBMIT,
+    VERIFY,
+)
 from stateshift.specification.key import Key, Keys
 from stateshift.specification.model import WAIVERS
 from stateshift.specification.options import Option
-from stateshift.specification.spec_keys import SPEC
+from stateshift.specification.spec_keys import CLUSTER, HASH, SPEC, THROTTLE
 from stateshift.specification.write import plain_value
 
 _SECTION = re.compile(
@@ -119,22 +129,22 @@ def spec_keys() -> str:
     sections = [
         ("## The spec", _keys(SPEC)),
         ("## Jobs", _keys(JOB)),
-        ("## Clusters", _keys(parts.CLUSTER)),
-        ("## Submit", _keys(parts.SUBMIT)),
-        ("## Stop", _keys(parts.STOP)),
-        ("## Data", _keys(parts.DATA)),
-        ("## Kafka", _keys(parts.KAFKA)),
-        ("## Sources", _keys(parts.SOURCE)),
-        ("## Sink", _keys(parts.SINK)),
-        ("## Verify", _keys(parts.VERIFY)),
+        ("## Clusters", _keys(CLUSTER)),
+        ("## Submit", _keys(SUBMIT)),
+        ("## Stop", _keys(STOP)),
+        ("## Data", _keys(DATA)),
+        ("## Kafka", _keys(KAFKA)),
+        ("## Sources", _keys(SOURCE)),
+        ("## Sink", _keys(SINK)),
+        ("## Verify", _keys(VERIFY)),
         ("## On", _keys(receivers.ON)),
         ("## Receiver", _keys(receivers.RECEIVER)),
-        ("## Throttle", _keys(parts.THROTTLE)),
+        ("## Throttle", _keys(THROTTLE)),
         ("## Rebalance", _keys(rebalancing.REBALANCE)),
         ("### Clusters of rebalance", _keys(rebalancing.REBALANCED_CLUSTER)),
         ("### Capacity", _keys(rebalancing.CAPACITY)),
-        ("## Operators", _keys(parts.OPERATOR)),
-        ("## Constants of uid_hash", _keys(parts.HASH)),
+        ("## Operators", _keys(OPERATOR)),
+        ("## Constants of uid_hash", _keys(HASH)),
         ("## Changes (`transform`)", _changes()),
         ("### Columns of evolve", _keys(changes.COLUMN)),
     ]

@@ -3,10 +3,10 @@
     text         JSON to a plain tree: doubled keys, placeholders, passwords in URLs
     key          the words of all tables: Kind, Key, Keys; and Reader, which reads objects by them
     values       kinds of single values, however they are spelled
-    parts, receivers, changes, rebalancing
-                 the objects inside a spec: for each its keys, and how it is read
     job_keys, spec_keys
-                 the keys of a job, and of the spec itself
+                 the keys of a job, of the spec itself, and of the objects inside them
+    receivers, changes, rebalancing
+                 likewise, of the larger objects
     homes        where a key belongs that stands at the wrong place
     jobs         one job, in the dialect and for the engine of its spec
     checks       what has to hold between the parts

@@ -15,24 +15,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from stateshift.specification.changes import COLUMN, TRANSFORMS
-from stateshift.specification.job_keys import JOB
-from stateshift.specification.key import Keys, fold
-from stateshift.specification.parts import (
-    CLUSTER,
+from stateshift.specification.job_keys import (
     DATA,
-    HASH,
+    JOB,
     KAFKA,
     OPERATOR,
     SINK,
     SOURCE,
     STOP,
     SUBMIT,
-    THROTTLE,
     VERIFY,
 )
+from stateshift.specification.key import Keys, fold
 from stateshift.specification.rebalancing import CAPACITY, REBALANCE, REBALANCED_CLUSTER
 from stateshift.specification.receivers import ON, RECEIVER
-from stateshift.specification.spec_keys import SPEC
+from stateshift.specification.spec_keys import CLUSTER, HASH, SPEC, THROTTLE
 
 IN_A_JOB = "inside a job"
 AT_THE_TOP = "at the top, beside 'jobs'"

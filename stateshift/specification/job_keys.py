@@ -1,38 +1,342 @@
-"""The keys of a job, Flink's among them. Those that are `for_all` may stand beside `jobs`, too."""
+"""The keys of a job, Flink's among them, and of the objects inside a job: for each of these its
+keys, and how it is read. Keys that are `for_all` may stand beside `jobs`, too.
+
+    operators   ["A", "B"]  or  [{"name": "A", "directory": "d"}]  or  {"A": "d", "B": null}
+    submit      {"environment": {...}, "seconds_max": 300, anything the cluster takes}
+    data        [{"source": ..., "target": ..., "copy": true}]
+    kafka       {"bootstrap_servers": "host:9092,other:9092", "properties": "client.properties",
+                 "source_bootstrap_servers": "old:9092", "source_properties": "old.properties"}
+    sink        {"kind": "delta", "location": "s3://lake/orders"}
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import get_args
 
 from stateshift.specification.changes import CHANGE_LIST
-from stateshift.specification.key import Keys
-from stateshift.specification.model import WAIVERS, FlinkJob, JobSpec, Keep, Mode, Verify
-from stateshift.specification.parts import (
-    DATA_LIST,
-    KAFKA_OBJECT,
-    OPERATOR_LIST,
-    SINK_OBJECT,
-    SOURCE_LIST,
-    STOP_OBJECT,
-    SUBMIT_OBJECT,
-    VERIFY_VALUE,
+from stateshift.specification.key import (
+    Key,
+    Keys,
+    Kind,
+    Reader,
+    Values,
+    array,
+    either,
+    map_to,
+    reference,
 )
+from stateshift.specification.model import (
+    WAIVERS,
+    DataSpec,
+    FlinkJob,
+    JobSpec,
+    KafkaSpec,
+    Keep,
+    Mode,
+    OperatorSpec,
+    SinkKind,
+    SinkSpec,
+    SourceKind,
+    SourceSpec,
+    SubmitSpec,
+    Verify,
+    VerifySource,
+)
+from stateshift.specification.place import Place
+from stateshift.specification.secret import refuse_secrets
 from stateshift.specification.values import (
     BOOLEAN,
     CHOICE,
     CONNECTION,
     COUNT,
     CUTOVER,
+    DIRECTORY,
+    ENVIRONMENT,
     FOLDERS,
     LOCATION,
     LOCATIONS,
+    NUMBER,
     PAGE,
     PORT,
+    SOME_TEXT,
     TEXT,
     TEXTS,
     UNTIL,
+    is_host_port,
+    words_in_any_case,
 )
+
+NEED_LOCATION = ("delta", "iceberg", "file")
+# catalog.schema.table, or schema.table, with backquotes or without.
+_CATALOG_NAME = re.compile(r"(?:`[^`/]+`|\w+)(?:\.(?:`[^`/]+`|\w+)){1,3}")
+
+
+# -------------------------------------------------------------------------- operators
+
+OPERATOR = Keys(
+    None,
+    name=TEXT("The operator's name, which is its UID."),
+    directory=DIRECTORY("The directory somebody else made for it, beside the others."),
+)
+
+
+def _operators(reader: Reader, key: Key, place: Place) -> tuple[OperatorSpec, ...]:
+    if isinstance(place.value, dict):
+        return tuple(_operator_of_map(reader, name, place / name) for name in place.value)
+    items = reader.items(place, "a list of names, or a map from name to directory")
+    operators = [_operator(reader, item) for item in items]
+    return tuple(operator for operator in operators if operator is not None)
+
+
+def _operator_of_map(reader: Reader, name: str, place: Place) -> OperatorSpec:
+    if not name.strip():
+        reader.complaints.add(place, "a blank name", "the operator's name")
+    if place.value is None:
+        return OperatorSpec(name)
+    return OperatorSpec(name, reader.value(OPERATOR["directory"], place))
+
+
+def _operator(reader: Reader, place: Place) -> OperatorSpec | None:
+    if isinstance(place.value, dict):
+        fields = reader.object(OPERATOR, place, "name")
+        return None if fields is None else OperatorSpec(**fields)
+    name = reader.value(OPERATOR["name"], place)
+    return None if name is None else OperatorSpec(name)
+
+
+OPERATOR_LIST = Kind(
+    "operators",
+    _operators,
+    either(array(either(SOME_TEXT, reference("operator"))), map_to(DIRECTORY.schema)),
+    shared=True,
+)
+
+
+# -------------------------------------------------------------------------- start and stop
+
+SUBMIT = Keys(
+    SubmitSpec,
+    environment=ENVIRONMENT("Variables of the job's own environment."),
+    seconds_max=NUMBER("How long to wait for the first committed batch."),
+    prepare=BOOLEAN(
+        "Start the job before the old one is stopped: it calls stateshift.job.wait() before its "
+        "first query, and goes on when its image is there."
+    ),
+    submit_check=TEXT(
+        "A shell command that is run on this machine before the old job is stopped. If it exits "
+        "with anything but 0, the move is refused (exit code 4) with its last lines. It gets "
+        "STATESHIFT_JOB, STATESHIFT_CHECKPOINT and STATESHIFT_OPTIONS.",
+        field="check",
+    ),
+)
+
+STOP = Keys(
+    None,
+    seconds_max=NUMBER("How long to wait for a graceful stop."),
+    tag=TEXT("The name under which the source cluster knows the job."),
+)
+
+
+def _submit(reader: Reader, key: Key, place: Place) -> SubmitSpec:
+    refuse_secrets(reader.complaints, place)
+    known, options = reader.split(place, SUBMIT)
+    return SubmitSpec(place.picked(options), **reader.fields(SUBMIT, known))
+
+
+def _stop(reader: Reader, key: Key, place: Place) -> Values:
+    refuse_secrets(reader.complaints, place)
+    known, options = reader.split(place, STOP)
+    return {**reader.fields(STOP, known), **place.picked(options)}
+
+
+SUBMIT_OBJECT = Kind("submit", _submit, reference("submit"))
+STOP_OBJECT = Kind("stop", _stop, reference("stop"))
+
+
+# -------------------------------------------------------------------------- data and sources
+
+DATA = Keys(
+    None,
+    source=LOCATION("Where the directory is now."),
+    target=LOCATION("Where it is afterwards."),
+    copy=BOOLEAN("Whether to copy its content; false if it is there already."),
+)
+
+SOURCE = Keys(
+    SourceSpec,
+    kind=CHOICE("What it is.", choices=get_args(SourceKind)),
+    location=LOCATION("The table's folder."),
+)
+
+
+def _data(reader: Reader, key: Key, place: Place) -> tuple[DataSpec, ...]:
+    items = reader.items(place, "a list of {source, target, copy}")
+    read = [reader.object(DATA, item, "source", "target") for item in items]
+    return tuple(DataSpec(**fields) for fields in read if fields is not None)
+
+
+def _sources(reader: Reader, key: Key, place: Place) -> tuple[SourceSpec, ...]:
+    sources = []
+    for item in reader.items(place, "a list of {kind, location}"):
+        known = reader.known(item, SOURCE)
+        if isinstance(item.value, dict) and reader.need(item, known, "kind", "location"):
+            _refuse_catalog_name(reader, known["location"])
+            fields = reader.fields(SOURCE, known)
+            if {"kind", "location"} <= fields.keys():
+                sources.append(SourceSpec(**fields))
+    return tuple(sources)
+
+
+def _refuse_catalog_name(reader: Reader, place: Place) -> None:
+    """Complain of a table that is named as a catalog names it, and not by its place."""
+    if isinstance(place.value, str) and _CATALOG_NAME.fullmatch(place.value.strip()):
+        message = f"{place.value!r} is the name of a table in a catalog, or a relative path"
+        expected = (
+            "where the table lies, such as s3://lake/orders (DESCRIBE DETAIL says it), or "
+            f"./{place.value} for a path"
+        )
+        reader.complaints.add(place, message, expected)
+
+
+DATA_LIST = Kind("data", _data, array(reference("datum")))
+SOURCE_LIST = Kind("sources", _sources, array(reference("source")))
+
+
+# -------------------------------------------------------------------------- sink
+
+SINK = Keys(
+    SinkSpec,
+    kind=CHOICE("What it is.", choices=get_args(SinkKind)),
+    location=LOCATION(
+        "The table's folder (delta, iceberg), or the folder of the files. Left out for a "
+        "foreach-batch function that writes to no table, and for kafka."
+    ),
+    idempotent_by_batch=BOOLEAN(
+        "foreach-batch: whether the function drops a batch whose number it has seen before."
+    ),
+    transaction_id=TEXT(
+        "foreach-batch: the txnAppId with which the function writes to the Delta table at the "
+        "location, beside txnVersion, the batch."
+    ),
+)
+
+
+def _sink(reader: Reader, key: Key, place: Place) -> SinkSpec | None:
+    known = reader.known(place, SINK)
+    if not isinstance(place.value, dict) or not reader.need(place, known, "kind"):
+        return None
+    fields = reader.fields(SINK, known)
+    kind = fields.get("kind")
+    if kind in NEED_LOCATION:
+        reader.need(place, known, "location")
+    if "location" in known:
+        _refuse_catalog_name(reader, known["location"])
+    for name in ("idempotent_by_batch", "transaction_id"):
+        if name in known and kind not in (None, "foreach-batch"):
+            message = f"{name!r} is for a foreach-batch function, and this is {kind}"
+            reader.complaints.add(known[name], message, '"kind": "foreach-batch", or without it')
+    if "transaction_id" in known and "location" not in known:
+        message = "'transaction_id' without 'location': no table's log can be read"
+        reader.complaints.add(known["transaction_id"], message, "'location': the Delta table")
+    return SinkSpec(**fields) if kind is not None else None
+
+
+SINK_OBJECT = Kind("sink", _sink, reference("sink"))
+
+
+# -------------------------------------------------------------------------- kafka
+
+KAFKA = Keys(
+    KafkaSpec,
+    bootstrap_servers=TEXT("host:port of brokers, with commas."),
+    properties=LOCATION(
+        "A file of client properties on this machine (security.protocol, sasl.mechanism): "
+        "credentials are in there, and not in the spec."
+    ),
+    source_bootstrap_servers=TEXT(
+        "The brokers that the job has read so far, if they differ: `plan` compares the records "
+        "around its offsets."
+    ),
+    source_properties=LOCATION("The same for these."),
+)
+
+
+def _kafka(reader: Reader, key: Key, place: Place) -> KafkaSpec | None:
+    known = reader.known(place, KAFKA)
+    if not isinstance(place.value, dict) or not reader.need(place, known, "bootstrap_servers"):
+        return None
+    fields = reader.fields(KAFKA, known)
+    if not _kafka_fits(reader, place, known, fields) or "bootstrap_servers" not in fields:
+        return None
+    return KafkaSpec(**fields)
+
+
+def _kafka_fits(
+    reader: Reader, place: Place, known: Mapping[str, Place], fields: dict[str, str]
+) -> bool:
+    """Spell servers in one way. Return whether all of them are servers, files of properties are on
+    this machine, and the source's belong to servers.
+    """
+    for name in ("bootstrap_servers", "source_bootstrap_servers"):
+        servers = [server.strip() for server in fields.get(name, "any:1").split(",")]
+        if not all(map(is_host_port, servers)):
+            reader.refuse(known[name], "host:port, or several with commas")
+            return False
+        if name in fields:
+            fields[name] = ",".join(servers)
+    for name in ("properties", "source_properties"):
+        if not fields.get(name, "file://").startswith("file://"):
+            reader.refuse(known[name], "a file on this machine")
+            return False
+    if "source_properties" not in known:
+        return True
+    return reader.need(place, known, "source_bootstrap_servers")
+
+
+KAFKA_OBJECT = Kind("kafka", _kafka, reference("kafka"))
+
+
+# -------------------------------------------------------------------------- verify
+
+VERIFY = Keys(
+    JobSpec,
+    source=CHOICE(
+        "Before the job is stopped: deep reads all that a restart needs, as `verify --deep` does; "
+        "names goes by names and sizes, as `plan` does.",
+        field="verify_source",
+        choices=get_args(VerifySource),
+    ),
+    target=CHOICE(
+        "How the target is compared with the source. State that is rewritten is compared with what "
+        "was read to be rewritten; `twice` reads it once more.",
+        field="verify",
+        choices=get_args(Verify),
+    ),
+)
+
+
+def _verify(reader: Reader, key: Key, place: Place) -> object:
+    """Read a word, which says how the target is compared; or an object, which says by the model's
+    names what is done at both ends.
+    """
+    if isinstance(place.value, dict):
+        return reader.fields(VERIFY, reader.known(place, VERIFY))
+    return reader.value(VERIFY["target"], place)
+
+
+VERIFY_VALUE = Kind(
+    "verify",
+    _verify,
+    either(
+        {"enum": list(get_args(Verify))},
+        words_in_any_case(get_args(Verify)),
+        reference("verify_ends"),
+    ),
+)
+# -------------------------------------------------------------------------- a job
 
 _OURS = Keys(
     JobSpec,

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from stateshift.specification.job_keys import JOB
 from stateshift.specification.key import Engine, Keys, Reader, Values
 from stateshift.specification.model import ClusterSpec, FlinkJob, JobSpec
-from stateshift.specification.parts import name_of, named
 from stateshift.specification.place import Flaws, Place
 
 METADATA = "_metadata"
@@ -67,7 +66,7 @@ class ReadJob:
 
 def read_jobs(reader: Reader, place: Place, dialect: Dialect) -> list[ReadJob]:
     """Return the jobs of a spec that could be read."""
-    jobs = [_job(reader, item, name, dialect) for name, item in named(reader, place, "jobs")]
+    jobs = [_job(reader, item, name, dialect) for name, item in reader.named(place, "jobs")]
     if isinstance(place.value, list | dict) and not jobs:
         reader.complaints.add(place, "no job", "at least one job")
     return [job for job in jobs if job is not None]
@@ -83,7 +82,7 @@ def _job(reader: Reader, place: Place, given: str | None, dialect: Dialect) -> R
         value = reader.value(JOB[name], at) if name != "name" else None
         if value is not None:
             values[name] = value
-    values["name"] = name_of(reader, place, given, own, JOB["name"]) or ""
+    values["name"] = reader.name_of(place, given, own, JOB["name"]) or ""
     read = ReadJob(JobSpec("", ""), place, {**dialect.places, **own})
     read_as = _flink_job if dialect.engine == "flink" else _spark_job
     return replace(read, job=read_as(reader, read, values, dialect))

@@ -14,7 +14,7 @@ give INFORE's keys.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -285,6 +285,33 @@ class Reader:
     def items(self, place: Place, expected: str) -> list[Place]:
         """Return the places of a list; none, after a complaint, of anything else."""
         return list(place.items) if self.is_a(place, list, expected) else []
+
+    def named(self, place: Place, what: str) -> Iterator[tuple[str | None, Place]]:
+        """Yield the objects of a list, or of a map by name: each with the name that the map gives
+        it.
+        """
+        if isinstance(place.value, list):
+            yield from ((None, item) for item in place.items)
+        elif self.is_a(place, dict, f"a list of {what}, or a map of them by name"):
+            for name in place.value:
+                if not name.strip():
+                    self.complaints.add(place / name, "a blank name", "a name")
+                yield name, place / name
+
+    def name_of(
+        self, place: Place, given: str | None, known: Mapping[str, Place], key: Key
+    ) -> str | None:
+        """Return the name that stands in the object, or that the map gave; both only where they
+        agree.
+        """
+        inner: str | None = self.value(key, known["name"]) if "name" in known else None
+        if given is None:
+            self.need(place, known, "name")
+            return inner
+        if inner not in (None, given):
+            message = f"the map calls it {given!r}"
+            self.complaints.add(known["name"], message, f"{given!r}, or no name here")
+        return given
 
     def refuse(self, place: Place, expected: str) -> None:
         """Complain that the place holds something else; its value is then None."""

@@ -1,5 +1,5 @@
 """A request of the user as frozen values. No text, no keys of any dialect: `parse` reads those, and
-the tables of keys say what each field means (`spec_keys`, `job_keys`, `parts`, `rebalancing`).
+the tables of keys say what each field means (`spec_keys`, `job_keys`, `rebalancing`).
 
     Spec                 one migration
       jobs                 in the order in which they move

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,10 @@ class Place:
     def items(self) -> Iterator[Place]:
         """The places of a list, in order."""
         return (self / index for index in range(len(self.value)))
+
+    def picked(self, keys: Iterable[str]) -> dict[str, object]:
+        """Return these keys of the object, each as it stands."""
+        return {key: self.value[key] for key in keys}
 
     @property
     def below(self) -> list[Place]:

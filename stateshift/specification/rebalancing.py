@@ -17,7 +17,6 @@ from fnmatch import fnmatchcase
 from stateshift.specification.jobs import ReadJob
 from stateshift.specification.key import Key, Keys, Kind, Reader, Values, either, map_to, reference
 from stateshift.specification.model import RebalancedCluster, Rebalancing, Spec
-from stateshift.specification.parts import WAVE
 from stateshift.specification.place import Complaints, Flaws, Place
 from stateshift.specification.values import (
     ABOVE_ZERO,
@@ -38,6 +37,8 @@ from stateshift.specification.values import (
 from stateshift.suggestion import did_you_mean
 
 JOB, MOVE = "{job}", "{move}"
+# One list of jobs, here and in `waves`.
+WAVE = TEXTS("The jobs that move together.")
 _WILD = "*?["
 _TARGETS = ("target_cluster", "remote_location", "new_savepoint_path", "remote_connection")
 _IMAGES = ("existing_savepoint_paths", "job_ids", "merge_jobs", "transform", "data")

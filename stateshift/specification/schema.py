@@ -19,13 +19,9 @@ from dataclasses import replace
 
 from stateshift.specification import values
 from stateshift.specification.changes import COLUMN, TRANSFORMS
-from stateshift.specification.job_keys import JOB
-from stateshift.specification.key import Key, Keys, Schema, either, loosely, reference
-from stateshift.specification.options import CLUSTER_OPTIONS, STOP_OPTIONS, SUBMIT_OPTIONS, Option
-from stateshift.specification.parts import (
-    CLUSTER,
+from stateshift.specification.job_keys import (
     DATA,
-    HASH,
+    JOB,
     KAFKA,
     OPERATOR,
     OPERATOR_LIST,
@@ -33,10 +29,10 @@ from stateshift.specification.parts import (
     SOURCE,
     STOP,
     SUBMIT,
-    THROTTLE,
-    UID_HASH_VALUE,
     VERIFY,
 )
+from stateshift.specification.key import Key, Keys, Schema, either, loosely, reference
+from stateshift.specification.options import CLUSTER_OPTIONS, STOP_OPTIONS, SUBMIT_OPTIONS, Option
 from stateshift.specification.rebalancing import (
     CAPACITY,
     CAPACITY_VALUE,
@@ -44,7 +40,7 @@ from stateshift.specification.rebalancing import (
     REBALANCED_CLUSTER,
 )
 from stateshift.specification.receivers import ON, RECEIVER
-from stateshift.specification.spec_keys import SPEC
+from stateshift.specification.spec_keys import CLUSTER, HASH, SPEC, THROTTLE, UID_HASH_VALUE
 from stateshift.specification.values import BOOLEAN, CHOICE, COUNT, INTEGER, NUMBER
 from stateshift.specification.write import plain_value
 

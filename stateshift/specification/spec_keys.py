@@ -1,31 +1,183 @@
-"""The keys of the spec itself: those that stand beside `jobs`, and for all of them."""
+"""The keys of the spec itself, and of the objects that stand beside `jobs`: for each of these its
+keys, and how it is read.
+
+    clusters    {"a": {"kind": "manual", ...}}  or  [{"name": "a", "kind": "manual", ...}]
+    waves       [["A", "B"], ["C"]]
+    dataflow    "flow.json"  or  {"operators": [...], "edges": [...]}
+    uid_hash    "java-signed"  or  {"p": 31, "m": 1000000009, "offset": -96, "signed": false}
+"""
 
 from __future__ import annotations
 
 from typing import get_args
 
 from stateshift.specification.job_keys import JOB
-from stateshift.specification.key import Engine, Keys, Kind
-from stateshift.specification.model import OnFailure, Spec
-from stateshift.specification.parts import (
-    CLUSTER_LIST,
-    DATAFLOW_VALUE,
-    THROTTLE_OBJECT,
-    UID_HASH_VALUE,
-    WAVE_LIST,
-    list_or_map,
+from stateshift.specification.key import (
+    Engine,
+    Key,
+    Keys,
+    Kind,
+    Reader,
+    Schema,
+    Values,
+    array,
+    either,
+    fold,
+    map_to,
+    reference,
 )
-from stateshift.specification.rebalancing import REBALANCE_OBJECT
+from stateshift.specification.model import ClusterSpec, HashProfile, OnFailure, Spec
+from stateshift.specification.place import Place
+from stateshift.specification.rebalancing import REBALANCE_OBJECT, WAVE
 from stateshift.specification.receivers import ON_OBJECT
+from stateshift.specification.secret import refuse_secrets
 from stateshift.specification.values import (
     BOOLEAN,
     CHOICE,
     COUNT,
+    INTEGER,
+    LISTS_OF_NAMES,
+    NUMBER,
+    SOME_TEXT,
     STRATEGY,
     TEXT,
     VERSION,
     as_it_stands,
+    words_in_any_case,
 )
+
+CLUSTER_KINDS = ("manual", "command", "spark_submit", "livy", "spark_standalone", "flink_rest")
+NAMED_PROFILES = {
+    "default": HashProfile(),
+    "java-signed": HashProfile(name="java-signed", signed=True),
+}
+_HASH_EXPECTED = (
+    f"{' or '.join(map(repr, NAMED_PROFILES))}, or an object with p, m, offset and signed"
+)
+
+
+def list_or_map(of: str) -> Schema:
+    """Return the schema of named objects."""
+    return either(array(reference(of)), map_to(reference(of)))
+
+
+# -------------------------------------------------------------------------- clusters
+
+CLUSTER = Keys(
+    None,
+    name=TEXT("The name jobs call it by."),
+    kind=CHOICE(
+        "How jobs are found, stopped and started there.",
+        choices=CLUSTER_KINDS,
+        added_by="stateshift.clusters",
+    ),
+)
+
+
+def _clusters(reader: Reader, key: Key, place: Place) -> tuple[ClusterSpec, ...]:
+    clusters: dict[str, ClusterSpec] = {}
+    for given, item in reader.named(place, "clusters"):
+        if not reader.is_a(item, dict, "an object"):
+            continue
+        known, options = reader.split(item, CLUSTER)
+        refuse_secrets(reader.complaints, item)
+        name = reader.name_of(item, given, known, CLUSTER["name"])
+        reader.need(item, known, "kind")
+        kind = reader.value(CLUSTER["kind"], known["kind"]) if "kind" in known else None
+        if name in clusters:
+            message = f"another cluster is called {name!r}"
+            reader.complaints.add(known["name"], message, "a name of its own")
+        elif name is not None:
+            clusters[name] = ClusterSpec(name, kind or "manual", item.picked(options))
+    return tuple(clusters.values())
+
+
+CLUSTER_LIST = Kind("clusters", _clusters, list_or_map("cluster"))
+
+
+# -------------------------------------------------------------------------- waves and dataflow
+
+
+def _waves(reader: Reader, key: Key, place: Place) -> tuple[tuple[str, ...], ...]:
+    waves = []
+    for item in reader.items(place, "a list of waves, each a list of jobs' names"):
+        is_list = reader.is_a(item, list, "a list of jobs' names")
+        names = reader.value(WAVE, item) if is_list else ()
+        if not names:
+            reader.complaints.add(item, "a wave without jobs", "at least one job's name")
+        waves.append(names)
+    return tuple(waves)
+
+
+def _dataflow(reader: Reader, key: Key, place: Place) -> dict[str, object] | str | None:
+    """Return it as it stands: it is read last, since a file may hold it (`spec_dataflow`)."""
+    value: dict[str, object] | str = place.value
+    if isinstance(value, dict) or (isinstance(value, str) and value.strip()):
+        return value
+    reader.refuse(place, "a dataflow, or the name of a file that holds one")
+    return None
+
+
+WAVE_LIST = Kind("waves", _waves, LISTS_OF_NAMES)
+DATAFLOW_VALUE = Kind("dataflow", _dataflow, either(SOME_TEXT, {"type": "object"}))
+
+
+# -------------------------------------------------------------------------- hashes
+
+HASH = Keys(
+    None,
+    name=TEXT("A name for these constants."),
+    p=COUNT("The base."),
+    m=COUNT("The modulus."),
+    offset=INTEGER("Added to every character's code."),
+    signed=BOOLEAN("Whether the remainder keeps its sign, as Java's % does."),
+)
+
+
+def _uid_hash(reader: Reader, key: Key, place: Place) -> HashProfile | None:
+    if isinstance(place.value, str):
+        profiles = {fold(name): profile for name, profile in NAMED_PROFILES.items()}
+        profile = profiles.get(fold(place.value))
+        if profile is None:
+            reader.refuse(place, _HASH_EXPECTED)
+        return profile
+    if not reader.is_a(place, dict, _HASH_EXPECTED):
+        return None
+    made = HashProfile(**{"name": "custom", **reader.fields(HASH, reader.known(place, HASH))})
+    if made.name in NAMED_PROFILES and made != NAMED_PROFILES[made.name]:
+        message = f"the profile {made.name!r} has other constants"
+        reader.complaints.add(place, message, "another name, or none")
+    if made.m < 2:
+        message = "a modulus that gives every name the same hash"
+        reader.complaints.add(place, message, "m of at least 2")
+    return made
+
+
+UID_HASH_VALUE = Kind(
+    "uid_hash",
+    _uid_hash,
+    either({"enum": list(NAMED_PROFILES)}, words_in_any_case(NAMED_PROFILES), reference("hash")),
+    shared=True,
+)
+
+
+# -------------------------------------------------------------------------- throttle
+
+THROTTLE = Keys(
+    Spec,
+    bytes_per_second=NUMBER("Bytes read and written in a second."),
+    operations_per_second=NUMBER("Requests in a second."),
+)
+
+
+def _throttle(reader: Reader, key: Key, place: Place) -> Values:
+    return reader.fields(THROTTLE, reader.known(place, THROTTLE))
+
+
+THROTTLE_OBJECT = Kind("throttle", _throttle, reference("throttle"))
+
+
+# -------------------------------------------------------------------------- the spec
 
 # `parse` reads them last: the other keys say in which dialect they are.
 JOB_LIST = Kind("jobs", as_it_stands, {**list_or_map("job"), "minItems": 1, "minProperties": 1})

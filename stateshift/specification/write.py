@@ -13,7 +13,7 @@ from typing import Any
 
 from stateshift.specification.dataflow.operators import Dataflow
 from stateshift.specification.dataflow.write import to_plain
-from stateshift.specification.job_keys import JOB
+from stateshift.specification.job_keys import JOB, KAFKA, SINK, SOURCE, SUBMIT, VERIFY
 from stateshift.specification.key import Key, Keys
 from stateshift.specification.model import (
     ClusterSpec,
@@ -27,19 +27,9 @@ from stateshift.specification.model import (
     Spec,
     SubmitSpec,
 )
-from stateshift.specification.parts import (
-    HASH,
-    KAFKA,
-    NAMED_PROFILES,
-    SINK,
-    SOURCE,
-    SUBMIT,
-    THROTTLE,
-    VERIFY,
-)
 from stateshift.specification.rebalancing import REBALANCE, REBALANCED_CLUSTER
 from stateshift.specification.receivers import ON, RECEIVER
-from stateshift.specification.spec_keys import SPEC
+from stateshift.specification.spec_keys import HASH, NAMED_PROFILES, SPEC, THROTTLE
 from stateshift.specification.text import protect
 
 

@@ -10,9 +10,8 @@ import pytest
 from stateshift.errors import Complaint, SpecError
 from stateshift.specification import parse_spec
 from stateshift.specification.changes import TRANSFORMS
-from stateshift.specification.job_keys import JOB
+from stateshift.specification.job_keys import JOB, KAFKA, SINK
 from stateshift.specification.model import Mode
-from stateshift.specification.parts import KAFKA, SINK
 from stateshift.specification.rebalancing import REBALANCE
 
 MODES = ("move", "fork", "warm")

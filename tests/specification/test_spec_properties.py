@@ -35,8 +35,7 @@ from stateshift.specification import (
 )
 from stateshift.specification.job_keys import JOB
 from stateshift.specification.model import WAIVERS
-from stateshift.specification.parts import CLUSTER_KINDS
-from stateshift.specification.spec_keys import SPEC
+from stateshift.specification.spec_keys import CLUSTER_KINDS, SPEC
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -13,21 +13,10 @@ import pytest
 
 from stateshift.errors import SpecError
 from stateshift.specification import parse_spec, schema_text, spec_schema
-from stateshift.specification.job_keys import JOB
+from stateshift.specification.job_keys import DATA, JOB, KAFKA, OPERATOR, SINK, STOP, SUBMIT
 from stateshift.specification.key import fold
-from stateshift.specification.parts import (
-    CLUSTER,
-    DATA,
-    HASH,
-    KAFKA,
-    OPERATOR,
-    SINK,
-    STOP,
-    SUBMIT,
-    THROTTLE,
-)
 from stateshift.specification.receivers import ON, RECEIVER
-from stateshift.specification.spec_keys import SPEC
+from stateshift.specification.spec_keys import CLUSTER, HASH, SPEC, THROTTLE
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 EXAMPLES = sorted(
