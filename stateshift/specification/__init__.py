@@ -1,4 +1,4 @@
-"""What the user asked for: `parse_spec(text) -> Spec`, and the JSON Schema of what it reads.
+"""The request of a user: `parse_spec(text) -> Spec`, and the JSON Schema of specs.
 
     text         JSON to a plain tree: doubled keys, placeholders, passwords in URLs
     key          the words of all tables: Kind, Key, Keys; and Reader, which reads objects by them
@@ -9,7 +9,7 @@
                  likewise, of the larger objects
     homes        where a key belongs that stands at the wrong place
     jobs         one job, in the dialect and for the engine of its spec
-    checks       what has to hold between the parts
+    checks       rules between the parts
     dataflow     operators and edges, our JSON of them, and plans of engines
     parse        all of these in their order; `write` is its inverse; `schema` is for editors
 

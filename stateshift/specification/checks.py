@@ -1,5 +1,5 @@
-"""What has to hold between the parts of a spec: rules, each of which sees all jobs, or one, and
-yields its complaints. None stops another.
+"""Rules between the parts of a spec. Each sees all jobs, or one, and yields its complaints; none
+stops another.
 
 Nothing here looks at bytes: where hashes are made it shows whether two names have the same one, and
 a survey says what lies at a location.
@@ -163,8 +163,8 @@ def _clusters(spec: Spec, read: ReadJob) -> Flaws:
 def _ends(spec: Spec, read: ReadJob) -> Flaws:
     """IS-5: the image is copied to another place than where it is.
 
-    Where Flink is asked for a savepoint, the source is the folder in which it will make one, and
-    the target may be another one there.
+    If Flink is asked for a savepoint, the source is the folder in which it will make one, and the
+    target may be another one there.
     """
     job, flink = read.job, read.job.flink
     savepoints = flink.existing_savepoints if flink is not None else ()
@@ -254,8 +254,8 @@ def _sync(spec: Spec, read: ReadJob) -> Flaws:
 
 
 def _warm(spec: Spec, read: ReadJob) -> Flaws:
-    """What is copied while the job runs is copied as it is, to a place of its own; and the job
-    has to be stopped in the end.
+    """An image is copied as it is while the job runs, to a place of its own; and the job has to be
+    stopped in the end.
     """
     job, at = read.job, read.at("mode")
     if job.mode != "warm":

@@ -1,10 +1,10 @@
-"""When nothing is moved: hours of the day, and minutes that a cron expression names. Pure.
+"""Periods in which nothing is moved: hours of the day, and minutes of a cron expression. Pure.
 
     07:00-09:30       from the first minute on, until the second; it may go over midnight
     * 8-17 * * 1-5    minute, hour, day of the month, month, day of the week (0 and 7: Sunday)
 
 A field is `*`, a number, a range, each of them with a step behind `/`; or several with commas.
-Where both days are given, one of them is enough, as with cron.
+If both days are given, one of them is enough, as with cron.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import chain
 
-from stateshift.specification.warm import clock
+from stateshift.specification.warm import Window, clock, window_of
 
-_HOURS = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])\s*-\s*([01]?[0-9]|2[0-3]):([0-5][0-9])")
 _PART = re.compile(r"(\*|[0-9]{1,2}(?:-[0-9]{1,2})?)(?:/([0-9]{1,2}))?")
-_DAY = 24 * 60
-# Of each field: the least and the greatest number.
+# The least and the greatest number of each field.
 _BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 EXPECTED = "hours of the day such as 07:00-09:30, or a cron expression such as * 8-17 * * 1-5"
 
@@ -28,7 +26,8 @@ def normal_excluded(text: str) -> str | None:
     """Return the one spelling of a period; None for what is none."""
     hours = _hours(text)
     if hours is not None:
-        return None if hours[0] == hours[1] else "-".join(map(clock, hours))
+        is_empty = hours.begin == hours.end
+        return None if is_empty else f"{clock(hours.begin)}-{clock(hours.end)}"
     words = " ".join(text.split())
     return None if _cron_fields(words) is None else words
 
@@ -41,9 +40,7 @@ def excluding(periods: Iterable[str], moment: datetime) -> str | None:
 def _holds(period: str, moment: datetime) -> bool:
     hours = _hours(period)
     if hours is not None:
-        begin, end = hours
-        minute = moment.hour * 60 + moment.minute
-        return (minute - begin) % _DAY < (end - begin) % _DAY
+        return hours.holds(moment)
     fields = _cron_fields(period)
     return fields is not None and _names(period, fields, moment)
 
@@ -64,11 +61,9 @@ def _names(period: str, fields: Sequence[frozenset[int]], moment: datetime) -> b
     return is_day and is_time and moment.month in months
 
 
-def _hours(text: str) -> tuple[int, int] | None:
-    parts = _HOURS.fullmatch(text.strip())
-    if parts is None:
-        return None
-    return int(parts[1]) * 60 + int(parts[2]), int(parts[3]) * 60 + int(parts[4])
+def _hours(text: str) -> Window | None:
+    window = window_of(text)
+    return None if window is None or window.utc else window
 
 
 def _cron_fields(text: str) -> list[frozenset[int]] | None:

@@ -1,4 +1,4 @@
-"""Where a spelling belongs that stands at the wrong place of a spec.
+"""Hints for keys that stand at the wrong place of a spec.
 
     meant("waves", JOB)   ", which belongs at the top, beside 'jobs'"
     meant("rewind", JOB)  ', which belongs inside a job, as "transform": [{"kind": "rewind", …}]'
@@ -73,7 +73,7 @@ def meant(spelling: str, here: Keys) -> str:
 
 
 def _home_of(spelling: str, here: Keys) -> str | None:
-    """Return where a spelling belongs; None where nobody can tell."""
+    """Return the place to which a spelling belongs; None where nobody can tell."""
     # A job's key that is one of several other parts says nothing below a job.
     is_common = here is not SPEC and len(list(_parts_with(spelling))) >= HOMES_MAX
     if here is not JOB and JOB.find(spelling) and not is_common:

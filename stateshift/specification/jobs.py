@@ -26,8 +26,8 @@ METADATA = "_metadata"
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What the spec as a whole says of its jobs. `defaults` are the values of keys that stand
-    beside `jobs`. `rebalances`: the jobs are found by their names when they are moved.
+    """The properties that a spec gives all of its jobs. `defaults` are the values of keys beside
+    `jobs`. `rebalances`: the jobs are found by their names when they are moved.
     """
 
     engine: Engine

@@ -6,8 +6,8 @@ file is looked at.
     HDFS://namenode/in/                                                      ->  hdfs://namenode/in
     hdfs:/in   (Hadoop's short form of a URL without a host)                 ->  hdfs:///in
 
-Names are taken literally: `%20` is three characters, as in Hadoop's Path (3.4) and in fsspec. Of a
-URL only the scheme's case and the slashes at the end change: between the slashes of an object's key
+Names are taken literally: `%20` is three characters, as in Hadoop's Path (3.4) and in fsspec. Only
+the scheme's case and the slashes at the end of a URL change: between the slashes of an object's key
 everything means something, and a job whose Hadoop knows `s3a` is not told `s3`. A relative location
 stays relative only where nobody says what to.
 """

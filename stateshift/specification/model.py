@@ -229,9 +229,9 @@ class Rebalancing:
 
 @dataclass(frozen=True, slots=True)
 class FlinkJob:
-    """What only Flink's dialect of INFORE D5.2 has (IF-1). `cancel_job`: true takes savepoints and
-    cancels the jobs then, false lets them go on; left out, they end with their savepoints, and lose
-    nothing.
+    """The part of a job that only Flink's dialect of INFORE D5.2 has (IF-1). `cancel_job`: true
+    takes savepoints and cancels the jobs then, false lets them go on; left out, they end with their
+    savepoints, and lose nothing.
     """
 
     job_ids: tuple[str, ...] = ()
@@ -332,7 +332,7 @@ class JobSpec:
 
     @property
     def destination(self) -> str:
-        """Where the image is afterwards: the target, or the source for a job that stays."""
+        """The location of the image afterwards: the target, or the source of a job that stays."""
         return self.target or self.source
 
 

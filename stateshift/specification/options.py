@@ -1,5 +1,5 @@
-"""What each kind of cluster takes besides the common keys: options of a cluster, of a submission
-and of a stop, described once for the JSON Schema and the page of clusters.
+"""The options of each kind of cluster besides the common keys: of a cluster, of a submission and of
+a stop, described once for the JSON Schema and the page of clusters.
 
 The spec carries options as they are given, and the cluster checks them when it is opened. This
 table repeats no rule; a test holds its names against those that the clusters check.

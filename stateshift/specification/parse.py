@@ -52,14 +52,14 @@ def parse_spec(
     opened: Opened | None = None,
 ) -> Spec:
     """Return the request that `text` makes. `base` is where relative locations start (the folder of
-    the spec: a path or a URL), `environment` what `${NAME}` stands for, `names_added` what gives
-    the engines and cluster kinds of other packages, `opened` what returns the text of a file that
-    the spec names. Raise one SpecError that holds every complaint.
+    the spec: a path or a URL), `environment` the values of `${NAME}`. `names_added` returns the
+    engines and cluster kinds of other packages, `opened` the text of a file that the spec names.
+    Raise one SpecError that holds every complaint.
     """
     spec, dataflow = _parsed(text, base, environment, names_added)
     if dataflow is None:
         return spec
-    from stateshift.specification.spec_dataflow import read_dataflow
+    from stateshift.specification.dataflow.parse import read_dataflow
 
     return replace(spec, dataflow=read_dataflow(dataflow, opened))
 
@@ -127,7 +127,7 @@ _FOR_ALL_JOBS = tuple(key.name for key in JOB.all if key.for_all)
 
 
 def _for_all_jobs(named: Mapping[str, T]) -> dict[str, T]:
-    """Return what belongs to the keys that count for every job, as far as they are given."""
+    """Return the values of keys that count for every job, as far as they are given."""
     return {name: named[name] for name in _FOR_ALL_JOBS if named.get(name) is not None}
 
 

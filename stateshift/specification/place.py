@@ -1,4 +1,4 @@
-"""Where in a spec something stands, and the list of what is wrong with it.
+"""Places in a spec, and complaints of them.
 
     Place       a value and its JSON pointer (RFC 6901), in the user's own spelling of the keys
     Complaints  everything wrong so far; reading goes on after each, so that all are shown at once
@@ -70,7 +70,7 @@ Flaws = Iterator[tuple[Place, str, str]]
 
 @dataclass(slots=True)
 class Complaints:
-    """What is wrong so far, in the order in which it was noticed."""
+    """The complaints so far, in the order in which they were noticed."""
 
     made: list[Complaint] = field(default_factory=list)
 

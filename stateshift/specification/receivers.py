@@ -1,11 +1,11 @@
-"""Who is notified of a run's events, as a spec says it.
+"""The receivers of a run's events in a spec: their keys, and how they are read.
 
     "on": {"ready": ["notify-send", "ready"],
            "failed": {"command": ["./page.sh", "--on-call"], "seconds_max": 20},
            "finished": {"url_variable": "SLACK_URL"}}
 
-The URL of a webhook is a credential wherever a token is part of it, as with Slack. So it never
-stands in the spec: the spec names the variable, or the file, that holds it.
+The URL of a webhook is a credential wherever a token is part of it, as with Slack. It never
+stands in the spec, which names the variable, or the file, that holds it.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ ON = Keys(
 
 
 def _receivers(reader: Reader, key: Key, place: Place) -> Receivers | None:
-    """Return who is notified; None where nobody is."""
+    """Return the receivers by event; None where there is none."""
     known = reader.known(place, ON)
     receivers = {event: reader.value(ON[event], below) for event, below in known.items()}
     return Receivers(**receivers) if receivers else None

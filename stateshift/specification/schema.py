@@ -6,8 +6,7 @@ table of keys.
                        canonical ones
     $defs              one per object, and one per kind of value that is more than a line
 
-What the schema accepts has the right shape; whether its parts fit each other, only `parse_spec`
-tells.
+An accepted spec has the right shape. Only `parse_spec` tells whether its parts fit each other.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def is_secret_key(key: str) -> bool:
     return any(run in word for word, run in product(words, _SECRET_RUNS))
 
 
-# What stands for a credential without being one.
+# Placeholders of credentials.
 _FILLED_IN = re.compile(r"\{[^{}]*\}|\$\w+|\$\{[^}]*\}|\$\(.*\)|%\w+%")
 _FLAG = re.compile(r"--?([A-Za-z][\w.\-]*)")
 _ASSIGNMENT = re.compile(r"(?:--?|-D)?([A-Za-z][\w.\-]*)=(.*)", re.DOTALL)

@@ -110,7 +110,7 @@ def _waves(reader: Reader, key: Key, place: Place) -> tuple[tuple[str, ...], ...
 
 
 def _dataflow(reader: Reader, key: Key, place: Place) -> dict[str, object] | str | None:
-    """Return it as it stands: it is read last, since a file may hold it (`spec_dataflow`)."""
+    """Return it as it stands: it is read last, since a file may hold it (`dataflow.parse`)."""
     value: dict[str, object] | str = place.value
     if isinstance(value, dict) or (isinstance(value, str) and value.strip()):
         return value

@@ -5,7 +5,7 @@
     "${HOME}/in"           the variable's value; one that is not set is a complaint
     "$${HOME}"             the characters ${HOME}, for a shell to read
 
-Keys are never replaced. What is refused: a key that stands twice in one object, NaN and infinities,
+Keys are never replaced. Refused are: a key that stands twice in one object, NaN and infinities,
 text that no file name or log can hold (a NUL, half a surrogate pair), a user's password inside a
 URL, and bottomless nesting.
 """

@@ -1,4 +1,4 @@
-"""Which copies nobody waits for until they are on disk (`"sync": false`). Pure.
+"""Copies for which nobody waits until they are on disk (`"sync": false`). Pure.
 
 Only a fork may have one: its source goes on, so that a copy that a power cut has damaged can be
 made again. Only a local disk is synced at all.
@@ -31,5 +31,5 @@ def unsynced_places(spec: Spec, job: JobSpec) -> list[str]:
 
 
 def _copied_to(job: JobSpec) -> list[str]:
-    """Return where files of a job are copied to: its image, and the data that goes along."""
+    """Return the targets of a job's copies: its image, and the data that goes along."""
     return [job.destination, *(data.target for data in job.data if data.copy)]

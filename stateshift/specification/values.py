@@ -46,7 +46,7 @@ _CONNECTION = re.compile(
 WEB = ("http://", "https://")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f/\\]")
 _NAME_BYTES_MAX = 255
-# What Spark and stateshift themselves keep directly below a checkpoint.
+# Folders that Spark and stateshift themselves keep directly below a checkpoint.
 ENGINES_OWN = ("metadata", "offsets", "commits", "state", "sources", "_stateshift")
 
 

@@ -33,14 +33,16 @@ class Window:
 
     def open_at(self, now: float) -> bool:
         """Whether it is open at this time, in seconds since the epoch."""
-        moment = datetime.fromtimestamp(now, UTC if self.utc else None)
+        return self.holds(datetime.fromtimestamp(now, UTC if self.utc else None))
+
+    def holds(self, moment: datetime) -> bool:
         minute = moment.hour * 60 + moment.minute
         length = (self.end - self.begin) % _DAY or _DAY
         return (minute - self.begin) % _DAY < length
 
 
 def seconds_of(until: str | None) -> float:
-    """Return what `until` says, as seconds; the default where it says nothing."""
+    """Return the seconds of `until`; the default where there is none."""
     match = re.fullmatch(UNTIL, until or "", re.IGNORECASE)
     if match is None:
         return SECONDS

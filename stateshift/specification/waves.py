@@ -1,4 +1,4 @@
-"""Which jobs of a spec have to move together. Pure. (`dataflow.wave_strategy` has the order of the
+"""Jobs of a spec that have to move together. Pure. (`dataflow.wave_strategy` has the order of the
 others.)
 
     shared(spec)         every job, those together that share a source

@@ -1,8 +1,8 @@
 """`to_plain_spec(spec)`: a spec in our dialect, so that
 `parse_spec(json.dumps(to_plain_spec(spec))) == spec`.
 
-What has the model's default is left out. Every `${` is protected: a value is written as it is,
-whatever it came from.
+A value that is the model's default is left out. Every `${` is protected: a value is written as it
+is, whatever it came from.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What has to hold between the parts of a dataflow: names that are known, one of each, and no
-cycle.
-"""
+"""Rules between the parts of a dataflow: names that are known, one of each, and no cycle."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ def resolved(
     complaints: Complaints, dataflow: Dataflow, place: Place, name: str, lenient: bool = False
 ) -> str | None:
     """Return the proper name of the one operator that goes by `name`; None after a complaint.
-    Where some operators could not be read (`lenient`), an unknown name may be one of theirs.
+    If some operators could not be read (`lenient`), an unknown name may be one of theirs.
     """
     operators = dataflow.called(name)
     if len(operators) == 1:

@@ -36,8 +36,8 @@ Edges = list[tuple[Place, Edge]]
 
 @dataclass(slots=True)
 class Draft:
-    """What has been read so far, and where. `partly`: some operators could not be read, so that an
-    unknown name may be one of theirs.
+    """The parts that have been read so far, and their places. `partly`: some operators could not be
+    read, so that an unknown name may be one of theirs.
     """
 
     name: str = "dataflow"
@@ -120,7 +120,7 @@ def _operator(reader: Reader, item: Place) -> _Written | None:
     }
     values = reader.fields(OPERATOR, fitting)
     if one_per_edge is not None and values.setdefault("kind", "one-to-many") != "one-to-many":
-        # Only a one-to-many operator uses several edges. Where the two disagree, nothing is
+        # Only a one-to-many operator uses several edges. If the two disagree, nothing is
         # guessed: to believe the kind could part what one tuple meets.
         message = (
             f"{values['kind']!r} contradicts one_per_edge, by which one tuple makes one on each of "

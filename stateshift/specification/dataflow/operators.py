@@ -5,7 +5,8 @@
                  cluster
       edges      upstream -> downstream, and how a tuple finds its worker there
 
-What an operator makes of one tuple (Fries, sections 3 and 5) decides everything else:
+The number of tuples that an operator makes of one (Fries, sections 3 and 5) decides everything
+else:
 
     one-to-one   at most one tuple, on one of its edges
     one-to-many  any number of them, on any edges; where an edge is `one_per_tuple`, at most one on

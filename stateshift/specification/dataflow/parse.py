@@ -1,21 +1,24 @@
-"""What a user says of a dataflow, to a Dataflow: all complaints at once, each with a JSON pointer.
+"""The texts of users to dataflows: all complaints at once, each with a JSON pointer.
 
     asked(text, targets, opened)   the dataflow of a text, and the proper names of the targets, each
-                                   text a name or several with commas between; of a document that is
-                                   a part of another, `dataflow_of`
+                                   text a name or several with commas between
       our own JSON        (`document`) operators, edges, and jobs whose plans `opened` reads by the
                           name of a file
-      a Flink job's plan  what GET /jobs/:jobid/plan answers
-      a Spark query's     what explain(extended=True) prints
-    problems(dataflow)             what is wrong with one that a program has put together
+      a Flink job's plan  the answer of GET /jobs/:jobid/plan
+      a Spark query's     the output of explain(extended=True)
+    read_dataflow(written, opened)  the dataflow of a spec
+    problems(dataflow)              the problems of one that a program has put together
 
-What refers to an operator that could not be read is not complained of as well.
+A reference to an operator that could not be read is not complained of as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from stateshift.errors import Complaint, SpecError
 from stateshift.specification.dataflow import flink_plan, spark_plan
@@ -23,6 +26,7 @@ from stateshift.specification.dataflow.checks import named, refuse_cycles, refus
 from stateshift.specification.dataflow.document import Draft, Opened, read_document
 from stateshift.specification.dataflow.operators import Dataflow
 from stateshift.specification.dataflow.topics import joined
+from stateshift.specification.dataflow.write import settled
 from stateshift.specification.key import Reader
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.text import read_text
@@ -71,6 +75,43 @@ def dataflow_of(plain: Mapping[str, object], opened: Opened | None = None) -> Da
     dataflow = _whole(complaints, read_document(Reader(complaints), Place(plain, ""), opened))
     _raise_any(complaints)
     return dataflow
+
+
+def read_dataflow(written: Mapping[str, object] | str, opened: Opened | None) -> Dataflow:
+    """Return the dataflow that a spec writes or names, as it is read again from a saved spec.
+    `opened` returns the text of a file by the name that the spec has for it; None where the spec
+    lies beside no file. Files that the dataflow names lie beside it: plans of jobs.
+
+        "dataflow": {"operators": [...], "edges": [...]}    complaints at /dataflow/edges/0
+        "dataflow": "flows/payments.json"                   at flows/payments.json: /edges/0
+    """
+    if not isinstance(written, str):
+        with _complaints_below("/dataflow"):
+            return settled(dataflow_of(written, opened))
+    fact = "there is no place beside which it could be"
+    try:
+        if opened is not None:
+            with _complaints_below(f"{written}: "):
+                beside = partial(_beside, opened, os.path.dirname(written))
+                return settled(parse_dataflow(opened(written), beside))
+    except (OSError, UnicodeDecodeError) as error:
+        fact = getattr(error, "strerror", None) or str(error)
+    fact = f"{written!r} cannot be read: {fact}"
+    raise SpecError((Complaint("/dataflow", fact, written, "a file beside the spec"),))
+
+
+def _beside(opened: Opened, folder: str, name: str) -> str:
+    return opened(os.path.join(folder, name))
+
+
+@contextmanager
+def _complaints_below(place: str) -> Iterator[None]:
+    """Name the place of the document in each complaint of it."""
+    try:
+        yield
+    except SpecError as error:
+        below = tuple(replace(each, pointer=f"{place}{each.pointer}") for each in error.complaints)
+        raise SpecError(below, hint=error.hint) from error
 
 
 def problems(dataflow: Dataflow) -> tuple[Complaint, ...]:

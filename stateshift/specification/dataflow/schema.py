@@ -1,8 +1,8 @@
 """`dataflow_schema() -> dict`: the JSON Schema (2020-12) of a dataflow, made from the same table of
 keys that reads it.
 
-What it accepts has the right shape. Only the reader checks that names are known and that there is
-no cycle.
+An accepted document has the right shape. Only the reader checks that names are known and that there
+is no cycle.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ or a DataFrame.
 (Spark, TreeNode.treeString.) Three characters a level; tuples flow upwards. An exchange is no
 operator but the way of an edge, and says on how many workers what is above it runs. Nodes of which
 at most one tuple comes for each are one-to-one (ONE_TO_ONE), all others one-to-many: never wrong,
-only slower. Of several nodes of a name, the first on the way from the sources has the name, the
+only slower. The first of several nodes of a name, on the way from the sources, has the name, the
 next ones a number.
 """
 

@@ -3,9 +3,9 @@
     to_plain(dataflow)  the document
     settled(dataflow)   the dataflow that is read from this document again
 
-A plan's operators and edges are written one by one, so that its file is not needed again. What is
-lost on the way is what decides nothing any more: other names of operators, and what
-`one_per_tuple` says of an edge whose upstream sends on one edge at a time anyway.
+A plan's operators and edges are written one by one, so that its file is not needed again. Only
+properties that decide nothing any more are lost: other names of operators, and `one_per_tuple` of
+an edge whose upstream sends on one edge at a time anyway.
 """
 
 from __future__ import annotations
