@@ -53,9 +53,9 @@ def _names(period: str, fields: Sequence[frozenset[int]], moment: datetime) -> b
     sunday_or_other = {moment.isoweekday(), moment.isoweekday() % 7}  # Sunday is 0 or 7
     in_month = moment.day in days
     in_week = not sunday_or_other.isdisjoint(weekdays)
-    words = period.split()
+    _, _, day, _, weekday = period.split()
     is_day = in_month or in_week
-    if words[2].startswith("*") or words[4].startswith("*"):
+    if "*" in (day[0], weekday[0]):
         is_day = in_month and in_week
     is_time = moment.minute in minutes and moment.hour in hours
     return is_day and is_time and moment.month in months

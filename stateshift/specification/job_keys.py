@@ -338,8 +338,40 @@ VERIFY_VALUE = Kind(
 )
 # -------------------------------------------------------------------------- a job
 
-_OURS = Keys(
+_FLINKS = Keys(
+    FlinkJob,
+    job_ids=TEXTS("The ids of the running jobs of which savepoints are taken."),
+    new_savepoint_path=LOCATION(
+        "The savepoint to write. It must not exist.", field="new_savepoint", also=("new_savepoint",)
+    ),
+    existing_savepoint_paths=LOCATIONS(
+        "Savepoints to start from.",
+        field="existing_savepoints",
+        also=("existing_savepoint_path", "existing_savepoints"),
+    ),
+    host=TEXT("The host of Flink's REST API."),
+    port=PORT("The port of Flink's REST API."),
+    target_directory=LOCATION("Where Flink puts the savepoints it is asked for."),
+    from_existing_savepoint=BOOLEAN(
+        "Whether to start from existing savepoints. Left out: true if the job names savepoints. "
+        "false: ignore them and take savepoints of `job_ids`.",
+        for_all=True,
+        implied=True,
+    ),
+    allow_non_restored_state=BOOLEAN(
+        "Whether the new job may leave out state that the savepoint holds.",
+        also=("allow_non_restore_states", "allow_non_restore_state", "allow_non_restored_states"),
+        for_all=True,
+    ),
+    cancel_job=BOOLEAN("Whether the old jobs are cancelled.", for_all=True),
+    checkpoint_dir=LOCATION(
+        "Where the new job keeps its checkpoints.", also=("checkpoint_directory",), for_all=True
+    ),
+)
+
+JOB = Keys(
     JobSpec,
+    *(replace(key, engine="flink", blank_is_off=True) for key in _FLINKS.all),
     name=TEXT("The job's name, unique in this spec.", also=("job_name",)),
     checkpoint_location=LOCATION(
         "Where the job's image is now: a URL, or a local path (a relative one starts where the "
@@ -481,36 +513,3 @@ _OURS = Keys(
     ),
     waive=TEXTS(f"Findings that need not stop the plan: {', '.join(WAIVERS)}.", for_all=True),
 )
-
-_FLINKS = Keys(
-    FlinkJob,
-    job_ids=TEXTS("The ids of the running jobs of which savepoints are taken."),
-    new_savepoint_path=LOCATION(
-        "The savepoint to write. It must not exist.", field="new_savepoint", also=("new_savepoint",)
-    ),
-    existing_savepoint_paths=LOCATIONS(
-        "Savepoints to start from.",
-        field="existing_savepoints",
-        also=("existing_savepoint_path", "existing_savepoints"),
-    ),
-    host=TEXT("The host of Flink's REST API."),
-    port=PORT("The port of Flink's REST API."),
-    target_directory=LOCATION("Where Flink puts the savepoints it is asked for."),
-    from_existing_savepoint=BOOLEAN(
-        "Whether to start from existing savepoints. Left out: true if the job names savepoints. "
-        "false: ignore them and take savepoints of `job_ids`.",
-        for_all=True,
-        implied=True,
-    ),
-    allow_non_restored_state=BOOLEAN(
-        "Whether the new job may leave out state that the savepoint holds.",
-        also=("allow_non_restore_states", "allow_non_restore_state", "allow_non_restored_states"),
-        for_all=True,
-    ),
-    cancel_job=BOOLEAN("Whether the old jobs are cancelled.", for_all=True),
-    checkpoint_dir=LOCATION(
-        "Where the new job keeps its checkpoints.", also=("checkpoint_directory",), for_all=True
-    ),
-)
-
-JOB = _OURS.with_keys(replace(key, engine="flink", blank_is_off=True) for key in _FLINKS.all)

@@ -50,7 +50,7 @@ class Kind:
     """
 
     name: str
-    read: Callable[[Reader, Key, Place], Any]
+    read: Callable[[Reader, Key, Place], object]
     schema: Schema
     shared: bool = False
 
@@ -108,29 +108,20 @@ class Key:
 
 class Keys:
     """The keys of one kind of object. A key fills the field of `model` that has its name, unless it
-    names another.
+    names another. `others` are keys of other tables, which stand behind them.
     """
 
-    def __init__(self, model: Any, /, **keys: Key) -> None:
+    def __init__(self, model: type | None, /, *others: Key, **keys: Key) -> None:
         fields = {field.name for field in dataclasses.fields(model)} if model else set()
         named = []
         for name, key in keys.items():
             field = key.field or (name if name in fields else None)
             named.append(replace(key, name=name, of=model, field=field))
         self.model = model
-        self._set(named)
-
-    def _set(self, keys: Iterable[Key]) -> None:
-        self.all = tuple(keys)
+        self.all = (*named, *others)
         self._folded: dict[str, Key] = {}
         for key in self.all:
             self._folded |= dict.fromkeys(map(fold, key.names), key)
-
-    def with_keys(self, others: Iterable[Key]) -> Keys:
-        """Return these keys and, behind them, others that fill other models."""
-        keys = Keys(self.model)
-        keys._set([*self.all, *others])
-        return keys
 
     def __getitem__(self, name: str) -> Key:
         return self._folded[fold(name)]

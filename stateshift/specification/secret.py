@@ -80,16 +80,24 @@ def secret_words(words: Sequence[str]) -> Iterator[int]:
 
 def _is_credential(before: str, word: str, of_curl: bool) -> bool:
     """Whether a word is, or holds, a credential; `before` is the word before it."""
-    user = _NAME_AND_PASSWORD.fullmatch(word) if of_curl else None
-    is_user = user is not None and (user[1] is not None or before in _USER_FLAGS)
-    if user is not None and is_user and _is_secret_text(user[3]):
+    if of_curl and _is_user_and_password(before, word):
         return True
     assignment = _ASSIGNMENT.fullmatch(word)
     if assignment is not None:
         return is_secret_key(assignment[1]) and _is_secret_text(assignment[2])
     flag = _FLAG.fullmatch(before)
-    follows_telling_flag = flag is not None and is_secret_key(flag[1])
-    return follows_telling_flag and _FLAG.fullmatch(word) is None and _is_secret_text(word)
+    if flag is None or _FLAG.fullmatch(word) is not None:
+        return False
+    return is_secret_key(flag[1]) and _is_secret_text(word)
+
+
+def _is_user_and_password(before: str, word: str) -> bool:
+    """Whether these are two words, or one, of curl's that name a user with a password."""
+    user = _NAME_AND_PASSWORD.fullmatch(word)
+    if user is None:
+        return False
+    flag, _, password = user.groups()
+    return (flag is not None or before in _USER_FLAGS) and _is_secret_text(password)
 
 
 def _is_secret_text(text: str) -> bool:

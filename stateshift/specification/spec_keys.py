@@ -182,8 +182,9 @@ THROTTLE_OBJECT = Kind("throttle", _throttle, reference("throttle"))
 # `parse` reads them last: the other keys say in which dialect they are.
 JOB_LIST = Kind("jobs", as_it_stands, {**list_or_map("job"), "minItems": 1, "minProperties": 1})
 
-_OWN = Keys(
+SPEC = Keys(
     Spec,
+    *(key for key in JOB.all if key.for_all),
     **{"$schema": TEXT("Where this schema is, for editors.")},
     version=VERSION("The version of this dialect. INFORE's dialects have none."),
     engine=CHOICE(
@@ -236,5 +237,3 @@ _OWN = Keys(
     ),
     throttle=THROTTLE_OBJECT("Limits on what the storages are asked for."),
 )
-
-SPEC = _OWN.with_keys(key for key in JOB.all if key.for_all)

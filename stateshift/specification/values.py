@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from stateshift.specification import strategy, warm
 from stateshift.specification.excluded import EXPECTED, normal_excluded
@@ -31,7 +31,7 @@ from stateshift.specification.key import (
 from stateshift.specification.location import NoLocation, normal
 from stateshift.specification.place import Place
 
-Read = Callable[[Reader, Key, Place], Any]
+Read = Callable[[Reader, Key, Place], object]
 
 _NUMBER_MAX = 1e15
 _INTEGER = re.compile(r"\s*-?[0-9]{1,16}\s*\Z")
@@ -53,7 +53,7 @@ ENGINES_OWN = ("metadata", "offsets", "commits", "state", "sources", "_stateshif
 # -------------------------------------------------------------------------- reading
 
 
-def single(parse: Callable[[Any], object], expected: str) -> Read:
+def single(parse: Callable[[object], object], expected: str) -> Read:
     """Return a reader of values that `parse` understands; it returns None for all others."""
 
     def read(reader: Reader, key: Key, place: Place) -> object:
@@ -78,7 +78,7 @@ def as_it_stands(reader: Reader, key: Key, place: Place) -> object:
 def each(read: Read) -> Read:
     """Return a reader of lists, or of one text with commas, whose items `read` reads."""
 
-    def read_all(reader: Reader, key: Key, place: Place) -> tuple[Any, ...]:
+    def read_all(reader: Reader, key: Key, place: Place) -> tuple[object, ...]:
         values = [read(reader, key, item) for item in list_at(reader, place)]
         return tuple(value for value in values if value is not None)
 
@@ -88,8 +88,8 @@ def each(read: Read) -> Read:
 def each_once(read: Read) -> Read:
     """Return a reader of lists whose items have to differ."""
 
-    def read_all(reader: Reader, key: Key, place: Place) -> tuple[Any, ...]:
-        values: list[Any] = []
+    def read_all(reader: Reader, key: Key, place: Place) -> tuple[object, ...]:
+        values: list[object] = []
         for item in list_at(reader, place):
             value = read(reader, key, item)
             if value in values:
@@ -248,7 +248,7 @@ def _below_checkpoint(reader: Reader, key: Key, place: Place) -> str | None:
     return "/".join(names)
 
 
-def _periods(reader: Reader, key: Key, place: Place) -> tuple[str, ...]:
+def _periods(reader: Reader, key: Key, place: Place) -> tuple[object, ...]:
     """Read periods: a list of them, or one. They are not divided at commas, which cron has."""
     items = [place] if isinstance(place.value, str) else reader.items(place, "a list of periods")
     periods = [spelled(normal_excluded, EXPECTED)(reader, key, item) for item in items]

@@ -40,7 +40,7 @@ def to_plain_spec(spec: Spec) -> dict[str, object]:
     throttle = _fields(spec, THROTTLE.all)
     if throttle:
         fields["throttle"] = throttle
-    protected: dict[str, Any] = _protected({"version": 1, **fields, "jobs": jobs})
+    protected: dict[str, object] = _protected({"version": 1, **fields, "jobs": jobs})
     return protected
 
 
@@ -91,7 +91,9 @@ def plain_value(value: Any) -> Any:
 
 
 # Objects that hold the values of their keys and nothing else.
-_KEYS: Mapping[type, Keys] = {keys.model: keys for keys in (KAFKA, SINK, SOURCE, ON, RECEIVER)}
+_KEYS: Mapping[type | None, Keys] = {
+    keys.model: keys for keys in (KAFKA, SINK, SOURCE, ON, RECEIVER)
+}
 
 
 def _plain_rebalancing(rebalancing: Rebalancing) -> dict[str, object]:

@@ -25,7 +25,7 @@ from stateshift.specification.dataflow.checks import refused_as_too_large, resol
 from stateshift.specification.dataflow.keys import DATAFLOW, EDGE, JOB, OPERATOR
 from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
 from stateshift.specification.dataflow.topics import within
-from stateshift.specification.key import Keys, Reader
+from stateshift.specification.key import Keys, Reader, Values
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.text import read_text
 from stateshift.suggestion import did_you_mean
@@ -52,7 +52,7 @@ class _Written:
 
     place: Place
     name: str
-    values: dict[str, Any]
+    values: Values
     one_per_edge: Place | None
 
     @property
