@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal
 
 from stateshift.specification.place import Complaints, Place, quoted, readable
 from stateshift.suggestion import closest, suggest
@@ -26,21 +26,6 @@ Schema = dict[str, Any]
 # The values of an object, by the fields that they fill: each of the type that its key's kind has.
 Values = dict[str, Any]
 NamesAdded = Callable[[str], Collection[str]]
-
-
-class More(TypedDict, total=False):
-    """Properties of some keys only; `Key` says what each means."""
-
-    field: str
-    also: tuple[str, ...]
-    choices: tuple[str, ...]
-    aliases: Mapping[str, str]
-    engine: Engine
-    hints_at: Engine
-    blank_is_off: bool
-    for_all: bool
-    added_by: str
-    implied: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +39,8 @@ class Kind:
     schema: Schema
     shared: bool = False
 
-    def __call__(self, about: str, **more: Unpack[More]) -> Key:
-        """Return a key of this kind."""
+    def __call__(self, about: str, **more: Any) -> Key:
+        """Return a key of this kind. `Key` has the names of `more`."""
         return Key(self, about, **more)
 
 

@@ -24,7 +24,7 @@ from stateshift.specification.job_keys import JOB
 from stateshift.specification.jobs import Dialect, ReadJob, check_engine, implied_cluster, read_jobs
 from stateshift.specification.key import Engine, NamesAdded, Reader, Values, fold, nothing_added
 from stateshift.specification.location import normal
-from stateshift.specification.model import ClusterSpec, Spec
+from stateshift.specification.model import Spec
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.rebalancing import check_rebalancing
 from stateshift.specification.spec_keys import SPEC
@@ -119,7 +119,10 @@ def _read(
     fields = SPEC.fields_of(Spec, values) | (values.get("throttle") or {})
     fields["engine"] = engine
     fields["jobs"] = tuple(read.job for read in jobs)
-    fields["clusters"] = _with_implied(fields.get("clusters", ()), jobs)
+    clusters = {cluster.name: cluster for cluster in fields.get("clusters", ())}
+    for implied in filter(None, map(implied_cluster, fields["jobs"])):
+        clusters.setdefault(implied.name, implied)
+    fields["clusters"] = tuple(clusters.values())
     return Spec(**fields), jobs
 
 
@@ -129,18 +132,6 @@ _FOR_ALL_JOBS = tuple(key.name for key in JOB.all if key.for_all)
 def _for_all_jobs(named: Mapping[str, T]) -> dict[str, T]:
     """Return the values of keys that count for every job, as far as they are given."""
     return {name: named[name] for name in _FOR_ALL_JOBS if named.get(name) is not None}
-
-
-def _with_implied(
-    clusters: tuple[ClusterSpec, ...], jobs: list[ReadJob]
-) -> tuple[ClusterSpec, ...]:
-    """Return the clusters of the spec and, behind them, those that jobs give host and port of."""
-    by_name = {cluster.name: cluster for cluster in clusters}
-    for read in jobs:
-        implied = implied_cluster(read.job)
-        if implied is not None:
-            by_name.setdefault(implied.name, implied)
-    return tuple(by_name.values())
 
 
 def _recognise(reader: Reader, root: Place) -> Engine | None:

@@ -14,7 +14,7 @@ from typing import Any
 from stateshift.specification.dataflow.operators import Dataflow
 from stateshift.specification.dataflow.write import to_plain
 from stateshift.specification.job_keys import JOB, KAFKA, SINK, SOURCE, SUBMIT, VERIFY
-from stateshift.specification.key import Key, Keys
+from stateshift.specification.key import Key
 from stateshift.specification.model import (
     ClusterSpec,
     DataSpec,
@@ -91,9 +91,7 @@ def plain_value(value: Any) -> Any:
 
 
 # Objects that hold the values of their keys and nothing else.
-_KEYS: Mapping[type | None, Keys] = {
-    keys.model: keys for keys in (KAFKA, SINK, SOURCE, ON, RECEIVER)
-}
+_KEYS = {keys.model: keys for keys in (KAFKA, SINK, SOURCE, ON, RECEIVER)}
 
 
 def _plain_rebalancing(rebalancing: Rebalancing) -> dict[str, object]:
