@@ -26,6 +26,7 @@ from stateshift.specification.key import (
     array,
     either,
     map_to,
+    present,
     reference,
 )
 from stateshift.specification.model import (
@@ -87,8 +88,7 @@ def _operators(reader: Reader, key: Key, place: Place) -> tuple[OperatorSpec, ..
     if isinstance(place.value, dict):
         return tuple(_operator_of_map(reader, name, place / name) for name in place.value)
     items = reader.items(place, "a list of names, or a map from name to directory")
-    operators = [_operator(reader, item) for item in items]
-    return tuple(operator for operator in operators if operator is not None)
+    return present(_operator(reader, item) for item in items)
 
 
 def _operator_of_map(reader: Reader, name: str, place: Place) -> OperatorSpec:
@@ -174,15 +174,15 @@ SOURCE = Keys(
 
 def _data(reader: Reader, key: Key, place: Place) -> tuple[DataSpec, ...]:
     items = reader.items(place, "a list of {source, target, copy}")
-    read = [reader.object(DATA, item, "source", "target") for item in items]
-    return tuple(DataSpec(**fields) for fields in read if fields is not None)
+    read = present(reader.object(DATA, item, "source", "target") for item in items)
+    return tuple(DataSpec(**fields) for fields in read)
 
 
 def _sources(reader: Reader, key: Key, place: Place) -> tuple[SourceSpec, ...]:
     sources = []
     for item in reader.items(place, "a list of {kind, location}"):
-        known = reader.known(item, SOURCE)
-        if isinstance(item.value, dict) and reader.need(item, known, "kind", "location"):
+        known = reader.known_with(item, SOURCE, "kind", "location")
+        if known is not None:
             _refuse_catalog_name(reader, known["location"])
             fields = reader.fields(SOURCE, known)
             if {"kind", "location"} <= fields.keys():
@@ -225,8 +225,8 @@ SINK = Keys(
 
 
 def _sink(reader: Reader, key: Key, place: Place) -> SinkSpec | None:
-    known = reader.known(place, SINK)
-    if not isinstance(place.value, dict) or not reader.need(place, known, "kind"):
+    known = reader.known_with(place, SINK, "kind")
+    if known is None:
         return None
     fields = reader.fields(SINK, known)
     kind = fields.get("kind")
@@ -265,8 +265,8 @@ KAFKA = Keys(
 
 
 def _kafka(reader: Reader, key: Key, place: Place) -> KafkaSpec | None:
-    known = reader.known(place, KAFKA)
-    if not isinstance(place.value, dict) or not reader.need(place, known, "bootstrap_servers"):
+    known = reader.known_with(place, KAFKA, "bootstrap_servers")
+    if known is None:
         return None
     fields = reader.fields(KAFKA, known)
     if not _kafka_fits(reader, place, known, fields) or "bootstrap_servers" not in fields:

@@ -16,11 +16,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from stateshift.specification.place import Complaints, Place, quoted, readable
 from stateshift.suggestion import closest, suggest
 
+T = TypeVar("T")
 Engine = Literal["spark", "flink"]
 Schema = dict[str, Any]
 # The values of an object, by the fields that they fill: each of the type that its key's kind has.
@@ -168,6 +169,11 @@ def map_to(values: Schema) -> Schema:
     return {"type": "object", "additionalProperties": values}
 
 
+def present(items: Iterable[T | None]) -> tuple[T, ...]:
+    """Return the items that could be read: all but None."""
+    return tuple(item for item in items if item is not None)
+
+
 def nothing_added(group: str) -> Collection[str]:
     """Return the names that a machine without further packages adds to a group of choices."""
     return ()
@@ -195,6 +201,12 @@ class Reader:
             message = f"unknown key {unknown!r}{self.meant(unknown, keys)}"
             self.complaints.add(below, message, f"one of {names}")
         return known
+
+    def known_with(self, place: Place, keys: Keys, *needed: str) -> dict[str, Place] | None:
+        """Return the same; None, after a complaint, where it is no object or lacks a needed key."""
+        known = self.known(place, keys)
+        is_whole = isinstance(place.value, dict) and self.need(place, known, *needed)
+        return known if is_whole else None
 
     def split(self, place: Place, keys: Keys) -> tuple[dict[str, Place], list[str]]:
         """Return the places of the keys in `keys`, and the spellings of all others. A key that is
@@ -234,11 +246,9 @@ class Reader:
         """Return the values of an object, by the model's field names; None where it is no object,
         or lacks one that is needed.
         """
-        known = self.known(place, keys)
-        if not isinstance(place.value, dict) or not self.need(place, known, *needed):
-            return None
-        fields = self.fields(keys, known)
-        return fields if fields.keys() >= set(needed) else None
+        known = self.known_with(place, keys, *needed)
+        fields = {} if known is None else self.fields(keys, known)
+        return fields if known is not None and set(needed) <= fields.keys() else None
 
     def value(self, key: Key, place: Place) -> Any:
         return key.kind.read(self, key, place)

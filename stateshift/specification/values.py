@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TypeGuard
 
 from stateshift.specification import strategy, warm
@@ -27,6 +28,7 @@ from stateshift.specification.key import (
     fold,
     loosely,
     map_to,
+    present,
 )
 from stateshift.specification.location import NoLocation, normal
 from stateshift.specification.place import Place
@@ -79,8 +81,7 @@ def each(read: Read) -> Read:
     """Return a reader of lists, or of one text with commas, whose items `read` reads."""
 
     def read_all(reader: Reader, key: Key, place: Place) -> tuple[object, ...]:
-        values = [read(reader, key, item) for item in list_at(reader, place)]
-        return tuple(value for value in values if value is not None)
+        return present(read(reader, key, item) for item in list_at(reader, place))
 
     return read_all
 
@@ -251,8 +252,7 @@ def _below_checkpoint(reader: Reader, key: Key, place: Place) -> str | None:
 def _periods(reader: Reader, key: Key, place: Place) -> tuple[object, ...]:
     """Read periods: a list of them, or one. They are not divided at commas, which cron has."""
     items = [place] if isinstance(place.value, str) else reader.items(place, "a list of periods")
-    periods = [spelled(normal_excluded, EXPECTED)(reader, key, item) for item in items]
-    return tuple(period for period in periods if period is not None)
+    return present(map(partial(spelled(normal_excluded, EXPECTED), reader, key), items))
 
 
 # -------------------------------------------------------------------------- schemas

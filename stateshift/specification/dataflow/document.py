@@ -14,7 +14,7 @@ yet; `parse` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
 from typing import Any
@@ -25,7 +25,7 @@ from stateshift.specification.dataflow.checks import refused_as_too_large, resol
 from stateshift.specification.dataflow.keys import DATAFLOW, EDGE, JOB, OPERATOR
 from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
 from stateshift.specification.dataflow.topics import within
-from stateshift.specification.key import Keys, Reader, Values
+from stateshift.specification.key import Keys, Reader, Values, present
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.text import read_text
 from stateshift.suggestion import did_you_mean
@@ -89,28 +89,23 @@ def _items(reader: Reader, place: Place | None) -> list[Place]:
     return [] if place is None else reader.items(place, "a list")
 
 
-def _is_object_with(reader: Reader, item: Place, places: Mapping[str, Place], *keys: str) -> bool:
-    """Whether an item is an object that has these keys. Those that it lacks are complained of."""
-    return isinstance(item.value, dict) and reader.need(item, places, *keys)
-
-
 def _optional(reader: Reader, keys: Keys, places: Mapping[str, Place], key: str) -> Any:
     """Return the value of a key; None where it is not there, or wrong."""
     return reader.value(keys[key], places[key]) if key in places else None
 
 
-def _operators(reader: Reader, place: Place | None, draft: Draft) -> list[_Written]:
+def _operators(reader: Reader, place: Place | None, draft: Draft) -> Sequence[_Written]:
     """Return the operators of a list that have a name; complain of the others."""
-    operators = [_operator(reader, item) for item in _items(reader, place)]
-    written = [operator for operator in operators if operator is not None]
-    if len(written) < len(operators):
+    items = _items(reader, place)
+    written = present(_operator(reader, item) for item in items)
+    if len(written) < len(items):
         draft.partly = True
     return written
 
 
 def _operator(reader: Reader, item: Place) -> _Written | None:
-    places = reader.known(item, OPERATOR)
-    if not _is_object_with(reader, item, places, "name"):
+    places = reader.known_with(item, OPERATOR, "name")
+    if places is None:
         return None
     one_per_edge = places.pop("one_per_edge", None)
     if one_per_edge is not None and one_per_edge.value is False:
@@ -135,11 +130,10 @@ def _operator(reader: Reader, item: Place) -> _Written | None:
 def _edges(reader: Reader, place: Place) -> Iterator[tuple[Place, Edge]]:
     """Yield the edge of an object, or those along a way: 'a -> b -> c'."""
     if not isinstance(place.value, str):
-        places = reader.known(place, EDGE)
-        if _is_object_with(reader, place, places, "from", "to"):
-            values = reader.fields(EDGE, places)
-            if {"upstream", "downstream"} <= values.keys():
-                yield place, Edge(**values)
+        places = reader.known_with(place, EDGE, "from", "to")
+        values = {} if places is None else reader.fields(EDGE, places)
+        if {"upstream", "downstream"} <= values.keys():
+            yield place, Edge(**values)
         return
     names = [name.strip() for name in place.value.split("->")]
     if len(names) < 2 or not all(names):
@@ -156,8 +150,8 @@ def _job(
     which counts. Skip one that is called as one of the others: all that it says would collide with
     what that one says.
     """
-    places = reader.known(place, JOB)
-    if not _is_object_with(reader, place, places, "name", "plan"):
+    places = reader.known_with(place, JOB, "name", "plan")
+    if places is None:
         draft.partly = True
         return
     name = reader.value(JOB["name"], places["name"])
