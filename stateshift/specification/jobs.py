@@ -14,7 +14,7 @@ target here as well.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from stateshift.specification.job_keys import JOB
 from stateshift.specification.key import Engine, Keys, Reader, Values
@@ -39,12 +39,9 @@ class Dialect:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadJob:
-    """A job, where it stands, and where each of its keys does (its own ones, and those for all
-    jobs).
-    """
+class JobPlaces:
+    """The place of a job, and of each of its keys (its own ones, and those for all jobs)."""
 
-    job: JobSpec
     place: Place
     places: Mapping[str, Place]
 
@@ -53,8 +50,8 @@ class ReadJob:
         return next((self.places[name] for name in names if name in self.places), self.place)
 
     def each(self, name: str, values: tuple[object, ...]) -> list[Place]:
-        """Return the places of what was read from a list or a map: each its own, unless some of it
-        could not be read.
+        """Return the places of values of a list or a map: each its own, unless some of them could
+        not be read.
         """
         place = self.at(name)
         read_as_one = [place] * len(values)
@@ -62,6 +59,13 @@ class ReadJob:
             return read_as_one
         keys = place.value if isinstance(place.value, dict) else range(len(values))
         return [place / key for key in keys]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadJob(JobPlaces):
+    """A job that was read, and its places."""
+
+    job: JobSpec
 
 
 def read_jobs(reader: Reader, place: Place, dialect: Dialect) -> list[ReadJob]:
@@ -77,15 +81,15 @@ def _job(reader: Reader, place: Place, given: str | None, dialect: Dialect) -> R
     if not isinstance(place.value, dict):
         return None
     values = dict(dialect.defaults)
-    for name, at in own.items():
-        check_engine(reader, JOB, {name: at}, dialect.engine)
-        value = reader.value(JOB[name], at) if name != "name" else None
+    for name, below in own.items():
+        check_engine(reader, JOB, {name: below}, dialect.engine)
+        value = reader.value(JOB[name], below) if name != "name" else None
         if value is not None:
             values[name] = value
     values["name"] = reader.name_of(place, given, own, JOB["name"]) or ""
-    read = ReadJob(JobSpec("", ""), place, {**dialect.places, **own})
+    at = JobPlaces(place, {**dialect.places, **own})
     read_as = _flink_job if dialect.engine == "flink" else _spark_job
-    return replace(read, job=read_as(reader, read, values, dialect))
+    return ReadJob(at.place, at.places, read_as(reader, at, values, dialect))
 
 
 def check_engine(reader: Reader, keys: Keys, places: Mapping[str, Place], engine: Engine) -> None:
@@ -97,12 +101,12 @@ def check_engine(reader: Reader, keys: Keys, places: Mapping[str, Place], engine
             reader.complaints.add(place, message, f"a key of {engine.capitalize()}'s jobs")
 
 
-def _spark_job(reader: Reader, read: ReadJob, values: Values, dialect: Dialect) -> JobSpec:
-    reader.need(read.place, read.places, "checkpoint_location")
+def _spark_job(reader: Reader, at: JobPlaces, values: Values, dialect: Dialect) -> JobSpec:
+    reader.need(at.place, at.places, "checkpoint_location")
     for switch, key, expected in _SWITCHES:
-        if values.get(switch) and key not in read.places:
+        if values.get(switch) and key not in at.places:
             message = f"{switch!r} is true without {key!r}"
-            reader.complaints.add(read.places[switch], message, expected)
+            reader.complaints.add(at.places[switch], message, expected)
         if not values.get(switch, dialect.switches_on):
             values.pop(key, None)
     return _job_spec(values)
@@ -114,13 +118,13 @@ _SWITCHES = (
 )
 
 
-def _flink_job(reader: Reader, read: ReadJob, values: Values, dialect: Dialect) -> JobSpec:
+def _flink_job(reader: Reader, at: JobPlaces, values: Values, dialect: Dialect) -> JobSpec:
     _name_folders(values)
     flink = JOB.fields_of(FlinkJob, values)
     existing = _existing_savepoints(flink, values.get("checkpoint_location"), dialect)
     if dialect.restart and not existing and not dialect.rebalances:
-        reader.complaints.add_all(_flaws_of_taking(read, flink.get("from_existing_savepoint")))
-    reader.complaints.add_all(_flaws_of_ends(read, values))
+        reader.complaints.add_all(_flaws_of_taking(at, flink.get("from_existing_savepoint")))
+    reader.complaints.add_all(_flaws_of_ends(at, values))
     flink["existing_savepoints"] = existing
     flink["from_existing_savepoint"] = bool(existing)
     if "host" in flink and "port" in flink:
@@ -143,32 +147,32 @@ def _existing_savepoints(flink: Values, source: str | None, dialect: Dialect) ->
     return (source,)
 
 
-def _flaws_of_taking(read: ReadJob, switch: bool | None) -> Flaws:
+def _flaws_of_taking(at: JobPlaces, switch: bool | None) -> Flaws:
     """Yield the reasons for which no savepoints can be taken of the job."""
-    names_savepoints = "existing_savepoint_paths" in read.places
+    names_savepoints = "existing_savepoint_paths" in at.places
     if switch and not names_savepoints:
         message = "'from_existing_savepoint' is true without 'existing_savepoint_paths'"
-        yield read.place, message, "the savepoints to start from, or false"
-    elif not names_savepoints and "job_ids" not in read.places:
+        yield at.place, message, "the savepoints to start from, or false"
+    elif not names_savepoints and "job_ids" not in at.places:
         message = "neither 'existing_savepoint_paths' nor 'job_ids'"
-        yield read.place, message, "savepoints, or jobs of which they are taken"
-    elif "job_ids" in read.places and not {"host", "source_cluster"} & read.places.keys():
+        yield at.place, message, "savepoints, or jobs of which they are taken"
+    elif "job_ids" in at.places and not {"host", "source_cluster"} & at.places.keys():
         message = "'job_ids' without 'host' and 'port', or 'source_cluster'"
-        yield read.places["job_ids"], message, "where the jobs run"
+        yield at.places["job_ids"], message, "where the jobs run"
 
 
-def _flaws_of_ends(read: ReadJob, values: Values) -> Flaws:
+def _flaws_of_ends(at: JobPlaces, values: Values) -> Flaws:
     for given, other in (("host", "port"), ("port", "host")):
-        if given in read.places and other not in read.places:
+        if given in at.places and other not in at.places:
             message = f"{given!r} without {other!r}"
-            yield read.places[given], message, "both of them, or neither"
+            yield at.places[given], message, "both of them, or neither"
     new, target = values.get("new_savepoint_path"), values.get("remote_location")
     if new and target and new != target:
         message = "'remote_location' and 'new_savepoint_path' differ"
-        yield read.places["remote_location"], message, "one of them"
-    if _NAMES_OF_SOURCE.isdisjoint(read.places):
+        yield at.places["remote_location"], message, "one of them"
+    if _NAMES_OF_SOURCE.isdisjoint(at.places):
         expected = "where Flink puts the savepoint it is asked for"
-        yield read.place, "'target_directory' is missing", expected
+        yield at.place, "'target_directory' is missing", expected
 
 
 _NAMES_OF_SOURCE = frozenset(

@@ -41,6 +41,7 @@ _DECIMAL = re.compile(r"\s*[0-9]{1,16}(\.[0-9]{1,16})?\s*\Z")
 _DURATION = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*([a-z]*)\s*\Z")
 _SECONDS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([kmgt]?)(?:i?b)?\s*\Z")
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _HOST_PORT = re.compile(r"(?:[^\s:/@,\[\]]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})\Z")
 _CONNECTION = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)?(?P<hosts>[^/]*)(?P<path>/\S*)?\Z"
@@ -163,7 +164,7 @@ def _duration(value: object) -> float | None:
 def size_of(text: str) -> int | None:
     """Return the bytes of `64g`, as Spark and the JVM spell memory; None for anything else."""
     parts = _SIZE.match(text.lower())
-    return None if parts is None else int(float(parts[1]) * 1024 ** " kmgt".index(parts[2] or " "))
+    return None if parts is None else int(float(parts[1]) * 1024 ** _POWERS[parts[2]])
 
 
 def _size(value: object) -> int | None:

@@ -57,7 +57,8 @@ def joined(dataflow: Dataflow) -> Dataflow:
             reader = free_name(f"topic {topic}", taken)
             replicates.append(Operator(reader, "one-to-many", cost_seconds=0.0, replicate=True))
             made = [Edge(reader, to, "partitioned", one_per_tuple=True) for to in readers[topic]]
-        for edge in (*(Edge(writer, reader, "partitioned") for writer in writers[topic]), *made):
+        written = [Edge(writer, reader, "partitioned") for writer in writers[topic]]
+        for edge in (*written, *made):
             edges.setdefault(edge.ends, edge)
     operators = (*dataflow.operators, *replicates)
     return replace(dataflow, operators=operators, edges=tuple(edges.values()))
