@@ -17,7 +17,7 @@ from stateshift.engines.registry import Entries, Transforms, engine
 from stateshift.migration.processes import Processes
 from stateshift.migration.submit_corrections import corrections
 from stateshift.specification import ClusterSpec, KafkaSpec, Spec
-from stateshift.specification.unsynced import unsynced
+from stateshift.specification.unsynced import unsynced_locations
 from stateshift.step import Fleet
 from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
@@ -146,7 +146,7 @@ def world_of(spec: Spec, run: str, workdir: Workdir, adapters: Adapters) -> Worl
     opening = threading.Lock()
     # It may be throttled at any time.
     pace = Pace(adapters.clock, spec.bytes_per_second, spec.operations_per_second)
-    not_synced = unsynced(spec)
+    not_synced = unsynced_locations(spec)
 
     def storage(location: str) -> Storage:
         with opening:

@@ -13,13 +13,13 @@ from stateshift.errors import StorageError
 from stateshift.journal import BootNoted, Journal, PlanProgress, Progress
 from stateshift.migration.adapters import Adapters
 from stateshift.specification import Spec
-from stateshift.specification.unsynced import unsynced, unsynced_places
+from stateshift.specification.unsynced import unsynced_locations, unsynced_places
 from stateshift.workdir import Workdir
 
 
 def note_boot(journal: Journal, spec: Spec, adapters: Adapters) -> None:
     """Write down which start of the machine this is, where some of it is not synced."""
-    if unsynced(spec):
+    if unsynced_locations(spec):
         journal.append(BootNoted(adapters.clock.now(), adapters.boot))
 
 

@@ -18,7 +18,7 @@ from stateshift.dataflow.cuts import Cut, cuts
 from stateshift.dataflow.wave_strategy import in_waves
 from stateshift.errors import Complaint, SpecError
 from stateshift.specification import JobSpec, Spec
-from stateshift.specification.waves import shared
+from stateshift.specification.waves import group_by_source
 from stateshift.suggestion import did_you_mean
 
 Wave = tuple[JobSpec, ...]
@@ -55,13 +55,13 @@ def cuts_of(spec: Spec, names: Sequence[str] | None = None) -> tuple[Cut, ...]:
     moving = [job.name for job in spec.jobs if job.moves]
     if names is not None:
         moving = [name for name in moving if name in names]
-    units = [[job.name for job in group] for group in shared(spec)]
+    units = [[job.name for job in group] for group in group_by_source(spec)]
     return cuts(spec.dataflow, moving, units)
 
 
 def _together(spec: Spec) -> list[Wave]:
     """Return every job once, in the spec's order, with those that it has to move with."""
-    groups = [list(group) for group in shared(spec)]
+    groups = [list(group) for group in group_by_source(spec)]
     for cut in cuts_of(spec):
         groups = _joined(groups, cut)
     return _in_order(spec, groups)

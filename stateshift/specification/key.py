@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
-from stateshift.specification.place import Complaints, Place, quoted, readable
+from stateshift.specification.place import Complaints, Place, quote, readable
 from stateshift.suggestion import closest, suggest
 
 T = TypeVar("T")
@@ -301,4 +301,4 @@ class Reader:
 
     def refuse(self, place: Place, expected: str) -> None:
         """Complain that the place holds something else; its value is then None."""
-        self.complaints.add(place, f"{quoted(place.value)} is not {expected}", expected)
+        self.complaints.add(place, f"{quote(place.value)} is not {expected}", expected)

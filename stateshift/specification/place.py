@@ -76,7 +76,7 @@ class Complaints:
 
     def add(self, place: Place, message: str, expected: str | None = None) -> None:
         self.made.append(
-            Complaint(place.pointer, readable(masked(message)), shown(place.value), expected)
+            Complaint(place.pointer, readable(mask_passwords(message)), show(place.value), expected)
         )
 
     def add_all(self, flaws: Flaws) -> None:
@@ -90,15 +90,15 @@ def escape(key: str) -> str:
     return whole.replace("~", "~0").replace("/", "~1")
 
 
-def quoted(value: object) -> str:
+def quote(value: object) -> str:
     """Return the value as a sentence about it begins."""
-    text = shown(value)
+    text = show(value)
     if isinstance(value, dict | list):
         return str(text)
     return json.dumps(text, ensure_ascii=False)
 
 
-def shown(value: object) -> object:
+def show(value: object) -> object:
     """Return the value as a complaint repeats it: plain JSON, short, without passwords."""
     match value:
         case dict():
@@ -108,7 +108,7 @@ def shown(value: object) -> object:
         case float() if not math.isfinite(value):
             return str(value)
         case str():
-            return _shortened(masked(readable(value)))
+            return _shortened(mask_passwords(readable(value)))
         case _:
             return value
 
@@ -117,7 +117,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "..."
 
 
-def masked(text: str) -> str:
+def mask_passwords(text: str) -> str:
     """Return the text without the passwords of URLs in it."""
     return CREDENTIALS.sub(r"\g<user>***@", text)
 

@@ -10,7 +10,7 @@ from stateshift.specification.location import scheme
 from stateshift.specification.model import JobSpec, Spec
 
 
-def unsynced(spec: Spec) -> frozenset[str]:
+def unsynced_locations(spec: Spec) -> frozenset[str]:
     """Return the local directories that are copied to without a sync, of all jobs. Those that
     another job copies to as well, and has synced, are.
     """
@@ -26,7 +26,7 @@ def unsynced(spec: Spec) -> frozenset[str]:
 
 def unsynced_places(spec: Spec, job: JobSpec) -> list[str]:
     """Return those of them that a job is copied to."""
-    not_synced = unsynced(spec)
+    not_synced = unsynced_locations(spec)
     return [place for place in _copied_to(job) if place in not_synced]
 
 

@@ -68,7 +68,7 @@ def single(parse: Callable[[object], object], expected: str) -> Read:
     return read
 
 
-def spelled(normalize: Callable[[str], str | None], expected: str) -> Read:
+def spelling(normalize: Callable[[str], str | None], expected: str) -> Read:
     """Return a reader of texts that have one normal spelling."""
     return single(lambda value: normalize(value) if isinstance(value, str) else None, expected)
 
@@ -253,7 +253,7 @@ def _below_checkpoint(reader: Reader, key: Key, place: Place) -> str | None:
 def _periods(reader: Reader, key: Key, place: Place) -> tuple[object, ...]:
     """Read periods: a list of them, or one. They are not divided at commas, which cron has."""
     items = [place] if isinstance(place.value, str) else reader.items(place, "a list of periods")
-    return present(map(partial(spelled(normal_excluded, EXPECTED), reader, key), items))
+    return present(map(partial(spelling(normal_excluded, EXPECTED), reader, key), items))
 
 
 # -------------------------------------------------------------------------- schemas
@@ -353,10 +353,10 @@ SIZE = Kind(
     single(_size, "a size in bytes, or such as 64g"),
     either({"type": "integer", "minimum": 1}, SOME_TEXT),
 )
-UNTIL = Kind("until", spelled(warm.normal_until, "a time that may remain: remaining < 5s"), _UNTIL)
+UNTIL = Kind("until", spelling(warm.normal_until, "a time that may remain: remaining < 5s"), _UNTIL)
 CUTOVER = Kind(
     "cutover",
-    spelled(
+    spelling(
         warm.normal_cutover,
         "ready, manual, never, or hours of the day: 22:00-04:30 or 22:00-04:30 UTC",
     ),
@@ -364,7 +364,7 @@ CUTOVER = Kind(
 )
 STRATEGY = Kind(
     "strategy",
-    spelled(strategy.normal_strategy, strategy.EXPECTED),
+    spelling(strategy.normal_strategy, strategy.EXPECTED),
     _pattern(rf"^\s*({_STRATEGY_WORDS}|{_BATCHED})\s*$"),
 )
 EXCLUDED = Kind("excluded", _periods, either(array(SOME_TEXT), SOME_TEXT))

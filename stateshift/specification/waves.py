@@ -1,8 +1,8 @@
 """Jobs of a spec that have to move together. Pure. (`dataflow.wave_strategy` has the order of the
 others.)
 
-    shared(spec)         every job, those together that share a source
-    sharing(spec, job)   the jobs that take their operators out of the same source
+    group_by_source(spec)  every job, those together that share a source
+    sharing(spec, job)     the jobs that take their operators out of the same source
 
 Jobs that share a source move together: it is stopped once, and started again only when none of them
 is moved any more. A fork takes nothing out of its source.
@@ -14,7 +14,7 @@ from stateshift.specification.location import relation
 from stateshift.specification.model import JobSpec, Spec
 
 
-def shared(spec: Spec) -> tuple[tuple[JobSpec, ...], ...]:
+def group_by_source(spec: Spec) -> tuple[tuple[JobSpec, ...], ...]:
     """Return each job once, those together that share a source; by the first of them, in the spec's
     order.
     """

@@ -24,7 +24,7 @@ from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import JobState, SavepointRequest, StopRequest, Submission
 from stateshift.dataflow.schedulers import fries
 from stateshift.errors import ClusterError
-from stateshift.specification.dataflow.parse import asked, parse_dataflow
+from stateshift.specification.dataflow.parse import parse_dataflow, parse_request
 from stateshift.specification.model import ClusterSpec
 from tests.support.flink import Cluster, cluster_of, faults, jar, lines, until
 from tests.support.servers import Servers, group
@@ -524,6 +524,6 @@ def test_a_job_s_own_plan_says_which_of_its_operators_change_together(
         name: count for name, count, _ in found.vertices.values()
     }
     assert [edge.way for edge in dataflow.edges] == ["partitioned"]
-    flow, targets = asked(plan, dataflow.names)
+    flow, targets = parse_request(plan, dataflow.names)
     (component,) = fries(flow, targets).components
     assert sorted(component.operators) == sorted(flow.names) and component.heads == flow.sources

@@ -155,12 +155,12 @@ def _read(path: str, targets: list[str]) -> tuple[Dataflow, tuple[str, ...]]:
     """
     from stateshift.api.local_files import beside, text_of
     from stateshift.errors import Complaint, SpecError
-    from stateshift.specification.dataflow.parse import asked
+    from stateshift.specification.dataflow.parse import parse_request
 
     is_stdin = path == "-"
     text = _input() if is_stdin else text_of(path, HINT, path)
     try:
-        flow, wanted = asked(text, targets, beside("" if is_stdin else path))
+        flow, wanted = parse_request(text, targets, beside("" if is_stdin else path))
     except SpecError as error:
         if not all(complaint.pointer.startswith("--") for complaint in error.complaints):
             error.where["path"] = STDIN if is_stdin else path

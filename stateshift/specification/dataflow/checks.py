@@ -19,7 +19,7 @@ NUMBER_MAX = 1e15  # what `spec.values` takes at most
 _NAMED_MAX = 5
 
 
-def resolved(
+def resolve_name(
     complaints: Complaints, dataflow: Dataflow, place: Place, name: str, lenient: bool = False
 ) -> str | None:
     """Return the proper name of the one operator that goes by `name`; None after a complaint.
@@ -49,7 +49,7 @@ def _spellings(dataflow: Dataflow) -> list[str]:
     return [*dataflow.names, *chain.from_iterable(others)]
 
 
-def named(dataflow: Dataflow, text: str) -> Iterator[str]:
+def split_names(dataflow: Dataflow, text: str) -> Iterator[str]:
     """Yield the names in a text with commas between. A comma may be a part of a name: the longest
     that an operator goes by, from each comma on, is one.
     """

@@ -21,7 +21,7 @@ from typing import Any
 
 from stateshift.errors import SpecError
 from stateshift.specification.dataflow import flink_plan, spark_plan
-from stateshift.specification.dataflow.checks import refused_as_too_large, resolved
+from stateshift.specification.dataflow.checks import refused_as_too_large, resolve_name
 from stateshift.specification.dataflow.keys import DATAFLOW, EDGE, JOB, OPERATOR
 from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
 from stateshift.specification.dataflow.topics import within
@@ -175,7 +175,7 @@ def _add_plan(
     reader: Reader, place: Place, draft: Draft, plan: Dataflow, written: Iterable[_Written]
 ) -> None:
     """Add a job's plan to the draft, with what stands beside the plan."""
-    by_name = {resolved(reader.complaints, plan, one.place, one.name): one for one in written}
+    by_name = {resolve_name(reader.complaints, plan, one.place, one.name): one for one in written}
     for operator in plan.operators:
         over = by_name.get(operator.name)
         if over is None:

@@ -1,7 +1,8 @@
 """The texts of users to dataflows: all complaints at once, each with a JSON pointer.
 
-    asked(text, targets, opened)   the dataflow of a text, and the proper names of the targets, each
-                                   text a name or several with commas between
+    parse_request(text, targets, opened)
+                          the dataflow of a text, and the proper names of the targets, each text a
+                          name or several with commas between
       our own JSON        (`document`) operators, edges, and jobs whose plans `opened` reads by the
                           name of a file
       a Flink job's plan  the answer of GET /jobs/:jobid/plan
@@ -22,11 +23,16 @@ from functools import partial
 
 from stateshift.errors import Complaint, SpecError
 from stateshift.specification.dataflow import flink_plan, spark_plan
-from stateshift.specification.dataflow.checks import named, refuse_cycles, refuse_doubles, resolved
+from stateshift.specification.dataflow.checks import (
+    refuse_cycles,
+    refuse_doubles,
+    resolve_name,
+    split_names,
+)
 from stateshift.specification.dataflow.document import Draft, Opened, read_document
 from stateshift.specification.dataflow.operators import Dataflow
-from stateshift.specification.dataflow.topics import joined
-from stateshift.specification.dataflow.write import settled
+from stateshift.specification.dataflow.topics import join_topics
+from stateshift.specification.dataflow.write import settle
 from stateshift.specification.key import Reader
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.text import read_text
@@ -41,7 +47,7 @@ KINDS = (
 )
 
 
-def asked(
+def parse_request(
     text: str, targets: Sequence[str] = (), opened: Opened | None = None
 ) -> tuple[Dataflow, tuple[str, ...]]:
     """Return the dataflow of a text, and the targets in it. Raise one SpecError that holds every
@@ -52,9 +58,9 @@ def asked(
     dataflow = _whole(complaints, draft)
     proper_names: list[str | None] = []
     for target in targets:
-        for name in named(dataflow, target):
+        for name in split_names(dataflow, target):
             at = Place(name, "--targets")
-            proper_names.append(resolved(complaints, dataflow, at, name, draft.partly))
+            proper_names.append(resolve_name(complaints, dataflow, at, name, draft.partly))
     _raise_any(complaints)
     return dataflow, tuple(dict.fromkeys(name for name in proper_names if name is not None))
 
@@ -66,7 +72,7 @@ def _raise_any(complaints: Complaints) -> None:
 
 def parse_dataflow(text: str, opened: Opened | None = None) -> Dataflow:
     """Return the dataflow of a text. Raise one SpecError that holds every complaint."""
-    return asked(text, (), opened)[0]
+    return parse_request(text, (), opened)[0]
 
 
 def dataflow_of(plain: Mapping[str, object], opened: Opened | None = None) -> Dataflow:
@@ -87,13 +93,13 @@ def read_dataflow(written: Mapping[str, object] | str, opened: Opened | None) ->
     """
     if not isinstance(written, str):
         with _complaints_below("/dataflow"):
-            return settled(dataflow_of(written, opened))
+            return settle(dataflow_of(written, opened))
     fact = "there is no place beside which it could be"
     try:
         if opened is not None:
             with _complaints_below(f"{written}: "):
                 beside = partial(_beside, opened, os.path.dirname(written))
-                return settled(parse_dataflow(opened(written), beside))
+                return settle(parse_dataflow(opened(written), beside))
     except (OSError, UnicodeDecodeError) as error:
         fact = getattr(error, "strerror", None) or str(error)
     fact = f"{written!r} cannot be read: {fact}"
@@ -171,10 +177,10 @@ def _whole(complaints: Complaints, draft: Draft) -> Dataflow:
     known = Dataflow(tuple(refuse_doubles(complaints, draft.operators)), (), draft.name)
     edges = []
     for place, edge in draft.edges:
-        upstream = resolved(complaints, known, place, edge.upstream, draft.partly)
-        downstream = resolved(complaints, known, place, edge.downstream, draft.partly)
+        upstream = resolve_name(complaints, known, place, edge.upstream, draft.partly)
+        downstream = resolve_name(complaints, known, place, edge.downstream, draft.partly)
         if upstream is not None and downstream is not None:
             edges.append((place, replace(edge, upstream=upstream, downstream=downstream)))
-    whole = joined(replace(known, edges=tuple(refuse_doubles(complaints, edges))))
+    whole = join_topics(replace(known, edges=tuple(refuse_doubles(complaints, edges))))
     refuse_cycles(complaints, whole, {edge.ends: place for place, edge in reversed(edges)})
     return whole

@@ -2,7 +2,7 @@
 from one to another.
 
     within(plan, "fraud", "east")  its operators as fraud/…, of that job, on that cluster
-    joined(dataflow)               an edge from every operator that writes a topic to every one that
+    join_topics(dataflow)          an edge from every operator that writes a topic to every one that
                                    reads it
 
 A topic with several readers hands each of them every tuple. That is an operator of its own that
@@ -39,7 +39,7 @@ def within(plan: Dataflow, job: str, cluster: str | None) -> Dataflow:
     return Dataflow(tuple(operators), tuple(edges), job)
 
 
-def joined(dataflow: Dataflow) -> Dataflow:
+def join_topics(dataflow: Dataflow) -> Dataflow:
     """Return the dataflow with the edges that its topics make."""
     writers: Named = {}
     readers: Named = {}

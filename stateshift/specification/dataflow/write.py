@@ -1,7 +1,7 @@
 """A dataflow written as our own JSON: the inverse of `document`.
 
     to_plain(dataflow)  the document
-    settled(dataflow)   the dataflow that is read from this document again
+    settle(dataflow)    the dataflow that is read from this document again
 
 A plan's operators and edges are written one by one, so that its file is not needed again. Only
 properties that decide nothing any more are lost: other names of operators, and `one_per_tuple` of
@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from stateshift.specification.dataflow.keys import EDGE, OPERATOR
 from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
-from stateshift.specification.dataflow.topics import joined
+from stateshift.specification.dataflow.topics import join_topics
 from stateshift.specification.key import Keys
 
 
@@ -30,9 +30,9 @@ def to_plain(dataflow: Dataflow) -> dict[str, object]:
     }
 
 
-def settled(dataflow: Dataflow) -> Dataflow:
+def settle(dataflow: Dataflow) -> Dataflow:
     """Return the dataflow that is read from the document of this one."""
-    return joined(_as_written(dataflow))
+    return join_topics(_as_written(dataflow))
 
 
 def _as_written(dataflow: Dataflow) -> Dataflow:

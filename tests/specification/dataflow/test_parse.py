@@ -14,7 +14,12 @@ import pytest
 from stateshift.dataflow.schedulers import fries
 from stateshift.errors import SpecError
 from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
-from stateshift.specification.dataflow.parse import asked, dataflow_of, parse_dataflow, problems
+from stateshift.specification.dataflow.parse import (
+    dataflow_of,
+    parse_dataflow,
+    parse_request,
+    problems,
+)
 from stateshift.specification.dataflow.schema import dataflow_schema, schema_text
 from stateshift.specification.dataflow.write import to_plain
 from tests.specification.dataflow.plans import FLINK, SPARK
@@ -23,7 +28,7 @@ CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 
 
 def read(document: Any, *targets: str, files: dict[str, str] | None = None) -> Dataflow:
-    return asked(json.dumps(document), targets, _opened(files or {}))[0]
+    return parse_request(json.dumps(document), targets, _opened(files or {}))[0]
 
 
 def _opened(files: dict[str, str]) -> Any:

@@ -11,8 +11,8 @@ from stateshift.dataflow.schedulers import fries
 from stateshift.errors import SpecError
 from stateshift.specification.dataflow.flink_plan import parts
 from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
-from stateshift.specification.dataflow.parse import asked, parse_dataflow
-from stateshift.specification.dataflow.topics import joined
+from stateshift.specification.dataflow.parse import parse_dataflow, parse_request
+from stateshift.specification.dataflow.topics import join_topics
 from tests.specification.dataflow.plans import FLINK, SPARK, SPARK_JOIN
 
 
@@ -45,7 +45,7 @@ def test_a_flink_plan_becomes_operators_by_the_names_of_their_chains() -> None:
 
 
 def test_a_target_may_be_named_by_a_function_of_its_chain_or_by_its_id() -> None:
-    assert asked(FLINK, ["Filter", "af009a75eaec1cf0bcc8ccfb8aa8d948"])[1] == (
+    assert parse_request(FLINK, ["Filter", "af009a75eaec1cf0bcc8ccfb8aa8d948"])[1] == (
         "Score -> Filter",
         "Sink: alerts",
     )
@@ -53,7 +53,7 @@ def test_a_target_may_be_named_by_a_function_of_its_chain_or_by_its_id() -> None
 
 @pytest.mark.row("F-12", "F-15")
 def test_rules_that_are_broadcast_change_together_with_all_that_read_them() -> None:
-    found = fries(*asked(FLINK, ["Score"]))
+    found = fries(*parse_request(FLINK, ["Score"]))
     assert [set(one.operators) for one in found.components] == [
         {"Score -> Filter", "replicate Source: rules to Score -> Filter"}
     ]
@@ -82,7 +82,7 @@ def test_nodes_of_one_description_are_told_apart_by_their_ids() -> None:
     dataflow = parse_dataflow(json.dumps({"nodes": nodes}))
     assert dataflow.names == ("Map (aaaaaaaa)", "Map (bbbbbbbb)")
     with pytest.raises(SpecError, match="2 operators go by 'Map'"):
-        asked(json.dumps({"nodes": nodes}), ["Map"])
+        parse_request(json.dumps({"nodes": nodes}), ["Map"])
 
 
 def test_a_node_that_is_read_from_twice_is_one_to_many_with_one_edge() -> None:
@@ -150,7 +150,7 @@ def test_what_a_real_spark_prints_of_a_query_is_read_and_its_operators_are_told_
     batches.
     """
     text = Path(__file__).with_name("spark-4.3.0.txt").read_text("utf-8")
-    dataflow, targets = asked(text, ["Generate", "StreamingDeduplicate"])
+    dataflow, targets = parse_request(text, ["Generate", "StreamingDeduplicate"])
     assert dataflow.names == (
         "LocalTableScan",
         "EventTimeWatermark",
@@ -176,6 +176,6 @@ def test_two_topics_never_share_the_operator_that_replicates() -> None:
     """One topic's name is what the other's becomes where an operator has its name already."""
     writer = Operator("w", writes=("a", "a'"))
     readers = [Operator(name, reads=("a", "a'")) for name in ("r1", "r2")]
-    dataflow = joined(Dataflow((writer, Operator("topic a"), *readers), ()))
+    dataflow = join_topics(Dataflow((writer, Operator("topic a"), *readers), ()))
     replicates = [operator.name for operator in dataflow.operators if operator.replicate]
     assert len(set(replicates)) == len(replicates) == 2

@@ -13,8 +13,8 @@ from stateshift.errors import SpecError
 from stateshift.specification import parse_spec, parse_without_dataflow, to_plain_spec
 from stateshift.specification.dataflow.operators import Dataflow
 from stateshift.specification.dataflow.parse import dataflow_of, parse_dataflow
-from stateshift.specification.dataflow.topics import joined
-from stateshift.specification.dataflow.write import settled, to_plain
+from stateshift.specification.dataflow.topics import join_topics
+from stateshift.specification.dataflow.write import settle, to_plain
 from tests.dataflow.random_dataflows import dataflows
 from tests.specification.dataflow.plans import FLINK, SPARK, SPARK_JOIN
 
@@ -33,9 +33,9 @@ def test_a_settled_dataflow_is_the_one_that_is_read_from_its_document(
 ) -> None:
     operators = [replace(one, writes=data.draw(TOPICS)) for one in flow.operators]
     operators[-1] = replace(operators[-1], writes=(), reads=data.draw(TOPICS))
-    known = settled(joined(replace(flow, operators=tuple(operators))))
+    known = settle(join_topics(replace(flow, operators=tuple(operators))))
     assert dataflow_of(to_plain(known)) == known
-    assert settled(known) == known
+    assert settle(known) == known
 
 
 @pytest.mark.parametrize("plan", [FLINK, SPARK, SPARK_JOIN])
