@@ -4,7 +4,7 @@
     graph       the same as numbers: neighbours, orders, cycles
     parse       a text to a dataflow, all complaints at once: our own JSON (`document`, with the
                 table of its `keys`), a Flink job's plan (`flink_plan`), a Spark query's
-                (`spark_plan`); `topics` joins several jobs to one dataflow
+                (`spark_plan`)
     checks      names that are known, one of each, no cycle
     write       a dataflow to our own JSON
     schema      the JSON Schema of a dataflow, made from the same table of keys

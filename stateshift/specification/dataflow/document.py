@@ -23,8 +23,7 @@ from stateshift.errors import SpecError
 from stateshift.specification.dataflow import flink_plan, spark_plan
 from stateshift.specification.dataflow.checks import refused_as_too_large, resolve_name
 from stateshift.specification.dataflow.keys import DATAFLOW, EDGE, JOB, OPERATOR
-from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
-from stateshift.specification.dataflow.topics import within
+from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator, within
 from stateshift.specification.key import Keys, Reader, Values, present
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.text import read_text

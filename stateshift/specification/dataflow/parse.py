@@ -30,8 +30,7 @@ from stateshift.specification.dataflow.checks import (
     split_names,
 )
 from stateshift.specification.dataflow.document import Draft, Opened, read_document
-from stateshift.specification.dataflow.operators import Dataflow
-from stateshift.specification.dataflow.topics import join_topics
+from stateshift.specification.dataflow.operators import Dataflow, join_topics
 from stateshift.specification.dataflow.write import settle
 from stateshift.specification.key import Reader
 from stateshift.specification.place import Complaints, Place

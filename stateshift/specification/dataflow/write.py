@@ -13,8 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stateshift.specification.dataflow.keys import EDGE, OPERATOR
-from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
-from stateshift.specification.dataflow.topics import join_topics
+from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator, join_topics
 from stateshift.specification.key import Keys
 
 

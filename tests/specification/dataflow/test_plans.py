@@ -10,9 +10,8 @@ import pytest
 from stateshift.dataflow.schedulers import fries
 from stateshift.errors import SpecError
 from stateshift.specification.dataflow.flink_plan import parts
-from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
+from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator, join_topics
 from stateshift.specification.dataflow.parse import parse_dataflow, parse_request
-from stateshift.specification.dataflow.topics import join_topics
 from tests.specification.dataflow.plans import FLINK, SPARK, SPARK_JOIN
 
 
