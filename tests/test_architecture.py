@@ -222,28 +222,8 @@ def read_package(folder: Path) -> Package:
     return Package(sources, frozenset(packages))
 
 
-# What the views say, as values and as JSON: pure, and known to programs as well as to the terminal.
-DOCUMENTS = (
-    *(
-        "advise_json",
-        "diff_facts",
-        "diff_json",
-        "endpoints_facts",
-        "judgement_json",
-        "plan_facts",
-        "plan_json",
-        "problems_json",
-        "run_facts",
-        "run_json",
-    ),
-    *("survey_facts", "survey_json"),
-)
-
-
 def room(module: str) -> str:
     """`stateshift.step.files` is in the room `step`; the package itself in none."""
-    if module.startswith("stateshift.cli.views.") and module.endswith(DOCUMENTS):
-        return "documents"
     return module.split(".")[1] if "." in module else ""
 
 

@@ -28,7 +28,7 @@ NOT_FILES = {
     "migration/submit_corrections.py", "notification/sending.py",
 }  # fmt: skip
 # The storages themselves, and what holds no files.
-ROOMS = ("storage/", "testing/", "formats/", "models/", "cli/views/")
+ROOMS = ("storage/", "testing/", "formats/", "models/", "cli/views/", "documents/")
 
 
 def changes(tree: ast.AST) -> Iterator[str]:

@@ -15,16 +15,17 @@ import pytest
 
 import stateshift
 from stateshift import look, migration
-from stateshift.cli.views import diff_json, judgement_json
 from stateshift.cli.views import diff_text as render_diff
 from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views import survey_text as render_survey
-from stateshift.cli.views.diff_facts import diff_facts
-from stateshift.cli.views.run_facts import RunFacts
-from stateshift.cli.views.survey_facts import survey_facts
 from stateshift.cli.views.text import plain_text
 from stateshift.clusters.protocol import JobState
+from stateshift.documents import diff_json
+from stateshift.documents import judgement as judgement_json
+from stateshift.documents.diff import diff_facts
+from stateshift.documents.run import RunFacts
+from stateshift.documents.survey import survey_facts
 from stateshift.errors import ClusterError, PlanError, StateshiftError
 from stateshift.report import Report
 from tests.engines.flink import golden
@@ -202,7 +203,7 @@ OF_BOTH = (
     "cli/views/diff_text.py",
     "cli/shell/progress.py",
     "cli/shell/failing.py",
-    "cli/views/run_json.py",
+    "documents/run_json.py",
 )
 
 # What is said of one engine only, in modules that know both.

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from stateshift import look, migration
-from stateshift.cli.views import diff_json, run_json
 from stateshift.cli.views import diff_text as render_diff
 from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_text as render_run
-from stateshift.cli.views.diff_facts import diff_facts
-from stateshift.cli.views.run_facts import RunFacts
 from stateshift.cli.views.text import plain_text
+from stateshift.documents import diff_json, run_json
+from stateshift.documents.diff import diff_facts
+from stateshift.documents.run import RunFacts
 from stateshift.engines.flink.entries.keyed import keyed_entries, why_operator_is_opaque
 from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.engines.flink.streams import Streams

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift import migration
-from stateshift.cli.views import plan_facts
 from stateshift.cli.views import plan_text as render_plan
 from stateshift.clusters.protocol import JobState, Submission
 from stateshift.dataflow.cuts import cuts
 from stateshift.dataflow.schedulers import fries
+from stateshift.documents import plan as plan_facts
 from stateshift.errors import (
     ClusterError,
     MissingFile,

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from stateshift.cli.views.metrics_facts import LABELS, METRICS
 from stateshift.clusters import command, manual
 from stateshift.clusters.flink import cluster as flink_rest
 from stateshift.clusters.flink import submit as flink_submit
@@ -19,6 +18,7 @@ from stateshift.clusters.livy import cluster as livy
 from stateshift.clusters.options import Expected
 from stateshift.clusters.spark_submit import cluster as spark_submit
 from stateshift.clusters.standalone import cluster as standalone
+from stateshift.documents.metrics import LABELS, METRICS
 from stateshift.specification import changes, options, rebalancing, receivers
 from stateshift.specification.job_keys import (
     DATA,

@@ -50,7 +50,7 @@ def inspect(
         StorageError: the location cannot be read.
     """
     from stateshift import look
-    from stateshift.cli.views.survey_facts import first_entries, survey_facts
+    from stateshift.documents.survey import first_entries, survey_facts
 
     place, opening = place_of(location), opening_of(adapters)
     seen = look.inspect(place, opening)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from stateshift.advise.advising import Advice
-    from stateshift.cli.views.survey_facts import SurveyFacts
+    from stateshift.documents.survey import SurveyFacts
     from stateshift.engines.views import DecodedFile, Differences, Export, Wanted
     from stateshift.look import Judgement
     from stateshift.migration import Proposal, Verdict
@@ -47,12 +47,13 @@ class Inspection:
 
     def to_dict(self) -> Plain:
         """Return the document of `stateshift inspect --json`."""
-        from stateshift.cli.views import survey_json
+        from stateshift.documents.shape import document_of
+        from stateshift.documents.survey import SurveyDocument, file_document
 
         if self.file is not None:
-            return cast(Plain, survey_json.file_document(self.file, self.location))
+            return cast(Plain, file_document(self.file, self.location))
         assert self.facts is not None, "an inspection is of a directory or of a file"
-        return cast(Plain, survey_json.document(self.facts))
+        return cast(Plain, document_of(SurveyDocument, self.facts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class ImageVerdict:
 
     def to_dict(self) -> Plain:
         """Return the document of `stateshift verify LOCATION --json`."""
-        from stateshift.cli.views import judgement_json
+        from stateshift.documents import judgement as judgement_json
 
         return cast(Plain, judgement_json.judgement(self.judgement))
 
@@ -93,8 +94,8 @@ class RunVerdict:
 
     def to_dict(self) -> Plain:
         """Return the document of `stateshift verify WORKDIR --json`."""
-        from stateshift.cli.views import run_json
-        from stateshift.cli.views.run_facts import VerdictFacts
+        from stateshift.documents import run_json
+        from stateshift.documents.run import VerdictFacts
 
         facts = VerdictFacts(self.verdict, self.report, self.workdir)
         return cast(Plain, run_json.verdict(facts))
@@ -124,8 +125,8 @@ class PlannedMove:
 
     def to_dict(self) -> Plain:
         """Return the document of `stateshift plan --json`."""
-        from stateshift.cli.views import plan_json
-        from stateshift.cli.views.plan_facts import plan_facts
+        from stateshift.documents import plan_json
+        from stateshift.documents.plan import plan_facts
 
         return cast(Plain, plan_json.document(plan_facts(self.proposal)))
 
@@ -155,8 +156,8 @@ class RunResult:
 
     def to_dict(self) -> Plain:
         """Return the document of `stateshift apply --json`; `resume` and `rollback` have it too."""
-        from stateshift.cli.views import run_json
-        from stateshift.cli.views.run_facts import RunFacts
+        from stateshift.documents import run_json
+        from stateshift.documents.run import RunFacts
 
         facts = RunFacts(self.report, self.workdir, page=self.page)
         return cast(Plain, run_json.ended_run(facts))
@@ -180,14 +181,14 @@ class RunStatus:
     @property
     def state(self) -> str:
         """`running`, `finished`, `failed`, `interrupted`, `rolling-back` or `rolled-back`."""
-        from stateshift.cli.views.run_facts import shown_state
+        from stateshift.documents.run import shown_state
 
         return shown_state(self.report.state, self.at_work)
 
     def to_dict(self) -> Plain:
         """Return the document of `stateshift status --json`."""
-        from stateshift.cli.views import run_json
-        from stateshift.cli.views.run_facts import RunFacts
+        from stateshift.documents import run_json
+        from stateshift.documents.run import RunFacts
 
         facts = RunFacts(self.report, self.workdir, self.at_work, self.live, self.page)
         return cast(Plain, run_json.status(facts))
@@ -207,8 +208,8 @@ class ImageDiff:
 
     def to_dict(self) -> Plain:
         """Return the document of `stateshift diff --json`."""
-        from stateshift.cli.views import diff_json
-        from stateshift.cli.views.diff_facts import diff_facts
+        from stateshift.documents import diff_json
+        from stateshift.documents.diff import diff_facts
 
         return cast(Plain, diff_json.differences(diff_facts(self.differences)))
 
@@ -246,7 +247,7 @@ class JobAdvice:
 
     def to_dict(self) -> Plain:
         """Return what the document of `stateshift advise --json` has of this job."""
-        from stateshift.cli.views import advise_json
+        from stateshift.documents import advice as advise_json
 
         (document,) = advise_json.document([self.advice])
         return cast(Plain, document)
@@ -267,9 +268,9 @@ class ExportedFile:
 
     def to_dict(self) -> Plain:
         """Return the document of `stateshift export --json`."""
-        from stateshift.cli.views import survey_json
+        from stateshift.documents.survey import export_document
 
-        return cast(Plain, survey_json.export(self.export, self.file, self.bytes))
+        return cast(Plain, export_document(self.export, self.file, self.bytes))
 
 
 @dataclass(frozen=True, slots=True)

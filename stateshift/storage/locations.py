@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from stateshift.errors import StorageError
 from stateshift.specification.location import NoLocation
@@ -138,6 +138,10 @@ def redact(text: str) -> str:
     logs.
     """
     return _SECRETS.sub(r"\1=***", _USERINFO.sub(r"\1:***@", text))
+
+
+# Text of a value that its document shows without credentials.
+Redacted = Annotated[str, redact]
 
 
 def check_path(path: str) -> str:

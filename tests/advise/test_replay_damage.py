@@ -21,8 +21,8 @@ from stateshift.advise.evaluate.inputs import (
 )
 from stateshift.advise.evaluate.spark_batches import Batch, SparkSample
 from stateshift.advise.evaluate.verdicts import verdict_on
-from stateshift.cli.views.advise_json import document
 from stateshift.cli.views.advise_text import blocks
+from stateshift.documents.advice import document
 from stateshift.plain import Misfit, to_plain
 from tests.advise.making import keyed, sample, vertex
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from stateshift.cli.views import run_live_text as render_live
 from stateshift.cli.views import run_text as render_run
-from stateshift.cli.views.run_facts import RunFacts
 from stateshift.cli.views.text import plain_text
+from stateshift.documents.run import RunFacts
 from stateshift.journal import PlanAdopted, RunFailed, RunStarted, StepFinished, StepStarted, fold
 from stateshift.report import Report, summarize
 from stateshift.steering import Live, ticking

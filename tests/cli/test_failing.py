@@ -13,8 +13,8 @@ import pytest
 from stateshift import errors
 from stateshift.cli.shell.failing import described, ours, tell
 from stateshift.cli.shell.terminal import Terminal
-from stateshift.cli.views import problems_json
 from stateshift.cli.views.text import plain_text
+from stateshift.documents.problems import error_document
 from stateshift.errors import Complaint, FormatError, PlanError, SpecError, StorageError
 from stateshift.storage.local.storage import LocalStorage
 from tests.cli.support import Outside, said, with_checkpoint, write_spec
@@ -295,5 +295,5 @@ def test_nothing_but_the_document_is_on_stdout(tmp_path: Path) -> None:
 
 
 def test_an_error_document_holds_where_it_happened() -> None:
-    document = problems_json.error(FormatError("not a delta", "1.delta", 17))
+    document = error_document(FormatError("not a delta", "1.delta", 17))
     assert (document["path"], document["offset"]) == ("1.delta", 17)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from stateshift.cli.views import live_html, live_json, live_text
-from stateshift.cli.views.live_facts import StatusFacts
-from stateshift.cli.views.live_rates import (
+from stateshift.cli.views import live_html, live_text
+from stateshift.cli.views.text import plain_text
+from stateshift.documents import live_json
+from stateshift.documents.live import StatusFacts
+from stateshift.documents.live_rates import (
     samples,
     stretches,
     version_of,
     version_that_ran,
 )
-from stateshift.cli.views.text import plain_text
 from stateshift.live.folder import Measured, Ran, Said, Seal
 from stateshift.live.protocol.chains import (
     Change,

@@ -16,8 +16,11 @@ from stateshift.advise.evaluate.inputs import Circumstances, FlinkInputs, Inputs
 from stateshift.advise.evaluate.settings import Settings
 from stateshift.advise.evaluate.verdicts import verdict_on
 from stateshift.cli.commands.metrics import observed
-from stateshift.cli.views import advise_json, metrics_json
-from stateshift.cli.views.metrics_facts import (
+from stateshift.cli.views.metrics_text import exposition
+from stateshift.clusters.protocol import StopRequest, Submission
+from stateshift.documents import advice as advise_json
+from stateshift.documents import metrics_json
+from stateshift.documents.metrics import (
     LABELS,
     METRICS,
     STATES,
@@ -26,8 +29,6 @@ from stateshift.cli.views.metrics_facts import (
     Sample,
     families,
 )
-from stateshift.cli.views.metrics_text import exposition
-from stateshift.clusters.protocol import StopRequest, Submission
 from stateshift.errors import JOB_DOWN, ClusterError, StateshiftError
 from tests.advise.making import sample, vertex
 from tests.cli.support import said, submitting, with_checkpoint, write_spec

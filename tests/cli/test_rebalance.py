@@ -16,7 +16,7 @@ import pytest
 
 from stateshift.api.rebalancing.past import Place
 from stateshift.api.rebalancing.whereabouts import at_place
-from stateshift.cli.views.metrics_facts import LABELS
+from stateshift.documents.metrics import LABELS
 from stateshift.errors import JOB_DOWN
 from stateshift.specification import JobSpec
 from stateshift.testing.memory_flink import MemoryFlink

@@ -10,8 +10,9 @@ from stateshift.advise.rebalance.decision import Decision, decide
 from stateshift.advise.rebalance.memory import Memory
 from stateshift.advise.rebalance.outcome import Carried, CarriedState, Rebalance
 from stateshift.advise.rebalance.policy import Policy
-from stateshift.cli.views import rebalance_html, rebalance_json, rebalance_text
+from stateshift.cli.views import rebalance_html, rebalance_text
 from stateshift.cli.views.text import plain_text
+from stateshift.documents import rebalance as rebalance_json
 from tests.advise.rebalance.grounds import GB, job, situation
 from tests.support.documents import misfits
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from stateshift.cli.views import survey_json
 from stateshift.cli.views.endpoints_text import position
+from stateshift.documents.shape import document_of
+from stateshift.documents.survey import EndpointDocument
 from stateshift.survey import Endpoint
 
 MANY = {"orders": {number: number for number in range(12)}}
@@ -85,5 +86,5 @@ def test_all_partitions_are_shown_where_more_is_asked_for() -> None:
 
 
 def test_json_has_offsets_by_partition_and_their_sum() -> None:
-    told = survey_json.endpoint(source("kafka", offsets={"a": {0: 5, 1: 7}}))
+    told = document_of(EndpointDocument, source("kafka", offsets={"a": {0: 5, 1: 7}}))
     assert told["details"] == {"offsets": {"a": {"0": 5, "1": 7}}, "sum": {"a": 12}}

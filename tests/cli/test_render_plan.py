@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from stateshift.cli.views import plan_text as render_plan
-from stateshift.cli.views.plan_facts import plan_facts
 from stateshift.cli.views.text import plain_text
+from stateshift.documents.plan import plan_facts
 from tests.test_warm import Stage, warm_spec
 
 LITTLE = "once what is left would take less than"

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from stateshift.cli.views import run_html as render_html
-from stateshift.cli.views import run_json
 from stateshift.cli.views import run_text as render_run
-from stateshift.cli.views.run_facts import Listed, RunFacts, VerdictFacts
 from stateshift.cli.views.text import plain_text
+from stateshift.documents import run_json
+from stateshift.documents.run import Listed, RunFacts, VerdictFacts
 from stateshift.executor import Broken
 from stateshift.migration import Verdict
 from stateshift.report import FailureReport, JobReport, PhaseReport, Report, RoundReport

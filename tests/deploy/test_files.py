@@ -20,7 +20,7 @@ import typer.main
 import yaml
 
 from stateshift.cli.shell.entry import parser
-from stateshift.cli.views.metrics_facts import METRICS
+from stateshift.documents.metrics import METRICS
 from stateshift.storage.local.storage import LocalStorage
 from tests.support.checkpoints import Checkpoint
 

@@ -19,14 +19,14 @@ from typing import Any
 
 import pytest
 
-from stateshift.cli.views import plan_json, run_json
 from stateshift.cli.views import plan_text as render_plan
 from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_live_text as render_live
 from stateshift.cli.views import run_text as render_run
-from stateshift.cli.views.plan_facts import plan_facts
-from stateshift.cli.views.run_facts import RunFacts
 from stateshift.cli.views.text import plain_text
+from stateshift.documents import plan_json, run_json
+from stateshift.documents.plan import plan_facts
+from stateshift.documents.run import RunFacts
 from stateshift.errors import StateshiftError
 from stateshift.migration import Proposal
 from stateshift.report import Report

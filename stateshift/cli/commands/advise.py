@@ -137,7 +137,8 @@ def command(
 
 def _watch(terminal: Terminal, adviser: Adviser, request: AdviceRequest, explain: bool) -> None:
     """Judge again and again. It ends with Ctrl-C."""
-    from stateshift.cli.views import advise_json, advise_text
+    from stateshift.cli.views import advise_text
+    from stateshift.documents import advice as advise_json
 
     clock = terminal.adapters().clock
     while True:
@@ -151,7 +152,8 @@ def _watch(terminal: Terminal, adviser: Adviser, request: AdviceRequest, explain
 
 
 def _show(terminal: Terminal, advice: list[Advice], explain: bool) -> None:
-    from stateshift.cli.views import advise_json, advise_text
+    from stateshift.cli.views import advise_text
+    from stateshift.documents import advice as advise_json
 
     terminal.answer(
         "advise",

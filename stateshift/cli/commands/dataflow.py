@@ -123,13 +123,13 @@ def command(
     """
     from random import Random
 
-    from stateshift.cli.views import dataflow_json
     from stateshift.cli.views import dataflow_text as render_dataflow
-    from stateshift.cli.views.dataflow_facts import change_facts
     from stateshift.dataflow import drawing
     from stateshift.dataflow.delays import expected
     from stateshift.dataflow.pruning import RULES
     from stateshift.dataflow.schedulers import SCHEDULERS, schedule
+    from stateshift.documents import dataflow_json
+    from stateshift.documents.dataflow import change_facts
 
     _refuse_both(terminal.json, dot, mermaid)
     chosen = choice("--scheduler", scheduler, SCHEDULERS)

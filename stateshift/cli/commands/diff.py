@@ -43,9 +43,9 @@ def command(
     """
     from stateshift import look
     from stateshift.cli.shell.fleet import readers_for
-    from stateshift.cli.views import diff_json
     from stateshift.cli.views import diff_text as render_diff
-    from stateshift.cli.views.diff_facts import Outcome, diff_facts
+    from stateshift.documents import diff_json
+    from stateshift.documents.diff import Outcome, diff_facts
     from stateshift.errors import PlanError, VerifyError
 
     with readers_for(terminal, fleet, [a, b], parallel) as readers:

@@ -115,10 +115,11 @@ def _batches(changes: str | None) -> tuple[int, int] | None:
 
 
 def _show(terminal: Terminal, state: Export, to: str, size: int) -> None:
-    from stateshift.cli.views import survey_json, survey_text
+    from stateshift.cli.views import survey_text
+    from stateshift.documents.survey import export_document
 
     terminal.answer(
         "export",
-        lambda: survey_json.export(state, to, size),
+        lambda: export_document(state, to, size),
         lambda: [survey_text.exported(state, to, size)],
     )

@@ -17,7 +17,7 @@ from stateshift.cli.shell.terminal import Terminal
 if TYPE_CHECKING:
     from stateshift.advise.rebalance.decision import Decision
     from stateshift.api.rebalancing.folder import Folder
-    from stateshift.cli.views.metrics_facts import Judged, ObservedRun, Rebalanced
+    from stateshift.documents.metrics import Judged, ObservedRun, Rebalanced
     from stateshift.errors import StateshiftError
 
 EPILOG = epilog(
@@ -87,8 +87,9 @@ def command(
     import time
 
     from stateshift.api.local_files import write_whole
-    from stateshift.cli.views import metrics_json, metrics_text
-    from stateshift.cli.views.metrics_facts import families
+    from stateshift.cli.views import metrics_text
+    from stateshift.documents import metrics_json
+    from stateshift.documents.metrics import families
 
     for folder in dirs or ():
         _refuse_missing(folder)
@@ -141,7 +142,7 @@ def _there(terminal: Terminal, what: str, files: list[str]) -> list[str]:
 def _judged(files: list[str]) -> list[Judged]:
     """Return the verdicts in files that `advise --json` has written."""
     from stateshift.api.advice import replayed
-    from stateshift.cli.views.metrics_facts import Judged
+    from stateshift.documents.metrics import Judged
 
     judged = []
     for file in files:
@@ -170,7 +171,7 @@ def _rebalanced(terminal: Terminal, name: str, path: str) -> Rebalanced:
     read is named, and left out.
     """
     from stateshift.api.rebalancing.folder import Folder
-    from stateshift.cli.views.metrics_facts import Rebalanced
+    from stateshift.documents.metrics import Rebalanced
     from stateshift.errors import StateshiftError
 
     folder = Folder(path)
@@ -215,7 +216,7 @@ def _say_damaged(terminal: Terminal, error: StateshiftError) -> None:
 def observed(path: str) -> ObservedRun:
     """Return what a workdir says; without progress where its journal cannot be read."""
     from stateshift import migration
-    from stateshift.cli.views.metrics_facts import ObservedRun
+    from stateshift.documents.metrics import ObservedRun
     from stateshift.errors import StateshiftError
     from stateshift.report import summarize
     from stateshift.workdir import Workdir

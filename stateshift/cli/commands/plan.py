@@ -66,9 +66,9 @@ def command(
 
     from stateshift.api.requests import move_of, save
     from stateshift.cli.shell.request import overridden
-    from stateshift.cli.views import plan_json
     from stateshift.cli.views import plan_text as render_plan
-    from stateshift.cli.views.plan_facts import plan_facts
+    from stateshift.documents import plan_json
+    from stateshift.documents.plan import plan_facts
     from stateshift.errors import PlanError
     from stateshift.migration import Proposal, processes_for, propose
     from stateshift.workdir import Workdir

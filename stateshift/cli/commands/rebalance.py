@@ -178,7 +178,8 @@ def _wait_seconds(wait: str | None) -> float:
 
 
 def _show(terminal: Terminal, outcome: Rebalance, html: str | None, explain: bool) -> None:
-    from stateshift.cli.views import rebalance_html, rebalance_json, rebalance_text
+    from stateshift.cli.views import rebalance_html, rebalance_text
+    from stateshift.documents import rebalance as rebalance_json
 
     if html is not None:
         _write(html, rebalance_html.page(outcome), outcome.file)

@@ -62,7 +62,7 @@ def command(
     from stateshift import migration
     from stateshift.cli.shell.work import carry_out, confirm
     from stateshift.cli.views import run_text as render_run
-    from stateshift.cli.views.run_facts import RunFacts
+    from stateshift.documents.run import RunFacts
     from stateshift.errors import PlanError
     from stateshift.workdir import Workdir
 

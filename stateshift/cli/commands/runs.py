@@ -13,7 +13,7 @@ from stateshift.cli.shell.options import WORKDIRS, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.run_facts import Listed
+    from stateshift.documents.run import Listed
 
 EPILOG = epilog("stateshift runs --json", 2, 6, e0="listed")
 
@@ -28,8 +28,8 @@ def command(
     ] = WORKDIRS,
 ) -> int | None:
     """List all runs, and where each of them stands."""
-    from stateshift.cli.views import run_json
     from stateshift.cli.views import run_text as render_run
+    from stateshift.documents import run_json
 
     entries = [_listed(path) for path in below(workdirs)]
     terminal.answer(
@@ -62,7 +62,7 @@ def _directories(root: str) -> list[str]:
 
 def _listed(path: str) -> Listed:
     from stateshift import migration
-    from stateshift.cli.views.run_facts import Listed, RunFacts
+    from stateshift.documents.run import Listed, RunFacts
     from stateshift.errors import StateshiftError
     from stateshift.workdir import Workdir
 

@@ -10,7 +10,7 @@ from stateshift.cli.shell.options import epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.documents import Schema
+    from stateshift.documents.shape import Schema
 
 EPILOG = epilog(
     "stateshift schema > spec.schema.json\nstateshift schema --of dataflow > dataflow.schema.json\n"

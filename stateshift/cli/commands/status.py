@@ -16,8 +16,8 @@ from stateshift.cli.shell.options import WorkdirOf, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.run_facts import RunFacts
     from stateshift.cli.views.text import Block
+    from stateshift.documents.run import RunFacts
     from stateshift.report import Report
     from stateshift.steering import Live
     from stateshift.workdir import Workdir
@@ -50,8 +50,8 @@ def command(
     --watch repeats it: what the run does, what is left, and how long the job would be down.
     With --json it prints one document a line.
     """
-    from stateshift.cli.views import run_json
     from stateshift.cli.views import run_text as render_run
+    from stateshift.documents import run_json
     from stateshift.workdir import Workdir
 
     place = Workdir(workdir)
@@ -65,7 +65,7 @@ def command(
 
 def _facts(place: Workdir, path: str) -> RunFacts:
     from stateshift import migration
-    from stateshift.cli.views.run_facts import RunFacts
+    from stateshift.documents.run import RunFacts
     from stateshift.steering import ticking
 
     report, held, now = migration.status(place), place.held, time.time()
@@ -88,9 +88,9 @@ def _watch(terminal: Terminal, place: Workdir) -> None:
 @contextmanager
 def _shown(terminal: Terminal, place: Workdir) -> Iterator[Show]:
     """Show each state: at a terminal over the last one; elsewhere only what is new."""
-    from stateshift.cli.views import run_json
     from stateshift.cli.views import run_live_text as render_live
-    from stateshift.cli.views.run_facts import RunFacts
+    from stateshift.documents import run_json
+    from stateshift.documents.run import RunFacts
 
     if terminal.json:
         path = str(place.path)

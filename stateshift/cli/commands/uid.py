@@ -10,8 +10,8 @@ from stateshift.cli.shell.options import epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.survey_json import OperatorIdDocument
     from stateshift.cli.views.text import Table
+    from stateshift.documents.survey import OperatorIdDocument
 
 EPILOG = epilog(
     (

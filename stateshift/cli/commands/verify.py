@@ -163,8 +163,8 @@ def _judged(
 
 
 def _answer(terminal: Terminal, location: str, judgement: Judgement) -> int:
-    from stateshift.cli.views import judgement_json
     from stateshift.cli.views import survey_text as render_survey
+    from stateshift.documents import judgement as judgement_json
     from stateshift.errors import VerifyError
 
     terminal.answer(
@@ -180,9 +180,9 @@ def _run(terminal: Terminal, path: str, fleet: str | None, parallel: int | None)
 
     from stateshift import migration
     from stateshift.cli.shell.fleet import readers_for
-    from stateshift.cli.views import run_json
     from stateshift.cli.views import run_text as render_run
-    from stateshift.cli.views.run_facts import VerdictFacts
+    from stateshift.documents import run_json
+    from stateshift.documents.run import VerdictFacts
     from stateshift.errors import VerifyError
     from stateshift.workdir import Workdir
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from stateshift.cli.shell.terminal import Terminal
-    from stateshift.cli.views.bin_count_facts import CountFacts
+    from stateshift.documents.bin_count import CountFacts
     from stateshift.live.bins.controlling import Controller
     from stateshift.live.bins.move_request import Manner
     from stateshift.live.bins.moved import Moved
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 def show(terminal: Terminal, group: str) -> int | None:
     """Show which bins are hot."""
-    from stateshift.cli.views import bin_count_json, bin_count_text
+    from stateshift.cli.views import bin_count_text
+    from stateshift.documents import bin_count_json
     from stateshift.live.bins.controlling import Controller
 
     facts = _facts(Controller(group))
@@ -30,7 +31,8 @@ def change(
     """Split or merge all bins, and say what came of it; return the exit code."""
     from dataclasses import replace
 
-    from stateshift.cli.views import bin_count_json, bin_count_text
+    from stateshift.cli.views import bin_count_text
+    from stateshift.documents import bin_count_json
     from stateshift.errors import NOT_SEEN_COMPLETE
     from stateshift.live.bins.controlling import Controller
 
@@ -50,7 +52,7 @@ def change(
 
 
 def _facts(controller: Controller) -> CountFacts:
-    from stateshift.cli.views.bin_count_facts import CountFacts
+    from stateshift.documents.bin_count import CountFacts
     from stateshift.live.bins.bin_count import advised
     from stateshift.live.bins.bin_loads import loads
 
@@ -62,7 +64,7 @@ def _facts(controller: Controller) -> CountFacts:
 def _carried(terminal: Terminal, controller: Controller, count: int, manner: Manner) -> Moved:
     from stateshift.cli.shell.bin_moves import told_progress
     from stateshift.cli.views import bin_count_text
-    from stateshift.cli.views.live_facts import live_command
+    from stateshift.documents.live import live_command
     from stateshift.errors import Interrupted
 
     try:
@@ -80,7 +82,7 @@ def _carried(terminal: Terminal, controller: Controller, count: int, manner: Man
 def _tell_aborted(terminal: Terminal, facts: CountFacts) -> int:
     from stateshift.cli.shell.bin_moves import hint_aborted
     from stateshift.cli.shell.failing import tell_aborted
-    from stateshift.cli.views import bin_count_json
+    from stateshift.documents import bin_count_json
     from stateshift.errors import ClusterError
 
     moved = facts.moved

@@ -11,8 +11,8 @@ from stateshift.cli.shell.options import MoveOptions
 
 if TYPE_CHECKING:
     from stateshift.cli.shell.terminal import Terminal
-    from stateshift.cli.views.bins_facts import MoveFacts
-    from stateshift.cli.views.bins_json import SteeringState
+    from stateshift.documents.bins import MoveFacts
+    from stateshift.documents.bins_json import SteeringState
     from stateshift.live.bins.controlling import Controller
     from stateshift.live.bins.move_request import Manner, Steps
     from stateshift.live.bins.moved import Moved
@@ -94,8 +94,9 @@ def carry_out(
     """Move bins, and say what came of it; return the exit code."""
     from dataclasses import replace
 
-    from stateshift.cli.views import bins_json, bins_text
-    from stateshift.cli.views.bins_facts import MoveFacts
+    from stateshift.cli.views import bins_text
+    from stateshift.documents import bins_json
+    from stateshift.documents.bins import MoveFacts
     from stateshift.errors import NOT_SEEN_COMPLETE
     from stateshift.live.bins.controlling import Controller
     from stateshift.live.bins.move_request import check
@@ -118,7 +119,7 @@ def carry_out(
 
 def _carried(terminal: Terminal, controller: Controller, steps: Steps, manner: Manner) -> Moved:
     from stateshift.cli.views import bins_text
-    from stateshift.cli.views.live_facts import live_command
+    from stateshift.documents.live import live_command
     from stateshift.errors import Interrupted
 
     try:
@@ -167,7 +168,7 @@ class _Lines:
 
 def _tell_aborted(terminal: Terminal, facts: MoveFacts) -> int:
     from stateshift.cli.shell.failing import tell_aborted
-    from stateshift.cli.views import bins_json
+    from stateshift.documents import bins_json
     from stateshift.errors import ClusterError
 
     moved = facts.moved
@@ -182,7 +183,7 @@ def _tell_aborted(terminal: Terminal, facts: MoveFacts) -> int:
 
 def hint_aborted(location: str, moved: Moved) -> str:
     """Return what to do about workers that did not answer, and where to look."""
-    from stateshift.cli.views.live_facts import live_command
+    from stateshift.documents.live import live_command
     from stateshift.live.bins.move_request import hint_if_gone
 
     hints = [hint_if_gone(location, worker) for worker in moved.silent]
@@ -196,7 +197,8 @@ def show_steering(
     terminal: Terminal, controller: Controller, state: SteeringState, words: str
 ) -> None:
     """Show what was asked of whoever moves bins."""
-    from stateshift.cli.views import bins_json, bins_text
+    from stateshift.cli.views import bins_text
+    from stateshift.documents import bins_json
     from stateshift.storage.locations import redact
 
     carried = controller.carried

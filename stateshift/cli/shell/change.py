@@ -15,7 +15,7 @@ from stateshift.cli.shell.options import ChangeOptions, epilog
 
 if TYPE_CHECKING:
     from stateshift.cli.shell.terminal import Terminal
-    from stateshift.cli.views.live_facts import ChangeFacts
+    from stateshift.documents.live import ChangeFacts
     from stateshift.errors import Interrupted
     from stateshift.live.acts import Checked, Edit, Manner
     from stateshift.live.carrying import Carried
@@ -65,8 +65,9 @@ def carry_out(
     terminal: Terminal, group: str, edits: Sequence[Edit], options: ChangeOptions
 ) -> int | None:
     """Change chains, and say what came of it; return the exit code."""
-    from stateshift.cli.views import live_json, live_text
-    from stateshift.cli.views.live_facts import ChangeFacts
+    from stateshift.cli.views import live_text
+    from stateshift.documents import live_json
+    from stateshift.documents.live import ChangeFacts
     from stateshift.errors import NOT_SEEN_COMPLETE
     from stateshift.live import acts
 
@@ -195,7 +196,7 @@ class _Lines:
 
 def _interrupted(checked: Checked) -> Interrupted:
     """Return the error of somebody who does not wait any more. What is not decided is aborted."""
-    from stateshift.cli.views.live_facts import ChangeFacts
+    from stateshift.documents.live import ChangeFacts
     from stateshift.errors import Interrupted
     from stateshift.live import acts
 
@@ -216,8 +217,8 @@ def _interrupted(checked: Checked) -> Interrupted:
 
 def _tell_failed(terminal: Terminal, facts: ChangeFacts) -> int:
     from stateshift.cli.shell.failing import tell_aborted
-    from stateshift.cli.views import live_json
-    from stateshift.cli.views.live_facts import live_command
+    from stateshift.documents import live_json
+    from stateshift.documents.live import live_command
     from stateshift.errors import ClusterError
 
     became = "is aborted" if facts.state == "aborted" else "was taken back by its first error"

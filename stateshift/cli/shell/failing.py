@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from stateshift.cli.shell.terminal import OutputError, Terminal, drop
-from stateshift.cli.views import problems_json
 from stateshift.cli.views.text import Block, Line
+from stateshift.documents.problems import error_document
 from stateshift.errors import (
     Complaint,
     Interrupted,
@@ -33,7 +33,7 @@ from stateshift.errors import (
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.run_json import FailedRunDocument
+    from stateshift.documents.run_json import FailedRunDocument
 
 LONGEST = 80
 _MEMORY = (
@@ -84,7 +84,7 @@ def _document(terminal: Terminal, error: StateshiftError, report: FailedRunDocum
     """
     try:
         if report is None:
-            terminal.document("error", problems_json.error(error))
+            terminal.document("error", error_document(error))
         else:
             terminal.document("report", report)
     except BrokenPipeError:

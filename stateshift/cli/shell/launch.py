@@ -13,9 +13,10 @@ from stateshift.cli.shell.options import RunOptions
 from stateshift.cli.shell.request import Request
 from stateshift.cli.shell.work import carry_out, confirm
 from stateshift.cli.views import plan_text as render_plan
-from stateshift.cli.views import problems_json
-from stateshift.cli.views.plan_facts import plan_facts
 from stateshift.cli.views.units import many
+from stateshift.documents.plan import plan_facts
+from stateshift.documents.problems import FindingDocument
+from stateshift.documents.shape import documents_of
 from stateshift.errors import PlanError
 from stateshift.workdir import Workdir
 
@@ -73,7 +74,7 @@ def refuse_refused(proposal: Proposal, typed: bool) -> None:
     raise PlanError(
         f"{count} this plan; nothing was done",
         hint=_way_out(refusals, typed),
-        findings=[problems_json.finding(each) for each in refusals],
+        findings=documents_of(FindingDocument, refusals),
     )
 
 

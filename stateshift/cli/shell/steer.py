@@ -7,9 +7,9 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views import run_json
 from stateshift.cli.views.text import Line
 from stateshift.cli.views.units import span
+from stateshift.documents import run_json
 
 if TYPE_CHECKING:
     from stateshift.cli.shell.terminal import Terminal

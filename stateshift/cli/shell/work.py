@@ -20,10 +20,10 @@ from stateshift.cli.shell.failing import tell, unwritten
 from stateshift.cli.shell.progress import watching
 from stateshift.cli.shell.terminal import OutputError, Terminal
 from stateshift.cli.views import run_html as render_html
-from stateshift.cli.views import run_json
 from stateshift.cli.views import run_text as render_run
-from stateshift.cli.views.run_facts import RunFacts
 from stateshift.cli.views.text import Line
+from stateshift.documents import run_json
+from stateshift.documents.run import RunFacts
 from stateshift.errors import (
     Complaint,
     FormatError,

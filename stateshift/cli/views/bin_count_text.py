@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views.live_facts import live_command
 from stateshift.cli.views.text import Block, Gap, Line, Row, Table, pairs
 from stateshift.cli.views.units import many, number, per_second, size, span
+from stateshift.documents.live import live_command
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.bin_count_facts import CountFacts
+    from stateshift.documents.bin_count import CountFacts
     from stateshift.live.bins.bin_loads import Load
     from stateshift.live.bins.moved import Moved
 

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from stateshift.cli.views.bins_facts import BinsFacts, PastMoveFacts
 from stateshift.cli.views.bins_text import MOVE_HEADS, PART_HEADS, part_row, past_rows, whys
 from stateshift.cli.views.live_html_drawing import curves_drawn
 from stateshift.cli.views.markup import said, tag
@@ -32,6 +31,7 @@ from stateshift.cli.views.run_html_curves import Curve, Point, placed
 from stateshift.cli.views.run_html_drawing import Mark
 from stateshift.cli.views.text import Row
 from stateshift.cli.views.units import clock, many, number, span
+from stateshift.documents.bins import BinsFacts, PastMoveFacts
 from stateshift.live.bins.past import CommitPast, PartPast
 from stateshift.live.bins.times import Moment
 from stateshift.report import SteeredReport

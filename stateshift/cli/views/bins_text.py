@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views.live_facts import live_command
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, pairs
 from stateshift.cli.views.units import clock, dash, many, number, per_second, ranges, size, span
+from stateshift.documents.live import live_command
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.bins_facts import (
+    from stateshift.documents.bins import (
         BinsFacts,
         CrossingFacts,
         MoveFacts,

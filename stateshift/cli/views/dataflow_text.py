@@ -10,9 +10,9 @@ from stateshift.cli.views.units import many, number, span
 from stateshift.dataflow.delays import rounded
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.dataflow_facts import ChangeFacts, ComponentFacts
     from stateshift.dataflow.delays import Expected
     from stateshift.dataflow.schedulers import Schedule, Scheduler
+    from stateshift.documents.dataflow import ChangeFacts, ComponentFacts
 
 ROWS_MAX = 20
 NAMES_MAX = 12

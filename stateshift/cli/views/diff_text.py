@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views.diff_facts import DiffFacts, Outcome
 from stateshift.cli.views.text import Block, Cell, Line, Row, Table, Tone, compact_json, section
 from stateshift.cli.views.units import compared, number
+from stateshift.documents.diff import DiffFacts, Outcome
 from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
 

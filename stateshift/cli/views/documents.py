@@ -3,52 +3,48 @@
     DOCUMENTS    name -> its typed shapes, and the commands that print it
     schema_of    the JSON Schema (2020-12) of one, generated from its shapes
 
-The shapes are the classes beside the functions that make the documents (`*_json.py`; `manual`,
-`completion`). A published schema lets unknown keys pass, since later versions add some. The strict
-one, for tests, does not.
+The shapes are the classes of `stateshift.documents`, `manual` and `completion`. A published schema
+lets unknown keys pass, since later versions add some. The strict one, for tests, does not.
 """
 
 from __future__ import annotations
 
-import inspect
 import json
-import types
-import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, NotRequired, is_typeddict
 
-from stateshift.cli.views import (
-    advise_json,
+from stateshift.cli.views import completion, manual
+from stateshift.documents import (
+    advice as advise_json,
+)
+from stateshift.documents import (
     bin_count_json,
     bins_json,
-    completion,
     dataflow_json,
     diff_json,
-    judgement_json,
-    live_buffer_json,
     live_json,
-    live_state_json,
-    manual,
     metrics_json,
     plan_json,
-    problems_json,
-    rebalance_json,
+    problems,
     run_json,
-    survey_json,
+    survey,
 )
+from stateshift.documents import (
+    judgement as judgement_json,
+)
+from stateshift.documents import (
+    live_buffer as live_buffer_json,
+)
+from stateshift.documents import (
+    live_state as live_state_json,
+)
+from stateshift.documents import (
+    rebalance as rebalance_json,
+)
+from stateshift.documents.shape import Definitions, Schema
 from stateshift.notification.event import NotificationDocument
 
-Schema = dict[str, object]
-
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-PLAIN: Mapping[object, str] = {
-    str: "string",
-    int: "integer",
-    float: "number",
-    bool: "boolean",
-    type(None): "null",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +80,7 @@ DOCUMENTS: Mapping[str, Document] = {
     "inspect": Document(
         "What is at a location",
         ("inspect",),
-        (survey_json.SurveyDocument, survey_json.FileDocument),
+        (survey.SurveyDocument, survey.FileDocument),
     ),
     "verify": Document(
         "Whether a job could restart from an image, or whether a run's work still holds",
@@ -112,15 +108,15 @@ DOCUMENTS: Mapping[str, Document] = {
         ("cutover", "pause", "throttle"),
         (run_json.SteeringDocument,),
     ),
-    "export": Document("What was written to a file", ("export",), (survey_json.ExportDocument,)),
+    "export": Document("What was written to a file", ("export",), (survey.ExportDocument,)),
     "line": Document(
         "One line of exported JSON lines",
         ("export --to FILE.jsonl", "export --to -"),
-        (survey_json.LineDocument,),
+        (survey.LineDocument,),
     ),
     "diff": Document("How two images differ", ("diff",), (diff_json.DiffDocument,)),
     "uid": Document(
-        "What operators' names become", ("uid",), (survey_json.OperatorIdDocument,), many=True
+        "What operators' names become", ("uid",), (survey.OperatorIdDocument,), many=True
     ),
     "dataflow-change": Document(
         "Which operators of a dataflow have to change together",
@@ -200,7 +196,7 @@ DOCUMENTS: Mapping[str, Document] = {
         (NotificationDocument,),
     ),
     "error": Document(
-        "Why a command failed", ("any command that fails",), (problems_json.ErrorDocument,)
+        "Why a command failed", ("any command that fails",), (problems.ErrorDocument,)
     ),
 }
 
@@ -218,8 +214,8 @@ def name_of(asked: str) -> str | None:
 def schema_of(name: str, strict: bool = False) -> Schema:
     """Return the JSON Schema of a document; a strict one refuses keys that it does not know."""
     document = DOCUMENTS[name]
-    shapes = _Shapes(strict)
-    schemas = [shapes.schema(shape) for shape in document.shapes]
+    definitions = Definitions(strict)
+    schemas = [definitions.schema(shape) for shape in document.shapes]
     match schemas:
         case []:
             document_schema: Schema = {"$ref": DIALECT}
@@ -235,74 +231,10 @@ def schema_of(name: str, strict: bool = False) -> Schema:
         "title": document.title,
         "description": f"Printed with --json by: {', '.join(document.commands)}.",
         **document_schema,
-        "$defs": dict(sorted(shapes.definitions.items())),
+        "$defs": dict(sorted(definitions.by_name.items())),
     }
 
 
 def schema_text(schema: Schema) -> str:
     """Return a schema as it is checked in, and as `stateshift schema` prints it."""
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-
-
-class _Shapes:
-    """Typed dictionaries as JSON Schema; each is defined once, by its name."""
-
-    def __init__(self, strict: bool) -> None:
-        self.definitions: dict[str, Schema] = {}
-        self._strict = strict
-
-    def schema(self, shape: object) -> Schema:
-        """Return the schema of a type; what it refers to is among the definitions."""
-        if isinstance(shape, type) and is_typeddict(shape):
-            return self._reference(shape)
-        if shape is object:
-            return {}
-        if shape in PLAIN:
-            return {"type": PLAIN[shape]}
-        return self._generic(typing.get_origin(shape), typing.get_args(shape))
-
-    def _generic(self, origin: object, arguments: tuple[object, ...]) -> Schema:
-        """Return the schema of a type with arguments, as `list[str]`."""
-        if origin is NotRequired:
-            return self.schema(arguments[0])
-        if origin is Annotated:
-            return {"description": arguments[1], **self.schema(arguments[0])}
-        if origin in (typing.Union, types.UnionType):
-            return self._any_of(arguments)
-        if origin is Literal:
-            return {"enum": list(arguments)}
-        if origin is list:
-            return {"type": "array", "items": self.schema(arguments[0])}
-        assert origin is dict, "a document is made of these alone"
-        return {"type": "object", "additionalProperties": self.schema(arguments[1])}
-
-    def _any_of(self, choices: tuple[object, ...]) -> Schema:
-        schemas = [self.schema(choice) for choice in choices]
-        if all(choice in PLAIN for choice in choices):
-            return {"type": [schema["type"] for schema in schemas]}
-        return {"anyOf": schemas}
-
-    def _reference(self, shape: type) -> Schema:
-        name = shape.__name__.removesuffix("Document")
-        if name not in self.definitions:
-            self.definitions[name] = {}  # its place, should it hold itself
-            self.definitions[name] = self._object(shape)
-        return {"$ref": f"#/$defs/{name}"}
-
-    def _object(self, shape: type) -> Schema:
-        keys = typing.get_type_hints(shape, include_extras=True)
-        schema: Schema = {
-            "type": "object",
-            "description": inspect.cleandoc(shape.__doc__ or ""),
-            "properties": {key: self.schema(kind) for key, kind in keys.items()},
-            "required": list(_required(keys)),
-        }
-        if self._strict:
-            schema["additionalProperties"] = False
-        return schema
-
-
-def _required(keys: Mapping[str, object]) -> Iterator[str]:
-    for key, kind in keys.items():
-        if typing.get_origin(kind) is not NotRequired:
-            yield key

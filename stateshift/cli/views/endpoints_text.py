@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views.endpoints_facts import (
+from stateshift.cli.views.text import Cell, Row
+from stateshift.cli.views.units import number
+from stateshift.documents.endpoints import (
     SinkBatches,
     Snapshot,
     TableVersion,
@@ -17,8 +19,6 @@ from stateshift.cli.views.endpoints_facts import (
     table_version_of,
     topics_of,
 )
-from stateshift.cli.views.text import Cell, Row
-from stateshift.cli.views.units import number
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:

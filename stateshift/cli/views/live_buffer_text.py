@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views.live_buffer_json import state_of
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Table, pairs
 from stateshift.cli.views.units import many, number, size
+from stateshift.documents.live_buffer import state_of
 
 if TYPE_CHECKING:
     from stateshift.live.buffer.buffer import Status

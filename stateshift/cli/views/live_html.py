@@ -16,9 +16,7 @@ from functools import cached_property
 
 from stateshift import __version__
 from stateshift.cli.views import bins_html
-from stateshift.cli.views.live_facts import PastFacts, QueryFacts, StatusFacts
 from stateshift.cli.views.live_html_drawing import QueryTimeline, picture
-from stateshift.cli.views.live_rates import Sample, stretches
 from stateshift.cli.views.live_text import (
     CHAIN_HEADS,
     PAST_HEADS,
@@ -34,6 +32,8 @@ from stateshift.cli.views.run_html_axis import Axis
 from stateshift.cli.views.run_html_drawing import Mark
 from stateshift.cli.views.text import Row
 from stateshift.cli.views.units import clock, many, per_second, span
+from stateshift.documents.live import PastFacts, QueryFacts, StatusFacts
+from stateshift.documents.live_rates import Sample, stretches
 from stateshift.report import SteeredReport
 
 SAMPLE_HEADS = (

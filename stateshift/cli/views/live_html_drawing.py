@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from stateshift.cli.views.live_rates import Sample
-from stateshift.cli.views.live_rates import Stretch as VersionStretch
 from stateshift.cli.views.markup import tag
 from stateshift.cli.views.run_html_axis import Axis
 from stateshift.cli.views.run_html_curves import PANEL, Curve, Point, placed
@@ -34,6 +32,8 @@ from stateshift.cli.views.run_html_drawing import (
     panels,
 )
 from stateshift.cli.views.units import per_second, span
+from stateshift.documents.live_rates import Sample
+from stateshift.documents.live_rates import Stretch as VersionStretch
 from stateshift.live.protocol.chains import Version
 
 KINDS = ("bar", "bar round", "bar even", "bar round even")

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views import bins_text
-from stateshift.cli.views.live_facts import live_command, names_of
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, pairs
 from stateshift.cli.views.units import clock, many, per_second, span
+from stateshift.documents.live import live_command, names_of
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.bins_facts import PastMoveFacts
-    from stateshift.cli.views.live_facts import (
+    from stateshift.documents.bins import PastMoveFacts
+    from stateshift.documents.live import (
         ChainFacts,
         ChangeFacts,
         PastFacts,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from stateshift.cli.views.metrics_facts import Family, Labels
+from stateshift.documents.metrics import Family, Labels
 
 
 def exposition(families: Iterable[Family]) -> str:

@@ -25,7 +25,7 @@ from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.plan_facts import CutFacts, PlanFacts
+    from stateshift.documents.plan import CutFacts, PlanFacts
     from stateshift.plan import Plan
     from stateshift.specification import JobSpec, Spec
     from stateshift.step import AnyStep

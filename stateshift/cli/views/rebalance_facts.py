@@ -8,55 +8,18 @@ headline     the run on one line
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views.units import clock, many
+from stateshift.documents.rebalance import moves_of, share
 
 CANNOT_TELL = "cannot tell: "
 
 if TYPE_CHECKING:
-    from stateshift.advise.rebalance.decision import Decision, Loaded, Move
-    from stateshift.advise.rebalance.outcome import Carried, CarriedState, Drained, Rebalance
+    from stateshift.advise.rebalance.decision import Decision
+    from stateshift.advise.rebalance.outcome import Carried, Drained, Rebalance
     from stateshift.cli.views.text import Tone
-
-
-@dataclass(frozen=True, slots=True)
-class MoveFacts:
-    """A move of the decision; `carried` is None where the run did not come to it."""
-
-    move: Move
-    carried: Carried | None
-
-    @property
-    def state(self) -> CarriedState:
-        """Return how far it has come."""
-        return "planned" if self.carried is None else self.carried.state
-
-    @property
-    def jobs(self) -> str:
-        """Return the names of its jobs."""
-        return ", ".join(self.move.jobs)
-
-    @property
-    def was_down_seconds(self) -> float | None:
-        """Return how long the jobs were down, where that was measured."""
-        return None if self.carried is None else self.carried.downtime_seconds
-
-
-def moves_of(rebalance: Rebalance) -> list[MoveFacts]:
-    """Return the moves of the decision, in their order."""
-    if rebalance.decision is None:
-        return []
-    carried: list[Carried | None] = list(rebalance.carried)
-    missing = len(rebalance.decision.moves) - len(carried)
-    carried += [None] * missing
-    return [MoveFacts(*pair) for pair in zip(rebalance.decision.moves, carried, strict=True)]
-
-
-def share(load: float, cluster: Loaded) -> float | None:
-    """Return a load as a part of a cluster's capacity; None where that is not known."""
-    return load / cluster.capacity if cluster.capacity else None
+    from stateshift.documents.rebalance import MoveFacts
 
 
 def shares_before(decision: Decision) -> list[float]:

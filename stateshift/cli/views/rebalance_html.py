@@ -22,8 +22,6 @@ from stateshift.cli.views.rebalance_facts import (
     contents,
     headline,
     mean_share,
-    moves_of,
-    share,
     shares_after,
     shares_before,
 )
@@ -36,6 +34,7 @@ from stateshift.cli.views.rebalance_text import (
     whys,
 )
 from stateshift.cli.views.units import clock, many, size
+from stateshift.documents.rebalance import moves_of, share
 
 if TYPE_CHECKING:
     from stateshift.advise.rebalance.decision import Decision, Loaded

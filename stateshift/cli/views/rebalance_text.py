@@ -13,19 +13,18 @@ from stateshift.cli.views.rebalance_facts import (
     contents,
     headline,
     mean_share,
-    moves_of,
-    share,
     shares_after,
     shares_before,
     stays_by_reason,
 )
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, section
 from stateshift.cli.views.units import bar, many, size, span
+from stateshift.documents.rebalance import moves_of, share
 
 if TYPE_CHECKING:
     from stateshift.advise.rebalance.decision import Decision, Loaded
     from stateshift.advise.rebalance.outcome import Carried, CarriedState, Rebalance
-    from stateshift.cli.views.rebalance_facts import MoveFacts
+    from stateshift.documents.rebalance import MoveFacts
 
 BAR: Final = 20
 CLUSTER_HEADS: Final = ("cluster", ">capacity", ">before", "", ">after", "")

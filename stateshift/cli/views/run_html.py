@@ -26,7 +26,6 @@ from stateshift.cli.views.page import (
     tile,
     whole_page,
 )
-from stateshift.cli.views.run_facts import Known, RunFacts
 from stateshift.cli.views.run_html_axis import axis_of
 from stateshift.cli.views.run_html_drawing import closer, picture, strip
 from stateshift.cli.views.run_text import (
@@ -40,6 +39,7 @@ from stateshift.cli.views.run_text import (
 )
 from stateshift.cli.views.text import Cell, Row
 from stateshift.cli.views.units import dash, many, number, size, span
+from stateshift.documents.run import Known, RunFacts
 from stateshift.report import FailureReport, JobReport, Report, RoundReport
 from stateshift.terms import terms_of
 

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views import run_live_text as render_live
-from stateshift.cli.views.run_facts import (
+from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, pairs
+from stateshift.cli.views.units import bar, compared, dash, many, number, size, span
+from stateshift.documents.run import (
     Listed,
     RunFacts,
     VerdictFacts,
     compared_of,
     copied_while_down,
 )
-from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, pairs
-from stateshift.cli.views.units import bar, compared, dash, many, number, size, span
 from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
 

@@ -28,7 +28,7 @@ from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
     from stateshift.api import Inspection
-    from stateshift.cli.views.survey_facts import (
+    from stateshift.documents.survey import (
         EndpointOf,
         FileAmounts,
         FileRow,
@@ -96,8 +96,8 @@ def _asked_for(facts: SurveyFacts) -> Iterator[Block]:
     """Show what the user asked for besides: names, files, entries."""
     if facts.names is not None:
         yield from section("Names", _names(facts.names))
-    if facts.rows is not None:
-        yield from section("Files", _all_files(facts.rows))
+    if facts.files.rows is not None:
+        yield from section("Files", _all_files(facts.files.rows))
     if facts.entries is not None:
         yield from section("Entries", *_entries(facts.entries))
 
@@ -195,8 +195,8 @@ def _strangers(image: Image) -> Iterator[Pair]:
 def _small(files: FileAmounts) -> str:
     """Return how many are small; the bounds beyond the one that holds them all say nothing more."""
     parts: list[str] = []
-    for bound, small in files.small:
-        below = size(bound).replace(".0", "")
+    for small in files.small:
+        below = size(small.below).replace(".0", "")
         if small.count == files.all.count:
             return ", ".join([*parts, f"all below {below}"])
         parts.append(f"{number(small.count)} below {below}")

@@ -16,9 +16,9 @@ import pytest
 from stateshift import migration
 from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_text as render_run
-from stateshift.cli.views.run_facts import RunFacts
 from stateshift.cli.views.text import plain_text
 from stateshift.clusters.protocol import Gone
+from stateshift.documents.run import RunFacts
 from stateshift.errors import ClusterError, PlanError, SpecError
 from stateshift.report import Report
 from stateshift.specification import Spec, parse_spec

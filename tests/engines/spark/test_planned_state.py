@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from stateshift import look, migration
-from stateshift.cli.views import survey_json
+from stateshift.documents.survey import image_document
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.errors import PlanError
@@ -186,7 +186,7 @@ def test_a_checksum_of_spark_goes_with_its_file() -> None:
 def test_what_is_needed_counts_it() -> None:
     image = image_of(KILLED.files())
     assert "state/0/0/4.delta" in image.needed_files
-    assert survey_json.image(image)["needed"] == len(image.needed) + 2
+    assert image_document(image)["needed"] == len(image.needed) + 2
 
 
 def damaged(ground: Ground) -> None:

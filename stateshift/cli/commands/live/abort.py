@@ -23,7 +23,8 @@ def command(terminal: Terminal, group: GroupOf) -> int | None:
     move, steps that are decided are carried out, and no other begins. To undo them, move the bins
     back.
     """
-    from stateshift.cli.views import bins_json, bins_text, live_json, live_text
+    from stateshift.cli.views import bins_text, live_text
+    from stateshift.documents import bins_json, live_json
     from stateshift.live import acts
     from stateshift.live.bins.controlling import Controller, has_bins
 

@@ -135,7 +135,8 @@ def _size(flag: str, text: str) -> int:
 
 
 def _show(terminal: Terminal, seen: Seen) -> None:
-    from stateshift.cli.views import live_buffer_json, live_buffer_text
+    from stateshift.cli.views import live_buffer_text
+    from stateshift.documents import live_buffer as live_buffer_json
 
     terminal.answer(
         "live-buffer",

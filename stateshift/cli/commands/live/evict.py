@@ -31,7 +31,8 @@ def command(
     printed behind `reads from`, or from before. Move its bins where you want them. If the old
     worker is alive after all, it ends at its next batch.
     """
-    from stateshift.cli.views import live_state_json, live_state_text
+    from stateshift.cli.views import live_state_text
+    from stateshift.documents import live_state as live_state_json
     from stateshift.live.bins import state_acts
 
     evicted = state_acts.evict_worker(group, worker, terminal.say)

@@ -42,7 +42,8 @@ def command(
     different times: stop them first if all keys must be of one time.
     """
     from stateshift.cli.shell.change import found_from_here
-    from stateshift.cli.views import live_state_json, live_state_text
+    from stateshift.cli.views import live_state_text
+    from stateshift.documents import live_state as live_state_json
     from stateshift.live.bins import state_acts
 
     with found_from_here():

@@ -35,9 +35,10 @@ def command(
     was proposed again has several.
     Only reads.
     """
-    from stateshift.cli.views import live_json, live_text
-    from stateshift.cli.views.bins_facts import PastMoveFacts
-    from stateshift.cli.views.live_facts import PastFacts
+    from stateshift.cli.views import live_text
+    from stateshift.documents import live_json
+    from stateshift.documents.bins import PastMoveFacts
+    from stateshift.documents.live import PastFacts
     from stateshift.live import survey
 
     found = survey.history(group, chain)

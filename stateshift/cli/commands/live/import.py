@@ -71,7 +71,8 @@ def command(
     a key, a value and a list of times: it returns live.Folded(state, later=((TIME, VALUE), …)).
     """
     from stateshift.cli.shell.change import found_from_here
-    from stateshift.cli.views import live_state_json, live_state_text
+    from stateshift.cli.views import live_state_text
+    from stateshift.documents import live_state as live_state_json
     from stateshift.live.bins import state_acts
 
     exported = state_acts.Exported(file, timers, _pairs(names or ()))

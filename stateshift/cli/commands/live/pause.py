@@ -22,7 +22,7 @@ def command(terminal: Terminal, group: GroupOf) -> int | None:
     The step under way is carried out. The next one waits until `stateshift live resume`.
     """
     from stateshift.cli.shell.bin_moves import show_steering
-    from stateshift.cli.views.live_facts import live_command
+    from stateshift.documents.live import live_command
     from stateshift.live.bins.controlling import Controller
 
     controller = Controller(group)

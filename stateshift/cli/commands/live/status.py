@@ -11,7 +11,7 @@ from stateshift.cli.shell.options import GroupOf, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.live_facts import StatusFacts
+    from stateshift.documents.live import StatusFacts
 
 CLEAR = "\x1b[H\x1b[2J"
 SECONDS_BETWEEN_LOOKS = 1.0
@@ -52,8 +52,9 @@ def command(
     and moves, a timeline of each query over its last 500 batches, and one of each worker over its
     last 40 commits or more.
     """
-    from stateshift.cli.views import live_json, live_text
-    from stateshift.cli.views.live_facts import StatusFacts
+    from stateshift.cli.views import live_text
+    from stateshift.documents import live_json
+    from stateshift.documents.live import StatusFacts
     from stateshift.live import survey
 
     if watch:
@@ -74,8 +75,9 @@ def _watch(terminal: Terminal, group: str) -> None:
     import sys
     import time
 
-    from stateshift.cli.views import live_json, live_text
-    from stateshift.cli.views.live_facts import StatusFacts
+    from stateshift.cli.views import live_text
+    from stateshift.documents import live_json
+    from stateshift.documents.live import StatusFacts
     from stateshift.live import survey
 
     while True:
@@ -94,7 +96,7 @@ def _write_page(facts: StatusFacts, path: str) -> None:
     from pathlib import Path
 
     from stateshift.cli.views import live_html
-    from stateshift.cli.views.live_facts import PastFacts
+    from stateshift.documents.live import PastFacts
 
     changes = [PastFacts(told) for told in facts.survey.told]
     Path(path).write_text(live_html.page(facts, changes), "utf-8")

@@ -1,28 +1,24 @@
-"""The JSON documents of errors and findings: values in, typed dictionaries out. Pure.
-
-Locations and messages come without the credentials that somebody may have put into them.
-"""
+"""The documents of errors and findings. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict, cast
 
-from stateshift.storage.locations import redact
+from stateshift.storage.locations import Redacted, redact
 
 if TYPE_CHECKING:
     from stateshift.errors import StateshiftError
-    from stateshift.survey import Finding
 
 
 class FindingDocument(TypedDict):
     """Something to know before acting."""
 
     level: Annotated[Literal["refuse", "warn", "note"], "refuse stops a plan"]
-    message: Annotated[str, "the fact, in one line"]
+    message: Annotated[Redacted, "the fact, in one line"]
     path: Annotated[str | None, "the file it is about, relative to the location"]
     offset: Annotated[int | None, "the byte of that file it is about"]
-    hint: Annotated[str | None, "what to do about it"]
+    hint: Annotated[Redacted | None, "what to do about it"]
     waive: Annotated[str | None, 'the name by which the spec\'s "waive" takes it back']
 
 
@@ -61,22 +57,10 @@ class ErrorDocument(TypedDict):
     traceback: NotRequired[Annotated[str, "the file that keeps the traceback of a bug (exit 1)"]]
 
 
-def error(caught: StateshiftError) -> ErrorDocument:
+def error_document(caught: StateshiftError) -> ErrorDocument:
     """Return the error, and where it happened as far as that is known."""
     plain = {key: redacted(value) for key, value in caught.as_json().items()}
     return cast("ErrorDocument", plain)
-
-
-def finding(noted: Finding) -> FindingDocument:
-    """Return the finding as every command prints it."""
-    return {
-        "level": noted.level,
-        "message": redact(noted.message),
-        "path": noted.path,
-        "offset": noted.offset,
-        "hint": noted.hint and redact(noted.hint),
-        "waive": noted.waive,
-    }
 
 
 def redacted(value: object) -> object:

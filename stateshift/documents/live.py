@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from stateshift.cli.views.bins_facts import BinsFacts, PastMoveFacts
-from stateshift.cli.views.live_rates import Sample, samples, version_of
+from stateshift.documents.bins import BinsFacts, PastMoveFacts
+from stateshift.documents.live_rates import Sample, samples, version_of
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict
 
-from stateshift.cli.views.problems_json import FindingDocument, finding
+from stateshift.documents.problems import FindingDocument
+from stateshift.documents.shape import documents_of
 
 if TYPE_CHECKING:
     from stateshift.engines.views import CheckStage
@@ -95,7 +96,7 @@ def judgement(judged: Judgement) -> JudgementDocument:
         "restartable": judged.restartable,
         "epoch": judged.epoch,
         "epochs": list(judged.epochs),
-        "findings": [finding(each) for each in judged.findings],
+        "findings": documents_of(FindingDocument, judged.findings),
         "images": [judged_image(each) for each in judged.images],
     }
     if judged.checked is not None:

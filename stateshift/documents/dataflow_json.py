@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stateshift.cli.views.dataflow_facts import ChangeFacts, ComponentFacts
     from stateshift.dataflow.delays import Expected
     from stateshift.dataflow.pruning import Pruned
     from stateshift.dataflow.schedulers import Scheduler
+    from stateshift.documents.dataflow import ChangeFacts, ComponentFacts
 
 
 class ComponentJobDocument(TypedDict):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict, cast
 
-from stateshift.cli.views import problems_json
-from stateshift.cli.views.bin_count_json import LiveLoadDocument, load_of
-from stateshift.cli.views.problems_json import ErrorDocument
+from stateshift.documents.bin_count_json import LiveLoadDocument, load_of
+from stateshift.documents.problems import ErrorDocument, error_document
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.bins_facts import (
+    from stateshift.documents.bins import (
         BinsFacts,
         CrossingFacts,
         MoveFacts,
@@ -205,7 +204,7 @@ def move(facts: MoveFacts) -> LiveMoveDocument:
 
 def failed_move(facts: MoveFacts, error: StateshiftError) -> AbortedLiveMoveDocument:
     """Return a migration that was aborted, and the error that says so."""
-    return cast("AbortedLiveMoveDocument", {**move(facts), **problems_json.error(error)})
+    return cast("AbortedLiveMoveDocument", {**move(facts), **error_document(error)})
 
 
 def _crossing(facts: CrossingFacts) -> LiveCrossingDocument:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from stateshift.cli.views.bins_facts import came_of
+from stateshift.documents.bins import came_of
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict, cast
 
-from stateshift.cli.views.diff_json import ComparedDocument, compared
-from stateshift.cli.views.problems_json import ErrorDocument, error
+from stateshift.documents.diff_json import ComparedDocument, compared
+from stateshift.documents.problems import ErrorDocument, error_document
 from stateshift.journal import State
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.run_facts import Listed, RunFacts, VerdictFacts
+    from stateshift.documents.run import Listed, RunFacts, VerdictFacts
     from stateshift.errors import StateshiftError
     from stateshift.executor import Broken
     from stateshift.report import (
@@ -263,7 +263,7 @@ def ended_run(facts: RunFacts) -> EndedRunDocument:
 
 def failed_run(facts: RunFacts, caught: StateshiftError) -> FailedRunDocument:
     """Return where a run that stopped on the way stands, and why, in one document."""
-    return {**error(caught), **ended_run(facts)}
+    return {**error_document(caught), **ended_run(facts)}
 
 
 def status(facts: RunFacts) -> StatusDocument:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.diff_facts import DiffFacts, OperatorCounts
+    from stateshift.documents.diff import DiffFacts, OperatorCounts
     from stateshift.engines.views import Counts, Difference
 
 

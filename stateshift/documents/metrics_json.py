@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Literal, TypedDict
 
-from stateshift.cli.views.metrics_facts import Family, Sample
+from stateshift.documents.metrics import Family, Sample
 
 
 class SampleDocument(TypedDict):

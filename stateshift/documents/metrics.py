@@ -21,7 +21,7 @@ from typing import get_args
 from stateshift import __version__
 from stateshift.advise.evaluate.verdicts import Verdict, Word
 from stateshift.advise.rebalance.decision import Decision, StayKind
-from stateshift.cli.views.run_facts import shown_state
+from stateshift.documents.run import shown_state
 from stateshift.journal import Progress, State
 from stateshift.report import JobReport, Report, RoundReport
 from stateshift.steering import Live

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, TypedDict, cast
 
-from stateshift.cli.views import problems_json
-from stateshift.cli.views.bin_count_facts import CountState
-from stateshift.cli.views.problems_json import ErrorDocument
+from stateshift.documents.bin_count import CountState
+from stateshift.documents.problems import ErrorDocument, error_document
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.bin_count_facts import CountFacts
+    from stateshift.documents.bin_count import CountFacts
     from stateshift.errors import StateshiftError
     from stateshift.live.bins.bin_loads import Load
 
@@ -85,4 +84,4 @@ def load_of(load: Load) -> LiveLoadDocument:
 
 def failed_count(facts: CountFacts, error: StateshiftError) -> AbortedLiveCountDocument:
     """Return a number that was aborted, and the error that says so."""
-    return cast("AbortedLiveCountDocument", {**count(facts), **problems_json.error(error)})
+    return cast("AbortedLiveCountDocument", {**count(facts), **error_document(error)})

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 
-from stateshift.cli.views.problems_json import FindingDocument, finding
-from stateshift.cli.views.survey_json import EndpointDocument, endpoint
+from stateshift.documents.problems import FindingDocument
+from stateshift.documents.shape import document_of, documents_of
+from stateshift.documents.survey import EndpointDocument
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.plan_facts import CutFacts, FindingOf, PlanFacts
+    from stateshift.documents.plan import CutFacts, FindingOf, PlanFacts
     from stateshift.plan import Estimate, Phase, Plan
     from stateshift.step import AnyStep
 
@@ -115,7 +116,7 @@ def phases(plans: Iterable[Plan], verbose: bool) -> Iterator[PhaseDocument]:
 
 def planned_finding(planned: FindingOf) -> PlannedFindingDocument:
     """Return a finding of one job's plan."""
-    return {**finding(planned.finding), "job": planned.job}
+    return {**document_of(FindingDocument, planned.finding), "job": planned.job}
 
 
 def phase(planned: Phase, job: str, verbose: bool = False) -> PhaseDocument:
@@ -179,5 +180,5 @@ def one_plan(plan: Plan) -> OnePlanDocument:
         "files": plan.files,
         "bytes": plan.bytes,
         "phases": [phase.name for phase in plan.phases],
-        "endpoints": [endpoint(end) for end in plan.endpoints],
+        "endpoints": documents_of(EndpointDocument, plan.endpoints),
     }

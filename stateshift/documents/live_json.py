@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict, cast
 
-from stateshift.cli.views import bins_json, problems_json
-from stateshift.cli.views.bins_json import LiveBinsDocument, LivePastMoveDocument
-from stateshift.cli.views.live_facts import names_of
-from stateshift.cli.views.problems_json import ErrorDocument
+from stateshift.documents import bins_json
+from stateshift.documents.bins_json import LiveBinsDocument, LivePastMoveDocument
+from stateshift.documents.live import names_of
+from stateshift.documents.problems import ErrorDocument, error_document
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stateshift.cli.views.bins_facts import PastMoveFacts
-    from stateshift.cli.views.live_facts import (
+    from stateshift.documents.bins import PastMoveFacts
+    from stateshift.documents.live import (
         ChainFacts,
         ChangeFacts,
         PastFacts,
@@ -202,7 +202,7 @@ def change(facts: ChangeFacts) -> LiveChangeDocument:
 
 def failed_change(facts: ChangeFacts, error: StateshiftError) -> AbortedLiveChangeDocument:
     """Return a change that was aborted or taken back, and the error that says so."""
-    return cast("AbortedLiveChangeDocument", {**change(facts), **problems_json.error(error)})
+    return cast("AbortedLiveChangeDocument", {**change(facts), **error_document(error)})
 
 
 def aborted(known: Known) -> LiveAbortDocument:

@@ -1,0 +1,224 @@
+"""How a document is declared, and how one is made of a value and described as JSON Schema.
+
+    class RoundDocument(TypedDict):
+        \"\"\"One round of a warm move.\"\"\"
+
+        number: Annotated[int, "counted from 1"]
+        bytes: Annotated[int, "their size together", At("size")]
+        left: Annotated[list[Redacted], "files that were left"]
+
+A shape is a typed dictionary, or a dataclass below this room of which every field with words is a
+key. A key is the attribute of the same name, or what `At` names. `document_of` makes a document of
+any value that has these attributes, key by key in the order of the shape: shapes within it, lists
+and dictionaries are made in the same way, text that is `Redacted` loses its credentials, and a key
+that is not required is left out where its value is None, or where the value has no such attribute.
+`Definitions` makes the schema.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
+from functools import cache, partial
+from operator import attrgetter
+from typing import Annotated, Any, Literal, NotRequired, TypeVar, is_typeddict
+
+from stateshift.storage.locations import redact
+
+Shape = TypeVar("Shape")
+Schema = dict[str, object]
+Convert = Callable[[Any], object]
+
+PLAIN: Mapping[object, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """The origin of a key: an attribute with another name, or a function of the value.
+
+    In a name with dots, an attribute that is None ends the way: the key is None.
+    """
+
+    origin: str | Callable[[Any], object]
+
+    def read(self, value: object) -> object:
+        """Return what the value has for this key."""
+        if not isinstance(self.origin, str):
+            return self.origin(value)
+        for name in self.origin.split("."):
+            if value is None:
+                return None
+            value = getattr(value, name)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of a shape, with its words, its type, and how its value is read and made plain."""
+
+    name: str
+    words: str
+    type: object
+    is_required: bool
+    read: Convert
+    convert: Convert
+
+
+@cache
+def keys_of(shape: type) -> tuple[Key, ...]:
+    """Return the keys of a shape, in their order."""
+    hints = typing.get_type_hints(shape, include_extras=True)
+    keys = [_key(name, hint) for name, hint in hints.items()]
+    return tuple(key for key in keys if is_typeddict(shape) or key.words)
+
+
+def _key(name: str, hint: Any) -> Key:
+    is_required = typing.get_origin(hint) is not NotRequired
+    if not is_required:
+        (hint,) = typing.get_args(hint)
+    kind, notes = hint, list[Any]()
+    if typing.get_origin(hint) is Annotated:
+        kind, *notes = typing.get_args(hint)
+    words = next((note for note in notes if isinstance(note, str)), "")
+    origins: list[Convert] = [note.read for note in notes if isinstance(note, At)]
+    if not origins:
+        origins = [attrgetter(name) if is_required else partial(_read_if_there, name)]
+    if redact in notes:
+        kind = Annotated[kind, redact]
+    return Key(name, words, kind, is_required, origins[0], _converter(kind))
+
+
+def _read_if_there(name: str, value: object) -> object:
+    return getattr(value, name, None)
+
+
+def document_of(shape: type[Shape], value: object, **given: object) -> Shape:
+    """Return the document of a value. Keys that are `given` are taken as they are."""
+    document: dict[str, object] = {}
+    kind: Any = shape  # to mypy, a class of any kind is not hashable
+    for key in keys_of(kind):
+        if key.name in given:
+            document[key.name] = given[key.name]
+            continue
+        plain = key.convert(key.read(value))
+        if key.is_required or plain is not None:
+            document[key.name] = plain
+    return typing.cast(Shape, document)
+
+
+def documents_of(shape: type[Shape], values: typing.Iterable[object]) -> list[Shape]:
+    """Return the document of each value."""
+    return [document_of(shape, value) for value in values]
+
+
+def _converter(kind: Any) -> Convert:
+    """Return what makes a value of a type plain."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if is_shape(kind):
+        return partial(_made, kind)
+    if origin is Annotated:
+        return redact if redact in arguments else _converter(arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        choices = [_converter(choice) for choice in arguments if choice is not type(None)]
+        return partial(_unless_none, choices[0])
+    if origin is list:
+        return partial(_list, _converter(arguments[0]))
+    if origin is dict:
+        return partial(_object, _converter(arguments[1]))
+    return _as_it_is
+
+
+def _made(shape: type, value: object) -> object:
+    return value if isinstance(value, dict) else document_of(shape, value)
+
+
+def _unless_none(convert: Convert, value: object) -> object:
+    return None if value is None else convert(value)
+
+
+def _list(convert: Convert, values: typing.Iterable[object]) -> list[object]:
+    return [convert(value) for value in values]
+
+
+def _object(convert: Convert, values: Mapping[object, object]) -> dict[str, object]:
+    return {str(key): convert(value) for key, value in values.items()}
+
+
+def _as_it_is(value: object) -> object:
+    return value
+
+
+def is_shape(kind: object) -> bool:
+    """Whether documents are made of a type."""
+    return isinstance(kind, type) and (is_typeddict(kind) or is_dataclass(kind))
+
+
+class Definitions:
+    """Shapes as JSON Schema; each is defined once, by its name. Strict ones refuse other keys."""
+
+    def __init__(self, strict: bool) -> None:
+        self.by_name: dict[str, Schema] = {}
+        self._strict = strict
+
+    def schema(self, kind: object) -> Schema:
+        """Return the schema of a type; the shapes that it refers to are defined by their names."""
+        if is_shape(kind):
+            return self._reference(typing.cast(type, kind))
+        if kind is object:
+            return {}
+        if kind in PLAIN:
+            return {"type": PLAIN[kind]}
+        return self._generic(typing.get_origin(kind), typing.get_args(kind))
+
+    def _generic(self, origin: object, arguments: tuple[Any, ...]) -> Schema:
+        """Return the schema of a type with arguments, as `list[str]`."""
+        if origin is Annotated:
+            return self.schema(arguments[0])
+        if origin in (typing.Union, types.UnionType):
+            schemas = [self.schema(choice) for choice in arguments]
+            if all(schema.keys() == {"type"} for schema in schemas):
+                return {"type": [schema["type"] for schema in schemas]}
+            return {"anyOf": schemas}
+        if origin is Literal:
+            return {"enum": list(arguments)}
+        if origin is list:
+            return {"type": "array", "items": self.schema(arguments[0])}
+        assert origin is dict, "a document is made of these alone"
+        return {"type": "object", "additionalProperties": self.schema(arguments[1])}
+
+    def _reference(self, shape: type) -> Schema:
+        name = getattr(shape, "document", shape.__name__.removesuffix("Document"))
+        if name not in self.by_name:
+            self.by_name[name] = {}  # its place, should it hold itself
+            self.by_name[name] = self._object(shape)
+        return {"$ref": f"#/$defs/{name}"}
+
+    def _object(self, shape: type) -> Schema:
+        keys = keys_of(shape)
+        schema: Schema = {
+            "type": "object",
+            "description": inspect.cleandoc(shape.__doc__ or ""),
+            "properties": {key.name: self._described(key) for key in keys},
+            "required": list(self._required(keys)),
+        }
+        if self._strict:
+            schema["additionalProperties"] = False
+        return schema
+
+    def _described(self, key: Key) -> Schema:
+        described: Schema = {"description": key.words} if key.words else {}
+        return {**described, **self.schema(key.type)}
+
+    def _required(self, keys: tuple[Key, ...]) -> Iterator[str]:
+        for key in keys:
+            if key.is_required:
+                yield key.name

@@ -1,0 +1,608 @@
+"""What was found at a location: the facts that all views of it share, and its documents. Pure.
+
+SurveyFacts    a survey, with
+  files          how many there are, how many a restart reads, how many are small, and each one
+                 where all are to be listed
+  operators      of all images, each with its image
+  endpoints      sources and sinks of all images, each with its image
+  embedded       absolute paths inside, of all images
+  findings       of the location, then of each image
+  names          the names that were looked for, and whether they are there
+  entries        the first entries of every store
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict, cast
+
+from stateshift.documents.endpoints import TopicOffsets, topics_of
+from stateshift.documents.problems import FindingDocument, redacted
+from stateshift.documents.shape import At, document_of
+from stateshift.formats import uid
+from stateshift.storage.locations import Redacted, redact
+
+if TYPE_CHECKING:
+    from stateshift.engines.views import DecodedFile
+    from stateshift.look import Export, ShownEntry
+    from stateshift.survey import (
+        EmbeddedPath,
+        Endpoint,
+        FileInfo,
+        Finding,
+        Image,
+        Operator,
+        Survey,
+    )
+
+# Files below each of these many bytes are counted: what 6.2.3 of INFORE's D5.2 found to dominate a
+# move.
+SMALL = (4 * 1024, 64 * 1024, 1024 * 1024)
+IMAGE_DETAILS = ("layout", "drained", "metadata_version", "masters", "unaligned")
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How many files, and how many bytes they are together."""
+
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SmallAmount(Amount):
+    """The files that are smaller than `below`."""
+
+    below: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """One file, and whether a restart reads it."""
+
+    file: FileInfo
+    needed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileAmounts:
+    """The files of a location: all, those that a restart reads, and those below each bound. `rows`
+    are all files, where they are to be listed.
+    """
+
+    all: Amount
+    needed: Amount
+    small: tuple[SmallAmount, ...]
+    rows: tuple[FileRow, ...] | None = None
+
+    @property
+    def spare(self) -> Amount:
+        """Those that no restart reads."""
+        return Amount(self.all.count - self.needed.count, self.all.bytes - self.needed.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorOf:
+    """An operator, and the image that holds it."""
+
+    operator: Operator
+    image: Image
+
+    @property
+    def name(self) -> str | None:
+        """Its name; in a workflow directory, that of the image."""
+        return self.operator.name or self.image.name
+
+    @property
+    def uid(self) -> str | None:
+        """Its uid; in a workflow directory, the name of the image."""
+        return self.operator.uid or self.image.name
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointOf:
+    """A source or a sink, and the image that tells of it."""
+
+    endpoint: Endpoint
+    image: Image
+
+
+@dataclass(frozen=True, slots=True)
+class SoughtName:
+    """An operator's name that somebody looks for, where it would be, and whether it is there."""
+
+    name: str
+    directory: str
+    flink_operator_id: str
+    found: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FirstEntries:
+    """The first entries of every store, and whether there are more of any."""
+
+    shown: tuple[ShownEntry, ...]
+    more: bool
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why keys and values are not columns, each reason once."""
+        return tuple(dict.fromkeys(entry.note for entry in self.shown if entry.note is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyFacts:
+    """A survey, and what is computed of it for all views."""
+
+    survey: Survey
+    files: FileAmounts
+    findings: tuple[Finding, ...]
+    names: tuple[SoughtName, ...] | None = None
+    entries: FirstEntries | None = None
+
+    @property
+    def operators(self) -> tuple[OperatorOf, ...]:
+        """The operators of all images."""
+        operators: list[OperatorOf] = []
+        for image in self.survey.images:
+            operators.extend(OperatorOf(operator, image) for operator in image.operators)
+        return tuple(operators)
+
+    @property
+    def endpoints(self) -> tuple[EndpointOf, ...]:
+        """The sources and sinks of all images."""
+        endpoints: list[EndpointOf] = []
+        for image in self.survey.images:
+            endpoints.extend(EndpointOf(endpoint, image) for endpoint in image.endpoints)
+        return tuple(endpoints)
+
+    @property
+    def embedded(self) -> tuple[EmbeddedPath, ...]:
+        """The absolute paths inside, of all images."""
+        paths: list[EmbeddedPath] = []
+        for image in self.survey.images:
+            paths.extend(image.embedded)
+        return tuple(paths)
+
+    @property
+    def only_image(self) -> Image | None:
+        """The image, where there is one and no more."""
+        images = self.survey.images
+        return images[0] if len(images) == 1 else None
+
+    @property
+    def epochs(self) -> tuple[int, ...]:
+        """The epochs that a restart of the only image works from."""
+        return () if self.only_image is None else tuple(self.only_image.epochs)
+
+
+def survey_facts(
+    survey: Survey, names: Sequence[str] = (), every_file: bool = False
+) -> SurveyFacts:
+    """Return what the views say of a survey; `names` are looked for in it."""
+    needed = needed_files(survey)
+    survey = with_names(survey, names) if names else survey
+    return SurveyFacts(
+        survey=survey,
+        files=file_amounts(survey.files, needed, every_file),
+        findings=findings_of(survey),
+        names=tuple(sought_names(survey, names)) if names else None,
+    )
+
+
+def needed_files(survey: Survey) -> frozenset[str]:
+    """Return every path, relative to the location, that a restart reads."""
+    needed: set[str] = set()
+    for image in survey.images:
+        needed.update(image.needed_files)
+    return frozenset(needed)
+
+
+def findings_of(survey: Survey) -> tuple[Finding, ...]:
+    """Return the findings of the location, then those of each image."""
+    findings = list(survey.findings)
+    for image in survey.images:
+        findings.extend(image.findings)
+    return tuple(findings)
+
+
+def file_amounts(
+    files: Sequence[FileInfo], needed: frozenset[str], every_file: bool
+) -> FileAmounts:
+    """Return the numbers of all, needed and small files; `every_file` adds a row for each."""
+    sizes = {file.path: file.size for file in files}
+    rows = tuple(FileRow(file, file.path in needed) for file in files) if every_file else None
+    return FileAmounts(
+        all=Amount(len(files), sum(file.size for file in files)),
+        needed=Amount(len(needed), sum(sizes.get(path, 0) for path in needed)),
+        small=tuple(amount_below(bound, files) for bound in SMALL),
+        rows=rows,
+    )
+
+
+def amount_below(bound: int, files: Iterable[FileInfo]) -> SmallAmount:
+    """Return the number and size of the files that are smaller than a bound."""
+    sizes = [file.size for file in files if file.size < bound]
+    return SmallAmount(len(sizes), sum(sizes), bound)
+
+
+# ---- names ---------------------------------------------------------------------------------------
+
+
+def with_names(survey: Survey, names: Iterable[str]) -> Survey:
+    """Return the survey with the operators named whose ids are the hashes of these names."""
+    by_id = {uid.flink_operator_id(name): name for name in names}
+    images = tuple(_with_names(image, by_id) for image in survey.images)
+    return replace(survey, images=images)
+
+
+def _with_names(image: Image, by_id: dict[str, str]) -> Image:
+    operators = []
+    for operator in image.operators:
+        operators.append(replace(operator, uid=operator.uid or by_id.get(operator.id)))
+    return replace(image, operators=tuple(operators))
+
+
+def sought_names(survey: Survey, names: Iterable[str]) -> Iterable[SoughtName]:
+    """Yield each name, where it would be, and whether the survey has it.
+
+    A name is there as a directory of a workflow, or as the id of an operator.
+    """
+    present = directories_and_ids(survey)
+    for name in names:
+        directory = survey.names.get(name) or uid.directory_name(name)
+        flink_id = uid.flink_operator_id(name)
+        is_present = directory in present or flink_id in present
+        yield SoughtName(name, directory, flink_id, is_present)
+
+
+def directories_and_ids(survey: Survey) -> frozenset[str]:
+    """Return the directories of a workflow's images, and the ids of all operators."""
+    present = set()
+    for image in survey.images:
+        present.add(image.path)
+        present.update(operator.id for operator in image.operators)
+    return frozenset(present)
+
+
+# ---- entries -------------------------------------------------------------------------------------
+
+
+def first_entries(entries: Iterable[ShownEntry], limit: int) -> FirstEntries:
+    """Return at most `limit` entries of each store; the reader was asked for one more of each."""
+    counts: dict[tuple[str, str], int] = {}
+    kept = []
+    more = False
+    for entry in entries:
+        store = (entry.operator, entry.store)
+        counts[store] = counts.get(store, 0) + 1
+        if counts[store] <= limit:
+            kept.append(entry)
+        else:
+            more = True
+    return FirstEntries(tuple(kept), more)
+
+
+# ---- the shapes of documents ---------------------------------------------------------------------
+
+
+class CountDocument(TypedDict):
+    """How many files, and how large they are together."""
+
+    count: Annotated[int, "files"]
+    bytes: Annotated[int, "their size together"]
+
+
+class SmallFilesDocument(CountDocument):
+    """The files that are smaller than a bound."""
+
+    below: Annotated[int, "the bound, in bytes"]
+
+
+class ListedFileDocument(TypedDict):
+    """One file of a location."""
+
+    path: Annotated[str, "relative to the location", At("file.path")]
+    bytes: Annotated[int, "its size", At("file.size")]
+    modified: Annotated[
+        float, "seconds since 1970, 0 where the storage does not say", At("file.modified")
+    ]
+    needed: Annotated[bool, "whether a restart reads it"]
+
+
+ListedFiles = list[ListedFileDocument]
+
+
+class FilesDocument(TypedDict):
+    """The files of a location."""
+
+    count: Annotated[int, "files", At("all.count")]
+    bytes: Annotated[int | None, "their size together; null for a single file", At("all.bytes")]
+    needed: Annotated[CountDocument, "those that a restart reads"]
+    small: NotRequired[Annotated[list[SmallFilesDocument], "small files, by size"]]
+    list: NotRequired[Annotated[ListedFiles, "each file (--files)", At("rows")]]
+
+
+class StoreDocument(TypedDict):
+    """One state store of an operator, over all its shards."""
+
+    name: Annotated[str, "the store's name"]
+    files: Annotated[int, "how many files hold it"]
+    bytes: Annotated[int, "their size together"]
+
+
+class StateDocument(TypedDict):
+    """One registered state of a Flink operator."""
+
+    name: Annotated[str, "the state's name"]
+    kind: Annotated[str, "what holds it: value, list, map, operator, ..."]
+    type: Annotated[str | None, "its kind of state descriptor, where the image tells"]
+
+
+class KeyGroupBytesDocument(TypedDict):
+    """The sizes of an operator's key groups."""
+
+    min: Annotated[int, "bytes of the smallest"]
+    median: Annotated[int, "bytes of the one in the middle"]
+    max: Annotated[int, "bytes of the largest"]
+
+
+class KeyGroupsDocument(TypedDict):
+    """An operator's key groups."""
+
+    count: Annotated[int, "key groups that were counted"]
+    empty: Annotated[int, "those that hold nothing"]
+    bytes: Annotated[KeyGroupBytesDocument, "how large they are"]
+
+
+class OperatorDocument(TypedDict):
+    """One stateful operator of an image."""
+
+    image: Annotated[str, "the path of its image, below the location", At("image.path")]
+    id: Annotated[str, "the engine's id", At("operator.id")]
+    name: Annotated[str | None, "its name, where the image has it"]
+    uid: Annotated[str | None, "its uid, where it is known"]
+    provider: Annotated[
+        str | None,
+        "what keeps its state: a state store provider, or a backend",
+        At("operator.provider"),
+    ]
+    shards: Annotated[int, "Spark's partitions, or Flink's parallelism", At("operator.shards")]
+    stores: Annotated[list[StoreDocument], "its state stores", At("operator.stores")]
+    max_parallelism: NotRequired[Annotated[int, "Flink: how many key groups there are"]]
+    finished: NotRequired[Annotated[bool | int, "Flink: whether, or how many subtasks, finished"]]
+    states: NotRequired[Annotated[list[StateDocument], "Flink: the states it registered"]]
+    serializers: NotRequired[Annotated[list[str], "Flink: the serializers they were written with"]]
+    key_groups: NotRequired[Annotated[KeyGroupsDocument | None, "Flink: its key groups"]]
+
+
+class EmbeddedPathDocument(TypedDict):
+    """An absolute path inside a file of the image."""
+
+    file: Annotated[str, "the file that names it"]
+    path: Annotated[Redacted, "what it names"]
+    count: Annotated[int, "how often"]
+    role: Annotated[Literal["source", "sink", "self"], "what the place is to the job"]
+    found: Annotated[
+        Literal["", "here", "equal", "elsewhere", "maybe", "missing", "different", "unreadable"],
+        "of the image itself, what is there: the image (here); elsewhere, the same bytes (equal) "
+        "or files that are looked for one by one; maybe the image by another name; no file, other "
+        "bytes, or a place that cannot be read; empty where nobody has looked",
+    ]
+
+
+class EndpointDocument(TypedDict):
+    """A source or a sink of the job, as far as the image tells."""
+
+    role: Annotated[Literal["source", "sink"], "which of the two"]
+    index: Annotated[str, "its number among the sources"]
+    kind: Annotated[str, "the engine's word: kafka, delta, file, rate, ..."]
+    replayable: Annotated[bool | None, "whether it can be read again from there"]
+    detail: Annotated[Redacted | None, "what else is known, in words"]
+    details: Annotated[
+        dict[str, object],
+        "what is known of it, by kind: how far a source was read, which batches a sink has",
+        At(endpoint_details),
+    ]
+
+
+class ForeignFilesDocument(TypedDict):
+    """Files in a checkpoint that the engine does not know."""
+
+    path: Annotated[str, "a folder, or a file"]
+    files: Annotated[int, "how many files"]
+    bytes: Annotated[int, "their size together"]
+
+
+class ImageDocument(TypedDict):
+    """One job's, or one query's, whole state."""
+
+    path: Annotated[str, "below the location; empty for the location itself"]
+    name: Annotated[str | None, "the operator's name, in a workflow directory"]
+    id: Annotated[str | None, "the query's or the job's id", At("identity")]
+    epoch: Annotated[int | None, "the last committed epoch"]
+    planned: Annotated[int | None, "an epoch that was begun and not committed"]
+    epochs: Annotated[list[int], "the epochs that a restart works from"]
+    needed: Annotated[int, "how many files a restart reads", At(count_needed)]
+    written_by: Annotated[str | None, "which version of the engine wrote it"]
+    fence: Annotated[str | None, "who fenced it, if somebody did"]
+    endpoints: Annotated[list[EndpointDocument], "its sources and sinks"]
+    strangers: Annotated[
+        list[ForeignFilesDocument], "files that are not the engine's", At(foreign_files)
+    ]
+    settings: Annotated[dict[str, str], "what the engine wrote down of its configuration"]
+    layout: NotRequired[Annotated[str | None, "Flink: canonical, native, full, incremental, ..."]]
+    drained: NotRequired[Annotated[bool, "Flink: whether the sources had ended"]]
+    metadata_version: NotRequired[Annotated[int, "Flink: the version of _metadata"]]
+    masters: NotRequired[Annotated[list[str], "Flink: hooks that kept state of their own"]]
+    unaligned: NotRequired[Annotated[bool, "Flink: whether it holds records in flight"]]
+
+
+class EntryDocument(TypedDict):
+    """One key and its value."""
+
+    operator: Annotated[str, "the operator's id"]
+    store: Annotated[str, "the store's name"]
+    shard: Annotated[int, "the shard that holds it"]
+    key: Annotated[object, "the key, by its own columns where they are known"]
+    value: Annotated[object, "the value, by its own columns where they are known"]
+
+
+class LineDocument(EntryDocument):
+    """One line of `export --to FILE.jsonl`, or of `--to -`."""
+
+    batch: NotRequired[Annotated[int, "the batch that made the change (--changes)"]]
+    change: NotRequired[Annotated[str, "what it did: put, remove, ... (--changes)"]]
+
+
+class NameDocument(TypedDict):
+    """A name that `inspect --uids` looked for."""
+
+    name: Annotated[str, "the name"]
+    directory: Annotated[str, "the directory of its state"]
+    flink_operator_id: Annotated[str, "Flink's operator id of it"]
+    found: Annotated[bool, "whether the image has it"]
+
+
+class SurveyDocument(TypedDict):
+    """What `inspect` finds at a directory: an image, a workflow, or none of them."""
+
+    location: Annotated[Redacted, "where it lies", At("survey.location")]
+    engine: Annotated[
+        str | None, "spark or flink; null where there is no image", At("survey.engine")
+    ]
+    kind: Annotated[
+        str, "checkpoint, savepoint, workflow, data, empty or foreign", At("survey.kind")
+    ]
+    epoch: Annotated[
+        int | None, "the last committed epoch of a single image", At("only_image.epoch")
+    ]
+    epochs: Annotated[list[int], "the epochs that a restart of a single image works from"]
+    operators: Annotated[list[OperatorDocument], "of all images", At(operator_documents)]
+    files: Annotated[FilesDocument, "all files"]
+    paths: Annotated[list[EmbeddedPathDocument], "absolute paths inside", At("embedded")]
+    warnings: Annotated[list[FindingDocument], "what to know before acting", At("findings")]
+    images: Annotated[list[ImageDocument], "each image", At(image_documents)]
+    names: Annotated[
+        dict[str, str], "the name index of a workflow: name to directory", At("survey.names")
+    ]
+    uids: NotRequired[
+        Annotated[list[NameDocument], "the names that were asked for (--uids)", At("names")]
+    ]
+    entries: NotRequired[
+        Annotated[list[EntryDocument], "the first of each store (--entries)", At("entries.shown")]
+    ]
+    entries_more: NotRequired[Annotated[bool, "whether there are more", At("entries.more")]]
+    entries_notes: NotRequired[
+        Annotated[list[str], "why keys and values are not columns", At("entries.notes")]
+    ]
+
+
+class FileDocument(TypedDict):
+    """What `inspect` finds in a single file."""
+
+    location: Annotated[str, "the file"]
+    engine: Annotated[None, "a file alone does not say"]
+    kind: Annotated[Literal["file"], "tells it from a directory"]
+    epoch: None
+    epochs: list[int]
+    operators: list[OperatorDocument]
+    files: FilesDocument
+    paths: list[EmbeddedPathDocument]
+    warnings: list[FindingDocument]
+    format: Annotated[str, "the format of the file"]
+    content: Annotated[object, "what it holds, decoded"]
+
+
+class ExportDocument(TypedDict):
+    """What `export --to FILE` wrote."""
+
+    entries: Annotated[int, "how many entries, or changes"]
+    file: Annotated[str, "where they were written"]
+    format: Annotated[str, "parquet, arrow or jsonl"]
+    bytes: Annotated[int, "the size of the file"]
+    notes: Annotated[list[str], "what a reader of the file has to know"]
+
+
+class OperatorIdDocument(TypedDict):
+    """What an operator's name becomes."""
+
+    name: Annotated[str, "the operator's name"]
+    hash: Annotated[int, "its rolling hash"]
+    directory: Annotated[str, "the directory of its state"]
+    results_directory: Annotated[str, "the directory of its results, in production"]
+    flink_operator_id: Annotated[str, "Flink's operator id of it"]
+
+
+# ---- documents -----------------------------------------------------------------------------------
+
+
+def file_document(decoded: DecodedFile, location: str) -> FileDocument:
+    """Return the document of a single file, decoded."""
+    return {
+        "location": redact(location),
+        "engine": None,
+        "kind": "file",
+        "epoch": None,
+        "epochs": [],
+        "operators": [],
+        "files": {"count": 1, "bytes": None, "needed": {"count": 0, "bytes": 0}},
+        "paths": [],
+        "warnings": [],
+        "format": decoded.format,
+        "content": decoded.value,
+    }
+
+
+def operator_documents(facts: SurveyFacts) -> list[OperatorDocument]:
+    """Return the documents of all operators, with the details that their engine adds."""
+    documents = []
+    for each in facts.operators:
+        shared = document_of(OperatorDocument, each)
+        documents.append(cast(OperatorDocument, {**shared, **each.operator.details}))
+    return documents
+
+
+def image_documents(facts: SurveyFacts) -> list[ImageDocument]:
+    """Return the documents of all images."""
+    return [image_document(image) for image in facts.survey.images]
+
+
+def image_document(image: Image) -> ImageDocument:
+    """Return the document of an image, with the details that its engine adds."""
+    shared = document_of(ImageDocument, image)
+    details = {key: value for key, value in image.described.items() if key in IMAGE_DETAILS}
+    return cast(ImageDocument, {**shared, **details})
+
+
+def count_needed(image: Image) -> int:
+    """Return the number of files that a restart reads."""
+    return len(image.needed_files)
+
+
+def foreign_files(image: Image) -> list[dict[str, object]]:
+    """Return the files in a checkpoint that its engine does not know."""
+    return [dict(each) for each in image.described.get("strangers", ())]
+
+
+def endpoint_details(end: Endpoint) -> dict[str, object]:
+    """Return the details of a source or a sink; partitions of topics become texts, as keys of JSON
+    are.
+    """
+    details = dict(end.details)
+    if details.get("offsets") is not None:
+        topics = topics_of(end)
+        details["offsets"] = {topic.name: by_partition(topic) for topic in topics}
+        details["sum"] = {topic.name: topic.sum for topic in topics}
+    return {name: redacted(value) for name, value in details.items()}
+
+
+def by_partition(topic: TopicOffsets) -> dict[str, int]:
+    """Return the offsets of a topic, by the numbers of its partitions as texts."""
+    return {str(partition): offset for partition, offset in topic.offsets}
+
+
+def export_document(state: Export, to: str, size: int) -> ExportDocument:
+    """Return the document of state that was written to a file."""
+    return document_of(ExportDocument, state, file=redact(to), bytes=size)
