@@ -1,5 +1,7 @@
 """The report of a run, for a person or a program. Nothing is in it that is not in the journal.
 
+A field with words is a key of the documents of runs; a field without is for the other views.
+
 Report
   state, jobs
     job        phases as a timeline, downtime, what a rollback had to leave
@@ -14,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
+from typing import Annotated, ClassVar
 
 from stateshift.errors import JOB_DOWN, Interrupted, OtherRunError
 from stateshift.journal import (
@@ -37,6 +40,7 @@ from stateshift.step.evidence import (
     JobStopped,
     OperatorFold,
 )
+from stateshift.storage.locations import Redacted
 from stateshift.terms import terms_of
 
 MAY_HAVE_RUN = ("running", "queued", "unknown")  # before it was stopped
@@ -45,51 +49,52 @@ COPYING = ("copy", "transform", "publish")  # the phases that write the image
 
 @dataclass(frozen=True, slots=True)
 class PhaseReport:
-    """`start` is in seconds since the run began."""
+    """What a phase has done so far."""
 
-    name: str
-    start: float
-    seconds: float
-    steps: int
-    done: int
-    files: int
-    bytes: int
+    name: Annotated[str, "the phase"]
+    start: Annotated[float, "seconds since the run began"]
+    seconds: Annotated[float, "how long it took, or has taken so far"]
+    steps: Annotated[int, "how many steps it has"]
+    done: Annotated[int, "how many of them are finished"]
+    files: Annotated[int, "how many files they wrote or read"]
+    bytes: Annotated[int, "their size together"]
 
 
 @dataclass(frozen=True, slots=True)
 class RoundReport:
-    """What a round has copied, and what was left to copy when it was over: for how long the job
-    would have been down for that.
-    """
+    """One round of a warm move: what it copied while the job ran, and what it left."""
 
-    number: int
-    start: float
-    seconds: float
-    files: int
-    bytes: int
-    left_files: int | None = None
-    left_bytes: int | None = None
-    left_seconds: float | None = None
+    schema_name: ClassVar = "Round"
+    number: Annotated[int, "counted from 1"]
+    start: Annotated[float, "seconds since the run began"]
+    seconds: Annotated[float, "how long it took"]
+    files: Annotated[int, "how many files it copied"]
+    bytes: Annotated[int, "their size together"]
+    left_files: Annotated[int | None, "files that were still to be copied after it"] = None
+    left_bytes: Annotated[int | None, "their size together"] = None
+    left_seconds: Annotated[float | None, "for how long the job would have been down for them"] = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class SteeredReport:
-    """`start` is in seconds since the run began."""
+    """What somebody asked of the run while it was at work."""
 
-    start: float
-    what: str
-    value: str
+    schema_name: ClassVar = "Steered"
+    start: Annotated[float, "seconds since the run began"]
+    what: Annotated[str, "cutover, pause, throttle, ..."]
+    value: Annotated[str, "what was asked for"]
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLostReport:
-    """Since when a standby cannot follow its source, in seconds since 1970, and why. The image that
-    it keeps is at `epoch`; None for a workflow, or where there is none yet.
-    """
+    """A standby whose source cannot be followed."""
 
-    since: float
-    reason: str
-    epoch: int | None
+    schema_name: ClassVar = "SourceLost"
+    since: Annotated[float, "seconds since 1970"]
+    reason: Annotated[Redacted, "why, in one line"]
+    epoch: Annotated[int | None, "of the image that stays at the target, where it has one"]
 
     @classmethod
     def of(cls, record: SourceLost) -> SourceLostReport:
@@ -106,70 +111,77 @@ class SourceLostReport:
 
 @dataclass(frozen=True, slots=True)
 class FailureReport:
-    """Why the run failed, or why a job's wave was given up, and what the way out is."""
+    """Why a run, or one of its jobs, stopped."""
 
-    error: str
-    message: str
-    hint: str | None
-    exit_code: int
-    step: str | None
+    schema_name: ClassVar = "Failure"
+    error: Annotated[str, "the class of the error, such as StorageError"]
+    message: Annotated[Redacted, "the fact, in one line"]
+    hint: Annotated[Redacted | None, "the way out"]
+    exit_code: Annotated[int, "the exit code of the process that failed"]
+    step: Annotated[str | None, "the step of the plan it happened in"]
 
 
 @dataclass(frozen=True, slots=True)
-class JobReport:
-    """What was done for one job, and how long it was down for that."""
+class Compared:
+    """What was compared and is the same on both sides, each in its own unit."""
 
-    job: str
-    state: str
-    phases: tuple[PhaseReport, ...]
-    files: int
-    bytes: int
-    downtime_seconds: float | None
-    downtime_from: str | None
-    # Compared on both sides; None where nothing was, or where there is no state.
-    entries: int | None
-    idle: bool
-    notes: tuple[str, ...]
-    left: tuple[str, ...]
-    failure: FailureReport | None = None
-    rounds: tuple[RoundReport, ...] = ()
-    # Reckoned: the downtime if the files of the first round had been copied with the job down.
-    downtime_without_rounds: float | None = None
+    entries: Annotated[int, "entries"] = 0
+    files: Annotated[int, "files that were compared whole"] = 0
+    key_groups: Annotated[int, "key groups that were compared whole"] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReport:
+    """What has been done with one job."""
+
+    job: Annotated[str, "its name"]
+    state: Annotated[str, "not begun, unfinished, finished or rolled-back"]
+    files: Annotated[int, "how many files were moved"]
+    bytes: Annotated[int, "their size together"]
+    downtime_seconds: Annotated[float | None, "null while it is down, or where it never was"]
+    downtime_from: Annotated[str | None, "what the downtime is counted from"]
+    entries: Annotated[int | None, "entries that were compared on both sides"]
+    compared: Annotated[Compared, "what was found to be the same on both sides"] = Compared()
+    idle: Annotated[bool, "whether it restored its state and had nothing to read"] = False
+    notes: Annotated[tuple[Redacted, ...], "what else to know"] = ()
+    left: Annotated[tuple[Redacted, ...], "what a rollback had to leave"] = ()
+    failure: Annotated[FailureReport | None, "why it was given up"] = None
+    phases: Annotated[tuple[PhaseReport, ...], "its phases, in order"]
+    rounds: Annotated[tuple[RoundReport, ...], "the rounds of a warm move"] = ()
+    downtime_without_rounds: Annotated[
+        float | None, "an estimate of the downtime, had nothing been copied before"
+    ] = None
+    source_lost: Annotated[
+        SourceLostReport | None, "since when a standby cannot follow its source; null: it can"
+    ] = None
     # In seconds since the run began; known also while there is no end to it.
     downtime_start: float | None = None
-    files_compared: int = 0  # whole, byte for byte
-    key_groups_compared: int = 0  # whole, in a backend's own format
     engine: str = ""
-    source_lost: SourceLostReport | None = None
+
+    @property
+    def was_halted(self) -> bool:
+        """Whether the run has begun to stop the job."""
+        return any(phase.name == "halt" for phase in self.phases)
 
     @property
     def is_down(self) -> bool:
         """Whether the run has stopped the job, and nobody has seen it going on."""
         return self.downtime_start is not None and self.downtime_seconds is None
 
-    @property
-    def compared(self) -> dict[str, int]:
-        """What was found to be the same on both sides, each in its own unit."""
-        return {
-            "entries": self.entries or 0,
-            "files": self.files_compared,
-            "key_groups": self.key_groups_compared,
-        }
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What is worth telling of a whole run, job by job."""
+    """What a run has done so far."""
 
     run: str
     state: State
-    seconds: float
-    downtime_seconds: float | None
-    phases: tuple[PhaseReport, ...]
-    jobs: tuple[JobReport, ...]
-    left: tuple[str, ...]
-    failure: FailureReport | None
-    steered: tuple[SteeredReport, ...] = ()
+    downtime_seconds: Annotated[float | None, "the longest downtime of its jobs"]
+    seconds: Annotated[float, "from its beginning to its end, or until now"]
+    phases: Annotated[tuple[PhaseReport, ...], "of all jobs together"] = ()
+    jobs: Annotated[tuple[JobReport, ...], "each job"] = ()
+    left: Annotated[tuple[Redacted, ...], "what a rollback had to leave"] = ()
+    steered: Annotated[tuple[SteeredReport, ...], "what somebody asked of it meanwhile"] = ()
+    failure: FailureReport | None = None
     began: float | None = None  # in seconds since 1970
 
     @property
@@ -325,6 +337,7 @@ def _job(progress: Progress, name: str) -> JobReport:
         downtime_seconds=down.seconds,
         downtime_from=down.since,
         entries=entries,
+        compared=Compared(entries or 0, compared["files"], compared["key_groups"]),
         idle=idle,
         notes=tuple(notes),
         left=_all_left(steps),
@@ -332,8 +345,6 @@ def _job(progress: Progress, name: str) -> JobReport:
         rounds=rounds,
         downtime_without_rounds=_without_rounds(down.seconds, rounds),
         downtime_start=downtime_start,
-        files_compared=compared["files"],
-        key_groups_compared=compared["key_groups"],
         engine=engine,
         source_lost=lost,
     )

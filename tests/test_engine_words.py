@@ -203,7 +203,7 @@ OF_BOTH = (
     "cli/views/diff_text.py",
     "cli/shell/progress.py",
     "cli/shell/failing.py",
-    "documents/run_json.py",
+    "documents/run.py",
 )
 
 # What is said of one engine only, in modules that know both.

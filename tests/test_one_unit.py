@@ -14,9 +14,10 @@ from stateshift.cli.views import diff_text as render_diff
 from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views.text import plain_text
-from stateshift.documents import diff_json, run_json
+from stateshift.documents import diff_json
 from stateshift.documents.diff import diff_facts
-from stateshift.documents.run import RunFacts
+from stateshift.documents.run import RunDocument, RunFacts
+from stateshift.documents.shape import document_of
 from stateshift.engines.flink.entries.keyed import keyed_entries, why_operator_is_opaque
 from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
@@ -85,10 +86,10 @@ def test_a_copy_counts_the_entries_of_flink_that_diff_counts_and_its_keyed_state
     keyed = keyed_entries_of(ground, source)
     lies_in_metadata = "inline" in name and "native" not in name
     if lies_in_metadata and "count" in name:
-        keyed = 0 if job.key_groups_compared == 0 else keyed  # canonical: told apart
+        keyed = 0 if job.compared.key_groups == 0 else keyed  # canonical: told apart
     assert (job.entries or 0) == found.same["entries"] - keyed
-    assert job.files_compared >= files_of_key_groups(ground, source)
-    assert job.files_compared or lies_in_metadata or "memory" in name
+    assert job.compared.files >= files_of_key_groups(ground, source)
+    assert job.compared.files or lies_in_metadata or "memory" in name
 
 
 @pytest.mark.parametrize("name", CANONICAL)
@@ -97,7 +98,7 @@ def test_what_is_dealt_anew_counts_as_many_entries_as_diff_does(ground: Ground, 
     (job,) = ground.apply(flink_spec(source, transform=RESCALE, waive=["operators-stay"])).jobs
     found = diff_of(ground, source, TARGET)
     assert found.equal and found.same == {"entries": job.entries}
-    assert not job.files_compared and not job.key_groups_compared
+    assert not job.compared.files and not job.compared.key_groups
 
 
 def test_every_output_of_a_flink_run_says_entries_and_files_in_the_same_words(
@@ -109,7 +110,7 @@ def test_every_output_of_a_flink_run_says_entries_and_files_in_the_same_words(
     assert said in text_of(report)
     assert said in plain_text(render_run.status(RunFacts(report, "run")))
     assert said in render_html.page(RunFacts(report, "run"))
-    (job,) = run_json.run(RunFacts(report, "run"))["report"]["jobs"]
+    (job,) = document_of(RunDocument, RunFacts(report, "run"))["report"]["jobs"]
     assert job["compared"] == {"entries": 4, "files": 4, "key_groups": 0} and job["entries"] == 4
     found = diff_of(ground, source, TARGET)
     assert "equal, 24 entries:" in plain_text(render_diff.differences(diff_facts(found), "a", "b"))
@@ -179,9 +180,9 @@ def test_a_copy_counts_the_entries_of_spark_that_diff_counts_and_the_rest_as_fil
     copied = sum(
         phase.files for phase in job.phases if phase.name == "copy"
     )  # logs come later, and are read back then
-    assert job.files_compared <= copied
+    assert job.compared.files <= copied
     if verify == "digests":
-        assert job.files_compared == copied
+        assert job.compared.files == copied
 
 
 def test_a_spark_report_says_what_was_told_apart_and_what_was_compared_whole(

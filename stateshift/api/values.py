@@ -94,11 +94,11 @@ class RunVerdict:
 
     def to_dict(self) -> Plain:
         """Return the document of `stateshift verify WORKDIR --json`."""
-        from stateshift.documents import run_json
-        from stateshift.documents.run import VerdictFacts
+        from stateshift.documents.run import VerdictDocument, VerdictFacts
+        from stateshift.documents.shape import document_of
 
         facts = VerdictFacts(self.verdict, self.report, self.workdir)
-        return cast(Plain, run_json.verdict(facts))
+        return cast(Plain, document_of(VerdictDocument, facts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +156,11 @@ class RunResult:
 
     def to_dict(self) -> Plain:
         """Return the document of `stateshift apply --json`; `resume` and `rollback` have it too."""
-        from stateshift.documents import run_json
-        from stateshift.documents.run import RunFacts
+        from stateshift.documents.run import EndedRunDocument, RunFacts
+        from stateshift.documents.shape import document_of
 
         facts = RunFacts(self.report, self.workdir, page=self.page)
-        return cast(Plain, run_json.ended_run(facts))
+        return cast(Plain, document_of(EndedRunDocument, facts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +187,11 @@ class RunStatus:
 
     def to_dict(self) -> Plain:
         """Return the document of `stateshift status --json`."""
-        from stateshift.documents import run_json
-        from stateshift.documents.run import RunFacts
+        from stateshift.documents.run import RunFacts, StatusDocument
+        from stateshift.documents.shape import document_of
 
         facts = RunFacts(self.report, self.workdir, self.at_work, self.live, self.page)
-        return cast(Plain, run_json.status(facts))
+        return cast(Plain, document_of(StatusDocument, facts))
 
 
 @dataclass(frozen=True, slots=True)

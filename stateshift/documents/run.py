@@ -1,4 +1,5 @@
-"""What all views of a run say, computed once from its report and from whoever works on it. Pure.
+"""The state of a run, from its report and from whoever works on it: the facts that all views
+share, and its documents. Pure.
 
 RunFacts     where a run stands, with
   state        its journal's, unless nobody works on it any more
@@ -9,16 +10,22 @@ Listed       a workdir of `runs`: a run, or the damage that keeps it from being 
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict, cast
+
+from stateshift.documents.problems import ErrorDocument, error_document
+from stateshift.documents.shape import At, document_of
+from stateshift.journal import State
+from stateshift.report import FailureReport, JobReport, PhaseReport, Report
+from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
-    from stateshift.journal import State
+    from stateshift.errors import StateshiftError
     from stateshift.migration import Verdict
-    from stateshift.report import JobReport, PhaseReport, Report
     from stateshift.steering import Live
 
 
@@ -80,6 +87,16 @@ class VerdictFacts:
     workdir: str
 
     @property
+    def holds(self) -> bool:
+        """Whether all evidence still holds."""
+        return not self.verdict.broken
+
+    @property
+    def restartable(self) -> bool:
+        """Whether a job could restart from what the run finished."""
+        return self.verdict.finished and self.holds
+
+    @property
     def epoch(self) -> int | None:
         """The epoch of the image that was moved; None of several jobs."""
         epochs = list(self.verdict.epochs.values())
@@ -109,38 +126,21 @@ def downtime_of(report: Report) -> Downtime:
     """
     down = [job for job in report.jobs if job.is_down]
     if down:
-        return Downtime(Known.LASTS, min(down, key=_stopped_at))
+        return Downtime(Known.LASTS, min(down, key=lambda job: job.downtime_start or 0.0))
     measured = [job for job in report.jobs if job.downtime_seconds is not None]
     if measured:
-        return Downtime(Known.MEASURED, max(measured, key=_seconds_down))
-    return Downtime(_known_without_figure(report))
-
-
-def _known_without_figure(report: Report) -> Known:
-    states = {job.state for job in report.jobs}
-    if states == {"rolled-back"}:
-        return Known.UNDONE
-    was_halted = any(_was_halted(job) for job in report.jobs)
-    return Known.UNSEEN if was_halted else Known.NONE
-
-
-def _stopped_at(job: JobReport) -> float:
-    return job.downtime_start or 0.0
-
-
-def _seconds_down(job: JobReport) -> float:
-    return job.downtime_seconds or 0.0
-
-
-def _was_halted(job: JobReport) -> bool:
-    return any(phase.name == "halt" for phase in job.phases)
+        return Downtime(Known.MEASURED, max(measured, key=lambda job: job.downtime_seconds or 0.0))
+    if {job.state for job in report.jobs} == {"rolled-back"}:
+        return Downtime(Known.UNDONE)
+    was_halted = any(job.was_halted for job in report.jobs)
+    return Downtime(Known.UNSEEN if was_halted else Known.NONE)
 
 
 def compared_of(jobs: Iterable[JobReport]) -> Counter[str]:
-    """Return what of some jobs was found to be the same on both sides, each in its own unit."""
+    """Return the numbers of entries, files and key groups that were compared and are the same."""
     counts = Counter[str]()
     for job in jobs:
-        counts.update(job.compared)
+        counts.update(asdict(job.compared))
     return counts
 
 
@@ -150,3 +150,186 @@ def copied_while_down(job: JobReport) -> PhaseReport | None:
         if phase.name == "copy" and phase.files:
             return phase
     return None
+
+
+# ---- documents -----------------------------------------------------------------------------------
+
+
+class RunDocument(TypedDict):
+    """Return the state of a run as a document."""
+
+    run: Annotated[str, "its name", At("report.run")]
+    state: Annotated[State, "interrupted is a run that no process works on any more"]
+    report: Annotated[Report, "what it has done so far"]
+    workdir: Annotated[str, "where its journal is"]
+
+
+class EndedRunDocument(RunDocument):
+    """A run that has ended."""
+
+    report_html: Annotated[
+        str | None, "the report as a page, where it could be written", At("page")
+    ]
+
+
+class FailedRunDocument(EndedRunDocument, ErrorDocument):
+    """A run that stopped on the way: where it stands, and why."""
+
+
+class LeftDocument(TypedDict):
+    """What is still to be copied of a job that runs."""
+
+    round: Annotated[int, "the round after which this was counted"]
+    epoch: Annotated[int | None, "the number of the job's newest image at that moment"]
+    files: Annotated[int, "how many files"]
+    bytes: Annotated[int, "their size together"]
+    seconds: Annotated[float, "for how long the job would be down for them"]
+    written_per_second: Annotated[float | None, "bytes a second that the job writes"]
+    brought_per_second: Annotated[float | None, "bytes a second that we copy"]
+
+
+class LiveDocument(TypedDict):
+    """What the process at work is at."""
+
+    at: Annotated[float, "when it said so, in seconds since 1970"]
+    job: Annotated[str, "the job it works on"]
+    phase: Annotated[str, "the phase it is in"]
+    began: Annotated[float, "when that phase began, in seconds since 1970"]
+    files: Annotated[int, "files of that phase"]
+    bytes: Annotated[int, "their size together"]
+    files_done: Annotated[int, "those of them that are done"]
+    bytes_done: Annotated[int, "the size of those"]
+    waiting: Annotated[str | None, "what it waits for", At(waiting_for)]
+    paused: Annotated[bool, "whether somebody paused it"]
+    left: Annotated[dict[str, LeftDocument], "what is still to be copied of each job"]
+    down_since: Annotated[float | None, "when the job was stopped, in seconds since 1970"]
+    downtime_seconds: Annotated[
+        float | None,
+        "for how long a job would be down if it were stopped now",
+        At(downtime_if_stopped),
+    ]
+
+
+class StatusDocument(EndedRunDocument):
+    """What `status` tells of a run, also while it is at work."""
+
+    at_work: Annotated[bool, "whether a process is at work on it", At("held")]
+    failure: Annotated[FailureReport | None, "why it stopped", At("report.failure")]
+    live: Annotated[LiveDocument | None, "what the process at work is at"]
+
+
+class DamageDocument(TypedDict):
+    """Why a run cannot be listed."""
+
+    message: Annotated[str | None, "what is wrong with its journal"]
+
+
+class DamagedRunDocument(TypedDict):
+    """A workdir of `runs` whose journal cannot be read."""
+
+    run: Annotated[str, "the name of its workdir"]
+    state: Annotated[Literal["damaged"], "tells it from the others"]
+    report: None
+    workdir: Annotated[str, "where its journal is"]
+    failure: Annotated[DamageDocument, "what is wrong"]
+
+
+class BrokenDocument(TypedDict):
+    """A finding of `verify WORKDIR`: a step whose evidence does not hold, or a note."""
+
+    level: Annotated[Literal["refuse", "note"], "refuse: something does not hold"]
+    message: Annotated[str, "what was expected, and what was found"]
+    path: Annotated[str | None, "where"]
+    offset: None
+    hint: None
+    plan: NotRequired[Annotated[int, "the number of the plan that the step is of"]]
+    step: NotRequired[Annotated[str, "the step whose evidence does not hold"]]
+
+
+class VerdictDocument(TypedDict):
+    """What `verify WORKDIR` finds: does what the run did still hold?"""
+
+    holds: Annotated[bool, "whether all evidence still holds"]
+    restartable: Annotated[bool, "whether a job could restart from what the run finished"]
+    epoch: Annotated[int | None, "the number of the image that was moved, of a single job"]
+    epochs: Annotated[dict[str, int | None], "the number of each job's image", At("verdict.epochs")]
+    findings: Annotated[
+        list[BrokenDocument],
+        "what does not hold, and what could not be asked",
+        At(broken_documents),
+    ]
+    run: Annotated[str, "its name", At("report.run")]
+    state: Annotated[State, "where the run stands", At("report.state")]
+    workdir: Annotated[str, "where its journal is"]
+
+
+class SteeringDocument(TypedDict):
+    """What `cutover`, `pause` and `throttle` asked of a run."""
+
+    state: Annotated[str, "asked, paused, throttled or running"]
+    at_work: Annotated[bool, "whether a process is there to heed it at once"]
+    workdir: Annotated[str, "where the run's journal is"]
+    left: Annotated[dict[str, LeftDocument], "what is still to be copied of each job"]
+    now: NotRequired[Annotated[bool, "cutover: whether at once, however much is left"]]
+    bytes_per_second: NotRequired[Annotated[float | None, "throttle: null is no limit"]]
+    operations_per_second: NotRequired[Annotated[float | None, "throttle: null is no limit"]]
+
+
+def failed_run(facts: RunFacts, caught: StateshiftError) -> FailedRunDocument:
+    """Return the document of a run that stopped on the way, and of the reason."""
+    return {**error_document(caught), **document_of(EndedRunDocument, facts)}
+
+
+def listed(entry: Listed) -> StatusDocument | DamagedRunDocument:
+    """Return the document of one workdir of `runs`."""
+    if entry.facts is not None:
+        return document_of(StatusDocument, entry.facts)
+    return {
+        "run": os.path.basename(entry.workdir),
+        "state": "damaged",
+        "report": None,
+        "workdir": entry.workdir,
+        "failure": {"message": entry.damage},
+    }
+
+
+def waiting_for(live: Live) -> str | None:
+    """Return the thing that the process at work waits for, if it does."""
+    return live.waiting or None
+
+
+def downtime_if_stopped(live: Live) -> float | None:
+    """Return the longest downtime of all jobs, if they were stopped now."""
+    return max((rest.seconds for rest in live.left.values()), default=None)
+
+
+def steering(
+    state: str, held: bool, workdir: str, live: Live | None, more: Mapping[str, object]
+) -> SteeringDocument:
+    """Return the document of a request to a run; `more` is what the command says besides."""
+    left = {} if live is None else live.left
+    asked: SteeringDocument = {
+        "state": state,
+        "at_work": held,
+        "workdir": workdir,
+        "left": {job: document_of(LeftDocument, rest) for job, rest in left.items()},
+    }
+    return cast("SteeringDocument", {**asked, **more})
+
+
+def broken_documents(facts: VerdictFacts) -> Iterator[BrokenDocument]:
+    """Yield the steps whose evidence does not hold, then the notes."""
+    for step in facts.verdict.broken:
+        expected, found = step.discrepancy.expected, step.discrepancy.found
+        yield {
+            "level": "refuse",
+            "message": redact(f"expected {expected}, found {found}"),
+            "path": redact(step.discrepancy.place),
+            "offset": None,
+            "hint": None,
+            "plan": step.plan,
+            "step": step.step,
+        }
+    for note in facts.verdict.notes:
+        message = redact(note)
+        yield {"level": "note", "message": message, "path": None, "offset": None, "hint": None}

@@ -130,7 +130,7 @@ def _converter(kind: Any) -> Convert:
     if origin in (typing.Union, types.UnionType):
         choices = [_converter(choice) for choice in arguments if choice is not type(None)]
         return partial(_unless_none, choices[0])
-    if origin is list:
+    if origin in (list, tuple):
         return partial(_list, _converter(arguments[0]))
     if origin is dict:
         return partial(_object, _converter(arguments[1]))
@@ -190,13 +190,13 @@ class Definitions:
             return {"anyOf": schemas}
         if origin is Literal:
             return {"enum": list(arguments)}
-        if origin is list:
+        if origin in (list, tuple):
             return {"type": "array", "items": self.schema(arguments[0])}
         assert origin is dict, "a document is made of these alone"
         return {"type": "object", "additionalProperties": self.schema(arguments[1])}
 
     def _reference(self, shape: type) -> Schema:
-        name = getattr(shape, "document", shape.__name__.removesuffix("Document"))
+        name = getattr(shape, "schema_name", shape.__name__.removesuffix("Document"))
         if name not in self.by_name:
             self.by_name[name] = {}  # its place, should it hold itself
             self.by_name[name] = self._object(shape)

@@ -7,11 +7,18 @@ import pytest
 from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views.text import plain_text
-from stateshift.documents import run_json
-from stateshift.documents.run import Listed, RunFacts, VerdictFacts
+from stateshift.documents.run import (
+    Listed,
+    RunDocument,
+    RunFacts,
+    StatusDocument,
+    VerdictDocument,
+    VerdictFacts,
+)
+from stateshift.documents.shape import document_of
 from stateshift.executor import Broken
 from stateshift.migration import Verdict
-from stateshift.report import FailureReport, JobReport, PhaseReport, Report, RoundReport
+from stateshift.report import Compared, FailureReport, JobReport, PhaseReport, Report, RoundReport
 from stateshift.step import Discrepancy
 
 PHASES = (
@@ -19,8 +26,20 @@ PHASES = (
     PhaseReport("copy", 2.0, 6.0, 12, 12, 3000, 3 << 20),
     PhaseReport("confirm", 8.0, 4.0, 1, 1, 0, 0),
 )
-JOB = JobReport("orders", "finished", PHASES, 3000, 3 << 20, 11.5, "halt", 1_200_000, False, (), ())
-REPORT = Report("r1", "finished", 12.0, 11.5, PHASES, (JOB,), (), None)
+JOB = JobReport(
+    job="orders",
+    state="finished",
+    phases=PHASES,
+    files=3000,
+    bytes=3 << 20,
+    downtime_seconds=11.5,
+    downtime_from="halt",
+    entries=1_200_000,
+    compared=Compared(1_200_000),
+)
+REPORT = Report(
+    run="r1", state="finished", seconds=12.0, downtime_seconds=11.5, phases=PHASES, jobs=(JOB,)
+)
 
 
 def test_a_report_shows_when_each_phase_was_at_work_and_how_long_the_job_was_down() -> None:
@@ -80,8 +99,8 @@ def test_a_failure_says_why_where_and_how_to_go_on() -> None:
 
 def test_a_run_that_nobody_works_on_is_interrupted_and_one_at_work_is_running() -> None:
     running = replace(REPORT, state="running")
-    assert run_json.status(RunFacts(running, "w"))["state"] == "interrupted"
-    assert run_json.status(RunFacts(running, "w", held=True))["state"] == "running"
+    assert document_of(StatusDocument, RunFacts(running, "w"))["state"] == "interrupted"
+    assert document_of(StatusDocument, RunFacts(running, "w", held=True))["state"] == "running"
     assert "a process is at work on it now" in plain_text(
         render_run.status(RunFacts(running, "w", held=True))
     )
@@ -105,7 +124,7 @@ def test_a_verdict_names_the_step_the_place_and_the_difference() -> None:
         "  copy/3: hdfs://t/a: expected size 3, found nothing",
         "  note: gone on",
     ]
-    document = run_json.verdict(VerdictFacts(broken, REPORT, "w"))
+    document = document_of(VerdictDocument, VerdictFacts(broken, REPORT, "w"))
     assert document["restartable"] is document["holds"] is False
     assert document["findings"][0]["message"] == "expected size 3, found nothing"
 
@@ -123,7 +142,7 @@ def test_a_verdict_names_the_step_the_place_and_the_difference() -> None:
 def test_a_job_can_restart_from_what_a_run_has_finished(
     found: Verdict, restartable: bool, epoch: int | None
 ) -> None:
-    document = run_json.verdict(VerdictFacts(found, REPORT, "w"))
+    document = document_of(VerdictDocument, VerdictFacts(found, REPORT, "w"))
     assert (document["holds"], document["restartable"], document["epoch"]) == (
         True,
         restartable,
@@ -133,7 +152,7 @@ def test_a_job_can_restart_from_what_a_run_has_finished(
 
 
 def test_the_report_of_a_run_has_the_promised_keys() -> None:
-    document = run_json.run(RunFacts(REPORT, "w"))
+    document = document_of(RunDocument, RunFacts(REPORT, "w"))
     assert document.keys() == {"run", "state", "report", "workdir"}
     assert document["report"]["downtime_seconds"] == 11.5
     assert [phase["name"] for phase in document["report"]["phases"]] == ["halt", "copy", "confirm"]

@@ -24,9 +24,10 @@ from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_live_text as render_live
 from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views.text import plain_text
-from stateshift.documents import plan_json, run_json
+from stateshift.documents import plan_json
 from stateshift.documents.plan import plan_facts
-from stateshift.documents.run import RunFacts
+from stateshift.documents.run import RunFacts, StatusDocument
+from stateshift.documents.shape import document_of
 from stateshift.errors import StateshiftError
 from stateshift.migration import Proposal
 from stateshift.report import Report
@@ -134,7 +135,7 @@ class Heard:
                 ).splitlines()
             )
         )
-        self.say(*strings_of(run_json.status(RunFacts(report, "run"))))
+        self.say(*strings_of(document_of(StatusDocument, RunFacts(report, "run"))))
         for live in self.live[-3:]:
             shown = render_run.status(RunFacts(report, "run", held=True, live=live))
             self.say(*plain_text(shown).splitlines(), render_live.line(report, live))

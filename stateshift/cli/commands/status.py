@@ -51,7 +51,8 @@ def command(
     With --json it prints one document a line.
     """
     from stateshift.cli.views import run_text as render_run
-    from stateshift.documents import run_json
+    from stateshift.documents.run import StatusDocument
+    from stateshift.documents.shape import document_of
     from stateshift.workdir import Workdir
 
     place = Workdir(workdir)
@@ -59,7 +60,9 @@ def command(
         place.require()
         _watch(terminal, place)
     facts = _facts(place, workdir)
-    terminal.answer("status", lambda: run_json.status(facts), lambda: render_run.status(facts))
+    terminal.answer(
+        "status", lambda: document_of(StatusDocument, facts), lambda: render_run.status(facts)
+    )
     return None
 
 
@@ -89,13 +92,13 @@ def _watch(terminal: Terminal, place: Workdir) -> None:
 def _shown(terminal: Terminal, place: Workdir) -> Iterator[Show]:
     """Show each state: at a terminal over the last one; elsewhere only what is new."""
     from stateshift.cli.views import run_live_text as render_live
-    from stateshift.documents import run_json
-    from stateshift.documents.run import RunFacts
+    from stateshift.documents.run import RunFacts, StatusDocument
+    from stateshift.documents.shape import document_of
 
     if terminal.json:
         path = str(place.path)
         yield lambda report, live: terminal.document(
-            "status", run_json.status(RunFacts(report, path, held=True, live=live))
+            "status", document_of(StatusDocument, RunFacts(report, path, held=True, live=live))
         )
     elif terminal.colours(sys.stdout):
         with _drawing() as draw:

@@ -181,8 +181,8 @@ def _run(terminal: Terminal, path: str, fleet: str | None, parallel: int | None)
     from stateshift import migration
     from stateshift.cli.shell.fleet import readers_for
     from stateshift.cli.views import run_text as render_run
-    from stateshift.documents import run_json
-    from stateshift.documents.run import VerdictFacts
+    from stateshift.documents.run import VerdictDocument, VerdictFacts
+    from stateshift.documents.shape import document_of
     from stateshift.errors import VerifyError
     from stateshift.workdir import Workdir
 
@@ -192,5 +192,7 @@ def _run(terminal: Terminal, path: str, fleet: str | None, parallel: int | None)
     with readers_for(terminal, fleet, places, parallel or spec.parallel) as readers:
         verdict = migration.verify(workdir, replace(terminal.adapters(), fleet=readers))
         facts = VerdictFacts(verdict, migration.status(workdir), path)
-    terminal.answer("verify", lambda: run_json.verdict(facts), lambda: render_run.verdict(facts))
+    terminal.answer(
+        "verify", lambda: document_of(VerdictDocument, facts), lambda: render_run.verdict(facts)
+    )
     return VerifyError.exit_code if verdict.broken else 0

@@ -33,7 +33,7 @@ from stateshift.errors import (
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
-    from stateshift.documents.run_json import FailedRunDocument
+    from stateshift.documents.run import FailedRunDocument
 
 LONGEST = 80
 _MEMORY = (

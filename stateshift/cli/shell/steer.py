@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from stateshift.cli.views.text import Line
 from stateshift.cli.views.units import span
-from stateshift.documents import run_json
+from stateshift.documents.run import steering
 
 if TYPE_CHECKING:
     from stateshift.cli.shell.terminal import Terminal
@@ -28,7 +28,7 @@ def show_request(
     held = workdir.held
     if terminal.json:
         live = workdir.steering.live() if held else None
-        terminal.document("steering", run_json.steering(state, held, str(workdir.path), live, more))
+        terminal.document("steering", steering(state, held, str(workdir.path), live, more))
         return
     terminal.show([Line(words)])
     if not held:

@@ -22,8 +22,8 @@ from stateshift.cli.shell.terminal import OutputError, Terminal
 from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views.text import Line
-from stateshift.documents import run_json
-from stateshift.documents.run import RunFacts
+from stateshift.documents.run import EndedRunDocument, RunFacts, failed_run
+from stateshift.documents.shape import document_of
 from stateshift.errors import (
     Complaint,
     FormatError,
@@ -82,7 +82,7 @@ def carry_out(
     facts = RunFacts(report, path, page=_left_page(terminal, workdir, report))
     try:
         terminal.answer(
-            "report", lambda: run_json.ended_run(facts), lambda: render_run.report(facts)
+            "report", lambda: document_of(EndedRunDocument, facts), lambda: render_run.report(facts)
         )
     except OutputError as error:
         status = render_run.command("status", path)
@@ -111,7 +111,7 @@ def _failed(terminal: Terminal, workdir: Workdir, error: StateshiftError) -> int
     facts = RunFacts(report, path, held, page=page)
     if not terminal.json:
         _show_report(terminal, facts)
-    code = tell(error, terminal, run_json.failed_run(facts, error))
+    code = tell(error, terminal, failed_run(facts, error))
     if not held and report.state in ("failed", "interrupted", "running"):
         terminal.talk(_way_out(error, path))
     return code

@@ -26,7 +26,7 @@ from stateshift.documents import (
     metrics_json,
     plan_json,
     problems,
-    run_json,
+    run,
     survey,
 )
 from stateshift.documents import (
@@ -85,19 +85,19 @@ DOCUMENTS: Mapping[str, Document] = {
     "verify": Document(
         "Whether a job could restart from an image, or whether a run's work still holds",
         ("verify",),
-        (judgement_json.JudgementDocument, run_json.VerdictDocument),
+        (judgement_json.JudgementDocument, run.VerdictDocument),
     ),
     "plan": Document("What would be done", ("plan",), (plan_json.PlanDocument,)),
     "report": Document(
         "What a run did, and why it stopped if it did",
         (*RUNS, *SHORTCUTS),
-        (run_json.FailedRunDocument, run_json.EndedRunDocument),
+        (run.FailedRunDocument, run.EndedRunDocument),
     ),
-    "status": Document("Where a run stands", ("status",), (run_json.StatusDocument,)),
+    "status": Document("Where a run stands", ("status",), (run.StatusDocument,)),
     "runs": Document(
         "All runs, oldest first",
         ("runs",),
-        (run_json.StatusDocument, run_json.DamagedRunDocument),
+        (run.StatusDocument, run.DamagedRunDocument),
         many=True,
     ),
     "metrics": Document(
@@ -106,7 +106,7 @@ DOCUMENTS: Mapping[str, Document] = {
     "steering": Document(
         "What was asked of a run at work",
         ("cutover", "pause", "throttle"),
-        (run_json.SteeringDocument,),
+        (run.SteeringDocument,),
     ),
     "export": Document("What was written to a file", ("export",), (survey.ExportDocument,)),
     "line": Document(
