@@ -21,10 +21,10 @@ from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views import survey_text as render_survey
 from stateshift.cli.views.text import plain_text
 from stateshift.clusters.protocol import JobState
-from stateshift.documents import diff_json
-from stateshift.documents import judgement as judgement_json
-from stateshift.documents.diff import diff_facts
+from stateshift.documents.diff import DiffDocument, diff_facts
+from stateshift.documents.judgement import JudgementDocument
 from stateshift.documents.run import RunFacts
+from stateshift.documents.shape import document_of
 from stateshift.documents.survey import survey_facts
 from stateshift.errors import ClusterError, PlanError, StateshiftError
 from stateshift.report import Report
@@ -127,7 +127,7 @@ def test_looking_at_images_of_flink_needs_no_word_of_spark(
     judged = look.restartable(source, ground.disk.open, thorough=True)
     heard.say(
         *plain_text(render_survey.judgement(judged, source)).splitlines(),
-        *strings_of(judgement_json.judgement(judged)),
+        *strings_of(document_of(JudgementDocument, judged)),
     )
     seen = look.inspect(source, ground.disk.open)
     heard.say(
@@ -135,7 +135,7 @@ def test_looking_at_images_of_flink_needs_no_word_of_spark(
     )
     found = look.diff(source, other, ground.disk.open, 3)
     heard.say(*plain_text(render_diff.differences(diff_facts(found), "a", "b")).splitlines())
-    heard.say(*strings_of(diff_json.differences(diff_facts(found))))
+    heard.say(*strings_of(document_of(DiffDocument, diff_facts(found))))
     assert any(line.startswith("a job can restart from checkpoint ") for line in heard.lines)
     assert heard.foreign_to("flink") == []
 

@@ -14,8 +14,7 @@ from stateshift.cli.views import diff_text as render_diff
 from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views.text import plain_text
-from stateshift.documents import diff_json
-from stateshift.documents.diff import diff_facts
+from stateshift.documents.diff import DiffDocument, diff_facts
 from stateshift.documents.run import RunDocument, RunFacts
 from stateshift.documents.shape import document_of
 from stateshift.engines.flink.entries.keyed import keyed_entries, why_operator_is_opaque
@@ -114,7 +113,7 @@ def test_every_output_of_a_flink_run_says_entries_and_files_in_the_same_words(
     assert job["compared"] == {"entries": 4, "files": 4, "key_groups": 0} and job["entries"] == 4
     found = diff_of(ground, source, TARGET)
     assert "equal, 24 entries:" in plain_text(render_diff.differences(diff_facts(found), "a", "b"))
-    assert diff_json.differences(diff_facts(found))["same"] == {
+    assert document_of(DiffDocument, diff_facts(found))["same"] == {
         "entries": 24,
         "files": 0,
         "key_groups": 0,
@@ -129,7 +128,7 @@ def test_diff_says_which_things_it_compared_whole(ground: Ground) -> None:
     assert said in plain_text(render_diff.differences(diff_facts(found), "a", "b"))
     stores = [
         store
-        for one in diff_json.differences(diff_facts(found))["operators"]
+        for one in document_of(DiffDocument, diff_facts(found))["operators"]
         for store in one["stores"]
     ]
     assert {store["name"]: store["unit"] for store in stores} == {

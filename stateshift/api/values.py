@@ -74,9 +74,10 @@ class ImageVerdict:
 
     def to_dict(self) -> Plain:
         """Return the document of `stateshift verify LOCATION --json`."""
-        from stateshift.documents import judgement as judgement_json
+        from stateshift.documents.judgement import JudgementDocument
+        from stateshift.documents.shape import document_of
 
-        return cast(Plain, judgement_json.judgement(self.judgement))
+        return cast(Plain, document_of(JudgementDocument, self.judgement))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +126,9 @@ class PlannedMove:
 
     def to_dict(self) -> Plain:
         """Return the document of `stateshift plan --json`."""
-        from stateshift.documents import plan_json
-        from stateshift.documents.plan import plan_facts
+        from stateshift.documents.plan import plan_document, plan_facts
 
-        return cast(Plain, plan_json.document(plan_facts(self.proposal)))
+        return cast(Plain, plan_document(plan_facts(self.proposal)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +208,10 @@ class ImageDiff:
 
     def to_dict(self) -> Plain:
         """Return the document of `stateshift diff --json`."""
-        from stateshift.documents import diff_json
-        from stateshift.documents.diff import diff_facts
+        from stateshift.documents.diff import DiffDocument, diff_facts
+        from stateshift.documents.shape import document_of
 
-        return cast(Plain, diff_json.differences(diff_facts(self.differences)))
+        return cast(Plain, document_of(DiffDocument, diff_facts(self.differences)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,10 +247,9 @@ class JobAdvice:
 
     def to_dict(self) -> Plain:
         """Return what the document of `stateshift advise --json` has of this job."""
-        from stateshift.documents import advice as advise_json
+        from stateshift.documents.advice import advice_document
 
-        (document,) = advise_json.document([self.advice])
-        return cast(Plain, document)
+        return cast(Plain, advice_document(self.advice))
 
 
 @dataclass(frozen=True, slots=True)

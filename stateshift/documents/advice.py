@@ -1,16 +1,15 @@
-"""The JSON document of `stateshift advise`: values in, typed dictionaries out. Pure."""
+"""The document of `stateshift advise`. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
+from stateshift.documents.shape import At, document_of
 from stateshift.plain import to_plain
 
 if TYPE_CHECKING:
     from stateshift.advise.advising import Advice
-    from stateshift.advise.evaluate.flink_formulas import VertexDecision
-    from stateshift.advise.evaluate.loads import VertexLoad
-    from stateshift.advise.evaluate.verdicts import Verdict
 
 
 class AdviseVertexDocument(TypedDict):
@@ -36,6 +35,7 @@ class AdviseVertexDocument(TypedDict):
     limited_by: Annotated[
         Literal["key", "partition", "subtask", "operator"] | None,
         "what more subtasks would not divide, of a vertex that has too little",
+        At("limit"),
     ]
 
 
@@ -48,6 +48,7 @@ class AdviseDocument(TypedDict):
         Literal["fits", "scale", "move", "limited", "unknown"],
         "fits; scale: to `wanted`; move: there is no room here; limited: one key, partition or "
         "operator cannot keep up, and more subtasks do not help; unknown: the reasons say why",
+        At("word"),
     ]
     reasons: Annotated[list[str], "why"]
     unit: Annotated[
@@ -61,9 +62,11 @@ class AdviseDocument(TypedDict):
     headroom: Annotated[float | None, "share of the capacity that is left; negative: it lacks"]
     lag: Annotated[float | None, "records that wait; null if not known"]
     drain_seconds: Annotated[float | None, "until they are read, at today's capacity"]
-    restart_seconds: Annotated[float, "how long a restart takes"]
+    restart_seconds: Annotated[float, "how long a restart takes", At("restart.seconds")]
     restart_from: Annotated[
-        Literal["runs", "flink", "default"], "who says so: runs of ours, Flink, nobody"
+        Literal["runs", "flink", "default"],
+        "who says so: runs of ours, Flink, nobody",
+        At("restart.source"),
     ]
     cost_per_hour: Annotated[float | None, "at present, where cost-per-hour is given"]
     cost_per_hour_wanted: Annotated[float | None, "as advised"]
@@ -71,56 +74,25 @@ class AdviseDocument(TypedDict):
     inputs: Annotated[dict[str, object], "what --replay makes the verdict from again"]
 
 
-def document(advice: list[Advice]) -> list[AdviseDocument]:
-    """Return the verdicts, in the order of the jobs."""
-    return [_document(each) for each in advice]
+def advice_documents(advice: Iterable[Advice]) -> list[AdviseDocument]:
+    """Return the documents of verdicts, in the order of the jobs."""
+    return [advice_document(each) for each in advice]
 
 
-def _document(advice: Advice) -> AdviseDocument:
+def advice_document(advice: Advice) -> AdviseDocument:
+    """Return the verdict on a job, and the inputs that it was made from."""
     verdict = advice.verdict
-    return {
-        "job": verdict.job,
-        "engine": "spark" if verdict.engine == "spark" else "flink",
-        "verdict": verdict.word,
-        "reasons": list(verdict.reasons),
-        "unit": verdict.unit,
-        "parallelism": verdict.parallelism,
-        "wanted": verdict.wanted,
-        "factor": verdict.factor,
-        "headroom": verdict.headroom,
-        "lag": verdict.lag,
-        "drain_seconds": verdict.drain_seconds,
-        "restart_seconds": verdict.restart.seconds,
-        "restart_from": verdict.restart.source,
-        "cost_per_hour": verdict.cost_per_hour,
-        "cost_per_hour_wanted": verdict.cost_per_hour_wanted,
-        "vertices": [
-            _vertex(decision, load, verdict)
-            for decision, load in zip(verdict.decisions, verdict.loads, strict=True)
-        ],
-        "inputs": to_plain(advice.inputs),
-    }
-
-
-def _vertex(decision: VertexDecision, load: VertexLoad, verdict: Verdict) -> AdviseVertexDocument:
-    ceiling = decision.ceiling
-    return {
-        "id": decision.id,
-        "name": decision.name,
-        "parallelism": decision.parallelism,
-        "advised": verdict.changes.get(decision.id, decision.parallelism),
-        "wanted": decision.wanted,
-        "target_rate": decision.target_rate,
-        "catchup_rate": decision.catchup_rate,
-        "true_rate": decision.true_rate,
-        "up": decision.up,
-        "down": decision.down,
-        "capacity": decision.capacity,
-        "factor": decision.factor,
-        "utilization": decision.utilization,
-        "bounded_by": None if ceiling is None else f"{ceiling.count} {ceiling.what}",
-        "queued": load.queued,
-        "queue_rate": load.queue_rate,
-        "is_saturated": decision.is_saturated,
-        "limited_by": decision.limit,
-    }
+    vertices = []
+    for decision, load in zip(verdict.decisions, verdict.loads, strict=True):
+        ceiling = decision.ceiling
+        document = document_of(
+            AdviseVertexDocument,
+            decision,
+            advised=verdict.changes.get(decision.id, decision.parallelism),
+            bounded_by=None if ceiling is None else f"{ceiling.count} {ceiling.what}",
+            queued=load.queued,
+            queue_rate=load.queue_rate,
+        )
+        vertices.append(document)
+    inputs = to_plain(advice.inputs)
+    return document_of(AdviseDocument, verdict, vertices=vertices, inputs=inputs)

@@ -1,18 +1,14 @@
-"""The JSON document of `verify LOCATION`: could a job restart from this image? Pure.
-
-What each document has is declared once, as in `survey_json`.
-"""
+"""The document of `verify LOCATION`: could a job restart from this image? Pure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict
 
 from stateshift.documents.problems import FindingDocument
-from stateshift.documents.shape import documents_of
+from stateshift.documents.shape import At
 
 if TYPE_CHECKING:
     from stateshift.engines.views import CheckStage
-    from stateshift.look import JudgedImage, Judgement
     from stateshift.look.judging import Checked
 
 
@@ -32,7 +28,7 @@ class CheckStageDocument(TypedDict):
         Literal["state", "history"],
         "state: what a restart reads; history: what came before the snapshots it begins with",
     ]
-    seconds: Annotated[float, "how long it took"]
+    seconds: Annotated[float, "how long it took", At(rounded_seconds)]
     files: Annotated[int, "how many files it read"]
     bytes: Annotated[int, "their size together"]
 
@@ -50,12 +46,12 @@ class PartsSoFarDocument(TypedDict):
 class PartDocument(TypedDict):
     """The part of a state that was read."""
 
-    number: Annotated[int, "its number, from 1 on"]
-    of: Annotated[int, "how many parts there are"]
-    shards: Annotated[int, "shards, or subtasks, that were read"]
-    shards_all: Annotated[int, "of how many"]
-    bytes: Annotated[int, "bytes that a restart reads, in this part"]
-    bytes_all: Annotated[int, "of how many"]
+    number: Annotated[int, "its number, from 1 on", At("part.number")]
+    of: Annotated[int, "how many parts there are", At("part.of")]
+    shards: Annotated[int, "shards, or subtasks, that were read", At("coverage.shards")]
+    shards_all: Annotated[int, "of how many", At("coverage.shards_all")]
+    bytes: Annotated[int, "bytes that a restart reads, in this part", At("coverage.bytes")]
+    bytes_all: Annotated[int, "of how many", At("coverage.bytes_all")]
     so_far: NotRequired[Annotated[PartsSoFarDocument, "what is remembered of all parts"]]
 
 
@@ -70,11 +66,14 @@ class CheckedDocument(TypedDict):
     """How far a deep check went."""
 
     stages: Annotated[list[CheckStageDocument], "its stages, in their order"]
-    not_checked: Annotated[list[str], "what it was told to leave out, in words"]
-    part: Annotated[PartDocument | None, "the part that was read (--part); null for all"]
+    not_checked: Annotated[list[str], "what it was told to leave out, in words", At("left_out")]
+    part: Annotated[
+        PartDocument | None, "the part that was read (--part); null for all", At(part_read)
+    ]
     no_checksum: Annotated[
         list[NoChecksumDocument],
         "Flink: the bytes where a changed one may go unseen, of what was read",
+        At(uncovered_bytes),
     ]
     undecoded: Annotated[list[str], "Flink: the serializers whose values were not read"]
 
@@ -90,71 +89,19 @@ class JudgementDocument(TypedDict):
     checked: NotRequired[Annotated[CheckedDocument, "what was read (--deep)"]]
 
 
-def judgement(judged: Judgement) -> JudgementDocument:
-    """Return whether a job could restart from an image, and why not."""
-    document: JudgementDocument = {
-        "restartable": judged.restartable,
-        "epoch": judged.epoch,
-        "epochs": list(judged.epochs),
-        "findings": documents_of(FindingDocument, judged.findings),
-        "images": [judged_image(each) for each in judged.images],
-    }
-    if judged.checked is not None:
-        document["checked"] = checked(judged.checked)
-    return document
+def part_read(deep: Checked) -> Checked | None:
+    """Return the check if it read only a part; None if it read everything."""
+    return None if deep.part is None or deep.coverage is None else deep
 
 
-def checked(deep: Checked) -> CheckedDocument:
-    """Return how far a deep check went."""
-    return {
-        "stages": [check_stage(each) for each in deep.stages],
-        "not_checked": list(deep.left_out),
-        "part": part_read(deep),
-        "no_checksum": [
-            {"path": path, "ranges": [list(each) for each in ranges]}
-            for path, ranges in deep.no_checksum.items()
-        ],
-        "undecoded": list(deep.undecoded),
-    }
+def uncovered_bytes(deep: Checked) -> list[NoChecksumDocument]:
+    """Return the bytes of each file that no checksum covers."""
+    return [
+        {"path": path, "ranges": [list(each) for each in ranges]}
+        for path, ranges in deep.no_checksum.items()
+    ]
 
 
-def part_read(deep: Checked) -> PartDocument | None:
-    """Return the part that was read; None where all was."""
-    if deep.part is None or deep.coverage is None:
-        return None
-    document: PartDocument = {
-        "number": deep.part.number,
-        "of": deep.part.of,
-        "shards": deep.coverage.shards,
-        "shards_all": deep.coverage.shards_all,
-        "bytes": deep.coverage.bytes,
-        "bytes_all": deep.coverage.bytes_all,
-    }
-    if deep.so_far is not None:
-        so_far = deep.so_far
-        document["so_far"] = {
-            "parts": so_far.parts,
-            "oldest": so_far.oldest,
-            "file": so_far.file,
-        }
-    return document
-
-
-def check_stage(stage: CheckStage) -> CheckStageDocument:
-    """Return one stage of a deep check."""
-    return {
-        "name": stage.name,
-        "seconds": round(stage.seconds, 3),
-        "files": stage.files,
-        "bytes": stage.bytes,
-    }
-
-
-def judged_image(judged: JudgedImage) -> JudgedImageDocument:
-    """Return one image, and where a job could restart from."""
-    return {
-        "path": judged.path,
-        "name": judged.name,
-        "epoch": judged.epoch,
-        "epochs": list(judged.epochs),
-    }
+def rounded_seconds(stage: CheckStage) -> float:
+    """Return the duration of a stage, to the millisecond."""
+    return round(stage.seconds, 3)

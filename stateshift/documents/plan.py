@@ -1,4 +1,4 @@
-"""What all views of a plan say beyond its steps, computed once: waves, cuts, and the time it takes.
+"""A plan: the facts that all views share beyond its steps, and its document.
 
 PlanFacts    a proposal, with
   waves        the jobs that move together, in their order
@@ -9,17 +9,22 @@ PlanFacts    a proposal, with
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar, NotRequired, TypedDict
 
+from stateshift.documents.problems import FindingDocument
+from stateshift.documents.shape import At, document_of, documents_of
+from stateshift.documents.survey import EndpointDocument
 from stateshift.plan import Estimate
+from stateshift.storage.locations import Redacted
 
 if TYPE_CHECKING:
     from stateshift.dataflow.cuts import Cut
     from stateshift.migration import Proposal
     from stateshift.plan import Plan
-    from stateshift.specification import JobSpec, Spec
+    from stateshift.specification import Spec
+    from stateshift.step import AnyStep
     from stateshift.survey import Finding
 
 WaveNames = tuple[str, ...]
@@ -27,19 +32,16 @@ WaveNames = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class CutFacts:
-    """Jobs that are stopped at one cut.
+    """Jobs that are stopped at one cut, by the spec's dataflow."""
 
-    The run itself stops those in `stops`. Those in `blind` are stopped whether they have read what
-    the others wrote or not: nobody can ask them. Those in `ring` feed each other.
-    """
-
-    jobs: tuple[str, ...]
-    order: tuple[tuple[str, ...], ...]
-    ring: tuple[str, ...]
-    joints: tuple[tuple[str, str], ...]
-    between: tuple[str, ...]
-    stops: tuple[str, ...]
-    blind: tuple[str, ...]
+    schema_name: ClassVar = "Cut"
+    jobs: Annotated[tuple[str, ...], "all of them"]
+    order: Annotated[tuple[tuple[str, ...], ...], "the order in which they stop"]
+    ring: Annotated[tuple[str, ...], "jobs that feed each other"]
+    joints: Annotated[tuple[tuple[str, ...], ...], "where a tuple passes from one job to another"]
+    between: Annotated[tuple[str, ...], "operators between them that are of no job that moves"]
+    stops: Annotated[tuple[str, ...], "the jobs that the run stops itself"]
+    blind: Annotated[tuple[str, ...], "jobs that are stopped without asking how far they have read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +89,16 @@ def waves_of(proposal: Proposal) -> tuple[WaveNames, ...]:
     from stateshift import migration
 
     planned = {plan.job for plan in proposal.plans}
-    waves = (_planned_names(wave, planned) for wave in migration.waves(proposal.spec))
-    return tuple(names for names in waves if names)
-
-
-def _planned_names(wave: Iterable[JobSpec], planned: Collection[str]) -> WaveNames:
-    return tuple(job.name for job in wave if job.name in planned)
+    waves = []
+    for wave in migration.waves(proposal.spec):
+        names = tuple(job.name for job in wave if job.name in planned)
+        if names:
+            waves.append(names)
+    return tuple(waves)
 
 
 def cuts_of(proposal: Proposal) -> tuple[CutFacts, ...]:
-    """Return which of the planned jobs are stopped at one cut."""
+    """Return the cuts at which planned jobs are stopped together."""
     from stateshift import migration
 
     planned = [plan.job for plan in proposal.plans]
@@ -124,17 +126,12 @@ def _stopped_blind(cut: Cut, spec: Spec, halted: Sequence[str]) -> tuple[str, ..
     """
     from stateshift import migration
 
-    readers = _readers(cut).intersection(halted).difference(cut.ring)
+    readers: set[str] = set()
+    for part in cut.order[1:]:  # they read what the first ones write
+        readers.update(part)
+    readers = readers.intersection(halted).difference(cut.ring)
     read = [job for job in spec.jobs if job.name in readers]
     return tuple(job.name for job in read if not migration.reads_out(spec, job))
-
-
-def _readers(cut: Cut) -> set[str]:
-    """Return the jobs that are stopped behind the first ones: they read what those write."""
-    readers: set[str] = set()
-    for part in cut.order[1:]:
-        readers.update(part)
-    return readers
 
 
 def estimate_of(plans: Sequence[Plan], waves: Sequence[WaveNames]) -> Estimate | None:
@@ -146,7 +143,8 @@ def estimate_of(plans: Sequence[Plan], waves: Sequence[WaveNames]) -> Estimate |
     downtimes = [0.0]
     basis = None
     for wave in waves:
-        estimates = _estimates(plans, wave)
+        of_wave = [plan for plan in plans if plan.job in wave and plan.phases]
+        estimates = [plan.estimate for plan in of_wave if plan.estimate]
         seconds += sum(estimate.seconds for estimate in estimates)
         downtimes.append(sum(estimate.downtime_seconds for estimate in estimates))
         if estimates:
@@ -156,10 +154,105 @@ def estimate_of(plans: Sequence[Plan], waves: Sequence[WaveNames]) -> Estimate |
     return Estimate(round(seconds, 2), round(max(downtimes), 2), basis)
 
 
-def _estimates(plans: Sequence[Plan], wave: WaveNames) -> list[Estimate]:
-    """Return the estimates of a wave's plans that have steps."""
-    estimates = []
-    for plan in plans:
-        if plan.job in wave and plan.phases and plan.estimate:
-            estimates.append(plan.estimate)
-    return estimates
+# ---- documents -----------------------------------------------------------------------------------
+
+
+class StepDocument(TypedDict):
+    """One step of a phase."""
+
+    name: Annotated[str, "the step's name, as the journal has it"]
+    kind: Annotated[str, "the kind of step"]
+    does: Annotated[Redacted, "what it does, in words", At(description)]
+    files: Annotated[int, "how many files it writes or reads"]
+    bytes: Annotated[int, "their size together"]
+
+
+class PhaseDocument(TypedDict):
+    """One phase of a plan. Its steps are independent of each other."""
+
+    name: Annotated[
+        str, "prepare, halt, copy, transform, compare, publish, submit, confirm, retire"
+    ]
+    steps: Annotated[int, "how many steps it has"]
+    files: Annotated[int, "how many files they write or read"]
+    bytes: Annotated[int, "their size together"]
+    job: Annotated[str, "the job it is of"]
+    details: NotRequired[Annotated[list[StepDocument], "each step (--verbose)"]]
+
+
+class EstimateDocument(TypedDict):
+    """How long it may take."""
+
+    seconds: Annotated[float, "from the beginning to the end"]
+    downtime_seconds: Annotated[float, "for how long a job is down, at most"]
+    basis: Annotated[str, "what the estimate was computed from, in words"]
+
+
+class PlannedFindingDocument(FindingDocument):
+    """A finding of one job's plan."""
+
+    job: Annotated[str, "the job it is about"]
+
+
+class OnePlanDocument(TypedDict):
+    """The plan of one job, or of one part of its move."""
+
+    job: Annotated[str, "the job"]
+    engine: Annotated[str, "spark or flink"]
+    purpose: Annotated[str, "warm, standby, halt, move or start"]
+    source: Annotated[Redacted, "where its image lies"]
+    target: Annotated[Redacted, "where its image goes"]
+    epoch: Annotated[int | None, "the epoch that is moved"]
+    provisional: Annotated[bool, "whether it is made again once the job has stopped"]
+    fingerprint: Annotated[str, "the name of exactly this plan"]
+    files: Annotated[int, "how many files its steps write or read"]
+    bytes: Annotated[int, "their size together"]
+    phases: Annotated[list[str], "the names of its phases", At(phase_names)]
+    endpoints: Annotated[list[EndpointDocument], "the job's sources and sinks"]
+
+
+class PlanDocument(TypedDict):
+    """What `plan` would have `apply` do."""
+
+    fingerprint: Annotated[str, "the name of exactly this plan", At("proposal.fingerprint")]
+    phases: Annotated[list[PhaseDocument], "the phases of all plans, in the order they run"]
+    estimate: Annotated[EstimateDocument | None, "null where nothing is to be done"]
+    waves: Annotated[list[list[str]], "the jobs that move together, in their order"]
+    cuts: Annotated[list[CutFacts], "the jobs that are stopped at one cut"]
+    findings: Annotated[list[PlannedFindingDocument], "what to know before", At(finding_documents)]
+    plans: Annotated[list[OnePlanDocument], "each plan"]
+
+
+def plan_document(facts: PlanFacts, verbose: bool = False) -> PlanDocument:
+    """Return the document of all plans; `verbose` adds each step of each phase."""
+    phases = []
+    for plan in facts.plans:
+        for phase in plan.phases:
+            document: PhaseDocument = {
+                "name": phase.name,
+                "steps": len(phase.steps),
+                "files": phase.files,
+                "bytes": phase.bytes,
+                "job": plan.job,
+            }
+            if verbose:
+                document["details"] = documents_of(StepDocument, phase.steps)
+            phases.append(document)
+    return document_of(PlanDocument, facts, phases=phases)
+
+
+def finding_documents(facts: PlanFacts) -> list[PlannedFindingDocument]:
+    """Return the documents of all findings, each with its job."""
+    return [
+        {**document_of(FindingDocument, each.finding), "job": each.job} for each in facts.findings
+    ]
+
+
+def phase_names(plan: Plan) -> list[str]:
+    """Return the names of a plan's phases."""
+    return [phase.name for phase in plan.phases]
+
+
+def description(step: AnyStep) -> str:
+    """Return what a step does, in words."""
+    return step.describe()

@@ -109,9 +109,9 @@ def document_of(shape: type[Shape], value: object, **given: object) -> Shape:
         if key.name in given:
             document[key.name] = given[key.name]
             continue
-        plain = key.convert(key.read(value))
-        if key.is_required or plain is not None:
-            document[key.name] = plain
+        origin = key.read(value)
+        if key.is_required or origin is not None:
+            document[key.name] = key.convert(origin)
     return typing.cast(Shape, document)
 
 

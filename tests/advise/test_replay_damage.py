@@ -22,7 +22,7 @@ from stateshift.advise.evaluate.inputs import (
 from stateshift.advise.evaluate.spark_batches import Batch, SparkSample
 from stateshift.advise.evaluate.verdicts import verdict_on
 from stateshift.cli.views.advise_text import blocks
-from stateshift.documents.advice import document
+from stateshift.documents.advice import advice_document
 from stateshift.plain import Misfit, to_plain
 from tests.advise.making import keyed, sample, vertex
 
@@ -80,5 +80,5 @@ def test_changed_inputs_are_judged_or_refused(make: Any, seed: int) -> None:
             continue
         verdict = verdict_on(read)
         assert verdict.word in ("fits", "scale", "move", "limited", "unknown"), f"seed {seed}"
-        json.dumps(document([Advice(read, verdict)]), allow_nan=False)
+        json.dumps(advice_document(Advice(read, verdict)), allow_nan=False)
         assert list(blocks([Advice(read, verdict)], explain=True))

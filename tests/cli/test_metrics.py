@@ -18,8 +18,8 @@ from stateshift.advise.evaluate.verdicts import verdict_on
 from stateshift.cli.commands.metrics import observed
 from stateshift.cli.views.metrics_text import exposition
 from stateshift.clusters.protocol import StopRequest, Submission
-from stateshift.documents import advice as advise_json
 from stateshift.documents import metrics_json
+from stateshift.documents.advice import advice_document
 from stateshift.documents.metrics import (
     LABELS,
     METRICS,
@@ -286,7 +286,7 @@ def test_every_metric_has_the_labels_that_the_page_says(tmp_path: Path) -> None:
 
 def advised(folder: Path, name: str, *inputs: Inputs) -> str:
     """A file as `advise --json` writes it."""
-    document = advise_json.document([Advice(each, verdict_on(each)) for each in inputs])
+    document = [advice_document(Advice(each, verdict_on(each))) for each in inputs]
     file = folder / name
     file.write_text(json.dumps(document))
     return str(file)

@@ -24,8 +24,7 @@ from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_live_text as render_live
 from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views.text import plain_text
-from stateshift.documents import plan_json
-from stateshift.documents.plan import plan_facts
+from stateshift.documents.plan import plan_document, plan_facts
 from stateshift.documents.run import RunFacts, StatusDocument
 from stateshift.documents.shape import document_of
 from stateshift.errors import StateshiftError
@@ -120,7 +119,7 @@ class Heard:
     def _planned(self, proposal: Proposal) -> None:
         self.say(*plain_text(render_plan.proposal(plan_facts(proposal), verbose=True)).splitlines())
         self.say(*plain_text(render_plan.brief(plan_facts(proposal))).splitlines())
-        self.say(*strings_of(plan_json.document(plan_facts(proposal), verbose=True)))
+        self.say(*strings_of(plan_document(plan_facts(proposal), verbose=True)))
 
     def _reported(self, report: Report) -> None:
         now = (report.began or 0.0) + 100.0

@@ -138,14 +138,14 @@ def command(
 def _watch(terminal: Terminal, adviser: Adviser, request: AdviceRequest, explain: bool) -> None:
     """Judge again and again. It ends with Ctrl-C."""
     from stateshift.cli.views import advise_text
-    from stateshift.documents import advice as advise_json
+    from stateshift.documents.advice import advice_documents
 
     clock = terminal.adapters().clock
     while True:
         advice = adviser.round()
         terminal.answer(
             "advise",
-            partial(advise_json.document, advice),
+            partial(advice_documents, advice),
             partial(advise_text.watched, advice, explain),
         )
         clock.sleep(request.sample_seconds)
@@ -153,10 +153,10 @@ def _watch(terminal: Terminal, adviser: Adviser, request: AdviceRequest, explain
 
 def _show(terminal: Terminal, advice: list[Advice], explain: bool) -> None:
     from stateshift.cli.views import advise_text
-    from stateshift.documents import advice as advise_json
+    from stateshift.documents.advice import advice_documents
 
     terminal.answer(
         "advise",
-        lambda: advise_json.document(advice),
+        lambda: advice_documents(advice),
         lambda: advise_text.blocks(advice, explain),
     )

@@ -44,15 +44,15 @@ def command(
     from stateshift import look
     from stateshift.cli.shell.fleet import readers_for
     from stateshift.cli.views import diff_text as render_diff
-    from stateshift.documents import diff_json
-    from stateshift.documents.diff import Outcome, diff_facts
+    from stateshift.documents.diff import DiffDocument, Outcome, diff_facts
+    from stateshift.documents.shape import document_of
     from stateshift.errors import PlanError, VerifyError
 
     with readers_for(terminal, fleet, [a, b], parallel) as readers:
         facts = diff_facts(look.diff(a, b, terminal.opening(), show, readers))
     terminal.answer(
         "diff",
-        lambda: diff_json.differences(facts),
+        lambda: document_of(DiffDocument, facts),
         lambda: render_diff.differences(facts, a, b, terminal.verbose),
     )
     match facts.outcome:

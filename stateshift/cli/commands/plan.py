@@ -67,8 +67,7 @@ def command(
     from stateshift.api.requests import move_of, save
     from stateshift.cli.shell.request import overridden
     from stateshift.cli.views import plan_text as render_plan
-    from stateshift.documents import plan_json
-    from stateshift.documents.plan import plan_facts
+    from stateshift.documents.plan import plan_document, plan_facts
     from stateshift.errors import PlanError
     from stateshift.migration import Proposal, processes_for, propose
     from stateshift.workdir import Workdir
@@ -86,7 +85,7 @@ def command(
     facts = replace(plan_facts(proposal), processes=processes)
     terminal.answer(
         "plan",
-        lambda: plan_json.document(facts, terminal.verbose),
+        lambda: plan_document(facts, terminal.verbose),
         lambda: render_plan.proposal(facts, terminal.verbose),
     )
     if output is not None:

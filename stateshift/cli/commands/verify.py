@@ -164,12 +164,13 @@ def _judged(
 
 def _answer(terminal: Terminal, location: str, judgement: Judgement) -> int:
     from stateshift.cli.views import survey_text as render_survey
-    from stateshift.documents import judgement as judgement_json
+    from stateshift.documents.judgement import JudgementDocument
+    from stateshift.documents.shape import document_of
     from stateshift.errors import VerifyError
 
     terminal.answer(
         "verify",
-        lambda: judgement_json.judgement(judgement),
+        lambda: document_of(JudgementDocument, judgement),
         lambda: render_survey.judgement(judgement, location, terminal.verbose),
     )
     return 0 if judgement.restartable else VerifyError.exit_code

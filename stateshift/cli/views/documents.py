@@ -15,22 +15,18 @@ from dataclasses import dataclass
 
 from stateshift.cli.views import completion, manual
 from stateshift.documents import (
-    advice as advise_json,
-)
-from stateshift.documents import (
+    advice,
     bin_count_json,
     bins_json,
     dataflow_json,
-    diff_json,
+    diff,
+    judgement,
     live_json,
     metrics_json,
-    plan_json,
+    plan,
     problems,
     run,
     survey,
-)
-from stateshift.documents import (
-    judgement as judgement_json,
 )
 from stateshift.documents import (
     live_buffer as live_buffer_json,
@@ -85,9 +81,9 @@ DOCUMENTS: Mapping[str, Document] = {
     "verify": Document(
         "Whether a job could restart from an image, or whether a run's work still holds",
         ("verify",),
-        (judgement_json.JudgementDocument, run.VerdictDocument),
+        (judgement.JudgementDocument, run.VerdictDocument),
     ),
-    "plan": Document("What would be done", ("plan",), (plan_json.PlanDocument,)),
+    "plan": Document("What would be done", ("plan",), (plan.PlanDocument,)),
     "report": Document(
         "What a run did, and why it stopped if it did",
         (*RUNS, *SHORTCUTS),
@@ -114,7 +110,7 @@ DOCUMENTS: Mapping[str, Document] = {
         ("export --to FILE.jsonl", "export --to -"),
         (survey.LineDocument,),
     ),
-    "diff": Document("How two images differ", ("diff",), (diff_json.DiffDocument,)),
+    "diff": Document("How two images differ", ("diff",), (diff.DiffDocument,)),
     "uid": Document(
         "What operators' names become", ("uid",), (survey.OperatorIdDocument,), many=True
     ),
@@ -126,7 +122,7 @@ DOCUMENTS: Mapping[str, Document] = {
     "advise": Document(
         "A verdict on each job: does it fit, should it scale or move",
         ("advise",),
-        (advise_json.AdviseDocument,),
+        (advice.AdviseDocument,),
         many=True,
     ),
     "rebalance": Document(
