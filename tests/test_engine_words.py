@@ -209,8 +209,9 @@ OF_BOTH = (
 # What is said of one engine only, in modules that know both.
 OWN = {
     "report.py": {
-        "the job restored its state and had nothing to read: no batch yet"
-    },  # `idle` is Spark's alone
+        "the job restored its state and had nothing to read: no batch yet",  # `idle` is Spark's
+        "key groups that were compared whole",  # a key of the documents, 0 for Spark
+    },
     # only batches are planned before they run
     "migration/source_check.py": {") has the batch", "restore that file from a copy"},
     "step/starting.py": {", but a query of it has ended before it committed a batch"},

@@ -67,7 +67,17 @@ def names_in(nodes: Iterable[ast.AST]) -> frozenset[str]:
                 names.add(node.attr)
             elif isinstance(node, ast.alias) and node.asname is not None:
                 names.add(node.name)
+            elif isinstance(node, ast.Call):
+                names |= origin_names(node)
     return frozenset(names)
+
+
+def origin_names(call: ast.Call) -> set[str]:
+    """Return the attributes that a key of a document is read from: of `At("carried.number")`."""
+    if not isinstance(call.func, ast.Name) or call.func.id not in ("At", "OrNone"):
+        return set()
+    origin = call.args[0]
+    return set(origin.value.split(".")) if isinstance(origin, ast.Constant) else set()
 
 
 def is_export_list(node: ast.stmt) -> bool:

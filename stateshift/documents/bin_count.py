@@ -1,14 +1,19 @@
-"""How many bins a group has, which of them are hot, and another number of them on its way. Pure."""
+"""The number of bins of a group, which are hot, and another number on its way: facts and document.
+Pure.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict, cast
 
-from stateshift.documents.bins import came_of
+from stateshift.documents.bins import LiveLoadDocument, came_of
+from stateshift.documents.problems import ErrorDocument, error_document
+from stateshift.documents.shape import At, OrNone, document_of
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
+    from stateshift.errors import StateshiftError
     from stateshift.live.bins.bin_count import Advice
     from stateshift.live.bins.bin_loads import Load
     from stateshift.live.bins.moved import Moved
@@ -36,8 +41,13 @@ class CountFacts:
         return redact(self.bins.location)
 
     @property
+    def running_parts(self) -> int:
+        """The number of workers' parts in operators."""
+        return len(self.bins.running)
+
+    @property
     def state(self) -> CountState:
-        """How far it came."""
+        """The state of the other number of bins."""
         return "shown" if self.wanted is None else came_of(self.moved)
 
     @property
@@ -55,3 +65,41 @@ class CountFacts:
     def size(self) -> int:
         """How many bytes they have."""
         return sum(load.size for load in self.loads)
+
+
+# ---- documents -----------------------------------------------------------------------------------
+
+
+class LiveCountDocument(TypedDict):
+    """How many bins a group has, and how far another number of them has come."""
+
+    state: Annotated[
+        CountState,
+        "shown: nothing was asked for. finished: all workers have redistributed their bins. "
+        "applied (exit code 9): it is decided, and not all were seen to have",
+    ]
+    group: Annotated[str, "the group's folder", At("location")]
+    bins: Annotated[int, "how many there were when it was asked for", At("bins.count")]
+    wanted: Annotated[int | None, "how many there shall be"]
+    advised: Annotated[int, "how many their loads speak for", At("advice.count")]
+    why: Annotated[str, "what speaks for it", At("advice.reason")]
+    hottest: Annotated[list[LiveLoadDocument], "the bins with the most"]
+    move: Annotated[
+        int | None, "the number of the proposal; null if there was none", At("moved.number")
+    ]
+    parts: Annotated[int, "workers' parts in operators", At("running_parts")]
+    parts_dealt: Annotated[
+        int | None, "those that have redistributed their bins", At("moved.complete")
+    ]
+    reason: Annotated[str | None, "why it did not come to its end", OrNone("moved.reason")]
+    seconds: Annotated[float | None, "how long it took", At("moved.seconds")]
+
+
+class AbortedLiveCountDocument(LiveCountDocument, ErrorDocument):
+    """Another number of bins that was aborted. It holds the error's keys, too."""
+
+
+def failed_count(facts: CountFacts, error: StateshiftError) -> AbortedLiveCountDocument:
+    """Return the document of a number that was aborted, with the error that says so."""
+    document = {**document_of(LiveCountDocument, facts), **error_document(error)}
+    return cast("AbortedLiveCountDocument", document)

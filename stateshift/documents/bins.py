@@ -1,4 +1,4 @@
-"""What is known of a group whose state moves in bins, computed once for all views. Pure.
+"""A group whose state moves in bins: the facts that all views share, and its documents. Pure.
 
 MoveFacts      a migration that was checked, and how far it has come
 PartFacts      one worker's part in one operator
@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypedDict, cast
 
+from stateshift.documents.problems import ErrorDocument, error_document
+from stateshift.documents.shape import At, OrNone, document_of
 from stateshift.live.bins.bin_loads import hot, loads
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
     from stateshift.dataflow.move_steps import Move
+    from stateshift.errors import StateshiftError
     from stateshift.live.bins.bin_loads import Load
     from stateshift.live.bins.files import Proposal
     from stateshift.live.bins.move_request import Manner, Steps
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from stateshift.live.bins.watch import Bins, Part
 
 Came = Literal["checked", "finished", "applied", "aborted"]
+SteeringState = Literal["paused", "running", "throttled"]
 
 
 def came_of(moved: Moved | None) -> Came:
@@ -44,22 +48,24 @@ Became = Literal["under-way", "applied", "aborted"]
 
 @dataclass(frozen=True, slots=True)
 class CrossingFacts:
-    """Bins that go from one worker to another, with what they hold."""
+    """Bins that go from one worker to another."""
 
-    source: str
-    target: str
-    bins: tuple[int, ...]
-    keys: int
-    size: int
+    schema_name: ClassVar = "LiveCrossing"
+    source: Annotated[str, "the worker that has them"]
+    target: Annotated[str, "the worker that gets them"]
+    bins: Annotated[tuple[int, ...], "their numbers"]
+    keys: Annotated[int, "the keys that they had when it was checked"]
+    bytes: Annotated[int, "the bytes that they had"]
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How long rows of a moving bin wait at most by a strategy, and how long the move takes."""
+    """The costs of a strategy, by how long batches take and what bins hold."""
 
-    strategy: str
-    waits_seconds: float
-    takes_seconds: float
+    schema_name: ClassVar = "LiveEstimate"
+    strategy: Annotated[str, "all-at-once or fluid"]
+    waits_seconds: Annotated[float, "how long rows of a moving bin wait, at most"]
+    takes_seconds: Annotated[float, "how long the whole move takes"]
 
 
 # A key costs its giver and its taker so much, as a pickled object and as a row of a table: measured
@@ -95,6 +101,11 @@ class MoveFacts:
     def count(self) -> int:
         """How many bins move."""
         return sum(len(step.moves) for step in self.steps)
+
+    @property
+    def steps_now(self) -> int:
+        """The number of steps: of the move, or of its plan before there is any."""
+        return len(self.steps) if self.moved is None else self.moved.steps
 
     @property
     def crossings(self) -> tuple[CrossingFacts, ...]:
@@ -147,7 +158,7 @@ class MoveFacts:
             target=self.bins.names[target],
             bins=tuple(sorted(bins)),
             keys=sum(each.keys for each in kept),
-            size=sum(each.size for each in kept),
+            bytes=sum(each.size for each in kept),
         )
 
 
@@ -175,6 +186,16 @@ class PartFacts:
     lag: int | None
     seconds_since: float | None
     is_silent: bool = False
+
+    @property
+    def time(self) -> int | None:
+        """The logical time that it has come to; None before any row."""
+        return None if self.part.frontier is None else self.part.at
+
+    @property
+    def awaited(self) -> list[int]:
+        """The bins that have not come yet."""
+        return sorted(self.part.awaited)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,3 +328,171 @@ class PastMoveFacts:
     def refusals(self) -> dict[str, str]:
         """The parts that have refused it, and why."""
         return {f"{each.operator} at {each.worker}": each.reason for each in self.move.refused}
+
+
+# ---- documents -----------------------------------------------------------------------------------
+
+
+class LiveLoadDocument(TypedDict):
+    """What a bin has, in all operators."""
+
+    bin: Annotated[int, "its number"]
+    worker: Annotated[str, "the worker that has it"]
+    keys: Annotated[int, "its keys"]
+    bytes: Annotated[int, "the bytes of their states", At("size")]
+    changed_per_second: Annotated[float, "bytes that change a second, of late"]
+    rows_per_second: Annotated[float, "rows a second, of late"]
+    times: Annotated[float, "times the mean of all bins, by what is most of the four"]
+
+
+class LiveMoveDocument(TypedDict):
+    """Bins that move between workers: what was checked, and how far it has come."""
+
+    state: Annotated[
+        Literal["checked", "finished", "applied", "aborted"],
+        "finished: all have come. applied: some are decided, and were not seen to be complete "
+        "(exit code 9)",
+    ]
+    group: Annotated[str, "the group's folder", At("location")]
+    move: Annotated[
+        int | None, "the number of the last proposal; null if there was none", At("moved.number")
+    ]
+    strategy: Annotated[
+        str, "all-at-once, fluid, batched(k), optimised or warm", At("manner.strategy")
+    ]
+    crossings: Annotated[list[CrossingFacts], "what goes from where to where"]
+    bins: Annotated[int, "how many bins move", At("count")]
+    bins_moved: Annotated[int, "those of steps that are complete", At("moved.bins_moved", none=0)]
+    steps: Annotated[int, "in how many steps", At("steps_now")]
+    steps_complete: Annotated[int, "those that are complete", At("moved.complete", none=0)]
+    time: Annotated[int | None, "the logical time of the last step", At("moved.time")]
+    reason: Annotated[str | None, "why it did not come to its end", OrNone("moved.reason")]
+    seconds: Annotated[float | None, "how long it took", At("moved.seconds")]
+    estimates: Annotated[list[Estimate], "of both ends; none before workers have run two batches"]
+
+
+class AbortedLiveMoveDocument(LiveMoveDocument, ErrorDocument):
+    """A migration that was aborted. Steps that were decided are carried out. It holds the error's
+    keys, too.
+    """
+
+
+class LiveMoveAbortDocument(TypedDict):
+    """What `stateshift live abort` has aborted of a move of bins."""
+
+    state: Annotated[Literal["aborted"], "what was not decided stays where it is"]
+    move: Annotated[int | None, "the proposal that was aborted; null where none was open"]
+    bins: Annotated[list[int], "the bins that it would have moved"]
+
+
+class LiveSteeringDocument(TypedDict):
+    """What was asked of whoever moves bins, from now on."""
+
+    state: Annotated[SteeringState, "what holds now"]
+    group: Annotated[str, "the group's folder"]
+    bins: Annotated[int | None, "bins a step at most"]
+    gap_seconds: Annotated[float | None, "the pause between two steps"]
+    carried_by: Annotated[str | None, "who moves bins at the moment"]
+
+
+class LivePartDocument(TypedDict):
+    """One worker's part in one operator."""
+
+    worker: Annotated[str, "the worker", At("part.runs.worker")]
+    operator: Annotated[str, "the operator", At("part.runs.operator")]
+    bins: Annotated[int, "the bins that it has"]
+    keys: Annotated[int, "the keys in them", At("part.keys")]
+    bytes: Annotated[int, "the bytes of their state", At("part.size")]
+    time: Annotated[int | None, "the logical time that it has come to; null before any row"]
+    behind: Annotated[int | None, "how far that is behind the furthest part", At("lag")]
+    time_per_second: Annotated[float, "logical time a second, of late", At("part.rate")]
+    rows_per_second: Annotated[float | None, "rows a second, of late", At("part.rows_per_second")]
+    rows_held: Annotated[int, "rows that its last commit has put aside", At("part.rows_held")]
+    awaited: Annotated[list[int], "bins that have not come yet"]
+    committed_seconds_ago: Annotated[
+        float | None, "how long ago its last commit is", At("seconds_since")
+    ]
+    silent: Annotated[
+        bool,
+        "whether it has committed nothing for a minute, while others have",
+        At("is_silent"),
+    ]
+    evicted: Annotated[
+        bool, "whether its name was taken from it, and nobody has it yet", At("part.is_evicted")
+    ]
+
+
+class LiveBinsDocument(TypedDict):
+    """The bins of a group."""
+
+    bins: Annotated[int, "how many there are", At("count")]
+    workers: Annotated[list[str], "the workers, by number", At("bins.names")]
+    assigned: Annotated[
+        list[int],
+        "the number of each bin's worker, with all that is decided",
+        At("bins.assigned"),
+    ]
+    parts: Annotated[list[LivePartDocument], "the workers' parts in the operators"]
+    hot: Annotated[list[LiveLoadDocument], "bins with far more than the mean, hottest first"]
+    proposed: Annotated[int | None, "the move that is not decided", At("open.number")]
+    paused: Annotated[bool, "whether no step begins", At("is_paused")]
+    carried_by: Annotated[str | None, "who moves bins at the moment", At("carried.by")]
+    steps: Annotated[int | None, "in how many steps", At("carried.steps")]
+    steps_begun: Annotated[int | None, "those that have begun", At("carried.begun")]
+
+
+class LiveWentDocument(TypedDict):
+    """Bins that one proposal takes from one worker to another, at one time."""
+
+    source: Annotated[str, "the worker that had them"]
+    target: Annotated[str, "the worker that gets them"]
+    time: Annotated[int, "the logical time from which they are there"]
+    bins: Annotated[list[int], "their numbers"]
+
+
+class LivePastMoveDocument(TypedDict):
+    """A proposal of the past to move bins. A step that was proposed again has several."""
+
+    move: Annotated[int, "its number", At("number")]
+    at: Annotated[float, "when it was proposed, in seconds since 1970"]
+    by: Annotated[str, "who proposed it: host and process", At("move.proposal.by")]
+    went: Annotated[list[LiveWentDocument], "what goes from where to where"]
+    ahead: Annotated[list[int], "bins that are copied ahead"]
+    count: Annotated[int | None, "how many bins there shall be; null where bins move"]
+    outcome: Annotated[
+        Literal["under-way", "applied", "aborted"], "what became of it", At("became")
+    ]
+    decided_at: Annotated[
+        float | None, "when it was decided, in seconds since 1970", At("move.decided.at")
+    ]
+    decided_by: Annotated[str | None, "who decided", At("move.decided.by")]
+    reason: Annotated[str | None, "why it was aborted", OrNone("reason")]
+    acknowledged: Annotated[
+        int, "workers' parts that have acknowledged it", At("move.acknowledged")
+    ]
+    refused: Annotated[dict[str, str], "parts that have refused it, and why", At("refusals")]
+
+
+def failed_move(facts: MoveFacts, error: StateshiftError) -> AbortedLiveMoveDocument:
+    """Return the document of a migration that was aborted, with the error that says so."""
+    document = {**document_of(LiveMoveDocument, facts), **error_document(error)}
+    return cast("AbortedLiveMoveDocument", document)
+
+
+def aborted_move(proposal: Proposal | None) -> LiveMoveAbortDocument:
+    """Return the document of a proposal that was aborted."""
+    updates = () if proposal is None else proposal.updates
+    return {
+        "state": "aborted",
+        "move": None if proposal is None else proposal.number,
+        "bins": sorted({update.bin for update in updates}),
+    }
+
+
+def bins_steering(
+    state: SteeringState, location: str, throttle: Throttle, carried_by: str | None
+) -> LiveSteeringDocument:
+    """Return the document of a request to whoever moves bins."""
+    return document_of(
+        LiveSteeringDocument, throttle, state=state, group=location, carried_by=carried_by
+    )

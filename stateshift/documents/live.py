@@ -1,5 +1,5 @@
-"""What is known of a group whose functions change while its jobs run, computed once for all views.
-Pure.
+"""A group whose functions change while its jobs run: the facts that all views share, and its
+documents. Pure.
 
     ChangeFacts    one change that somebody asks for: what was checked, and how far it has come
     PastFacts      one change of the past: what became of it, and when workers ran it
@@ -9,21 +9,36 @@ Pure.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypedDict, cast
 
-from stateshift.documents.bins import BinsFacts, PastMoveFacts
+from stateshift.documents.bins import (
+    BinsFacts,
+    LiveBinsDocument,
+    LivePastMoveDocument,
+    PastMoveFacts,
+)
 from stateshift.documents.live_rates import Sample, samples, version_of
+from stateshift.documents.problems import ErrorDocument, error_document
+from stateshift.documents.shape import At, OrNone, document_of, documents_of
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
+    from stateshift.errors import StateshiftError
     from stateshift.live.acts import Checked
     from stateshift.live.bins.past import PartPast
     from stateshift.live.carrying import Carried
     from stateshift.live.folder import Said, Worker
-    from stateshift.live.protocol.chains import Decided, Declaration, Known, Links, Version, When
+    from stateshift.live.protocol.chains import (
+        Change,
+        Decided,
+        Declaration,
+        Known,
+        Links,
+        Version,
+    )
     from stateshift.live.survey import GroupSurvey, Told
 
 Became = Literal["under-way", "applied", "aborted", "reverted"]
@@ -32,13 +47,17 @@ Came = Literal["checked", "finished", "applied", "aborted", "reverted"]
 
 @dataclass(frozen=True, slots=True)
 class ChainFacts:
-    """What a change makes of one chain; `typed` says whether its types are known to fit."""
+    """What a change makes of one chain."""
 
-    name: str
-    before: Links
-    after: Links
-    when: When
-    typed: bool
+    schema_name: ClassVar = "LiveChainChange"
+    chain: Annotated[str, "its name"]
+    before: Annotated[tuple[str, ...], "its functions before, in their order"]
+    after: Annotated[tuple[str, ...], "its functions with the change"]
+    when: Annotated[
+        Literal["batch", "message", "column"],
+        "where it begins to hold: at a batch, at once, or for the rows that say so",
+    ]
+    types_checked: Annotated[bool, "whether its functions were run on no rows, and fit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +110,24 @@ class ChangeFacts:
         before = self.checked.before
         return tuple(
             ChainFacts(
-                name=name,
-                before=before.links(name),
-                after=new.links,
+                chain=name,
+                before=names_of(before.links(name)),
+                after=names_of(new.links),
                 when=new.when,
-                typed=name in self.checked.typed,
+                types_checked=name in self.checked.typed,
             )
             for name, new in self.checked.asked.chains.items()
         )
 
     @property
+    def delay_seconds(self) -> float | None:
+        """The seconds from the proposal until the last worker ran it; None before that."""
+        is_everywhere = self.carried is not None and self.state == "finished"
+        return self.carried.last_seconds if self.carried and is_everywhere else None
+
+    @property
     def workers(self) -> int:
-        """How many workers have to acknowledge it."""
+        """The number of workers that have to acknowledge it."""
         return len(self.checked.before.living)
 
     @property
@@ -147,8 +172,28 @@ class PastFacts:
         return self.told.known
 
     @property
+    def change(self) -> Change:
+        """The change itself."""
+        return self.told.known.change
+
+    @property
+    def chains(self) -> dict[str, tuple[str, ...]]:
+        """Its chains, with the names of their functions in order."""
+        return {name: names_of(new.links) for name, new in self.change.chains.items()}
+
+    @property
+    def acknowledged(self) -> int:
+        """The number of workers that have acknowledged it."""
+        return len(self.of("acknowledged"))
+
+    @property
+    def running(self) -> int:
+        """The number of workers that have run it."""
+        return len(self.of("running"))
+
+    @property
     def became(self) -> Became:
-        """What became of it."""
+        """Its outcome."""
         if self.known.decided is None:
             return "under-way"
         if self.known.decided.outcome == "aborted":
@@ -230,6 +275,16 @@ class StatusFacts:
     def location(self) -> str:
         """The location of the group's folder, without credentials."""
         return redact(self.survey.location)
+
+    @property
+    def state(self) -> Literal["idle", "under-way"]:
+        """Whether a change is under way."""
+        return "idle" if self.under_way is None else "under-way"
+
+    @property
+    def versions(self) -> dict[str, Version]:
+        """The version of each chain."""
+        return {each.name: self.version(each.name) for each in self.declarations}
 
     @property
     def bins(self) -> BinsFacts | None:
@@ -335,3 +390,208 @@ def live_command(*words: str) -> str:
 def names_of(links: Links) -> tuple[str, ...]:
     """Return the names of a chain's functions."""
     return tuple(str(link) for link in links)
+
+
+# ---- documents -----------------------------------------------------------------------------------
+
+
+class LiveCodeDocument(TypedDict):
+    """A function that is shipped."""
+
+    function: Annotated[str, "MODULE:FUNCTION", At("name")]
+    hash: Annotated[
+        str,
+        "the SHA-256 of its file, which is the file's name in the group's folder",
+        At("digest"),
+    ]
+
+
+class LiveChangeDocument(TypedDict):
+    """A change of chains that run: what was checked, and how far it has come."""
+
+    state: Annotated[
+        Literal["checked", "finished", "applied", "aborted", "reverted"],
+        "finished: every worker runs it. applied: it is decided, and not yet seen everywhere "
+        "(exit code 9, where somebody runs it). "
+        "reverted: its first error has taken it back",
+    ]
+    group: Annotated[str, "the group's folder", At("location")]
+    change: Annotated[int | None, "its number; null if it was checked only", At("number")]
+    act: Annotated[str, "replace, introduce, remove or revert", At("checked.asked.act")]
+    chains: Annotated[list[ChainFacts], "what it makes of each chain"]
+    code: Annotated[
+        list[LiveCodeDocument], "the functions that it ships", At("checked.asked.packages")
+    ]
+    versions: Annotated[dict[str, int], "the version of each of its chains, as things are now"]
+    scheduler: Annotated[str, "epoch or fries", At("checked.asked.scheduler")]
+    scheduler_reason: Annotated[str, "why it is this one", At("checked.choice.reason")]
+    on_error: Annotated[
+        Literal["fail", "revert"],
+        "what an error of a new function leads to",
+        At("checked.asked.on_error"),
+    ]
+    workers: Annotated[int, "workers of the group that have to acknowledge it"]
+    acknowledged: Annotated[int, "those that have", At("carried.acknowledged", none=0)]
+    running: Annotated[int, "those that run it", At("carried.running", none=0)]
+    reason: Annotated[str | None, "why it was aborted or taken back"]
+    first_seconds: Annotated[
+        float | None,
+        "from the proposal until the first worker ran it",
+        At("carried.first_seconds"),
+    ]
+    delay_seconds: Annotated[float | None, "from the proposal until the last worker ran it"]
+
+
+class AbortedLiveChangeDocument(LiveChangeDocument, ErrorDocument):
+    """A change that was aborted or taken back: all workers run on as before. It holds the error's
+    keys, too.
+    """
+
+
+class LiveAbortDocument(TypedDict):
+    """What `stateshift live abort` has aborted."""
+
+    state: Annotated[Literal["aborted"], "all workers run on as before"]
+    change: Annotated[int, "the number of the change", At("number")]
+    act: Annotated[str, "replace, introduce, remove or revert"]
+    chains: Annotated[list[str], "the chains that it would have changed"]
+
+
+class LivePastDocument(TypedDict):
+    """A change of the past."""
+
+    change: Annotated[int, "its number, which is a version of its chains", At("change.number")]
+    at: Annotated[float, "when it was proposed, in seconds since 1970", At("change.at")]
+    act: Annotated[str, "replace, introduce, remove or revert", At("change.act")]
+    chains: Annotated[dict[str, list[str]], "its chains, with their functions in order"]
+    scheduler: Annotated[str, "epoch or fries", At("change.scheduler")]
+    on_error: Annotated[
+        Literal["fail", "revert"],
+        "what an error of a new function leads to",
+        At("change.on_error"),
+    ]
+    by: Annotated[str, "who proposed it: host and process", At("change.by")]
+    signed: Annotated[bool, "whether it is signed", At("told.is_signed")]
+    outcome: Annotated[
+        Literal["under-way", "applied", "aborted", "reverted"],
+        "what became of it; reverted: an error of its function has taken it back",
+        At("became"),
+    ]
+    decided_at: Annotated[
+        float | None, "when it was decided, in seconds since 1970", At("known.decided.at")
+    ]
+    decided_by: Annotated[str | None, "who decided", At("known.decided.by")]
+    reason: Annotated[
+        str | None, "why it was aborted, or the error that took it back", OrNone("reason")
+    ]
+    acknowledged: Annotated[int, "workers that have acknowledged it"]
+    refused: Annotated[dict[str, str], "workers that have refused it, and why", At("refusals")]
+    running: Annotated[int, "workers that have run it"]
+    first_seconds: Annotated[float | None, "from the proposal until the first worker ran it"]
+    delay_seconds: Annotated[
+        float | None, "from the proposal until the last worker ran it", At("last_seconds")
+    ]
+
+
+class LiveHistoryDocument(TypedDict):
+    """All changes of a group, or of one of its chains, and all moves of its bins, oldest first."""
+
+    group: Annotated[str, "the group's folder"]
+    changes: Annotated[list[LivePastDocument], "the changes"]
+    moves: Annotated[list[LivePastMoveDocument], "the moves; none where a chain is named"]
+
+
+class LiveChainDocument(TypedDict):
+    """A chain as it is now."""
+
+    chain: Annotated[str, "its name", At("name")]
+    version: Annotated[int, "the newest change that holds for it; 0: as the job began"]
+    functions: Annotated[list[str], "its functions, in their order"]
+    stamp: Annotated[str | None, "the column into which it writes each row's version"]
+    follow: Annotated[str | None, "the column from which it takes it"]
+    python: Annotated[str, "the job's Python"]
+    pyarrow: Annotated[str, "the job's pyarrow"]
+
+
+class LiveQueryDocument(TypedDict):
+    """A query that runs a chain."""
+
+    chain: Annotated[str, "the chain"]
+    query: Annotated[str, "the query's id"]
+    living: Annotated[bool, "whether it has begun a batch in the last ten minutes", At("is_living")]
+    workers: Annotated[int, "its tasks"]
+    version: Annotated[int, "the version of the chain that its last batch began with"]
+    batch: Annotated[int | None, "the last batch that it began"]
+    begun_seconds_ago: Annotated[float | None, "how long ago that was", At("seconds_since")]
+    rows_in_per_second: Annotated[float | None, "rows that came into the chain, of late"]
+    rows_out_per_second: Annotated[float | None, "rows that came out of it, of late"]
+    task_seconds: Annotated[
+        float | None,
+        "how long a task took for its rows, of late",
+        At("sample.seconds_mean"),
+    ]
+
+
+class LiveUnderWayDocument(TypedDict):
+    """A change that is not decided."""
+
+    change: Annotated[int, "its number", At("past.change.number")]
+    act: Annotated[str, "replace, introduce, remove or revert", At("past.change.act")]
+    chains: Annotated[list[str], "its chains", At("past.change.chains")]
+    by: Annotated[str, "who proposed it: host and process", At("past.change.by")]
+    seconds: Annotated[float, "since when it is under way"]
+    seconds_left: Annotated[float, "after which everybody may abort it"]
+    workers: Annotated[int, "workers that have to acknowledge it"]
+    acknowledged: Annotated[int, "those that have", At("past.acknowledged")]
+    silent: Annotated[list[str], "those that have not answered: chain and partition"]
+
+
+class LiveStatusDocument(TypedDict):
+    """A group whose functions change, or whose bins move, while its jobs run."""
+
+    state: Annotated[Literal["idle", "under-way"], "whether a change is under way"]
+    group: Annotated[str, "the group's folder", At("location")]
+    versions: Annotated[dict[str, int], "the version of each chain"]
+    delay_seconds: Annotated[
+        float | None,
+        "of the last change, until the last worker ran it",
+        At("last.last_seconds"),
+    ]
+    chains: Annotated[list[LiveChainDocument], "its chains", At(chain_documents)]
+    queries: Annotated[list[LiveQueryDocument], "the queries that run them"]
+    under_way: Annotated[LiveUnderWayDocument | None, "the change that is not decided"]
+    last: Annotated[LivePastDocument | None, "the last change that is"]
+    bins: Annotated[LiveBinsDocument | None, "its bins; null where no worker has any"]
+    page: Annotated[str | None, "the page that was written (--html)"]
+
+
+def failed_change(facts: ChangeFacts, error: StateshiftError) -> AbortedLiveChangeDocument:
+    """Return the document of a change that was aborted or taken back, with the error that says
+    so.
+    """
+    document = {**document_of(LiveChangeDocument, facts), **error_document(error)}
+    return cast("AbortedLiveChangeDocument", document)
+
+
+def history(
+    location: str, changes: Sequence[PastFacts], moves: Sequence[PastMoveFacts] = ()
+) -> LiveHistoryDocument:
+    """Return the document of the changes and moves of the past."""
+    return {
+        "group": redact(location),
+        "changes": documents_of(LivePastDocument, changes),
+        "moves": documents_of(LivePastMoveDocument, moves),
+    }
+
+
+def chain_documents(facts: StatusFacts) -> list[LiveChainDocument]:
+    """Return the documents of all chains as they are now."""
+    return [
+        document_of(
+            LiveChainDocument,
+            declaration,
+            version=facts.version(declaration.name),
+            functions=list(names_of(facts.links(declaration.name))),
+        )
+        for declaration in facts.declarations
+    ]

@@ -1,16 +1,10 @@
-"""The JSON documents of `stateshift live import`, `export` and `evict`: values in, typed
-dictionaries out. Pure.
-"""
+"""The documents of `stateshift live import`, `export` and `evict`. Pure."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import Annotated, TypedDict
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stateshift.live.bins.adopting import BroughtIn
-    from stateshift.live.bins.evicting import Evicted
+from stateshift.documents.shape import At
 
 
 class LiveImportDocument(TypedDict):
@@ -18,7 +12,7 @@ class LiveImportDocument(TypedDict):
 
     keys: Annotated[int, "how many keys have a state"]
     bins: Annotated[int, "how many bins have keys"]
-    bytes: Annotated[int, "what the state takes in the group's folder"]
+    bytes: Annotated[int, "what the state takes in the group's folder", At("size")]
     workers: Annotated[list[str], "the workers that the bins begin at, in turn"]
 
 
@@ -39,7 +33,9 @@ class LiveEvictedDocument(TypedDict):
     frontier: Annotated[list[int] | None, "rows before it are folded; null if there is none"]
     bins: Annotated[int, "the bins that wait under the name"]
     last_commit_at: Annotated[
-        float | None, "its own last commit, in seconds since 1970; null if there is none"
+        float | None,
+        "its own last commit, in seconds since 1970; null if there is none",
+        At("at"),
     ]
 
 
@@ -47,34 +43,3 @@ class LiveEvictDocument(TypedDict):
     """What `stateshift live evict` has done."""
 
     evicted: Annotated[list[LiveEvictedDocument], "one for each operator of the worker"]
-
-
-def imported(came: BroughtIn) -> LiveImportDocument:
-    """Return what was brought in."""
-    return {
-        "keys": came.keys,
-        "bins": came.bins,
-        "bytes": came.size,
-        "workers": list(came.workers),
-    }
-
-
-def exported(to: str, keys: int, size: int) -> LiveExportDocument:
-    """Return what was written."""
-    return {"to": to, "keys": keys, "bytes": size}
-
-
-def evicted(all_evicted: Sequence[Evicted]) -> LiveEvictDocument:
-    """Return from where to go on."""
-    return {"evicted": [_evicted(one) for one in all_evicted]}
-
-
-def _evicted(one: Evicted) -> LiveEvictedDocument:
-    return {
-        "operator": one.operator,
-        "worker": one.worker,
-        "commit": one.commit,
-        "frontier": None if one.frontier is None else list(one.frontier),
-        "bins": one.bins,
-        "last_commit_at": one.at,
-    }

@@ -1,5 +1,5 @@
-"""What `stateshift metrics` measures of the runs in workdirs, of what `advise` said of jobs,
-and what `rebalance` did, computed once for all views. Pure.
+"""The metrics of the runs in workdirs, of what `advise` said of jobs, and of what `rebalance` did:
+the facts that all views share, and their document. Pure.
 
 METRICS        every metric: its name, and what it says
 LABELS         the labels of each
@@ -16,12 +16,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import Annotated, Literal, TypedDict, get_args
 
 from stateshift import __version__
 from stateshift.advise.evaluate.verdicts import Verdict, Word
 from stateshift.advise.rebalance.decision import Decision, StayKind
 from stateshift.documents.run import shown_state
+from stateshift.documents.shape import At, documents_of
 from stateshift.journal import Progress, State
 from stateshift.report import JobReport, Report, RoundReport
 from stateshift.steering import Live
@@ -108,6 +109,7 @@ class Family:
 
     name: str
     samples: tuple[Sample, ...]
+    type: Literal["gauge"] = "gauge"
 
     @property
     def help(self) -> str:
@@ -366,3 +368,44 @@ def _of_rebalance(rebalanced: Rebalanced) -> Iterator[tuple[str, Sample]]:
         if cluster.capacity:
             load = cluster.before / cluster.capacity
             yield "load_ratio", Sample(load, (folder, ("cluster", cluster.name)))
+
+
+# ---- documents -----------------------------------------------------------------------------------
+
+
+class SampleDocument(TypedDict):
+    """One value of a metric."""
+
+    labels: Annotated[dict[str, str], "the labels by name", At(labels_of)]
+    value: Annotated[float, "the value", At(number_of)]
+
+
+class MetricDocument(TypedDict):
+    """A metric with its values."""
+
+    name: Annotated[str, "its name"]
+    type: Annotated[Literal["gauge"], "its type, in Prometheus' words"]
+    help: Annotated[str, "what it says"]
+    samples: Annotated[list[SampleDocument], "its values"]
+
+
+class MetricsDocument(TypedDict):
+    """What `metrics` measures."""
+
+    metrics: Annotated[list[MetricDocument], "every metric that has a value"]
+    output: Annotated[str | None, "the file that was written"]
+
+
+def metrics_document(families: Iterable[Family], output: str | None) -> MetricsDocument:
+    """Return the document of all metrics."""
+    return {"metrics": documents_of(MetricDocument, families), "output": output}
+
+
+def labels_of(sample: Sample) -> dict[str, str]:
+    """Return the labels of a value by name."""
+    return dict(sample.labels)
+
+
+def number_of(sample: Sample) -> float:
+    """Return the value as a number, if it is a truth value, too."""
+    return float(sample.value)

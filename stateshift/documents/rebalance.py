@@ -1,14 +1,15 @@
-"""The JSON document of `stateshift rebalance`: values in, typed dictionaries out. Pure."""
+"""A run of `rebalance`: its moves, and its document. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
+from stateshift.documents.shape import At, OrNone, documents_of
+
 if TYPE_CHECKING:
-    from stateshift.advise.rebalance.decision import Decision, Loaded, Move, Stay
+    from stateshift.advise.rebalance.decision import Loaded, Move
     from stateshift.advise.rebalance.outcome import Carried, CarriedState, Drained, Rebalance
-    from stateshift.advise.rebalance.triggers import Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +21,22 @@ class MoveFacts:
 
     @property
     def state(self) -> CarriedState:
-        """Return how far it has come."""
+        """Its state; planned before anything was done."""
         return "planned" if self.carried is None else self.carried.state
 
     @property
+    def source(self) -> str:
+        """The cluster that it leaves."""
+        return self.move.source
+
+    @property
     def jobs(self) -> str:
-        """Return the names of its jobs."""
+        """The names of its jobs."""
         return ", ".join(self.move.jobs)
 
     @property
     def was_down_seconds(self) -> float | None:
-        """Return how long the jobs were down, where that was measured."""
+        """The downtime of the jobs, if it was measured."""
         return None if self.carried is None else self.carried.downtime_seconds
 
 
@@ -52,7 +58,7 @@ def share(load: float, cluster: Loaded) -> float | None:
 State = Literal["planned", "finished", "failed", "unfinished"]
 
 # `from` is a word of Python's, and no name of a key in a class.
-_Ends = TypedDict("_Ends", {"from": Annotated[str, "the cluster that it leaves"]})
+_Ends = TypedDict("_Ends", {"from": Annotated[str, "the cluster that it leaves", At("source")]})
 
 
 class RebalanceClusterDocument(TypedDict):
@@ -62,8 +68,8 @@ class RebalanceClusterDocument(TypedDict):
     capacity: Annotated[float | None, "how many workers it has; null if that cannot be told"]
     before: Annotated[float, "its load now"]
     after: Annotated[float, "its load after the moves"]
-    before_share: Annotated[float | None, "before, as a part of the capacity"]
-    after_share: Annotated[float | None, "after, as a part of the capacity"]
+    before_share: Annotated[float | None, "before, as a part of the capacity", At(share_before)]
+    after_share: Annotated[float | None, "after, as a part of the capacity", At(share_after)]
 
 
 class RebalanceTriggerDocument(TypedDict):
@@ -72,26 +78,36 @@ class RebalanceTriggerDocument(TypedDict):
     cluster: Annotated[str, "its name in the spec"]
     reason: Annotated[str, "why it is too full"]
     runs: Annotated[int, "in how many runs in a row it was, with this one"]
-    due: Annotated[bool, "whether that is often enough to act"]
+    due: Annotated[bool, "whether that is often enough to act", At("is_due")]
 
 
 class RebalanceMoveDocument(_Ends):
     """A move that was decided, and how far it has come."""
 
-    job: Annotated[str, "the job; of several that move together, with commas between"]
-    jobs: Annotated[list[str], "the jobs that move together"]
-    to: Annotated[str, "the cluster that gets it"]
+    job: Annotated[str, "the job; of several that move together, with commas between", At("jobs")]
+    jobs: Annotated[list[str], "the jobs that move together", At("move.jobs")]
+    to: Annotated[str, "the cluster that gets it", At("move.target")]
     state: Annotated[State, "planned: nobody has said --yes, or the run did not come to it"]
-    reason: Annotated[str, "why it is made"]
-    bytes: Annotated[int, "the size of its state"]
-    downtime_seconds: Annotated[float, "how long it will be down, as estimated"]
+    reason: Annotated[str, "why it is made", At("move.reason")]
+    bytes: Annotated[int, "the size of its state", At("move.bytes")]
+    downtime_seconds: Annotated[
+        float, "how long it will be down, as estimated", At("move.downtime_seconds")
+    ]
     was_down_seconds: Annotated[float | None, "how long it was down; null before it is finished"]
-    gain: Annotated[float, "records that need not wait, over the horizon"]
-    cost: Annotated[float, "records that wait for the move"]
-    parallelism: Annotated[dict[str, int], "the jobs that get another parallelism on the way"]
-    number: Annotated[int | None, "counts the moves of all runs; null if it has none yet"]
-    workdir: Annotated[str | None, "of its run, for status, resume and rollback"]
-    fact: Annotated[str, "what went wrong; empty if nothing has"]
+    gain: Annotated[float, "records that need not wait, over the horizon", At("move.worth.gain")]
+    cost: Annotated[float, "records that wait for the move", At("move.worth.cost")]
+    parallelism: Annotated[
+        dict[str, int],
+        "the jobs that get another parallelism on the way",
+        At(parallelism_of),
+    ]
+    number: Annotated[
+        int | None, "counts the moves of all runs; null if it has none yet", At("carried.number")
+    ]
+    workdir: Annotated[
+        str | None, "of its run, for status, resume and rollback", At("carried.workdir")
+    ]
+    fact: Annotated[str, "what went wrong; empty if nothing has", At("carried.fact", none="")]
 
 
 class RebalanceStayDocument(TypedDict):
@@ -106,9 +122,13 @@ class RebalanceEarlierDocument(_Ends):
     """A move of an earlier run, which comes before all others."""
 
     jobs: Annotated[list[str], "the jobs that move together"]
-    to: Annotated[str, "the cluster that gets them"]
+    to: Annotated[str, "the cluster that gets them", At("target")]
     state: Annotated[State, "finished: this run has finished it"]
-    was_down_seconds: Annotated[float | None, "how long they were down; null if it is not finished"]
+    was_down_seconds: Annotated[
+        float | None,
+        "how long they were down; null if it is not finished",
+        At("downtime_seconds"),
+    ]
     number: Annotated[int, "counts the moves of all runs"]
     workdir: Annotated[str | None, "of its run, for status, resume and rollback"]
     fact: Annotated[str, "what went wrong, or what is to be done; empty if nothing is"]
@@ -132,25 +152,59 @@ class RebalanceDrainedDocument(TypedDict):
     """A cluster that was to be emptied, asked at the end of the run."""
 
     cluster: Annotated[str, "its name in the spec"]
-    empty: Annotated[bool, "whether it says that nothing runs there any more"]
-    jobs: Annotated[list[RebalanceStayingDocument], "the spec's jobs that it still holds"]
+    empty: Annotated[bool, "whether it says that nothing runs there any more", At("is_empty")]
+    jobs: Annotated[
+        list[RebalanceStayingDocument], "the spec's jobs that it still holds", At(staying_jobs)
+    ]
     others: Annotated[list[str], "what runs there that the spec does not know"]
-    unknown: Annotated[str | None, "why it cannot be asked; null if it answers"]
-    note: Annotated[str | None, "what it does not tell, although it answers"]
+    unknown: Annotated[str | None, "why it cannot be asked; null if it answers", OrNone("unknown")]
+    note: Annotated[str | None, "what it does not tell, although it answers", OrNone("note")]
 
 
 class RebalanceDocument(TypedDict):
     """What a run of rebalance decided, and what became of it."""
 
-    reason: Annotated[str | None, "why something is moved, or why nothing is; null if undecided"]
-    at: Annotated[float | None, "when it was decided, in seconds since 1970; null if undecided"]
-    clusters: Annotated[list[RebalanceClusterDocument], "each cluster, before and after"]
-    triggers: Annotated[list[RebalanceTriggerDocument], "the clusters that are too full"]
-    moves: Annotated[list[RebalanceMoveDocument], "what moves, in this order"]
-    stay: Annotated[list[RebalanceStayDocument], "each other job, and why it stays"]
-    unfinished: Annotated[list[RebalanceEarlierDocument], "moves of earlier runs, not whole yet"]
-    bound: Annotated[float | None, "no spread has less on its fullest cluster; null if undecided"]
-    is_best: Annotated[bool | None, "whether no spread is better than what was looked for"]
+    reason: Annotated[
+        str | None,
+        "why something is moved, or why nothing is; null if undecided",
+        At("decision.reason"),
+    ]
+    at: Annotated[
+        float | None,
+        "when it was decided, in seconds since 1970; null if undecided",
+        At("decision.at"),
+    ]
+    clusters: Annotated[
+        list[RebalanceClusterDocument],
+        "each cluster, before and after",
+        At("decision.clusters", none=()),
+    ]
+    triggers: Annotated[
+        list[RebalanceTriggerDocument],
+        "the clusters that are too full",
+        At("decision.triggers", none=()),
+    ]
+    moves: Annotated[list[RebalanceMoveDocument], "what moves, in this order", At(move_documents)]
+    stay: Annotated[
+        list[RebalanceStayDocument],
+        "each other job, and why it stays",
+        At("decision.stays", none=()),
+    ]
+    unfinished: Annotated[
+        list[RebalanceEarlierDocument],
+        "moves of earlier runs, not whole yet",
+        At(earlier_documents),
+    ]
+    bound: Annotated[
+        float | None,
+        "no spread has less on its fullest cluster; null if undecided",
+        At("decision.bound"),
+    ]
+    is_best: Annotated[
+        bool | None,
+        "whether no spread is better than what was looked for",
+        At("decision.is_best"),
+    ]
     busy: Annotated[str | None, "another run that is at work: this one has done nothing"]
     folder: Annotated[str | None, "where rebalance keeps what it knows"]
     file: Annotated[str | None, "the decision with its inputs, for --replay"]
@@ -160,112 +214,33 @@ class RebalanceDocument(TypedDict):
     inputs: Annotated[dict[str, object] | None, "what the decision was made from"]
 
 
-def document(rebalance: Rebalance) -> RebalanceDocument:
-    """Return the document of a run."""
-    decision = rebalance.decision
-    inputs = rebalance.inputs
-    return {
-        "reason": None if decision is None else decision.reason,
-        "at": None if decision is None else decision.at,
-        "clusters": _clusters(decision),
-        "triggers": _triggers(decision),
-        "moves": [_move(each) for each in moves_of(rebalance)],
-        "stay": _stays(decision),
-        "unfinished": [_earlier(each) for each in rebalance.unfinished],
-        "bound": None if decision is None else decision.bound,
-        "is_best": None if decision is None else decision.is_best,
-        "busy": rebalance.busy,
-        "folder": rebalance.folder,
-        "file": rebalance.file,
-        "notes": list(rebalance.notes),
-        "cordoned": [{"cluster": each.cluster, "since": each.since} for each in rebalance.cordoned],
-        "drained": [_drained(each) for each in rebalance.drained],
-        "inputs": None if inputs is None else dict(inputs),
-    }
+def move_documents(rebalance: Rebalance) -> list[RebalanceMoveDocument]:
+    """Return the moves of the decision; their jobs come first."""
+    documents = documents_of(RebalanceMoveDocument, moves_of(rebalance))
+    return [{"job": each["job"], "jobs": each["jobs"], **each} for each in documents]
 
 
-def _drained(drained: Drained) -> RebalanceDrainedDocument:
-    return {
-        "cluster": drained.cluster,
-        "empty": drained.is_empty,
-        "jobs": [{"job": job, "reason": reason} for job, reason in drained.jobs],
-        "others": list(drained.others),
-        "unknown": drained.unknown or None,
-        "note": drained.note or None,
-    }
+def earlier_documents(rebalance: Rebalance) -> list[RebalanceEarlierDocument]:
+    """Return the moves of earlier runs; their jobs come first."""
+    documents = documents_of(RebalanceEarlierDocument, rebalance.unfinished)
+    return [{"jobs": each["jobs"], **each} for each in documents]
 
 
-def _clusters(decision: Decision | None) -> list[RebalanceClusterDocument]:
-    if decision is None:
-        return []
-    return [_cluster(each) for each in decision.clusters]
+def share_before(cluster: Loaded) -> float | None:
+    """Return the load before the moves, as a part of the capacity."""
+    return share(cluster.before, cluster)
 
 
-def _cluster(cluster: Loaded) -> RebalanceClusterDocument:
-    return {
-        "name": cluster.name,
-        "capacity": cluster.capacity,
-        "before": cluster.before,
-        "after": cluster.after,
-        "before_share": share(cluster.before, cluster),
-        "after_share": share(cluster.after, cluster),
-    }
+def share_after(cluster: Loaded) -> float | None:
+    """Return the load after the moves, as a part of the capacity."""
+    return share(cluster.after, cluster)
 
 
-def _triggers(decision: Decision | None) -> list[RebalanceTriggerDocument]:
-    if decision is None:
-        return []
-    return [_trigger(each) for each in decision.triggers]
+def parallelism_of(facts: MoveFacts) -> dict[str, int]:
+    """Return the parallelism that jobs get on the way."""
+    return dict(facts.move.parallelism)
 
 
-def _trigger(trigger: Trigger) -> RebalanceTriggerDocument:
-    return {
-        "cluster": trigger.cluster,
-        "reason": trigger.reason,
-        "runs": trigger.runs,
-        "due": trigger.is_due,
-    }
-
-
-def _move(facts: MoveFacts) -> RebalanceMoveDocument:
-    move, carried = facts.move, facts.carried
-    return {
-        "job": facts.jobs,
-        "jobs": list(move.jobs),
-        "from": move.source,
-        "to": move.target,
-        "state": facts.state,
-        "reason": move.reason,
-        "bytes": move.bytes,
-        "downtime_seconds": move.downtime_seconds,
-        "was_down_seconds": facts.was_down_seconds,
-        "gain": move.worth.gain,
-        "cost": move.worth.cost,
-        "parallelism": dict(move.parallelism),
-        "number": None if carried is None else carried.number,
-        "workdir": None if carried is None else carried.workdir,
-        "fact": "" if carried is None else carried.fact,
-    }
-
-
-def _stays(decision: Decision | None) -> list[RebalanceStayDocument]:
-    if decision is None:
-        return []
-    return [_stay(each) for each in decision.stays]
-
-
-def _stay(stay: Stay) -> RebalanceStayDocument:
-    return {"job": stay.job, "cluster": stay.cluster, "reason": stay.reason}
-
-
-def _earlier(carried: Carried) -> RebalanceEarlierDocument:
-    return {
-        "jobs": list(carried.jobs),
-        "from": carried.source,
-        "to": carried.target,
-        "state": carried.state,
-        "was_down_seconds": carried.downtime_seconds,
-        "number": carried.number,
-        "workdir": carried.workdir,
-        "fact": carried.fact,
-    }
+def staying_jobs(drained: Drained) -> list[RebalanceStayingDocument]:
+    """Return the spec's jobs that a cluster still holds."""
+    return [{"job": job, "reason": reason} for job, reason in drained.jobs]

@@ -18,7 +18,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict, cast
 
 from stateshift.documents.problems import ErrorDocument, error_document
-from stateshift.documents.shape import At, document_of
+from stateshift.documents.shape import At, OrNone, document_of
 from stateshift.journal import State
 from stateshift.report import FailureReport, JobReport, PhaseReport, Report
 from stateshift.storage.locations import redact
@@ -199,7 +199,7 @@ class LiveDocument(TypedDict):
     bytes: Annotated[int, "their size together"]
     files_done: Annotated[int, "those of them that are done"]
     bytes_done: Annotated[int, "the size of those"]
-    waiting: Annotated[str | None, "what it waits for", At(waiting_for)]
+    waiting: Annotated[str | None, "what it waits for", OrNone("waiting")]
     paused: Annotated[bool, "whether somebody paused it"]
     left: Annotated[dict[str, LeftDocument], "what is still to be copied of each job"]
     down_since: Annotated[float | None, "when the job was stopped, in seconds since 1970"]
@@ -291,11 +291,6 @@ def listed(entry: Listed) -> StatusDocument | DamagedRunDocument:
         "workdir": entry.workdir,
         "failure": {"message": entry.damage},
     }
-
-
-def waiting_for(live: Live) -> str | None:
-    """Return the thing that the process at work waits for, if it does."""
-    return live.waiting or None
 
 
 def downtime_if_stopped(live: Live) -> float | None:

@@ -45,20 +45,29 @@ PLAIN: Mapping[object, str] = {
 class At:
     """The origin of a key: an attribute with another name, or a function of the value.
 
-    In a name with dots, an attribute that is None ends the way: the key is None.
+    In a name with dots, an attribute that is None ends the way. `none` takes the place of None.
     """
 
     origin: str | Callable[[Any], object]
+    none: object = None
 
     def read(self, value: object) -> object:
-        """Return what the value has for this key."""
+        """Return the part of the value that the key holds."""
         if not isinstance(self.origin, str):
             return self.origin(value)
         for name in self.origin.split("."):
             if value is None:
-                return None
+                break
             value = getattr(value, name)
-        return value
+        return self.none if value is None else value
+
+
+class OrNone(At):
+    """An origin whose empty text means None."""
+
+    def read(self, value: object) -> object:
+        """Return the part of the value that the key holds."""
+        return At.read(self, value) or None
 
 
 @dataclass(frozen=True, slots=True)

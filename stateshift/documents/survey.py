@@ -320,7 +320,7 @@ class FilesDocument(TypedDict):
     count: Annotated[int, "files", At("all.count")]
     bytes: Annotated[int | None, "their size together; null for a single file", At("all.bytes")]
     needed: Annotated[CountDocument, "those that a restart reads"]
-    small: NotRequired[Annotated[list[SmallFilesDocument], "small files, by size"]]
+    small: NotRequired[Annotated[list[SmallFilesDocument], "small files, by size", At(small_files)]]
     list: NotRequired[Annotated[ListedFiles, "each file (--files)", At("rows")]]
 
 
@@ -574,6 +574,13 @@ def image_document(image: Image) -> ImageDocument:
     shared = document_of(ImageDocument, image)
     details = {key: value for key, value in image.described.items() if key in IMAGE_DETAILS}
     return cast(ImageDocument, {**shared, **details})
+
+
+def small_files(files: FileAmounts) -> list[SmallFilesDocument]:
+    """Return the documents of small files. The bound comes first."""
+    return [
+        {"below": small.below, "count": small.count, "bytes": small.bytes} for small in files.small
+    ]
 
 
 def count_needed(image: Image) -> int:

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from stateshift.cli.views import live_html, live_text
 from stateshift.cli.views.text import plain_text
-from stateshift.documents import live_json
-from stateshift.documents.live import StatusFacts
+from stateshift.documents.live import LiveStatusDocument, StatusFacts
 from stateshift.documents.live_rates import (
     samples,
     stretches,
     version_of,
     version_that_ran,
 )
+from stateshift.documents.shape import document_of
 from stateshift.live.folder import Measured, Ran, Said, Seal
 from stateshift.live.protocol.chains import (
     Change,
@@ -109,5 +109,10 @@ def test_a_location_is_shown_without_its_credentials() -> None:
     shown = plain_text(live_text.status(StatusFacts(found)))
     page = live_html.page(StatusFacts(found), ())
     history = plain_text(live_text.history(found.location, ()))
-    for text in (shown, page, history, str(live_json.status(StatusFacts(found)))):
+    for text in (
+        shown,
+        page,
+        history,
+        str(document_of(LiveStatusDocument, StatusFacts(found), page=None)),
+    ):
         assert "secret" not in text and "there/live" in text

@@ -18,7 +18,6 @@ from stateshift.advise.evaluate.verdicts import verdict_on
 from stateshift.cli.commands.metrics import observed
 from stateshift.cli.views.metrics_text import exposition
 from stateshift.clusters.protocol import StopRequest, Submission
-from stateshift.documents import metrics_json
 from stateshift.documents.advice import advice_document
 from stateshift.documents.metrics import (
     LABELS,
@@ -28,6 +27,7 @@ from stateshift.documents.metrics import (
     ObservedRun,
     Sample,
     families,
+    metrics_document,
 )
 from stateshift.errors import JOB_DOWN, ClusterError, StateshiftError
 from tests.advise.making import sample, vertex
@@ -263,7 +263,7 @@ def test_any_label_is_read_as_it_was(text: str) -> None:
 def test_bytes_that_are_no_text_are_spelled_out() -> None:
     found = read(exposition([_family("a\udcff")]).encode())
     assert list(found["stateshift_runs"].samples) == [frozenset({("state", "a\\udcff")})]
-    document: Any = metrics_json.document([_family("a")], "out")
+    document: Any = metrics_document([_family("a")], "out")
     assert document["output"] == "out"
 
 

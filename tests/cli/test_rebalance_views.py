@@ -12,7 +12,8 @@ from stateshift.advise.rebalance.outcome import Carried, CarriedState, Rebalance
 from stateshift.advise.rebalance.policy import Policy
 from stateshift.cli.views import rebalance_html, rebalance_text
 from stateshift.cli.views.text import plain_text
-from stateshift.documents import rebalance as rebalance_json
+from stateshift.documents.rebalance import RebalanceDocument
+from stateshift.documents.shape import document_of
 from tests.advise.rebalance.grounds import GB, job, situation
 from tests.support.documents import misfits
 
@@ -52,8 +53,8 @@ def text_of(rebalance: Rebalance, explain: bool = False) -> str:
     return plain_text(rebalance_text.blocks(rebalance, explain))
 
 
-def document_of(rebalance: Rebalance) -> Any:
-    document = rebalance_json.document(rebalance)
+def checked(rebalance: Rebalance) -> Any:
+    document = document_of(RebalanceDocument, rebalance)
     assert misfits("rebalance", document) == []
     return document
 
@@ -95,20 +96,20 @@ def test_a_move_that_failed_is_the_first_thing_that_is_said() -> None:
     text = text_of(run(decided(), "failed"))
     assert text.startswith("1 move to be finished or taken back first\n")
     assert "the queue is full" in text
-    assert document_of(run(decided(), "failed"))["moves"][0]["fact"] == "the queue is full"
+    assert checked(run(decided(), "failed"))["moves"][0]["fact"] == "the queue is full"
 
 
 def test_moves_that_the_run_did_not_come_to_are_planned() -> None:
     two = decided(replace(POLICY, moves_max=2, gain_min=0), payments=True)
     assert len(two.moves) > 1
     whole = run(two, "failed")
-    document = document_of(replace(whole, carried=whole.carried[:1]))
+    document = checked(replace(whole, carried=whole.carried[:1]))
     assert [move["state"] for move in document["moves"]] == ["failed", "planned"]
     assert document["moves"][1]["number"] is None
 
 
 def test_a_document_has_what_cron_jobs_ask_for() -> None:
-    document = document_of(run(decided(), "finished", file="decisions/0001.json", inputs={"at": 0}))
+    document = checked(run(decided(), "finished", file="decisions/0001.json", inputs={"at": 0}))
     (move,) = document["moves"]
     assert (move["from"], move["to"], move["state"]) == ("west", "east", "finished")
     assert move["was_down_seconds"] == 8.5 and move["downtime_seconds"] == 10
@@ -131,8 +132,8 @@ def test_a_document_has_what_cron_jobs_ask_for() -> None:
 def test_a_run_beside_another_says_so_and_nothing_else() -> None:
     busy = run(None, busy="process 7, since 10:15")
     assert text_of(busy) == "another run is at work: process 7, since 10:15\n"
-    assert document_of(busy)["busy"] == "process 7, since 10:15"
-    assert document_of(busy)["reason"] is None
+    assert checked(busy)["busy"] == "process 7, since 10:15"
+    assert checked(busy)["reason"] is None
     assert "another run is at work: process 7" in words_of(page_of(busy))
 
 
@@ -143,7 +144,7 @@ def test_a_move_of_an_earlier_run_is_told_with_what_is_to_be_done() -> None:
     stopped = run(None, unfinished=(earlier,))
     assert "1 move to be finished or taken back first" in text_of(stopped)
     assert "runs/0003-orders" in text_of(stopped) and "resume it" in text_of(stopped)
-    assert document_of(stopped)["unfinished"][0]["workdir"] == "runs/0003-orders"
+    assert checked(stopped)["unfinished"][0]["workdir"] == "runs/0003-orders"
     assert "resume it" in words_of(page_of(stopped))
     done = run(decided(replace(POLICY, runs=2)), unfinished=(replace(earlier, state="finished"),))
     assert text_of(done).startswith("nothing to move\n")
@@ -152,7 +153,7 @@ def test_a_move_of_an_earlier_run_is_told_with_what_is_to_be_done() -> None:
 def test_a_cluster_of_unknown_capacity_has_no_share_and_no_bar() -> None:
     decision = decided(replace(POLICY, runs=2))
     unknown = replace(decision, clusters=(replace(decision.clusters[0], capacity=None),))
-    (cluster,) = document_of(run(unknown))["clusters"]
+    (cluster,) = checked(run(unknown))["clusters"]
     assert (cluster["capacity"], cluster["before_share"]) == (None, None)
     assert "cannot tell" in text_of(run(unknown))
     assert page_of(run(unknown)).find(".//svg") is None

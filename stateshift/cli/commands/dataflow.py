@@ -128,8 +128,8 @@ def command(
     from stateshift.dataflow.delays import expected
     from stateshift.dataflow.pruning import RULES
     from stateshift.dataflow.schedulers import SCHEDULERS, schedule
-    from stateshift.documents import dataflow_json
-    from stateshift.documents.dataflow import change_facts
+    from stateshift.documents.dataflow import DataflowDocument, change_facts
+    from stateshift.documents.shape import document_of
 
     _refuse_both(terminal.json, dot, mermaid)
     chosen = choice("--scheduler", scheduler, SCHEDULERS)
@@ -143,7 +143,7 @@ def command(
     facts = change_facts(change, delays, explain)
     terminal.answer(
         "dataflow-change",
-        lambda: dataflow_json.document(facts),
+        lambda: document_of(DataflowDocument, facts),
         lambda: render_dataflow.blocks(facts, terminal.verbose),
     )
     return None

@@ -88,8 +88,7 @@ def command(
 
     from stateshift.api.local_files import write_whole
     from stateshift.cli.views import metrics_text
-    from stateshift.documents import metrics_json
-    from stateshift.documents.metrics import families
+    from stateshift.documents.metrics import families, metrics_document
 
     for folder in dirs or ():
         _refuse_missing(folder)
@@ -102,7 +101,7 @@ def command(
     if output is not None:
         write_whole(output, text)  # the collector reads `*.prom` alone, at any time
     if terminal.json:
-        terminal.document("metrics", metrics_json.document(found, output))
+        terminal.document("metrics", metrics_document(found, output))
     elif output is None:
         terminal.write(text.encode("utf-8"))
     return None

@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 def show(terminal: Terminal, group: str) -> int | None:
     """Show which bins are hot."""
     from stateshift.cli.views import bin_count_text
-    from stateshift.documents import bin_count_json
+    from stateshift.documents.bin_count import LiveCountDocument
+    from stateshift.documents.shape import document_of
     from stateshift.live.bins.controlling import Controller
 
     facts = _facts(Controller(group))
     terminal.answer(
-        "live-bins", lambda: bin_count_json.count(facts), lambda: bin_count_text.shown(facts)
+        "live-bins",
+        lambda: document_of(LiveCountDocument, facts),
+        lambda: bin_count_text.shown(facts),
     )
     return None
 
@@ -32,7 +35,8 @@ def change(
     from dataclasses import replace
 
     from stateshift.cli.views import bin_count_text
-    from stateshift.documents import bin_count_json
+    from stateshift.documents.bin_count import LiveCountDocument
+    from stateshift.documents.shape import document_of
     from stateshift.errors import NOT_SEEN_COMPLETE
     from stateshift.live.bins.controlling import Controller
 
@@ -46,7 +50,9 @@ def change(
     if facts.state == "aborted":
         return _tell_aborted(terminal, facts)
     terminal.answer(
-        "live-bins", lambda: bin_count_json.count(facts), lambda: bin_count_text.came(facts)
+        "live-bins",
+        lambda: document_of(LiveCountDocument, facts),
+        lambda: bin_count_text.came(facts),
     )
     return NOT_SEEN_COMPLETE if facts.state == "applied" else None
 
@@ -82,7 +88,7 @@ def _carried(terminal: Terminal, controller: Controller, count: int, manner: Man
 def _tell_aborted(terminal: Terminal, facts: CountFacts) -> int:
     from stateshift.cli.shell.bin_moves import hint_aborted
     from stateshift.cli.shell.failing import tell_aborted
-    from stateshift.documents import bin_count_json
+    from stateshift.documents.bin_count import failed_count
     from stateshift.errors import ClusterError
 
     moved = facts.moved
@@ -91,4 +97,4 @@ def _tell_aborted(terminal: Terminal, facts: CountFacts) -> int:
         f"aborted, there are {facts.bins.count} bins as before: {moved.reason}",
         hint=hint_aborted(facts.location, moved),
     )
-    return tell_aborted(terminal, "live-bins", bin_count_json.failed_count(facts, error), error)
+    return tell_aborted(terminal, "live-bins", failed_count(facts, error), error)

@@ -11,8 +11,7 @@ from stateshift.cli.shell.options import MoveOptions
 
 if TYPE_CHECKING:
     from stateshift.cli.shell.terminal import Terminal
-    from stateshift.documents.bins import MoveFacts
-    from stateshift.documents.bins_json import SteeringState
+    from stateshift.documents.bins import MoveFacts, SteeringState
     from stateshift.live.bins.controlling import Controller
     from stateshift.live.bins.move_request import Manner, Steps
     from stateshift.live.bins.moved import Moved
@@ -95,8 +94,8 @@ def carry_out(
     from dataclasses import replace
 
     from stateshift.cli.views import bins_text
-    from stateshift.documents import bins_json
-    from stateshift.documents.bins import MoveFacts
+    from stateshift.documents.bins import LiveMoveDocument, MoveFacts
+    from stateshift.documents.shape import document_of
     from stateshift.errors import NOT_SEEN_COMPLETE
     from stateshift.live.bins.controlling import Controller
     from stateshift.live.bins.move_request import check
@@ -113,7 +112,11 @@ def carry_out(
         facts = replace(facts, moved=_carried(terminal, controller, steps, manner))
     if facts.state == "aborted":
         return _tell_aborted(terminal, facts)
-    terminal.answer("live-move", lambda: bins_json.move(facts), lambda: bins_text.came(facts))
+    terminal.answer(
+        "live-move",
+        lambda: document_of(LiveMoveDocument, facts),
+        lambda: bins_text.came(facts),
+    )
     return NOT_SEEN_COMPLETE if facts.state == "applied" else None
 
 
@@ -168,7 +171,7 @@ class _Lines:
 
 def _tell_aborted(terminal: Terminal, facts: MoveFacts) -> int:
     from stateshift.cli.shell.failing import tell_aborted
-    from stateshift.documents import bins_json
+    from stateshift.documents.bins import failed_move
     from stateshift.errors import ClusterError
 
     moved = facts.moved
@@ -178,7 +181,7 @@ def _tell_aborted(terminal: Terminal, facts: MoveFacts) -> int:
         hint=f"{hint_aborted(facts.location, moved)}; run this command again: it moves what is "
         "left",
     )
-    return tell_aborted(terminal, "live-move", bins_json.failed_move(facts, error), error)
+    return tell_aborted(terminal, "live-move", failed_move(facts, error), error)
 
 
 def hint_aborted(location: str, moved: Moved) -> str:
@@ -198,7 +201,7 @@ def show_steering(
 ) -> None:
     """Show what was asked of whoever moves bins."""
     from stateshift.cli.views import bins_text
-    from stateshift.documents import bins_json
+    from stateshift.documents.bins import bins_steering
     from stateshift.storage.locations import redact
 
     carried = controller.carried
@@ -207,6 +210,6 @@ def show_steering(
     location = redact(controller.location)
     terminal.answer(
         "live-steering",
-        lambda: bins_json.steering(state, location, throttle, by),
+        lambda: bins_steering(state, location, throttle, by),
         lambda: bins_text.steered(words),
     )

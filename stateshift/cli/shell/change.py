@@ -66,8 +66,8 @@ def carry_out(
 ) -> int | None:
     """Change chains, and say what came of it; return the exit code."""
     from stateshift.cli.views import live_text
-    from stateshift.documents import live_json
-    from stateshift.documents.live import ChangeFacts
+    from stateshift.documents.live import ChangeFacts, LiveChangeDocument
+    from stateshift.documents.shape import document_of
     from stateshift.errors import NOT_SEEN_COMPLETE
     from stateshift.live import acts
 
@@ -82,7 +82,11 @@ def carry_out(
         facts = ChangeFacts(checked, _carried(terminal, checked, options.wait))
     if facts.state in ("aborted", "reverted"):
         return _tell_failed(terminal, facts)
-    terminal.answer("live-change", lambda: live_json.change(facts), lambda: live_text.came(facts))
+    terminal.answer(
+        "live-change",
+        lambda: document_of(LiveChangeDocument, facts),
+        lambda: live_text.came(facts),
+    )
     carried = facts.carried
     is_awaited = carried is not None and carried.workers > 0  # where nobody runs, nobody is
     return NOT_SEEN_COMPLETE if facts.state == "applied" and is_awaited else None
@@ -217,8 +221,7 @@ def _interrupted(checked: Checked) -> Interrupted:
 
 def _tell_failed(terminal: Terminal, facts: ChangeFacts) -> int:
     from stateshift.cli.shell.failing import tell_aborted
-    from stateshift.documents import live_json
-    from stateshift.documents.live import live_command
+    from stateshift.documents.live import failed_change, live_command
     from stateshift.errors import ClusterError
 
     became = "is aborted" if facts.state == "aborted" else "was taken back by its first error"
@@ -226,4 +229,4 @@ def _tell_failed(terminal: Terminal, facts: ChangeFacts) -> int:
         f"change {facts.number} {became}, all run on as before: {facts.reason}",
         hint=f"every answer: {live_command('history', facts.location)}",
     )
-    return tell_aborted(terminal, "live-change", live_json.failed_change(facts, error), error)
+    return tell_aborted(terminal, "live-change", failed_change(facts, error), error)

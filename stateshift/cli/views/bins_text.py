@@ -104,7 +104,7 @@ def _crossing_row(facts: CrossingFacts) -> Row:
         number(len(facts.bins)),
         _which(facts.bins),
         number(facts.keys),
-        size(facts.size),
+        size(facts.bytes),
     )
 
 

@@ -12,7 +12,7 @@ from stateshift.dataflow.delays import rounded
 if TYPE_CHECKING:
     from stateshift.dataflow.delays import Expected
     from stateshift.dataflow.schedulers import Schedule, Scheduler
-    from stateshift.documents.dataflow import ChangeFacts, ComponentFacts
+    from stateshift.documents.dataflow import ChangeFacts, ComponentFacts, JobAndCluster
 
 ROWS_MAX = 20
 NAMES_MAX = 12
@@ -94,7 +94,7 @@ def _components(components: Sequence[ComponentFacts], rows_max: int | None) -> I
     for number_, facts in enumerate(components, start=1):
         component = facts.component
         operators, heads = _names(component.operators, rows_max), _names(component.heads, rows_max)
-        edges, jobs = number(len(component.edges)), _names([_job(*job) for job in facts.jobs])
+        edges, jobs = number(len(component.edges)), _names(list(map(_job, facts.jobs)))
         rows.append((str(number_), operators, heads, edges, jobs))
     yield from _table((">", "operators", "heads", ">edges", "jobs (clusters)"), rows, rows_max)
 
@@ -153,8 +153,8 @@ def delay(seconds: float) -> str:
     return f"{seconds * 1000:.1f} ms" if seconds < 0.1 else span(seconds)
 
 
-def _job(name: str, cluster: str | None) -> str:
-    return f"{name} ({cluster})" if cluster else name
+def _job(job: JobAndCluster) -> str:
+    return f"{job.name} ({job.cluster})" if job.cluster else job.name
 
 
 def _table(heads: tuple[str, ...], rows: Sequence[Row], rows_max: int | None) -> Iterator[Block]:

@@ -16,26 +16,20 @@ from dataclasses import dataclass
 from stateshift.cli.views import completion, manual
 from stateshift.documents import (
     advice,
-    bin_count_json,
-    bins_json,
-    dataflow_json,
+    bin_count,
+    bins,
+    dataflow,
     diff,
     judgement,
-    live_json,
-    metrics_json,
+    live,
+    live_buffer,
+    live_state,
+    metrics,
     plan,
     problems,
+    rebalance,
     run,
     survey,
-)
-from stateshift.documents import (
-    live_buffer as live_buffer_json,
-)
-from stateshift.documents import (
-    live_state as live_state_json,
-)
-from stateshift.documents import (
-    rebalance as rebalance_json,
 )
 from stateshift.documents.shape import Definitions, Schema
 from stateshift.notification.event import NotificationDocument
@@ -97,7 +91,7 @@ DOCUMENTS: Mapping[str, Document] = {
         many=True,
     ),
     "metrics": Document(
-        "Metrics of all runs, for Prometheus", ("metrics",), (metrics_json.MetricsDocument,)
+        "Metrics of all runs, for Prometheus", ("metrics",), (metrics.MetricsDocument,)
     ),
     "steering": Document(
         "What was asked of a run at work",
@@ -117,7 +111,7 @@ DOCUMENTS: Mapping[str, Document] = {
     "dataflow-change": Document(
         "Which operators of a dataflow have to change together",
         ("dataflow",),
-        (dataflow_json.DataflowDocument,),
+        (dataflow.DataflowDocument,),
     ),
     "advise": Document(
         "A verdict on each job: does it fit, should it scale or move",
@@ -128,58 +122,58 @@ DOCUMENTS: Mapping[str, Document] = {
     "rebalance": Document(
         "Which jobs move between clusters, and what became of it",
         ("rebalance",),
-        (rebalance_json.RebalanceDocument,),
+        (rebalance.RebalanceDocument,),
     ),
     "live-change": Document(
         "A change of functions that run, and how far it has come",
         tuple(f"live {act}" for act in ("replace", "introduce", "remove", "revert", "abort")),
         (
-            live_json.AbortedLiveChangeDocument,
-            live_json.LiveChangeDocument,
-            live_json.LiveAbortDocument,
-            bins_json.LiveMoveAbortDocument,
+            live.AbortedLiveChangeDocument,
+            live.LiveChangeDocument,
+            live.LiveAbortDocument,
+            bins.LiveMoveAbortDocument,
         ),
     ),
     "live-move": Document(
         "Bins that move between running jobs, and how far it has come",
         ("live move",),
-        (bins_json.AbortedLiveMoveDocument, bins_json.LiveMoveDocument),
+        (bins.AbortedLiveMoveDocument, bins.LiveMoveDocument),
     ),
     "live-bins": Document(
         "How many bins a group has, which are hot, and another number of them",
         ("live bins",),
-        (bin_count_json.AbortedLiveCountDocument, bin_count_json.LiveCountDocument),
+        (bin_count.AbortedLiveCountDocument, bin_count.LiveCountDocument),
     ),
     "live-steering": Document(
         "What was asked of whoever moves bins, from now on",
         ("live pause", "live resume", "live throttle"),
-        (bins_json.LiveSteeringDocument,),
+        (bins.LiveSteeringDocument,),
     ),
     "live-status": Document(
         "What runs in a group, and what is under way",
         ("live status",),
-        (live_json.LiveStatusDocument,),
+        (live.LiveStatusDocument,),
     ),
     "live-history": Document(
-        "All changes of a group", ("live history",), (live_json.LiveHistoryDocument,)
+        "All changes of a group", ("live history",), (live.LiveHistoryDocument,)
     ),
     "live-import": Document(
         "State that was brought into a group",
         ("live import",),
-        (live_state_json.LiveImportDocument,),
+        (live_state.LiveImportDocument,),
     ),
     "live-export": Document(
         "State of a group that was written to a file",
         ("live export",),
-        (live_state_json.LiveExportDocument,),
+        (live_state.LiveExportDocument,),
     ),
     "live-evict": Document(
-        "A worker whose name is free", ("live evict",), (live_state_json.LiveEvictDocument,)
+        "A worker whose name is free", ("live evict",), (live_state.LiveEvictDocument,)
     ),
     "live-buffer": Document(
         "A buffer before a streaming job",
         ("live buffer",),
-        (live_buffer_json.LiveBufferDocument,),
+        (live_buffer.LiveBufferDocument,),
     ),
     "schema": Document("A JSON Schema", ("schema",), ()),
     "man": Document("Which man pages were written", ("man",), (manual.ManPageDocument,), many=True),

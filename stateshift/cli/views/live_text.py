@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         UnderWayFacts,
     )
     from stateshift.live.carrying import Carried
-    from stateshift.live.protocol.chains import Known, Links
+    from stateshift.live.protocol.chains import Known
 
 WHEN = {"batch": "at a batch", "message": "at once", "column": "by its rows' version"}
 SILENT_MAX = 5
@@ -48,19 +48,19 @@ def checked(facts: ChangeFacts) -> Iterator[Block]:
 
 
 def _chain_row(chain: ChainFacts) -> Row:
-    return chain.name, _functions(chain.before), _functions(chain.after), WHEN[chain.when]
+    return chain.chain, _functions(chain.before), _functions(chain.after), WHEN[chain.when]
 
 
-def _functions(links: Links) -> str:
-    return ", ".join(names_of(links)) or NO_FUNCTION
+def _functions(names: Sequence[str]) -> str:
+    return ", ".join(names) or NO_FUNCTION
 
 
 def _checks(facts: ChangeFacts) -> Iterator[str]:
     packages = facts.checked.asked.packages
     if packages:
         yield "code loads, by the Python and pyarrow of the jobs"
-    typed = [chain.name for chain in facts.chains if chain.typed]
-    untyped = [chain.name for chain in facts.chains if not chain.typed]
+    typed = [chain.chain for chain in facts.chains if chain.types_checked]
+    untyped = [chain.chain for chain in facts.chains if not chain.types_checked]
     if typed:
         yield f"types of {', '.join(typed)} fit"
     if untyped:
@@ -176,8 +176,7 @@ def past_row(facts: PastFacts) -> Row:
 
 def chains_of(facts: PastFacts) -> str:
     """Return the chains of a change, with their functions."""
-    chains = facts.known.change.chains
-    return "; ".join(f"{name}: {_functions(new.links)}" for name, new in chains.items())
+    return "; ".join(f"{name}: {_functions(names)}" for name, names in facts.chains.items())
 
 
 def _first_and_last(facts: PastFacts) -> str:

@@ -24,7 +24,9 @@ def command(terminal: Terminal, group: GroupOf) -> int | None:
     back.
     """
     from stateshift.cli.views import bins_text, live_text
-    from stateshift.documents import bins_json, live_json
+    from stateshift.documents.bins import aborted_move
+    from stateshift.documents.live import LiveAbortDocument
+    from stateshift.documents.shape import document_of
     from stateshift.live import acts
     from stateshift.live.bins.controlling import Controller, has_bins
 
@@ -33,14 +35,14 @@ def command(terminal: Terminal, group: GroupOf) -> int | None:
         proposal = controller.abort()
         terminal.answer(
             "live-change",
-            lambda: bins_json.aborted(proposal),
+            lambda: aborted_move(proposal),
             lambda: bins_text.aborted(proposal),
         )
         return None
     known = acts.abort(group)
     terminal.answer(
         "live-change",
-        lambda: live_json.aborted(known),
+        lambda: document_of(LiveAbortDocument, known.change, state="aborted"),
         lambda: live_text.aborted(known),
     )
     return None

@@ -136,10 +136,11 @@ def _size(flag: str, text: str) -> int:
 
 def _show(terminal: Terminal, seen: Seen) -> None:
     from stateshift.cli.views import live_buffer_text
-    from stateshift.documents import live_buffer as live_buffer_json
+    from stateshift.documents.live_buffer import LiveBufferDocument
+    from stateshift.documents.shape import document_of
 
     terminal.answer(
         "live-buffer",
-        lambda: live_buffer_json.buffer(seen),
+        lambda: document_of(LiveBufferDocument, seen),
         lambda: live_buffer_text.buffer(seen),
     )

@@ -32,13 +32,14 @@ def command(
     worker is alive after all, it ends at its next batch.
     """
     from stateshift.cli.views import live_state_text
-    from stateshift.documents import live_state as live_state_json
+    from stateshift.documents.live_state import LiveEvictedDocument
+    from stateshift.documents.shape import documents_of
     from stateshift.live.bins import state_acts
 
     evicted = state_acts.evict_worker(group, worker, terminal.say)
     terminal.answer(
         "live-evict",
-        lambda: live_state_json.evicted(evicted),
+        lambda: {"evicted": documents_of(LiveEvictedDocument, evicted)},
         lambda: live_state_text.evicted(evicted),
     )
     return None

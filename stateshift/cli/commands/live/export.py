@@ -43,14 +43,13 @@ def command(
     """
     from stateshift.cli.shell.change import found_from_here
     from stateshift.cli.views import live_state_text
-    from stateshift.documents import live_state as live_state_json
     from stateshift.live.bins import state_acts
 
     with found_from_here():
         keys, size = state_acts.export_state(group, operator, to, show)
     terminal.answer(
         "live-export",
-        lambda: live_state_json.exported(to, keys, size),
+        lambda: {"to": to, "keys": keys, "bytes": size},
         lambda: live_state_text.exported(to, keys, size),
     )
     return None

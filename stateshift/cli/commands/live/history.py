@@ -36,9 +36,8 @@ def command(
     Only reads.
     """
     from stateshift.cli.views import live_text
-    from stateshift.documents import live_json
     from stateshift.documents.bins import PastMoveFacts
-    from stateshift.documents.live import PastFacts
+    from stateshift.documents.live import PastFacts, history
     from stateshift.live import survey
 
     found = survey.history(group, chain)
@@ -46,7 +45,7 @@ def command(
     moves = [PastMoveFacts(move) for move in ([] if chain else survey.moves_of_bins(group))]
     terminal.answer(
         "live-history",
-        lambda: live_json.history(found.location, changes, moves),
+        lambda: history(found.location, changes, moves),
         lambda: live_text.history(found.location, changes, moves),
     )
     return None

@@ -72,7 +72,8 @@ def command(
     """
     from stateshift.cli.shell.change import found_from_here
     from stateshift.cli.views import live_state_text
-    from stateshift.documents import live_state as live_state_json
+    from stateshift.documents.live_state import LiveImportDocument
+    from stateshift.documents.shape import document_of
     from stateshift.live.bins import state_acts
 
     exported = state_acts.Exported(file, timers, _pairs(names or ()))
@@ -80,7 +81,7 @@ def command(
         came = state_acts.import_state(group, operator, exported, worker, make_state)
     terminal.answer(
         "live-import",
-        lambda: live_state_json.imported(came),
+        lambda: document_of(LiveImportDocument, came),
         lambda: live_state_text.imported(came),
     )
     return None

@@ -53,8 +53,8 @@ def command(
     last 40 commits or more.
     """
     from stateshift.cli.views import live_text
-    from stateshift.documents import live_json
-    from stateshift.documents.live import StatusFacts
+    from stateshift.documents.live import LiveStatusDocument, StatusFacts
+    from stateshift.documents.shape import document_of
     from stateshift.live import survey
 
     if watch:
@@ -65,7 +65,9 @@ def command(
     if html is not None:
         _write_page(facts, html)
     terminal.answer(
-        "live-status", lambda: live_json.status(facts, html), lambda: live_text.status(facts, html)
+        "live-status",
+        lambda: document_of(LiveStatusDocument, facts, page=html),
+        lambda: live_text.status(facts, html),
     )
     return None
 
@@ -76,14 +78,14 @@ def _watch(terminal: Terminal, group: str) -> None:
     import time
 
     from stateshift.cli.views import live_text
-    from stateshift.documents import live_json
-    from stateshift.documents.live import StatusFacts
+    from stateshift.documents.live import LiveStatusDocument, StatusFacts
+    from stateshift.documents.shape import document_of
     from stateshift.live import survey
 
     while True:
         facts = StatusFacts(survey.look(group))
         if terminal.json:
-            terminal.document("live-status", live_json.status(facts))
+            terminal.document("live-status", document_of(LiveStatusDocument, facts, page=None))
         else:
             if sys.stdout.isatty():
                 sys.stdout.write(CLEAR)
