@@ -12,11 +12,11 @@ Report
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, TypeVar
 
 from stateshift.errors import JOB_DOWN, Interrupted, OtherRunError
 from stateshift.journal import (
@@ -42,6 +42,8 @@ from stateshift.step.evidence import (
 )
 from stateshift.storage.locations import Redacted
 from stateshift.terms import terms_of
+
+Evidence = TypeVar("Evidence")
 
 MAY_HAVE_RUN = ("running", "queued", "unknown")  # before it was stopped
 COPYING = ("copy", "transform", "publish")  # the phases that write the image
@@ -206,19 +208,26 @@ class Report:
 
 def summarize(progress: Progress) -> Report:
     """Return everything worth reporting of a run, at any point of it."""
-    names = [name for name in progress.jobs if _is_reported(progress, name)]
-    jobs = tuple(_job(progress, name) for name in names)
+    jobs = []
+    for name in progress.jobs:
+        if _plans(progress, name) or _failure_of(progress, name) is not None:
+            jobs.append(_job(progress, name))
+    steered = []
+    for request in progress.steered:
+        seconds = _between(progress.began, request.at)
+        steered.append(SteeredReport(seconds, request.what, request.value))
     failure = progress.failure
+    downtimes = [job.downtime_seconds for job in jobs if job.downtime_seconds is not None]
     report = Report(
         run=progress.run,
         state=progress.state,
         seconds=_between(progress.began, progress.ended),
-        downtime_seconds=_longest_downtime(jobs),
+        downtime_seconds=max(downtimes, default=None),
         phases=_phases(progress, list(progress.plans)),
-        jobs=jobs,
+        jobs=tuple(jobs),
         left=_all_left(progress.plans),
         failure=None if failure is None else _failure_report(failure),
-        steered=_steered(progress),
+        steered=tuple(steered),
         began=progress.began,
     )
     if report.failure is None or not report.down:
@@ -243,24 +252,6 @@ def _all_left(parts: Iterable[PlanProgress | StepProgress]) -> tuple[str, ...]:
     return tuple(chain.from_iterable(part.left for part in parts))
 
 
-def _longest_downtime(jobs: Iterable[JobReport]) -> float | None:
-    downtimes = [job.downtime_seconds for job in jobs if job.downtime_seconds is not None]
-    return max(downtimes, default=None)
-
-
-def _is_reported(progress: Progress, job: str) -> bool:
-    """Whether anything has been planned for a job, or its wave was given up."""
-    return bool(_plans(progress, job)) or _failure_of(progress, job) is not None
-
-
-def _steered(progress: Progress) -> tuple[SteeredReport, ...]:
-    reports = []
-    for request in progress.steered:
-        seconds = _between(progress.began, request.at)
-        reports.append(SteeredReport(seconds, request.what, request.value))
-    return tuple(reports)
-
-
 def _plans(progress: Progress, job: str) -> list[PlanProgress]:
     """Return the plans of a job. What was taken back and then tried again counts no more."""
     plans = progress.plans_of((job,))
@@ -276,11 +267,8 @@ def _halts_of(progress: Progress, plans: list[PlanProgress]) -> list[PlanProgres
     if any(plan.purpose == "halt" for plan in plans):
         return []
     sources = {plan.source for plan in plans if plan.source}
-    return [plan for plan in progress.plans if _is_halt_of(plan, sources)]
-
-
-def _is_halt_of(plan: PlanProgress, sources: Collection[str]) -> bool:
-    return plan.purpose == "halt" and plan.source in sources and not plan.undone
+    halts = [plan for plan in progress.plans if plan.purpose == "halt" and not plan.undone]
+    return [plan for plan in halts if plan.source in sources]
 
 
 def _failure_of(progress: Progress, job: str) -> FailureReport | None:
@@ -307,23 +295,27 @@ def _job(progress: Progress, name: str) -> JobReport:
         entries = None  # all of it was compared whole: no entries were told apart
     copied = [phase for phase in phases if phase.name in COPYING]
     kept = _sizes_kept(steps)
-    if _were_read_back(steps):
+    if all(evidence.read_back for evidence in _evidence(steps, FilesBrought)):
         compared["files"] += len(kept)
     rounds = _rounds(progress, name, plans)
-    idle = _is_idle(steps)
+    idle = any(evidence.idle for evidence in _evidence(steps, JobConfirmed))
     notes = []
     if idle:
         notes.append("the job restored its state and had nothing to read: no batch yet")
-    notes += _stop_failures([*_steps_of(halts), *steps])
-    if _clock_went_back(progress, steps):
+    images = _evidence([*_steps_of(halts), *steps], ImageTaken)
+    notes += [image.failed for image in images if image.failed is not None]
+    moments = [progress.ended, *(step.at for step in steps)]
+    if min(moments) < progress.began:
         notes.append(
             "the clock went back while this ran: times that span that moment are too short"
         )
     if entries == 0:
         notes.append("the state that was copied here holds no entries")
     engine = next((plan.engine for plan in plans if plan.engine), "")
-    lost = _source_lost(progress, name)
-    if lost is not None:
+    lost = None
+    record = progress.lost.get(name)
+    if record is not None and progress.state != "rolled-back":
+        lost = SourceLostReport.of(record)
         notes.append(lost.in_words(engine))
     downtime_start = None
     if down.start is not None:
@@ -350,19 +342,6 @@ def _job(progress: Progress, name: str) -> JobReport:
     )
 
 
-def _source_lost(progress: Progress, job: str) -> SourceLostReport | None:
-    record = progress.lost.get(job)
-    if record is None or progress.state == "rolled-back":
-        return None
-    return SourceLostReport.of(record)
-
-
-def _clock_went_back(progress: Progress, steps: Iterable[StepProgress]) -> bool:
-    """Whether the run has ended, or a step has begun, before the run began."""
-    moments = [progress.ended, *(step.at for step in steps)]
-    return any(moment < progress.began for moment in moments)
-
-
 def _steps_of(plans: Iterable[PlanProgress]) -> list[StepProgress]:
     steps: list[StepProgress] = []
     for plan in plans:
@@ -377,22 +356,9 @@ def _without_rounds(down: float | None, rounds: Sequence[RoundReport]) -> float 
     return round(down + rounds[0].seconds, 3)
 
 
-def _is_idle(steps: Iterable[StepProgress]) -> bool:
-    """Return whether a query of the job had nothing to read when it was restored."""
-    confirmed = [step.evidence for step in steps if isinstance(step.evidence, JobConfirmed)]
-    return any(evidence.idle for evidence in confirmed)
-
-
-def _stop_failures(steps: Iterable[StepProgress]) -> list[str]:
-    """Return what engines said of jobs that failed while they were stopped."""
-    images = [step.evidence for step in steps if isinstance(step.evidence, ImageTaken)]
-    return [image.failed for image in images if image.failed is not None]
-
-
-def _were_read_back(steps: Iterable[StepProgress]) -> bool:
-    """Whether every file that a round has copied was read once more at the target."""
-    copied = [step.evidence for step in steps if isinstance(step.evidence, FilesBrought)]
-    return all(evidence.read_back for evidence in copied)
+def _evidence(steps: Iterable[StepProgress], kind: type[Evidence]) -> list[Evidence]:
+    """Return the evidence of this kind that steps have produced."""
+    return [step.evidence for step in steps if isinstance(step.evidence, kind)]
 
 
 def _sizes_kept(steps: Iterable[StepProgress]) -> list[int]:
@@ -467,16 +433,13 @@ def _state(plans: Sequence[PlanProgress]) -> str:
 def _phases(progress: Progress, plans: list[PlanProgress]) -> tuple[PhaseReport, ...]:
     rounds = _warm(plans)
     forgotten = sum(progress.forgotten.get(job, 0) for job in {plan.job for plan in rounds})
-    bundles = [*_bundled(rounds, forgotten), *_by_phase(_steps_of(_moving(plans)))]
-    return tuple(_phase(name, steps, progress.began) for name, steps in bundles)
-
-
-def _by_phase(steps: Sequence[StepProgress]) -> Iterator[tuple[str, list[StepProgress]]]:
-    """Yield the phases that have steps, in their order."""
+    bundles = list(_bundled(rounds, forgotten))
+    moving = _steps_of(_moving(plans))
     for name in PHASES:
-        of_phase = [step for step in steps if step.phase == name]
+        of_phase = [step for step in moving if step.phase == name]
         if of_phase:
-            yield name, of_phase
+            bundles.append((name, of_phase))
+    return tuple(_phase(name, steps, progress.began) for name, steps in bundles)
 
 
 def _moving(plans: Iterable[PlanProgress]) -> list[PlanProgress]:
@@ -532,15 +495,20 @@ def _downtime(plans: Sequence[PlanProgress]) -> Downtime:
     if any(_is_back(step) for step in steps):
         return Downtime()
     start = min(_moments_of_stopping(steps), default=None)
-    committed = _last_commit(steps)
-    ended = [step.undone_at for step in steps if _was_started(step) and step.state == "undone"]
+    confirmed = _evidence(steps, JobConfirmed)
+    committed = max((evidence.at for evidence in confirmed), default=None)
+    started = [step for step in steps if isinstance(step.evidence, JobStarted)]
+    undone = [step for step in started if step.phase == "submit" and step.state == "undone"]
+    ended = [step.undone_at for step in undone]
     if committed is not None and ended:  # it ran there, and was stopped to be taken back
         return Downtime(start=max(ended))
     if committed is None or any(step.state == "undone" for step in steps):
-        ending = [step for step in steps if not _goes_on(step)]
+        ending = [step for step in steps if not _continues(step)]
         return Downtime(start=min(_moments_of_stopping(ending), default=None))
     if start is None:
-        return _downtime_since_start(steps, committed)
+        start = min(step.at for step in steps if step.phase != "prepare")
+        since = "start of the run: the job was stopped before"
+        return Downtime(_between(start, committed), since, start)
     return Downtime(_between(start, committed), "halt", start)
 
 
@@ -552,26 +520,9 @@ def _is_back(step: StepProgress) -> bool:
     return is_stop and step.state == "undone" and not step.left
 
 
-def _goes_on(step: StepProgress) -> bool:
-    """Whether the job that an image was taken of goes on beside the new one."""
+def _continues(step: StepProgress) -> bool:
+    """Whether the job that an image was taken of runs on beside the new one."""
     return isinstance(step.evidence, ImageTaken) and not step.evidence.ended
-
-
-def _was_started(step: StepProgress) -> bool:
-    return step.phase == "submit" and isinstance(step.evidence, JobStarted)
-
-
-def _downtime_since_start(steps: Sequence[StepProgress], committed: float) -> Downtime:
-    """Return the downtime of a job that was stopped before the run."""
-    start = min(step.at for step in steps if step.phase != "prepare")
-    since = "start of the run: the job was stopped before"
-    return Downtime(_between(start, committed), since, start)
-
-
-def _last_commit(steps: Iterable[StepProgress]) -> float | None:
-    """Return when the target's job was last seen to commit for the first time."""
-    confirmed = [step.evidence for step in steps if isinstance(step.evidence, JobConfirmed)]
-    return max((evidence.at for evidence in confirmed), default=None)
 
 
 def _moments_of_stopping(steps: Iterable[StepProgress]) -> Iterator[float]:

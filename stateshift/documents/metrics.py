@@ -24,7 +24,7 @@ from stateshift.advise.rebalance.decision import Decision, StayKind
 from stateshift.documents.run import shown_state
 from stateshift.documents.shape import At, documents_of
 from stateshift.journal import Progress, State
-from stateshift.report import JobReport, Report, RoundReport
+from stateshift.report import JobReport, Report
 from stateshift.steering import Live
 from stateshift.survey import Left
 
@@ -302,7 +302,7 @@ def _of_steps(job: _JobRun) -> Iterator[tuple[str, Sample]]:
 
 def _of_rounds(job: _JobRun) -> Iterator[tuple[str, Sample]]:
     if job.done is not None and job.done.rounds:
-        last = max(job.done.rounds, key=_number)
+        last = max(job.done.rounds, key=lambda copied: copied.number)
         over = job.progress.began + last.start + last.seconds
         yield "warm_rounds", job.sample(last.number)
         yield "warm_copied_timestamp_seconds", job.sample(over)
@@ -316,17 +316,9 @@ def _of_rounds(job: _JobRun) -> Iterator[tuple[str, Sample]]:
             yield "warm_written_bytes_per_second", job.sample(written)
 
 
-def _number(copied: RoundReport) -> int:
-    return copied.number
-
-
 def _newest_verdicts(judged: Iterable[Judged]) -> dict[str, Judged]:
     """Return the newest verdict on each job."""
-    return {each.verdict.job: each for each in sorted(judged, key=_looked_at)}
-
-
-def _looked_at(judged: Judged) -> float:
-    return judged.at
+    return {each.verdict.job: each for each in sorted(judged, key=lambda judged: judged.at)}
 
 
 def _of_verdict(judged: Judged) -> Iterator[tuple[str, Sample]]:

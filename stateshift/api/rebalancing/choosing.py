@@ -103,7 +103,8 @@ class Choosing:
         for mode in self._modes(move):
             way = Way(move.jobs, move.source, move.target, number, mode, move.parallelism)
             try:
-                proposal = self._proposal(way)
+                spec = spec_of_move(self.request, self.surveyed, way)
+                proposal = migration.propose(spec, self.adapters, self.folder.place)
             except Interrupted:
                 raise
             except StateshiftError as error:
@@ -136,10 +137,6 @@ class Choosing:
             return cast(SavepointCluster, cluster).latest_checkpoint(where.id) is not None
         except ClusterError:
             return False
-
-    def _proposal(self, way: Way) -> Proposal:
-        spec = spec_of_move(self.request, self.surveyed, way)
-        return migration.propose(spec, self.adapters, self.folder.place)
 
     def _with_downtime(self, situation: Situation, move: Move, proposal: Proposal) -> Situation:
         """Return the situation with the plan's estimate, for jobs whose restart nobody has

@@ -153,7 +153,9 @@ class Folder:
             holding.__enter__()
         except JournalError as held:
             raise Busy(self._holder()) from held
-        self._tidy()
+        with suppress(OSError):  # what a killed run has not finished writing
+            for left in self.samples.glob(f"{TEMPORARY}*.tmp"):
+                left.unlink(missing_ok=True)
         try:
             yield
         finally:
@@ -165,12 +167,6 @@ class Folder:
         below it, and a person may be at work on a move.
         """
         return Workdir(self.path / "lock")
-
-    def _tidy(self) -> None:
-        """Remove what a killed run has not finished writing."""
-        with suppress(OSError):
-            for left in self.samples.glob(f"{TEMPORARY}*.tmp"):
-                left.unlink(missing_ok=True)
 
     def _holder(self) -> str:
         """Return who holds it, and since when, as far as that can be read."""

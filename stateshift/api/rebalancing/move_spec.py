@@ -22,7 +22,6 @@ from stateshift.errors import StateshiftError
 from stateshift.extensions import names_added
 from stateshift.migration.submit_corrections import started_with
 from stateshift.specification import (
-    FlinkJob,
     JobSpec,
     Mode,
     Spec,
@@ -118,7 +117,8 @@ def _job(request: RebalanceRequest, surveyed: Surveyed, name: str, way: Way) -> 
     if job.flink is None:
         return moved
     folder = _savepoint_folder(request, name, where.place, way) or job.source
-    flink = _running(job.flink, where.id, folder)
+    ids = () if where.id is None else (where.id,)
+    flink = replace(job.flink, job_ids=ids, target_directory=folder, new_savepoint=None)
     return replace(moved, source=folder, flink=flink)
 
 
@@ -133,12 +133,6 @@ def _moved_with(request: RebalanceRequest, name: str, place: Place) -> SubmitSpe
             moved = started_with(Workdir(folder)).get(name)
             return None if moved is None else moved.submit
     return None
-
-
-def _running(flink: FlinkJob, id: str | None, folder: str) -> FlinkJob:
-    """Return what is said of a job of Flink that runs under this id."""
-    ids = () if id is None else (id,)
-    return replace(flink, job_ids=ids, target_directory=folder, new_savepoint=None)
 
 
 def _savepoint_folder(request: RebalanceRequest, job: str, place: Place, way: Way) -> str | None:

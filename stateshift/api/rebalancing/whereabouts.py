@@ -85,7 +85,7 @@ def jobs_meant(
     for job in jobs:
         if is_pattern(job.name):
             for name in _names(job, clusters, places):
-                meant.setdefault(name, _of_name(job, name))
+                meant.setdefault(name, replace(_filled(job, name), name=name))
     return tuple(meant.values())
 
 
@@ -97,11 +97,6 @@ def _names(
     for name in sorted({*running, *places}):
         if matches(name, job.name):
             yield name
-
-
-def _of_name(job: JobSpec, name: str) -> JobSpec:
-    """Return the job of one name, which stands wherever `{job}` does."""
-    return replace(_filled(job, name), name=name)
 
 
 def _filled(value: T, name: str) -> T:

@@ -5,15 +5,12 @@ but for the file.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from stateshift.cli.shell.options import Location, Parallel, epilog
 from stateshift.cli.shell.terminal import Terminal
-
-if TYPE_CHECKING:
-    from stateshift.look import Export
 
 EPILOG = epilog(
     "stateshift export s3://bucket/checkpoints/orders --to orders.parquet\n"
@@ -77,6 +74,8 @@ def command(
     """
     from stateshift import look
     from stateshift.cli.shell.fleet import readers_for
+    from stateshift.cli.views import survey_text
+    from stateshift.documents.survey import export_document
 
     _refuse_both(terminal, to, batch, changes)
     opening = terminal.opening()
@@ -88,7 +87,11 @@ def command(
                 terminal.write(chunk)
         else:
             size = look.save(state, to, opening, readers)
-            _show(terminal, state, to, size)
+            terminal.answer(
+                "export",
+                lambda: export_document(state, to, size),
+                lambda: [survey_text.exported(state, to, size)],
+            )
     if not terminal.json:
         for note in state.notes:
             terminal.say(f"note: {note}")
@@ -112,14 +115,3 @@ def _batches(changes: str | None) -> tuple[int, int] | None:
         return None
     first, _, last = changes.partition("..")
     return int(first), int(last)
-
-
-def _show(terminal: Terminal, state: Export, to: str, size: int) -> None:
-    from stateshift.cli.views import survey_text
-    from stateshift.documents.survey import export_document
-
-    terminal.answer(
-        "export",
-        lambda: export_document(state, to, size),
-        lambda: [survey_text.exported(state, to, size)],
-    )

@@ -16,7 +16,6 @@ from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
     from stateshift.advise.rebalance.decision import Decision
-    from stateshift.api.rebalancing.folder import Folder
     from stateshift.documents.metrics import Judged, ObservedRun, Rebalanced
     from stateshift.errors import StateshiftError
 
@@ -170,6 +169,7 @@ def _rebalanced(terminal: Terminal, name: str, path: str) -> Rebalanced:
     read is named, and left out.
     """
     from stateshift.api.rebalancing.folder import Folder
+    from stateshift.api.rebalancing.past import past_of
     from stateshift.documents.metrics import Rebalanced
     from stateshift.errors import StateshiftError
 
@@ -183,7 +183,12 @@ def _rebalanced(terminal: Terminal, name: str, path: str) -> Rebalanced:
         damaged = True
         _say_damaged(terminal, error)
     try:
-        moves = _moves(folder)
+        past = past_of(folder)
+        moves = {
+            "finished": len(past.finished),
+            "taken-back": len(past.taken_back),
+            "unfinished": len(past.unfinished),
+        }
     except StateshiftError as error:
         damaged = True
         _say_damaged(terminal, error)
@@ -193,18 +198,6 @@ def _rebalanced(terminal: Terminal, name: str, path: str) -> Rebalanced:
         damaged = True
         _say_damaged(terminal, error)
     return Rebalanced(name, decision, moves, damaged)
-
-
-def _moves(folder: Folder) -> dict[str, int]:
-    """Return how many moves have come how far."""
-    from stateshift.api.rebalancing.past import past_of
-
-    past = past_of(folder)
-    return {
-        "finished": len(past.finished),
-        "taken-back": len(past.taken_back),
-        "unfinished": len(past.unfinished),
-    }
 
 
 def _say_damaged(terminal: Terminal, error: StateshiftError) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, TypedDict
 
-from stateshift.cli.views.command_facts import PROGRAM, Block, CommandFacts, Parameter
+from stateshift.cli.views.command_facts import PROGRAM, CommandFacts, Parameter
 
 SECTION = 1
 RENEW = f"{PROGRAM} man --markdown"
@@ -111,7 +111,9 @@ def _markdown(facts: CommandFacts, title: str) -> Iterator[str]:
         yield ""
     yield from _parameter_table(facts.parameters)
     for block in facts.blocks:
-        yield from _markdown_block(block)
+        yield f"{block.heading}:"
+        yield ""
+        yield from ("```text", *block.lines, "```", "")
 
 
 def _parameter_table(parameters: Sequence[Parameter]) -> Iterator[str]:
@@ -120,12 +122,6 @@ def _parameter_table(parameters: Sequence[Parameter]) -> Iterator[str]:
     for parameter in parameters:
         yield f"| `{_cell(parameter.shown)}` | {_cell(parameter.about)} |"
     yield ""
-
-
-def _markdown_block(block: Block) -> Iterator[str]:
-    yield f"{block.heading}:"
-    yield ""
-    yield from ("```text", *block.lines, "```", "")
 
 
 def _cell(text: str) -> str:

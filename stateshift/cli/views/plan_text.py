@@ -55,16 +55,12 @@ def proposal(facts: PlanFacts, verbose: bool = False) -> Iterator[Block]:
 def brief(facts: PlanFacts) -> Iterator[Block]:
     """Show a line a plan, and what should have stopped it, to who has said yes already."""
     for plan in facts.plans:
-        yield Line(_brief(plan, facts.proposal.spec.job(plan.job)), "strong")
+        title = _title(plan, _is_fork(plan, facts.proposal.spec.job(plan.job)))
+        phases = ", ".join(phase.name for phase in plan.phases) or "nothing"
+        yield Line(f"{title}: {phases} ({many(plan.files, 'file')}, {size(plan.bytes)})", "strong")
     yield from _together(facts)
     loud = [finding for finding in _findings(facts) if finding.level != "note"]
     yield from findings(loud)
-
-
-def _brief(plan: Plan, job: JobSpec | None) -> str:
-    title = _title(plan, _is_fork(plan, job))
-    phases = ", ".join(phase.name for phase in plan.phases) or "nothing"
-    return f"{title}: {phases} ({many(plan.files, 'file')}, {size(plan.bytes)})"
 
 
 # ---- several jobs --------------------------------------------------------------------------------

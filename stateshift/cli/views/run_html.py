@@ -59,13 +59,17 @@ ROUND_HEADS = (
 def page(facts: RunFacts) -> str:
     """Return the page of a run that no process works on."""
     report = facts.report
+    words = (
+        "Times are counted from the begin of the run. The same numbers for programs: "
+        "report.json, beside this file."
+    )
     return whole_page(
         f"{_names(report)}: {facts.state}",
         *_head(facts),
         *_jobs(report),
         *_steered(report),
         *_left(report.left),
-        _foot(),
+        tag("footer", tag("p", said(f"{words} Written by stateshift {__version__}."))),
     )
 
 
@@ -112,7 +116,9 @@ def _downtime(facts: RunFacts) -> tuple[str, ...]:
         case Known.LASTS:
             return "not over", *_stopped(report, downtime.job)
         case Known.MEASURED:
-            return _measured(report, downtime.job)
+            assert downtime.job is not None, "a downtime that was measured is a job's"
+            longest = [f"the longest, of {downtime.job.job}"] if len(report.jobs) > 1 else []
+            return span(downtime.job.downtime_seconds or 0.0), *longest, *_counted(downtime.job)
         case Known.UNDONE:
             return "not counted", "everything was taken back"
         case Known.UNSEEN:
@@ -127,12 +133,6 @@ def _stopped(report: Report, job: JobReport | None) -> tuple[str, str]:
     stopped_at = _at(report, job.downtime_start or 0.0)
     commit = terms_of(report.engine).one
     return f"{job.job} was stopped {stopped_at}", f"no {commit} on the target was seen since"
-
-
-def _measured(report: Report, job: JobReport | None) -> tuple[str, ...]:
-    assert job is not None, "a downtime that was measured is a job's"
-    longest = [f"the longest, of {job.job}"] if len(report.jobs) > 1 else []
-    return span(job.downtime_seconds or 0.0), *longest, *_counted(job)
 
 
 def _counted(job: JobReport) -> Iterator[str]:
@@ -201,14 +201,6 @@ def _left(lines: Sequence[str]) -> Iterator[str]:
         yield bullets(lines)
 
 
-def _foot() -> str:
-    words = (
-        "Times are counted from the begin of the run. The same numbers for programs: "
-        "report.json, beside this file."
-    )
-    return tag("footer", tag("p", said(f"{words} Written by stateshift {__version__}.")))
-
-
 # ---- jobs ----------------------------------------------------------------------------------------
 
 
@@ -250,10 +242,14 @@ def _job(report: Report, job: JobReport) -> Iterator[str]:
     if job.phases:
         yield from _figures(report, job)
         yield tag("h3", "Phases")
-        yield _phases(report, job)
+        undone = job.state == "rolled-back"
+        rows = [(*phase_row(phase, undone), _clock(report, phase.start)) for phase in job.phases]
+        yield _table((*PHASE_HEADS, ">begun at (UTC)"), rows)
     if job.rounds:
         yield tag("h3", "Rounds, while the job ran")
-        yield from _rounds(job)
+        yield _table(ROUND_HEADS, [_round_row(each) for each in job.rounds])
+        if job.rounds[-1].left_seconds is not None:
+            yield tag("p", said(rounds(job)))
     if job.notes:
         yield tag("h3", "Notes")
         yield bullets(job.notes)
@@ -273,18 +269,6 @@ def _figures(report: Report, job: JobReport) -> Iterator[str]:
     near = closer(job, axis, report.steered)
     if near is not None:
         yield tag("figure", tag("figcaption", "The downtime, closer"), near)
-
-
-def _phases(report: Report, job: JobReport) -> str:
-    undone = job.state == "rolled-back"
-    rows = [(*phase_row(phase, undone), _clock(report, phase.start)) for phase in job.phases]
-    return _table((*PHASE_HEADS, ">begun at (UTC)"), rows)
-
-
-def _rounds(job: JobReport) -> Iterator[str]:
-    yield _table(ROUND_HEADS, [_round_row(each) for each in job.rounds])
-    if job.rounds[-1].left_seconds is not None:
-        yield tag("p", said(rounds(job)))
 
 
 def _round_row(copied: RoundReport) -> Row:

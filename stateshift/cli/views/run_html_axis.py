@@ -60,7 +60,7 @@ def axis_of(report: Report, job: JobReport | None = None) -> Axis:
     """Return the axis of a run; of one `job` among others, of its own part of the run."""
     if job is None or len(report.jobs) == 1:
         return _axis(0.0, _end_of_run(report))
-    start, end = _start_of(job), _end_of((job,))
+    start, end = min((phase.start for phase in job.phases), default=0.0), _end_of((job,))
     is_soon = start < (end - start) / 4
     return _axis(0.0 if is_soon else start, end)
 
@@ -75,10 +75,6 @@ def _end_of_run(report: Report) -> float:
     if undone and len(undone) == len(report.jobs):
         return end  # what was taken back may have been so days later
     return max(end, report.seconds)
-
-
-def _start_of(job: JobReport) -> float:
-    return min((phase.start for phase in job.phases), default=0.0)
 
 
 def _end_of(jobs: Iterable[JobReport]) -> float:

@@ -401,7 +401,8 @@ def judgement(judged: Judgement, location: str, verbose: bool = False) -> Iterat
     """Show whether a job can restart from an image: yes or no first, then why."""
     yield _answer(judged, redact(location))
     if len(judged.images) > 1:
-        yield _judged(judged.images)
+        heads = ("directory", "operator's name", "epoch", "restart from")
+        yield without_empty(Table(heads, tuple(_judged_row(image) for image in judged.images)))
     elif judged.epochs:
         yield pairs(("restart from", ranges(judged.epochs)))
     yield from section("Findings", *findings(judged.findings, verbose))
@@ -448,12 +449,6 @@ def _answer(judged: Judgement, location: str) -> Line:
         return Line(f"a job can restart{limits}: {location}", "good")
     at = f"{terms_of(judged.engine).at} {judged.epoch}"
     return Line(f"a job can restart from {at}{limits}: {location}", "good")
-
-
-def _judged(images: Iterable[JudgedImage]) -> Table:
-    """Return a line for each query of a workflow: they have no epoch in common."""
-    heads = ("directory", "operator's name", "epoch", "restart from")
-    return without_empty(Table(heads, tuple(_judged_row(image) for image in images)))
 
 
 def _judged_row(image: JudgedImage) -> Row:

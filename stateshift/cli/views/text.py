@@ -111,7 +111,7 @@ def _plain(block: Block) -> Iterator[str]:
 
 
 def _plain_table(table: Table) -> Iterator[str]:
-    rows = [_texts(row) for row in table.rows]
+    rows = [tuple(map(_text, row)) for row in table.rows]
     if table.titled:
         rows.insert(0, table.titles)
     if not rows:
@@ -122,10 +122,6 @@ def _plain_table(table: Table) -> Iterator[str]:
     for row in rows:
         cells = map(_set, row, widths, is_number)
         yield " " * table.indent + "  ".join(cells)
-
-
-def _texts(row: Row) -> tuple[str, ...]:
-    return tuple(_text(cell) for cell in row)
 
 
 def _text(cell: str | Cell) -> str:
