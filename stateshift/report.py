@@ -248,12 +248,12 @@ def _with_jobs_down(failure: FailureReport, down: str) -> FailureReport:
 
 
 def _all_left(parts: Iterable[PlanProgress | StepProgress]) -> tuple[str, ...]:
-    """Return what had to be left of plans, or of steps."""
+    """Return the lines on what plans, or steps, had to leave."""
     return tuple(chain.from_iterable(part.left for part in parts))
 
 
 def _plans(progress: Progress, job: str) -> list[PlanProgress]:
-    """Return the plans of a job. What was taken back and then tried again counts no more."""
+    """Return the plans of a job. A plan that was taken back and tried again does not count."""
     plans = progress.plans_of((job,))
     kept = [plan for plan in plans if not plan.undone]
     moving = [plan for plan in kept if plan.purpose not in ("halt", *WHILE_IT_RUNS)]
@@ -267,12 +267,13 @@ def _halts_of(progress: Progress, plans: list[PlanProgress]) -> list[PlanProgres
     if any(plan.purpose == "halt" for plan in plans):
         return []
     sources = {plan.source for plan in plans if plan.source}
-    halts = [plan for plan in progress.plans if plan.purpose == "halt" and not plan.undone]
-    return [plan for plan in halts if plan.source in sources]
+    halts = [plan for plan in progress.plans if plan.purpose == "halt"]
+    shared = [plan for plan in halts if plan.source in sources]
+    return [plan for plan in shared if not plan.undone]
 
 
 def _failure_of(progress: Progress, job: str) -> FailureReport | None:
-    """Return why the job's wave was given up, where the run went on without it."""
+    """Return the failure for which the job's wave was given up while the run continued."""
     for given_up in progress.given_up:
         if job in given_up.jobs:
             return _failure_report(given_up)
@@ -350,7 +351,7 @@ def _steps_of(plans: Iterable[PlanProgress]) -> list[StepProgress]:
 
 
 def _without_rounds(down: float | None, rounds: Sequence[RoundReport]) -> float | None:
-    """Return how long the job would have been down, had the first round been copied then."""
+    """Return the downtime of the job if the first round had been copied then."""
     if down is None or not rounds:
         return None
     return round(down + rounds[0].seconds, 3)
@@ -401,7 +402,7 @@ def _warm(plans: Iterable[PlanProgress]) -> list[PlanProgress]:
 
 
 def _compared(steps: Iterable[StepProgress]) -> dict[str, int]:
-    """Return what was found to be the same on both sides, each in its own unit. "state" is how much
+    """Return the amounts that are the same on both sides, each in its own unit. "state" is how much
     of it holds state, whatever its unit. There are no "entries" where no operator was compared.
     """
     counts = {"files": 0, "key_groups": 0, "state": 0}
@@ -488,7 +489,7 @@ class Downtime:
 
 
 def _downtime(plans: Sequence[PlanProgress]) -> Downtime:
-    """Return the time from the halt to the target job's first committed batch. Where the job was
+    """Return the time from the halt to the target job's first committed batch. If the job was
     stopped before the run, only the part that this run took is known, and it is said so.
     """
     steps = [step for step in _steps_of(plans) if step.evidence is not None]
@@ -497,12 +498,11 @@ def _downtime(plans: Sequence[PlanProgress]) -> Downtime:
     start = min(_moments_of_stopping(steps), default=None)
     confirmed = _evidence(steps, JobConfirmed)
     committed = max((evidence.at for evidence in confirmed), default=None)
-    started = [step for step in steps if isinstance(step.evidence, JobStarted)]
-    undone = [step for step in started if step.phase == "submit" and step.state == "undone"]
-    ended = [step.undone_at for step in undone]
+    undone = [step for step in steps if step.state == "undone"]
+    ended = [step.undone_at for step in undone if _was_started(step)]
     if committed is not None and ended:  # it ran there, and was stopped to be taken back
         return Downtime(start=max(ended))
-    if committed is None or any(step.state == "undone" for step in steps):
+    if committed is None or undone:
         ending = [step for step in steps if not _continues(step)]
         return Downtime(start=min(_moments_of_stopping(ending), default=None))
     if start is None:
@@ -513,11 +513,15 @@ def _downtime(plans: Sequence[PlanProgress]) -> Downtime:
 
 
 def _is_back(step: StepProgress) -> bool:
-    """Whether a job that the step has stopped runs again where it was. What the step had to leave
-    is that it does not.
+    """Whether a job that the step has stopped runs again where it was. It does not if
+    the step had to leave something.
     """
     is_stop = isinstance(step.evidence, JobStopped | ImageTaken)
     return is_stop and step.state == "undone" and not step.left
+
+
+def _was_started(step: StepProgress) -> bool:
+    return step.phase == "submit" and isinstance(step.evidence, JobStarted)
 
 
 def _continues(step: StepProgress) -> bool:
@@ -533,8 +537,8 @@ def _moments_of_stopping(steps: Iterable[StepProgress]) -> Iterator[float]:
 
 
 def _stopped_at(step: StepProgress) -> float | None:
-    """Return when a step has stopped its job; None if it has not. An attempt that was cut short
-    may have stopped it already: then it is down since that one began.
+    """Return the time at which a step has stopped its job; None if it has not. An attempt that was
+    cut short may have stopped it already: then it is down since that one began.
     """
     evidence = step.evidence
     if not isinstance(evidence, JobStopped | ImageTaken):

@@ -1,4 +1,4 @@
-"""What programs import: the commands as functions, for notebooks and orchestrators.
+"""The interface for programs: the commands as functions, for notebooks and orchestrators.
 
     inspect   what is at a location                     -> Inspection
     verify    could a job restart from it, or does a run's evidence still hold

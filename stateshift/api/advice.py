@@ -50,7 +50,7 @@ _REPLAY_HINT = "name a file that `stateshift advise --json` has written"
 
 @dataclass(frozen=True)
 class AdviceRequest:
-    """What somebody asks for. `given` is a spec, the URL of a Flink, or the location of a
+    """A request for advice. `given` is a spec, the URL of a Flink, or the location of a
     checkpoint of Spark; `workdirs` is where runs of ours have told how long jobs were down;
     `driver_ui` is the page of the driver of the only job of Spark that is asked for,
     `driver_ca_file` the authority that signed its certificate, `rebalance` the folder in which runs
@@ -136,7 +136,7 @@ def _check_numbers(sample_seconds: float, cores: int | None) -> None:
 
 
 def adviser_of(request: AdviceRequest, adapters: Adapters) -> Adviser:
-    """Return who judges these jobs, in one round or in many: each round finds them again, where
+    """Return the adviser of these jobs, for one round or many: each round finds them again, where
     `rebalance` has moved them.
 
     Raises:
@@ -164,7 +164,7 @@ def adviser_of(request: AdviceRequest, adapters: Adapters) -> Adviser:
 def _finding(
     request: AdviceRequest, outside: Outside, adapters: Adapters
 ) -> Callable[[], list[Subject]]:
-    """Return what finds the jobs. A spec is read once."""
+    """Return the function that finds the jobs. A spec is read once."""
     given, only = request.given, request.jobs
     if request.driver_ui is not None and not request.driver_ui.startswith(WEB):
         which = f"it begins with neither {' nor '.join(WEB)}"
@@ -200,7 +200,7 @@ def _of_spec(
 
 
 def _note_on(where: Whereabouts) -> str:
-    """Return what is to be known of where a job runs; "" of one that runs where the spec says."""
+    """Return a note on the place where a job runs; "" if the spec names the same place."""
     if where.unknown or where.note:
         return where.unknown or where.note
     if where.place.number is None:
@@ -214,7 +214,7 @@ def _refuse_driver_ui(request: AdviceRequest, why: str, hint: str = "leave it ou
 
 
 def _folder_of(request: AdviceRequest) -> Folder | None:
-    """Return where runs of `rebalance` keep what they know of a spec; None of a spec in no file."""
+    """Return the folder of `rebalance` for a spec; None of a spec in no file."""
     if request.rebalance is not None:
         return Folder(request.rebalance)
     if isinstance(request.given, str | os.PathLike):
@@ -260,7 +260,7 @@ def _without_a_job(patterns: Sequence[JobSpec], meant: Sequence[JobSpec]) -> lis
 
 
 def _restarts(request: AdviceRequest) -> dict[str, float]:
-    """Return how long a restart of each job takes, by our own runs and by those of `rebalance`."""
+    """Return the duration of a restart of each job, by our own runs and by those of `rebalance`."""
     restarts = restarts_below(request.workdirs)
     folder = _folder_of(request)
     return restarts if folder is None else {**restarts, **restarts_below(folder.runs)}

@@ -42,7 +42,7 @@ def inspect(
         adapters: how storages are opened, where a test has its own.
 
     Returns:
-        What is there; `to_dict()` is the document of `stateshift inspect --json`.
+        The contents; `to_dict()` is the document of `stateshift inspect --json`.
 
     Raises:
         MissingFile: nothing is at the location.
@@ -159,7 +159,7 @@ def diff(a: Place, b: Place, *, show: int = 0, adapters: Adapters | None = None)
 
     Args:
         a: an image, as a URL or a local path.
-        b: another one. What only `b` has is added, what only `a` has is removed.
+        b: another one. Entries that only `b` has are added, those that only `a` has are removed.
         show: how many differences of each store to decode.
         adapters: how storages are opened, where a test has its own.
 
@@ -183,7 +183,7 @@ def place_of(location: Place) -> str:
 
 
 def opening_of(adapters: Adapters | None) -> Callable[[str], Storage]:
-    """Return how a location is opened: what may pass is tried again."""
+    """Return the function that opens locations: it retries after failures that may pass."""
     if adapters is not None:
         return adapters.open_storage
     from stateshift.look import open_patiently

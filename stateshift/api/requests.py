@@ -1,4 +1,4 @@
-"""What a user hands in: a spec, or a plan that was saved; as a value or as a local file."""
+"""The requests of users: a spec, or a plan that was saved; as a value or as a local file."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def spec_of(given: SpecLike, hint: str = NAME_A_SPEC) -> Spec:
 def read(path: str, hint: str = NAME_A_SPEC_OR_PLAN) -> Spec | Proposal:
     """Read a file. A saved plan says so in its first key; anything else is read as a spec.
 
-    What is wrong with it names the file.
+    Its errors name the file.
     """
     try:
         return _read(path, hint)

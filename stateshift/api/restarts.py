@@ -11,12 +11,12 @@ from stateshift.journal import RunFailed, RunResumed, decode_records
 from stateshift.report import summarize
 from stateshift.workdir import Workdir
 
-# So many runs of a job count, as the operator's history.max.count has it.
+# The number of runs of a job that count, as the operator's history.max.count.
 RESTARTS_KEPT = 3
 
 
 def restarts_below(workdirs: str | None) -> dict[str, float]:
-    """Return how long a restart of each job takes, by our own runs. A run that failed, or was
+    """Return the duration of a restart of each job, by our own runs. A run that failed, or was
     interrupted, tells how long nobody went on with it.
     """
     measured: list[tuple[str, float, float]] = []
@@ -27,7 +27,7 @@ def restarts_below(workdirs: str | None) -> dict[str, float]:
 
 def restart_times(measured: Iterable[tuple[str, float, float]]) -> dict[str, float]:
     """Return the longest downtime of the last RESTARTS_KEPT runs of each job, so that one bad night
-    is not told for ever. What was measured is (job, when its run began, downtime).
+    is not told for ever. A measure is (job, begin of its run, downtime).
     """
     by_job: dict[str, list[tuple[float, float]]] = {}
     for job, began, seconds in measured:

@@ -36,7 +36,7 @@ def plan(
     deep: bool = False,
     adapters: Adapters | None = None,
 ) -> PlannedMove:
-    """Say what would be done, how long it takes, and what is in the way. Reads only.
+    """Plan the moves of a spec: the steps, their duration, and the findings. Reads only.
 
     Args:
         spec: a spec as a dictionary, as a `Spec` or as the path of a file; or a saved plan's path.
@@ -212,7 +212,7 @@ def rollback(
 
 
 def status(workdir: PathLike) -> RunStatus:
-    """Say where a run stands, also while another process works on it. Reads only.
+    """Return the status of a run, also while another process works on it. Reads only.
 
     Args:
         workdir: the run's.
@@ -261,7 +261,7 @@ def _hints(place: Workdir) -> Iterator[None]:
 def name_the_run(error: StateshiftError, path: str | None) -> StateshiftError:
     """Return the error with the run's workdir in its hint, which then can be pasted.
 
-    Where no run was begun, there is nothing to be resumed: the same command is given again.
+    If no run was begun, there is nothing to be resumed: the same command is given again.
     """
     named = rf"`?stateshift resume {WORKDIR}`?" if path is None else WORKDIR
     instead = AGAIN if path is None else shlex.quote(path)

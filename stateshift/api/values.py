@@ -1,4 +1,4 @@
-"""What the functions return: frozen values, each with the document of its command.
+"""The results of the functions: frozen values, each with the document of its command.
 
 `to_dict()` gives plain dictionaries, lists, strings, numbers, booleans and None: `json.dumps` takes
 them.
@@ -29,7 +29,7 @@ Plain = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What is at a location: `facts` of a directory, or one `file`, decoded."""
+    """The contents of a location: `facts` of a directory, or one `file`, decoded."""
 
     location: str
     facts: SurveyFacts | None = None
@@ -69,7 +69,7 @@ class ImageVerdict:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was found, the refusals among it."""
+        """All findings, the refusals among them."""
         return self.judgement.findings
 
     def to_dict(self) -> Plain:
@@ -104,7 +104,7 @@ class RunVerdict:
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """What would be done. `apply` carries out exactly this, or refuses it as stale."""
+    """The plan of a move. `apply` carries out exactly this, or refuses it as stale."""
 
     proposal: Proposal
 
@@ -237,16 +237,16 @@ class JobAdvice:
 
     @property
     def parallelism(self) -> int | None:
-        """What its widest vertex has, or with Spark its cores; None where nobody told."""
+        """That of its widest vertex, or with Spark its cores; None if it is not known."""
         return self.advice.verdict.parallelism
 
     @property
     def wanted(self) -> int | None:
-        """What is advised, in place of `parallelism`."""
+        """The parallelism that is advised."""
         return self.advice.verdict.wanted
 
     def to_dict(self) -> Plain:
-        """Return what the document of `stateshift advise --json` has of this job."""
+        """Return this job's part of the document of `stateshift advise --json`."""
         from stateshift.documents.advice import advice_document
 
         return cast(Plain, advice_document(self.advice))

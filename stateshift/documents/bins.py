@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypedDict, cast
 
 from stateshift.documents.problems import ErrorDocument, error_document
@@ -33,7 +34,7 @@ SteeringState = Literal["paused", "running", "throttled"]
 
 
 def came_of(moved: Moved | None) -> Came:
-    """Return how far something came; "checked" where nobody was told of it."""
+    """Return the state of a request to move bins; "checked" if nobody has sent it."""
     match None if moved is None else moved.state:
         case "finished" | "applied" | "aborted" as state:
             return state
@@ -99,8 +100,13 @@ class MoveFacts:
 
     @property
     def count(self) -> int:
-        """How many bins move."""
-        return sum(len(step.moves) for step in self.steps)
+        """The number of bins that move."""
+        return len(self.moves)
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        """The moves of all steps."""
+        return tuple(chain.from_iterable(step.moves for step in self.steps))
 
     @property
     def steps_now(self) -> int:
@@ -109,16 +115,15 @@ class MoveFacts:
 
     @property
     def crossings(self) -> tuple[CrossingFacts, ...]:
-        """What goes from where to where, as it is at the moment."""
+        """The bins that go from one worker to another, as they are at the moment."""
         between: dict[tuple[int, int], list[int]] = {}
-        for step in self.steps:
-            for move in step.moves:
-                between.setdefault((move.source, move.target), []).append(move.bin)
+        for move in self.moves:
+            between.setdefault((move.source, move.target), []).append(move.bin)
         return tuple(self._crossing(*ends, bins) for ends, bins in sorted(between.items()))
 
     @property
     def estimates(self) -> tuple[Estimate, ...]:
-        """What moving these bins in one step costs, and what each in a step of its own; nothing
+        """The costs of moving these bins in one step, and each in a step of its own; nothing
         where no worker has run two batches.
         """
         batches = [
@@ -127,7 +132,7 @@ class MoveFacts:
             if len(part.recent) > 1
         ]
         batch = max(batches, default=0.0)
-        costs = [_cost(self.bins, move) for step in self.steps for move in step.moves]
+        costs = [_cost(self.bins, move) for move in self.moves]
         if not batch or not costs:
             return ()
         manner = self.manner
@@ -163,7 +168,7 @@ class MoveFacts:
 
 
 def _cost(bins: Bins, move: Move) -> float:
-    """Return how long the state of a bin takes to be given, written, read and taken."""
+    """Return the seconds to give, write, read and take the state of a bin."""
     seconds = 0.0
     for part in bins.parts_of(move.source):
         kept = part.ledger.here.get(move.bin)
@@ -175,7 +180,7 @@ def _cost(bins: Bins, move: Move) -> float:
 
 @dataclass(frozen=True, slots=True)
 class PartFacts:
-    """What is shown of one worker's part in one operator.
+    """One worker's part in one operator, as it is shown.
 
     `lag` is how far it is behind the furthest; it `is_silent` where it has committed nothing for
     long, while others have.
@@ -219,7 +224,7 @@ class BinsFacts:
 
     @property
     def open(self) -> Proposal | None:
-        """What is proposed and not decided."""
+        """The proposal that is not decided."""
         return self.bins.moves.open
 
     @property
@@ -266,7 +271,7 @@ class BinsFacts:
 
 
 def _committed(part: Part) -> float:
-    """Return when a part has committed last; 0 where it never has."""
+    """Return the time of a part's last commit; 0 if it has none."""
     return 0.0 if part.ledger.last is None else part.ledger.last.at
 
 
@@ -288,7 +293,7 @@ class PastMoveFacts:
 
     @property
     def became(self) -> Became:
-        """What became of it."""
+        """Its outcome."""
         decided = self.move.decided
         if decided is None:
             return "under-way"
@@ -296,7 +301,7 @@ class PastMoveFacts:
 
     @property
     def went(self) -> tuple[Went, ...]:
-        """What it takes from where to where; nothing where bins are copied ahead."""
+        """The bins that it takes from one worker to another; none if bins are copied ahead."""
         return self.move.went
 
     @property

@@ -61,7 +61,7 @@ class ChangeFacts:
 
 
 def change_facts(schedule: Schedule, delays: Expected, explain: bool = False) -> ChangeFacts:
-    """Return what the views say of a change; `explain` adds a reason for each operator."""
+    """Return the facts of a change; `explain` adds a reason for each operator."""
     dataflow = schedule.dataflow
     consistent = delays.consistent[schedule.scheduler]
     return ChangeFacts(

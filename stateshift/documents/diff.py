@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(Enum):
-    """What can be said of two images."""
+    """The outcome of a comparison."""
 
     EQUAL = auto()
     DIFFERENT = auto()
@@ -116,7 +116,7 @@ class DiffFacts:
 
 
 def diff_facts(differences: Differences) -> DiffFacts:
-    """Return what the views say of two images."""
+    """Return the facts of two images that were compared."""
     by_operator: dict[str, list[Counts]] = {}
     for store in differences.stores:
         by_operator.setdefault(store.operator, []).append(store)
@@ -125,7 +125,7 @@ def diff_facts(differences: Differences) -> DiffFacts:
 
 
 def outcome_of(differences: Differences) -> Outcome:
-    """Return what can be said of two images."""
+    """Return the outcome of a comparison."""
     if differences.different:
         return Outcome.DIFFERENT
     if not differences.incomparable:

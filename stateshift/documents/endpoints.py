@@ -1,4 +1,4 @@
-"""What all views of a source or a sink say, read once from its details. Pure.
+"""The facts of a source or a sink that all views share, read from its details. Pure.
 
 TopicOffsets     how far a topic is read, partition by partition
 Snapshot         the snapshot of a table that is read, and how much of it
@@ -40,7 +40,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """What of a Delta table is read next: a version, and the index of a file in it."""
+    """The version of a Delta table that is read next: a version, and the index of a file in it."""
 
     table: object
     version: object
@@ -57,7 +57,7 @@ class SinkBatches:
 
 
 def topics_of(end: Endpoint) -> tuple[TopicOffsets, ...]:
-    """Return how far each topic of a source is read; none where it has no topics."""
+    """Return the offsets of each topic of a source; none if it has no topics."""
     by_topic: Mapping[str, Mapping[int | str, int]] = end.details.get("offsets") or {}
     return tuple(TopicOffsets(name, tuple(parts.items())) for name, parts in by_topic.items())
 
@@ -72,7 +72,7 @@ def snapshot_of(end: Endpoint) -> Snapshot | None:
 
 
 def table_version_of(end: Endpoint) -> TableVersion | None:
-    """Return what a source of Delta reads next."""
+    """Return the version of the table that a source of Delta reads next."""
     if end.kind != "delta":
         return None
     details = end.details
@@ -81,6 +81,6 @@ def table_version_of(end: Endpoint) -> TableVersion | None:
 
 
 def sink_batches_of(end: Endpoint) -> Iterator[SinkBatches]:
-    """Yield what a sink has of each query."""
+    """Yield the batches of each query that a sink has."""
     for query in end.details.get("queries", []):
         yield SinkBatches(query["last_batch"], query.get("version"))

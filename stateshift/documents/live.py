@@ -79,7 +79,7 @@ class ChangeFacts:
 
     @property
     def decided(self) -> Decided | None:
-        """What was decided, and by whom."""
+        """The decision, with its author."""
         return None if self.carried is None else self.carried.decided
 
     @property
@@ -106,7 +106,7 @@ class ChangeFacts:
 
     @property
     def chains(self) -> tuple[ChainFacts, ...]:
-        """What it makes of each chain."""
+        """The change of each chain."""
         before = self.checked.before
         return tuple(
             ChainFacts(
@@ -321,7 +321,7 @@ class StatusFacts:
 
     @cached_property
     def samples(self) -> tuple[Sample, ...]:
-        """What was measured, a batch of a chain each, in the order of their times."""
+        """The measured batches of all chains, in the order of their times."""
         return samples(self.survey)
 
     @cached_property

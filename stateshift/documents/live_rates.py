@@ -4,8 +4,8 @@ what tasks have written down. Pure.
     Sample    one batch of a chain in a query: rows a second, seconds a task, versions
     Stretch   a stretch of time in which a query ran one version of a chain
 
-A task writes down what it did now and then, and always near a change. Of a batch of which only some
-tasks have, the rest is taken to be like them.
+A task writes down what it did now and then, and always near a change. If only some tasks
+of a batch have, the others are taken to be like them.
 """
 
 from __future__ import annotations
@@ -58,16 +58,14 @@ def version_of(changes: Sequence[Known], chain: str, version: Version) -> Versio
 
 
 def version_that_ran(changes: Sequence[Known], chain: str, version: Version) -> Version:
-    """Return what a task of a chain ran that says it ran a version, which may have been taken back
-    since.
-    """
+    """Return the version of a chain that a task ran, which may have been taken back since."""
     if version and chain in changes[version - 1].change.chains:
         return version
     return version_of(changes, chain, version)
 
 
 def samples(survey: GroupSurvey) -> tuple[Sample, ...]:
-    """Return what was measured, a batch of a chain each, in the order of their times."""
+    """Return the measured batches of all chains, in the order of their times."""
     by_batch: dict[tuple[str, str, int], list[Measured]] = {}
     for measured in survey.measures:
         key = (measured.chain, measured.query, measured.batch)
@@ -128,8 +126,8 @@ def _is_counted(survey: GroupSurvey, chain: str) -> bool:
 
 
 def stretches(survey: GroupSurvey, chain: str, query: str) -> tuple[Stretch, ...]:
-    """Return when a query ran which version of a chain, in the order of their times. Two of them
-    overlap where some of its tasks ran one and some the other.
+    """Return the stretches in which queries ran one version of a chain, in the order of their
+    times. Two of them overlap where some of its tasks ran one and some the other.
     """
     parts: list[Stretch] = []
     for task in survey.measures:
@@ -161,8 +159,8 @@ def _joins(before: Stretch, part: Stretch, all_versions: Iterable[Stretch]) -> b
 
 
 def _parts_of(survey: GroupSurvey, task: Measured) -> Iterator[Stretch]:
-    """Yield what a task ran when: of several versions, each as long as its rows; without a row, the
-    version that its batch began with.
+    """Yield the stretches of a task: of several versions, each as long as its rows; without a row,
+    the version that its batch began with.
     """
     changes = survey.standing.changes
     rows = sum(ran.rows for ran in task.ran)

@@ -7,8 +7,8 @@ ObservedRun    a workdir as it was read; without progress where its journal cann
 Family         one metric with its samples
 
 Metrics are kept by job, not by run: the series of a job go on from run to run, and those of runs
-long past do not pile up. What a job's series say is what its newest run says, but for the last
-success. What `advise` said of a job is its newest verdict.
+long past do not pile up. A job's series show its newest run, but for the last success, and its
+newest verdict of `advise`.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Family:
 
     @property
     def help(self) -> str:
-        """What the metric says."""
+        """The description of the metric."""
         return METRICS[self.name]
 
 
@@ -137,7 +137,7 @@ class ObservedRun:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What `advise` said of a job, and when it had looked."""
+    """A verdict of `advise` on a job, and its time."""
 
     verdict: Verdict
     at: float
@@ -145,7 +145,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Rebalanced:
-    """What `rebalance` has done in a folder: the last decision, None before the first; and how many
+    """The record of `rebalance` in a folder: the last decision, None before the first; and how many
     moves of all runs have come how far. `damaged` is whether some of it cannot be read; the rest is
     told then.
     """
@@ -197,7 +197,7 @@ def _began(run: ObservedRun) -> tuple[float, str]:
 
 
 def _last_successes(runs: Iterable[ObservedRun]) -> dict[str, float]:
-    """Return when a run of each job was last finished."""
+    """Return the time at which a run of each job was last finished."""
     successes: dict[str, float] = {}
     for run in runs:
         progress = run.progress

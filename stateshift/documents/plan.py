@@ -66,7 +66,7 @@ class PlanFacts:
 
     @property
     def findings(self) -> tuple[FindingOf, ...]:
-        """What all plans say is to be known before."""
+        """The findings of all plans."""
         findings: list[FindingOf] = []
         for plan in self.plans:
             findings.extend(FindingOf(finding, plan.job) for finding in plan.findings)
@@ -143,8 +143,10 @@ def estimate_of(plans: Sequence[Plan], waves: Sequence[WaveNames]) -> Estimate |
     downtimes = [0.0]
     basis = None
     for wave in waves:
-        of_wave = [plan for plan in plans if plan.job in wave and plan.phases]
-        estimates = [plan.estimate for plan in of_wave if plan.estimate]
+        estimates = []
+        for plan in plans:
+            if plan.job in wave and plan.phases and plan.estimate:
+                estimates.append(plan.estimate)
         seconds += sum(estimate.seconds for estimate in estimates)
         downtimes.append(sum(estimate.downtime_seconds for estimate in estimates))
         if estimates:
@@ -254,5 +256,5 @@ def phase_names(plan: Plan) -> list[str]:
 
 
 def description(step: AnyStep) -> str:
-    """Return what a step does, in words."""
+    """Return the description of a step."""
     return step.describe()

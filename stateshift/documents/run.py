@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Known(Enum):
-    """What a run knows of its downtime."""
+    """The kinds of knowledge that a run has of its downtime."""
 
     LASTS = auto()  # a job was stopped, and nobody has seen it going on
     MEASURED = auto()
@@ -41,7 +41,7 @@ class Known(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Downtime:
-    """What a run knows of its downtime, and the job it is about, if it is of one."""
+    """The downtime of a run as far as it is known, and the job that was down."""
 
     known: Known
     job: JobReport | None = None
@@ -121,8 +121,8 @@ def shown_state(state: State, held: bool) -> State:
 
 
 def downtime_of(report: Report) -> Downtime:
-    """Return what a run knows of its downtime: of the job that was stopped first among those that
-    are down, else of the one that was down the longest.
+    """Return the downtime of a run: of the job that was stopped first among those that are down,
+    else of the one that was down the longest.
     """
     down = [job for job in report.jobs if job.is_down]
     if down:

@@ -87,7 +87,9 @@ def keys_of(shape: type) -> tuple[Key, ...]:
     """Return the keys of a shape, in their order."""
     hints = typing.get_type_hints(shape, include_extras=True)
     keys = [_key(name, hint) for name, hint in hints.items()]
-    return tuple(key for key in keys if is_typeddict(shape) or key.words)
+    if not is_typeddict(shape):
+        keys = [key for key in keys if key.words]
+    return tuple(keys)
 
 
 def _key(name: str, hint: Any) -> Key:
@@ -130,7 +132,7 @@ def documents_of(shape: type[Shape], values: typing.Iterable[object]) -> list[Sh
 
 
 def _converter(kind: Any) -> Convert:
-    """Return what makes a value of a type plain."""
+    """Return the function that makes a value of a type plain."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if is_shape(kind):
         return partial(_made, kind)

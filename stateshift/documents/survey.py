@@ -1,4 +1,4 @@
-"""What was found at a location: the facts that all views of it share, and its documents. Pure.
+"""The contents of a location: the facts that all views of it share, and its documents. Pure.
 
 SurveyFacts    a survey, with
   files          how many there are, how many a restart reads, how many are small, and each one
@@ -180,7 +180,7 @@ class SurveyFacts:
 def survey_facts(
     survey: Survey, names: Sequence[str] = (), every_file: bool = False
 ) -> SurveyFacts:
-    """Return what the views say of a survey; `names` are looked for in it."""
+    """Return the facts of a survey; `names` are looked for in it."""
     needed = needed_files(survey)
     survey = with_names(survey, names) if names else survey
     return SurveyFacts(

@@ -1,4 +1,4 @@
-"""What `stateshift rebalance` does: look, decide, and move through ordinary runs.
+"""The work of `stateshift rebalance`: look, decide, and move through ordinary runs.
 
 request    what somebody asks for
 folder     where runs keep what they know: moves, decisions, memory

@@ -21,7 +21,7 @@ WANTED_ENDS = ("finished", "canceled")
 
 
 def absence_of(where: Mapping[str, Whereabouts], before: Absence, now: float) -> Absence:
-    """Return which jobs run nowhere now. `before` is what the last run has found."""
+    """Return the jobs that run nowhere now. `before` is what the last run has found."""
     since: dict[str, float] = {}
     ended: dict[str, str] = {}
     for name, each in where.items():
@@ -43,7 +43,7 @@ def _why_ended(where: Whereabouts, seconds: float) -> str:
 
 
 def notes_on(absence: Absence, before: Absence, in_spec: Collection[str]) -> Iterator[str]:
-    """Yield which jobs are left out: one that the spec names each time, one of a pattern once."""
+    """Yield the jobs that are left out: each time if the spec names it, once if by a pattern."""
     for name, why in absence.ended.items():
         if name in in_spec or name not in before.ended:
             yield f"{name}: {why}, and is left out until it runs again"

@@ -34,7 +34,7 @@ _Key = tuple[tuple[str, ...], str]
 
 @dataclass(frozen=True)
 class Chosen:
-    """What was decided, from which situation, and how each of its moves goes."""
+    """The decision, its situation, and the way of each of its moves."""
 
     situation: Situation
     decision: Decision
@@ -42,7 +42,9 @@ class Chosen:
 
 
 def policy_of(section: Rebalancing, sample_seconds: float) -> Policy:
-    """Return what decides, as a spec says it. Two runs count as two if a sample lies between."""
+    """Return the rules of the decision, as the spec gives them. Two runs count as two if a sample
+    lies between.
+    """
     return Policy(
         load_max=section.load_max,
         trigger=section.trigger,

@@ -39,7 +39,7 @@ class Occupied(Protocol):
 def drained(
     request: RebalanceRequest, folder: Folder, adapters: Adapters, outcome: Rebalance
 ) -> tuple[Drained, ...]:
-    """Return what each cluster holds that was to be emptied."""
+    """Return the contents of each cluster that was to be emptied."""
     for _ in range(LOOKS):
         look = _look(request, folder, adapters, outcome)
         found = tuple(look.at(name) for name in request.draining)
@@ -50,7 +50,7 @@ def drained(
 
 
 def not_empty(outcome: Rebalance) -> PlanError | None:
-    """Return why a drain has failed; None where all of its clusters are empty."""
+    """Return the error of a failed drain; None if all of its clusters are empty."""
     holding = [each for each in outcome.drained if not each.is_empty]
     if not holding:
         return None
@@ -84,7 +84,7 @@ def _way_out(holding: Collection[Drained], outcome: Rebalance) -> str:
 
 @dataclass(frozen=True)
 class _Look:
-    """What clusters tell of the jobs of a spec now. `ended` are those that nobody waits for."""
+    """The lists of clusters, for the jobs of a spec. `ended` are those that nobody waits for."""
 
     clusters: Mapping[str, Listed]
     jobs: Mapping[str, JobSpec]
@@ -94,7 +94,7 @@ class _Look:
     outcome: Rebalance
 
     def at(self, name: str) -> Drained:
-        """Return what one cluster holds."""
+        """Return the contents of one cluster."""
         cluster = self.clusters[name]
         try:
             reasons = {job: self._why_there(job, name) for job in self.jobs}
@@ -105,8 +105,8 @@ class _Look:
         return Drained(name, tuple(holds.items()), others, cluster.trouble, note)
 
     def _why_there(self, job: str, name: str) -> str:
-        """Return why a cluster still holds a job; "" if it does not. A job that was moved is asked
-        for as the spec has it, too: somebody may have started it there again.
+        """Return the reason why a cluster still holds a job; "" if it does not. A job that was
+        moved is asked for as the spec has it, too: somebody may have started it there again.
         """
         cluster, where = self.clusters[name], self.where[job]
         ids = ids_of(self.jobs[job], cluster)
@@ -124,7 +124,7 @@ class _Look:
         return where.unknown or f"it was left there, and {name} does not answer"
 
     def _stays(self, job: str, name: str) -> str:
-        """Return why a run has left a job where it is."""
+        """Return the reason why a run has left a job where it is."""
         outcome = self.outcome
         if outcome.busy is not None:
             return f"another run is at work: {outcome.busy}"
@@ -139,9 +139,9 @@ class _Look:
         return reasons[0] if reasons else "it runs there"
 
     def _others(self, cluster: Listed, holds: Collection[str]) -> tuple[tuple[str, ...], str]:
-        """Return what runs there that is none of the spec's jobs, and what cannot be told of it.
-        Spark's applications have names of their own: only where no job of the spec is left there,
-        all of them are others.
+        """Return the other jobs that run there, and a note if those cannot be told apart. Spark's
+        applications have names of their own: only where no job of the spec is left there, all of
+        them are others.
         """
         if cluster.trouble:
             return (), ""

@@ -1,4 +1,4 @@
-"""Where runs of rebalance keep what they know.
+"""The folder in which runs of rebalance keep their state.
 
 FOLDER/
   moves/0001.json      a move, written before it begins: what, from where to where, its promise
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 def usual_folder(workdirs: str, spec: str) -> str:
-    """Return where runs of the spec in this file keep what they know, unless told otherwise."""
+    """Return the folder in which runs of the spec in this file keep their state by default."""
     name, _ = os.path.splitext(os.path.basename(spec))
     return os.path.join(workdirs, f"rebalance-{name or 'spec'}")
 
@@ -74,7 +74,7 @@ class MoveRecord:
 
     @property
     def moved(self) -> Moved:
-        """Return what is judged of it."""
+        """Return the part of it that is judged."""
         return Moved(
             jobs=self.jobs,
             source=self.source,
@@ -95,9 +95,9 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class MemoryRecord:
-    """What is kept beside the moves. `counts` belongs to the decision of that number, `counted` is
-    when they were last raised; moves up to the number `judged` have been judged. `absence` is which
-    jobs ran nowhere.
+    """The record that is kept beside the moves. `counts` belongs to the decision of that number,
+    `counted` is when they were last raised; moves up to the number `judged` have been judged.
+    `absence` is which jobs ran nowhere.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -127,7 +127,7 @@ class Folder:
 
     @property
     def place(self) -> Workdir:
-        """What clusters keep while they are asked only."""
+        """The workdir of clusters that are only asked."""
         return Workdir(self.path / "plan")
 
     @property
@@ -163,13 +163,13 @@ class Folder:
 
     @property
     def lock(self) -> Workdir:
-        """What the run at work holds. It is apart from the moves: whoever holds a workdir tidies up
-        below it, and a person may be at work on a move.
+        """The lock of the run at work. It is apart from the moves: whoever holds a workdir tidies
+        up below it, and a person may be at work on a move.
         """
         return Workdir(self.path / "lock")
 
     def _holder(self) -> str:
-        """Return who holds it, and since when, as far as that can be read."""
+        """Return the process that holds it, and since when, if that can be read."""
         file = self.lock.path / "held"
         with suppress(OSError):
             since = datetime.fromtimestamp(file.stat().st_mtime, UTC)
@@ -223,7 +223,7 @@ class Folder:
     # ---- memory
 
     def memory(self) -> MemoryRecord:
-        """Return what the last run has kept.
+        """Return the memory of the last run.
 
         Raises:
             JournalError: it cannot be read.
@@ -237,9 +237,7 @@ class Folder:
 
     @property
     def _forget_memory(self) -> str:
-        """Return what to do about a memory that cannot be read: where jobs are does not depend on
-        it.
-        """
+        """Return the hint for a memory that cannot be read: places do not depend on it."""
         file = quote(str(self.path / "memory.json"))
         return (
             f"restore {file} from a copy, or remove it: where jobs are is kept elsewhere. Only how "

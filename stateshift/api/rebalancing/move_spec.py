@@ -53,7 +53,7 @@ class Way:
 
 
 def image_of(request: RebalanceRequest, job: str, cluster: str, number: int) -> str | None:
-    """Return where a job's image lies on a cluster; None where images stay where they are."""
+    """Return the location of a job's image on a cluster; None if images stay where they are."""
     section = next(each for each in request.clusters if each.name == cluster)
     if section.images is None:
         return None
@@ -123,8 +123,8 @@ def _job(request: RebalanceRequest, surveyed: Surveyed, name: str, way: Way) -> 
 
 
 def _moved_with(request: RebalanceRequest, name: str, place: Place) -> SubmitSpec | None:
-    """Return what the job was started with where it is, if a move of ours has brought it there: the
-    spec may say something else by now.
+    """Return the submission that started the job where it is, if one of our moves brought it there:
+    the spec may say something else by now.
     """
     if place.number is None:
         return None
@@ -136,8 +136,8 @@ def _moved_with(request: RebalanceRequest, name: str, place: Place) -> SubmitSpe
 
 
 def _savepoint_folder(request: RebalanceRequest, job: str, place: Place, way: Way) -> str | None:
-    """Return where Flink puts the savepoint on the cluster that the job leaves: where the spec
-    says, as long as the job is where the spec has it.
+    """Return the folder of Flink's savepoints on the cluster that the job leaves: the spec's, as
+    long as the job is where the spec has it.
     """
     if place.number is None:
         return None

@@ -33,7 +33,7 @@ WAIT_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Run:
-    """What a run has come to; `error` is what has ended it before its time, and `held` what is left
+    """The outcome of a run; `error` is what has ended it before its time, and `held` what is left
     on clusters that were to be emptied.
     """
 

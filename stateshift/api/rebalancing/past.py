@@ -1,5 +1,5 @@
-"""What earlier runs have done, by what they left: where jobs are, what is not finished, and what a
-decision has to remember.
+"""The work of earlier runs, by the files that they left: where jobs are, what is not finished, and
+what a decision has to remember.
 
     begun and no more     nothing was done: the move is as if it had not been
     finished              its jobs are where it brought them
@@ -42,7 +42,7 @@ class Past:
 
     @property
     def places(self) -> dict[str, Place]:
-        """Return where each job is that was moved."""
+        """Return the place of each job that was moved."""
         places: dict[str, Place] = {}
         for move in self.finished:
             for job in move.jobs:
@@ -59,7 +59,7 @@ class Past:
 
 
 def past_of(folder: Folder) -> Past:
-    """Return what earlier runs have left.
+    """Return the moves of earlier runs.
 
     Raises:
         JournalError: a move, or its journal, cannot be read.
@@ -90,7 +90,7 @@ def _word(folder: Folder, move: MoveRecord) -> str:
 
 
 def memory_of(folder: Folder, past: Past) -> Memory:
-    """Return what a decision has to remember. Clusters are counted anew behind a move; a move that
+    """Return the memory for the next decision. Clusters are counted anew behind a move; a move that
     was taken back has brought nothing. One that has failed is not judged here (`refused`).
     """
     kept = folder.memory()

@@ -52,7 +52,7 @@ def remember(
 
 
 def reason_against(folder: Folder, request: RebalanceRequest, move: Move, now: float) -> str | None:
-    """Return why a move is not tried now; None where nothing speaks against it."""
+    """Return the reason why a move is not tried now; None if there is none."""
     spec = _fingerprint(request.spec, move.jobs)
     for refused in _all(folder):
         if refused.jobs != move.jobs:

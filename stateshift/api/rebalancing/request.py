@@ -1,4 +1,4 @@
-"""What somebody asks `rebalance` for."""
+"""A request for `rebalance`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RebalanceRequest:
 
     @property
     def section(self) -> Rebalancing:
-        """Return what the spec says of rebalancing."""
+        """Return the spec's section on rebalancing."""
         assert self.spec.rebalance is not None, "checked by check_request"
         return self.spec.rebalance
 

@@ -43,7 +43,7 @@ from stateshift.specification import JobSpec, RebalancedCluster, Rebalancing
 from stateshift.specification.excluded import excluding
 from stateshift.specification.rebalancing import matches
 
-# Of jobs that a note is about, so many are named.
+# The most jobs that a note names.
 NAMED_MAX = 5
 
 
@@ -66,7 +66,7 @@ class Surveyed:
 
 
 def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adapters) -> Surveyed:
-    """Return what is there now.
+    """Return the situation of all jobs and clusters.
 
     Raises:
         SpecError: the section names no time zone, or a cluster's options are not valid.
@@ -172,7 +172,7 @@ def _listed(request: RebalanceRequest, folder: Folder, adapters: Adapters) -> di
 
 @dataclass(frozen=True)
 class _Measuring:
-    """What jobs are measured with. `restarts` is how long moves of ours kept them down."""
+    """The settings by which jobs are measured. `restarts` is how long our moves kept them down."""
 
     request: RebalanceRequest
     folder: Folder
@@ -182,7 +182,7 @@ class _Measuring:
     def needs(
         self, jobs: Mapping[str, JobSpec], since: Mapping[str, float | None]
     ) -> dict[str, Needs]:
-        """Return what each job needs, since it was moved. All of them are measured at once."""
+        """Return the needs of each job since it was moved. All of them are measured at once."""
         request, adapters, restarts = self.request, self.adapters, self.restarts
         settings = replace(request.settings, sample_age_max=request.section.age_max)
         outside = Outside(
@@ -214,7 +214,7 @@ class _Measuring:
 
 def _with_restart(needs: Needs, name: str, restarts: Mapping[str, float], warm: bool) -> Needs:
     """Return the needs with the downtime that our own runs have measured, if they have: of the job,
-    or else what is usual among the others. Where nobody has measured any, it is the least that a
+    or else what is usual among the others. If nobody has measured any, it is the least that a
     plan assumes: the plan of a move that seems worth it tells the rest, and one that is not worth
     the least is not worth more.
     """
@@ -267,7 +267,7 @@ def _estimates(needs: Mapping[str, Needs]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Measured:
-    """What jobs are made from."""
+    """The measures that jobs are made from."""
 
     request: RebalanceRequest
     adapters: Adapters
@@ -326,7 +326,7 @@ def _together(request: RebalanceRequest, names: Sequence[str]) -> Iterator[tuple
 
 
 def _capacity(request: RebalanceRequest, cluster: RebalancedCluster) -> Capacity:
-    """Return what a cluster tells; nothing is asked where the spec tells it all."""
+    """Return the capacity of a cluster; nothing is asked if the spec gives it all."""
     if cluster.capacity is not None and cluster.other_load is not None:
         return Capacity(cluster.capacity, memory=cluster.memory)
     return capacity_of(request.spec.cluster(cluster.name))
@@ -337,8 +337,8 @@ def _with_our_memory(
     where: Mapping[str, Whereabouts],
     memory: Mapping[str, int | None],
 ) -> dict[str, Capacity]:
-    """Return what clusters tell, with at least the memory in use that our own jobs there take: one
-    whose memory only the spec tells does not say how much of it is taken.
+    """Return the capacities of clusters, with at least the memory in use that our own jobs there
+    take: one whose memory only the spec tells does not say how much of it is taken.
     """
     ours: dict[str, int] = {}
     for name, each in where.items():
@@ -349,7 +349,7 @@ def _with_our_memory(
 
 
 def _taken(where: Mapping[str, Whereabouts], needs: Mapping[str, Needs]) -> dict[str, float]:
-    """Return how many slots or cores our own jobs have on each cluster."""
+    """Return the number of slots or cores that our own jobs have on each cluster."""
     taken: dict[str, float] = {}
     for name, each in where.items():
         cluster = each.place.cluster
@@ -364,7 +364,7 @@ def _cluster(
     jobs: Listed,
     taken: Mapping[str, float],
 ) -> Cluster:
-    """Return a cluster of the situation. What others have of it is what is taken and not ours."""
+    """Return a cluster of the situation. The share of others is what is taken and not ours."""
     capacity = told.all if cluster.capacity is None else cluster.capacity
     others = max(0.0, told.used - taken.get(cluster.name, 0.0))
     unknown = jobs.trouble
@@ -385,7 +385,7 @@ def _of_others(
     clusters: Mapping[str, Listed],
     present: Mapping[str, JobSpec],
 ) -> Iterator[str]:
-    """Yield how much of each cluster other jobs have; not where the spec says it itself. As long as
+    """Yield the share of each cluster that other jobs have, unless the spec gives it. As long as
     nobody can tell how much jobs of the spec have taken there, it may be theirs.
     """
     asked = [each.name for each in request.clusters if each.other_load is None]
@@ -419,14 +419,14 @@ def _moved_by_hand(where: Mapping[str, Whereabouts]) -> Iterator[str]:
 
 
 def _memory(job: JobSpec, needs: Needs, told: Capacity | None) -> int | None:
-    """Return how much memory a job takes; None where nothing tells."""
+    """Return the memory that a job takes; None if nothing tells."""
     if job.flink is None:
         return memory_of_job(job)
     return memory_of_slots(needs.width, told)
 
 
 def _notes(request: RebalanceRequest, memory: Mapping[str, int | None]) -> Iterator[str]:
-    """Yield what is not judged, and could be."""
+    """Yield notes on memory that is not judged, and could be."""
     if not any(cluster.memory for cluster in request.clusters):
         return
     unknown = [name for name, needed in memory.items() if needed is None]

@@ -32,7 +32,7 @@ class Lists(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a cluster tells of its jobs: (id, name) of each; None where it does not list them.
+    """A cluster's list of its jobs: (id, name) of each; None where it does not list them.
     `trouble` is why it cannot be asked.
     """
 
@@ -57,7 +57,7 @@ class Whereabouts:
 
 
 def listed(clusters: Mapping[str, Cluster]) -> dict[str, Listed]:
-    """Return what clusters tell of the jobs that run there, by their names."""
+    """Return the jobs that clusters list, by the clusters' names."""
     return {name: _listed(cluster) for name, cluster in clusters.items()}
 
 
@@ -130,8 +130,8 @@ def jobs_now(
 
 
 def moved_at(where: Mapping[str, Whereabouts], now: float) -> dict[str, float | None]:
-    """Return when each job was moved to where it is; None of one that never was, or whose move is
-    still to come by a clock that was set back: nothing would count until then.
+    """Return the time at which each job was moved to where it is; None of one that never was, or
+    whose move is still to come by a clock that was set back: nothing would count until then.
     """
     times: dict[str, float | None] = {}
     for name, each in where.items():
@@ -140,8 +140,8 @@ def moved_at(where: Mapping[str, Whereabouts], now: float) -> dict[str, float | 
     return times
 
 
-# What the spec's `stop` says of the job as somebody else has started it, and of no later one; so
-# does its `driver_ui`.
+# The keys of the spec's `stop` that hold for the job as somebody else has started it, and of no
+# later one; so does its `driver_ui`.
 _OF_THE_FIRST = ("app_name", "driver", "pid_file", "batch", "batch_name", "job_id", "job_ids")
 
 
@@ -181,7 +181,7 @@ def refuse_lost_clusters(
 
 
 def whereabouts_of(job: JobSpec, place: Place, clusters: Mapping[str, Listed]) -> Whereabouts:
-    """Return where a job is that is thought to be at a place."""
+    """Return the place where a job is, beginning with the one where it is thought to be."""
     found: dict[str, list[str]] = {}
     for name, each in clusters.items():
         try:
@@ -209,7 +209,7 @@ def _absent(job: JobSpec, place: Place, clusters: Mapping[str, Listed]) -> Where
 
 
 def _ended_as(job: JobSpec, listed: Listed | None) -> str:
-    """Return how a job has ended, as the cluster says where it was left; "" if it does not."""
+    """Return the end of a job, as the cluster where it was left reports it; "" if it does not."""
     if listed is None or listed.jobs is None:
         return ""
     try:
@@ -219,14 +219,16 @@ def _ended_as(job: JobSpec, listed: Listed | None) -> str:
 
 
 def name_there(job: JobSpec) -> str:
-    """Return what a cluster calls a job."""
+    """Return the name of a job on a cluster."""
     return str(job.stop.get("job_name", job.name))
 
 
 def _told_apart(
     place: Place, found: Mapping[str, list[str]], clusters: Mapping[str, Listed]
 ) -> dict[str, list[str]]:
-    """Return where a job was found, without a process of this machine that several clusters see."""
+    """Return the place where a job was found, without a process of this machine that several
+    clusters see.
+    """
     here = set(found.get(place.cluster, ()))
     apart = {}
     for name, ids in found.items():

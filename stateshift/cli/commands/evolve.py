@@ -118,7 +118,7 @@ def column_of(text: str) -> Keys:
 
 
 def _split_after(text: str) -> tuple[str, str | None]:
-    """Return what stands before the @, and the column behind it; None where there is no @."""
+    """Return the text before the @, and the column after it; None if there is no @."""
     split = text.rpartition if "=" in text else text.partition
     before, at, after = split("@")
     is_inside_quotes = before.count('"') % 2 == 1

@@ -165,8 +165,8 @@ def _by_name(folders: list[str]) -> dict[str, str]:
 
 
 def _rebalanced(terminal: Terminal, name: str, path: str) -> Rebalanced:
-    """Return what `rebalance` has decided last, and what has become of its moves. What cannot be
-    read is named, and left out.
+    """Return the last decision of `rebalance`, and the outcomes of its moves. Files that cannot be
+    read are named, and left out.
     """
     from stateshift.api.rebalancing.folder import Folder
     from stateshift.api.rebalancing.past import past_of
@@ -206,7 +206,7 @@ def _say_damaged(terminal: Terminal, error: StateshiftError) -> None:
 
 
 def observed(path: str) -> ObservedRun:
-    """Return what a workdir says; without progress where its journal cannot be read."""
+    """Return the run in a workdir; without progress if its journal cannot be read."""
     from stateshift import migration
     from stateshift.documents.metrics import ObservedRun
     from stateshift.errors import StateshiftError

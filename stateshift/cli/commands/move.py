@@ -19,7 +19,7 @@ EPILOG = run_epilog(
     e7="a cluster or the fleet failed",
 )
 
-# What the clusters are called in the spec that is written.
+# The names of the clusters in the spec that is written.
 COMMANDS, PERSON = "commands", "person"
 
 
@@ -71,7 +71,7 @@ def command(
 
 
 def _ends(start: str | None, stop: str | None, warm: bool) -> Keys:
-    """Return what the job says of its start and its end."""
+    """Return the options of the job's start and end."""
     keys: Keys = {}
     if warm:
         keys["mode"] = "warm"

@@ -95,7 +95,7 @@ def command(
 
 
 def _next(proposal: Proposal, output: str) -> str:
-    """Return what can be done with a plan that was saved."""
+    """Return the commands that take a saved plan."""
     if proposal.refusals:
         return "it is refused as it stands"
     return f"carry it out with: stateshift apply {shlex.quote(output)}"

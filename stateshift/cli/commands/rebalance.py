@@ -171,7 +171,7 @@ def _interrupted(draining: Collection[str]) -> Interrupted:
 
 
 def _wait_seconds(wait: str | None) -> float:
-    """Return how long to wait for another run: not at all, for a time, or until it has ended."""
+    """Return the seconds to wait for another run: not at all, for a time, or until it has ended."""
     if wait is None:
         return 0.0
     return float("inf") if wait == UNBOUNDED else seconds_in(wait, "--wait")
@@ -234,7 +234,7 @@ def _unwritable(html: str, error: OSError, hint: str) -> StorageError:
 
 
 def _acting(terminal: Terminal) -> Acting:
-    """Return what watches moves, and lets Ctrl-C stop them."""
+    """Return the watch over moves, which lets Ctrl-C stop them."""
     import threading
     from collections.abc import Iterator
     from contextlib import contextmanager

@@ -111,7 +111,7 @@ def _refuse(location: str, options: Mapping[str, object]) -> None:
 
 
 def _wanted(part: str) -> Part | NextPart:
-    """Return which part the option names."""
+    """Return the part that the option names."""
     from stateshift.errors import Complaint, SpecError
     from stateshift.look.checked_parts import wanted_part
 

@@ -1,1 +1,3 @@
-"""What all commands share: the entry, settings, options, the terminal, errors and progress."""
+"""The parts that all commands share: the entry, settings, options, the terminal, errors and
+progress.
+"""

@@ -25,7 +25,7 @@ HINT_ONE = "name one of them: --to WORKER --bins BINS, --plan FILE, --rebalance 
 
 
 def manner_of(options: MoveOptions) -> Manner:
-    """Return how bins are moved, by the options that were typed."""
+    """Return the manner of a move of bins, by the options that were typed."""
     from stateshift.live.bins.move_request import Manner
 
     return Manner(
@@ -185,7 +185,7 @@ def _tell_aborted(terminal: Terminal, facts: MoveFacts) -> int:
 
 
 def hint_aborted(location: str, moved: Moved) -> str:
-    """Return what to do about workers that did not answer, and where to look."""
+    """Return the hint about workers that did not answer."""
     from stateshift.documents.live import live_command
     from stateshift.live.bins.move_request import hint_if_gone
 

@@ -199,7 +199,7 @@ class _Lines:
 
 
 def _interrupted(checked: Checked) -> Interrupted:
-    """Return the error of somebody who does not wait any more. What is not decided is aborted."""
+    """Return the error of somebody who does not wait any more. Anything not decided is aborted."""
     from stateshift.documents.live import ChangeFacts
     from stateshift.errors import Interrupted
     from stateshift.live import acts

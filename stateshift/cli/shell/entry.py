@@ -26,7 +26,7 @@ from stateshift.cli.shell.terminal import Terminal, drop, open_streams, output_e
 if TYPE_CHECKING:
     from stateshift.migration import Adapters
 
-# What commands were once called. Scripts may still say it; help does not.
+# Former names of commands. Scripts may still say it; help does not.
 OLD_NAMES = {"reconfigure": "dataflow"}
 
 # The setting that asks for JSON, and what the parser takes for a yes.
@@ -39,14 +39,14 @@ Usage: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 class UsageError(Protocol):
-    """What we ask of such an error."""
+    """The part of such an error that we use."""
 
     ctx: typer.Context | None
 
     def format_message(self) -> str: ...
 
 
-# What asks for a list of the commands; so does nothing at all.
+# The options that list the commands; no argument at all does so, too.
 HELP = ("--help", "-h")
 
 EPILOG = """\b
@@ -132,7 +132,7 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
 
 def _empty_parser(names_command: bool) -> typer.Typer:
     # Help is plain text, the same at a terminal and in a pipe: it is printed before a coloured one
-    # is imported. Where a command is named, it is the one that is asked for help, and nobody asks
+    # is imported. If a command is named, it is the one that is asked for help, and nobody asks
     # for completions: an option that is not given loads pydantic, half of the time of such help.
     return typer.Typer(
         rich_markup_mode=None,
@@ -240,7 +240,7 @@ def _run_telling(
 
 
 def _unread() -> int:
-    """Return what a shell calls a program that wrote to nobody: `… | head`."""
+    """Return the exit code of a program whose output nobody reads: `… | head`."""
     drop(sys.stdout)
     return 128 + signal.SIGPIPE
 
@@ -257,7 +257,8 @@ def _logging(verbosity: int) -> AbstractContextManager[None]:
 
 def _defaults(arguments: list[str], terminal: Terminal) -> Mapping[str, object]:
     """Return the settings files as every command's defaults. Asking for help reads none of them.
-    What asks for JSON counts from here on: an argument that does not fit is reported in it, too.
+    An option that asks for JSON counts from here on: an argument that does not fit is reported in
+    it, too.
     """
     asks_for_help = not {*HELP, "--version"}.isdisjoint(arguments)
     lists_commands = not arguments or (len(arguments) == 1 and arguments[0] in GROUPS)

@@ -1,4 +1,4 @@
-"""What a bug report has to say about the machine: versions, as `stateshift --version -v` prints
+"""The part of a bug report about the machine: versions, as `stateshift --version -v` prints
 them, and where a report goes. Both are read from the installed package's metadata.
 
 Nothing is imported to learn its version, and no process is started.
@@ -58,7 +58,7 @@ def _packages() -> Iterator[str]:
 
 
 def issues_address() -> str | None:
-    """Return where bugs are reported: `Issues` of `[project.urls]`; None if it is not known."""
+    """Return the address for bug reports: `Issues` of `[project.urls]`; None if it is not known."""
     try:
         entries = metadata.metadata(PACKAGE).get_all("Project-URL") or []
     except metadata.PackageNotFoundError:

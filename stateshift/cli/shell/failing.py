@@ -43,7 +43,7 @@ _MEMORY = (
 
 
 def tell(caught: BaseException, terminal: Terminal, report: FailedRunDocument | None = None) -> int:
-    """Say what went wrong; return the exit code. A run's `report` takes the place of the plain
+    """Show the error; return the exit code. A run's `report` takes the place of the plain
     error.
     """
     error = ours(caught)
@@ -171,7 +171,7 @@ def _complaint(complaint: Complaint, in_file: bool = False) -> str:
 
 
 def _details(complaint: Complaint) -> Iterator[str]:
-    """Yield what the message does not say already."""
+    """Yield the details that the message does not have."""
     found, message = complaint.found, complaint.message
     is_said = repr(found) in message or message.startswith(f"{found} is not ")
     if found is not None and not is_said:

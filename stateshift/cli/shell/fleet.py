@@ -1,4 +1,4 @@
-"""A fleet for a command that only looks. What Spark says goes to a file that is kept only if
+"""A fleet for a command that only looks. Spark's output goes to a file that is kept only if
 something went wrong.
 """
 
@@ -59,7 +59,7 @@ def readers_for(
     locations_read: Sequence[str],
     parallel: int | None = None,
 ) -> Iterator[Crew | Processes | None]:
-    """Yield who reads much with us: the crew of a master, or this machine's processes."""
+    """Yield the processes that share the reading: those of a Spark master, or of this machine."""
     if master is not None:
         with fleet_for(terminal, master, locations_read) as crew:
             yield crew

@@ -81,7 +81,7 @@ def refuse_refused(proposal: Proposal, typed: bool) -> None:
 def _way_out(refusals: tuple[Finding, ...], typed: bool) -> str | None:
     """Return the hint of the first refusal.
 
-    Of a job that was `typed`, hints that speak of a spec are of no use: what can be waived is
+    Hints that speak of a spec are of no use for a job that was `typed`: what can be waived is
     waived on the command line.
     """
     names = [refusal.waive for refusal in refusals if refusal.waive]

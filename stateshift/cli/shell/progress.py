@@ -65,7 +65,7 @@ class Tally:
         return self.bytes_done / max(now - self.began, 1e-3)
 
     def seconds_left(self, now: float) -> float | None:
-        """Return how long the phase will take; None where it is too early to say."""
+        """Return the time left of the phase; None if it is too early to say."""
         if self.part == 0.0 or now - self.began < 1.0:
             return None
         return (now - self.began) * (1 - self.part) / self.part
@@ -239,7 +239,7 @@ def _escaped(text: str) -> str:
 
 
 def console() -> Console:
-    """Return what is drawn on: stderr, and nothing once that cannot be written any more."""
+    """Return the console on stderr; it draws nothing once that cannot be written any more."""
     from rich.console import Console
 
     stream = cast("IO[str]", Unfailing(sys.stderr))
@@ -248,7 +248,7 @@ def console() -> Console:
 
 @contextmanager
 def status_line() -> Iterator[Callable[[str], None]]:
-    """Yield what shows a text over the last line of the terminal."""
+    """Yield the function that shows a text over the last line of the terminal."""
     with console().status("") as status:
         yield status.update
 

@@ -14,7 +14,7 @@ HELP = Parameter(("--help", "-h"), "", "Show this message and exit.")
 
 
 class DeclaredParameter(Protocol):
-    """What we ask of a parameter that the parser declares. typer exports no type of it."""
+    """The part that we use of a parameter that the parser declares. typer exports no type of it."""
 
     name: str
     param_type_name: str
@@ -28,7 +28,7 @@ class DeclaredParameter(Protocol):
 
 
 class DeclaredCommand(Protocol):
-    """What we ask of a command that the parser declares."""
+    """The part that we use of a command that the parser declares."""
 
     help: str | None
     epilog: str | None
@@ -36,7 +36,7 @@ class DeclaredCommand(Protocol):
 
 
 class DeclaredGroup(DeclaredCommand, Protocol):
-    """What we ask of the program."""
+    """The part that we use of the program."""
 
     commands: dict[str, DeclaredCommand]
 

@@ -1,4 +1,4 @@
-"""What a new run is asked to do: a spec, a plan that was saved, or jobs that were typed."""
+"""The requests for new runs: a spec, a plan that was saved, or jobs that were typed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Request:
 
 
 def request_in(path: str, only: Sequence[str], options: RunOptions, continuous: bool) -> Request:
-    """Return what a file asks for: a spec's, or a saved plan's.
+    """Return the request in a file: a spec's, or a saved plan's.
 
     A `continuous` run is planned again, since a saved plan stops its jobs.
     """
@@ -62,7 +62,7 @@ def overridden(spec: Spec, parallel: int | None, throttle: str | None) -> Spec:
 def kept_fresh(spec: Spec, only: Collection[str]) -> Spec:
     """Return the spec of a run that never stops its jobs.
 
-    What it has copied of them can be started from at any time.
+    Its copies of them can be started from at any time.
     """
     for job in spec.jobs:
         is_meant = not only or job.name in only

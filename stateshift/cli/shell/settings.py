@@ -27,7 +27,7 @@ Settings = dict[str, object]
 
 @dataclass(frozen=True)
 class Key:
-    """What a setting has to be, and how that is called."""
+    """The type of a setting, and its name."""
 
     type: type
     words: str

@@ -1,4 +1,4 @@
-"""What the one-job shortcuts have in common: each writes a spec, and runs it through plan and apply
+"""The common part of the one-job shortcuts: each writes a spec, and runs it through plan and apply
 as any other.
 
     compact, repartition, convert, rename, rewind, merge,  one job, whose `transform` is what the
@@ -106,8 +106,8 @@ def given(**values: object) -> Keys:
 
 
 def pairs(flag: str, form: str, texts: Sequence[str] | None) -> dict[str, str]:
-    """Return what a flag that may come several times maps to what; `form` is how it is written, as
-    in OLD=NEW.
+    """Return the mapping of a flag that may come several times; `form` is how it is written, as in
+    OLD=NEW.
     """
     mapped: dict[str, str] = {}
     for text in texts or ():
@@ -186,7 +186,7 @@ _OPTIONS = {
 
 
 def _engine(location: str, terminal: Terminal, only: str | None) -> str:
-    """Return whose image lies there. What is none is for the plan to say."""
+    """Return the engine of the image there. The plan says so if there is none."""
     from stateshift.engines.registry import folder_meant, recognised
     from stateshift.errors import PlanError
     from stateshift.storage import locations

@@ -1,4 +1,5 @@
-"""What the parser reads of a command: its own parameters, then the options that it shares.
+"""The signature of a command that the parser reads: its own parameters, then the options that it
+shares.
 
 A command says by two parameters which options it shares with others, and gets their values whole:
 
@@ -21,7 +22,7 @@ import typer
 from stateshift.cli.shell.options import Json, Verbose
 from stateshift.cli.shell.terminal import Terminal
 
-# What the parser calls: every value comes by name.
+# The function that the parser calls: every value comes by name.
 Parsed = Callable[..., int | None]
 
 _CONTEXT = Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)

@@ -1,4 +1,4 @@
-"""What cutover, pause and throttle have in common: they ask something of a run through its workdir,
+"""The common part of cutover, pause and throttle: they ask something of a run through its workdir,
 and say what it is at. Nothing is done here; a run that nobody works on heeds it when it is resumed.
 """
 
@@ -24,7 +24,7 @@ STOPPED = "the job is being stopped, or has been"
 def show_request(
     terminal: Terminal, workdir: Workdir, state: str, words: str, **more: object
 ) -> None:
-    """Say what was asked for, and whether somebody is there to heed it."""
+    """Show the request, and whether a process is there to heed it."""
     held = workdir.held
     if terminal.json:
         live = workdir.steering.live() if held else None
@@ -42,7 +42,7 @@ def status_command(workdir: Workdir) -> str:
 
 
 def refuse_over(workdir: Workdir, what: str) -> Progress:
-    """Return what a run has done; one that is over cannot be steered."""
+    """Return the progress of a run; one that is over cannot be steered."""
     from stateshift import migration
     from stateshift.errors import PlanError
 
@@ -65,9 +65,7 @@ def warm_jobs(workdir: Workdir, progress: Progress) -> list[JobSpec]:
 
 
 def left(workdir: Workdir) -> str:
-    """Return how long each job would be down now, as the process at work says; empty without
-    one.
-    """
+    """Return the downtime of each job if it stopped now; empty if no process is at work."""
     live = workdir.steering.live() if workdir.held else None
     if live is None:
         return ""

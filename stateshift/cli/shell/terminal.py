@@ -1,4 +1,4 @@
-"""Where the program speaks: results on stdout, everything else on stderr; with `--json` one
+"""The output of the program: results on stdout, everything else on stderr; with `--json` one
 document and no more.
 
 A terminal with colours gets rich; everything else (a pipe, a file, `NO_COLOR`, `TERM=dumb`) the
@@ -154,7 +154,7 @@ class Terminal:
         self._print(blocks, sys.stdout)
 
     def talk(self, blocks: Iterable[Block]) -> None:
-        """Print what is not the result. Where nobody can read it, what it tells of goes on."""
+        """Print what is not the result. If nobody can read it, the work continues."""
         self._print(blocks, cast("TextIO", Unfailing(sys.stderr)))
 
     def say(self, line: str) -> None:
@@ -245,8 +245,8 @@ class Terminal:
     # -- the outside
 
     def opening(self) -> Callable[[str], Storage]:
-        """Return how a location is opened by a command that only looks, and waits for nothing that
-        moves.
+        """Return the function that opens locations for a command that only reads, and waits for
+        nothing that moves.
         """
         if self.adapters_given is not None:
             return self.adapters_given.open_storage
@@ -255,7 +255,7 @@ class Terminal:
         return open_patiently
 
     def open_fleet(self) -> OpenFleet:
-        """Return how a fleet is opened."""
+        """Return the function that opens a fleet."""
         if self.adapters_given is not None:
             return self.adapters_given.open_fleet
         from stateshift.migration.adapters import open_fleet
@@ -263,7 +263,7 @@ class Terminal:
         return open_fleet
 
     def adapters(self, meter: Meter | None = None, stop: threading.Event | None = None) -> Adapters:
-        """Return how the outside is reached: really, unless a test gave others."""
+        """Return the adapters to the outside: the real ones, unless a test gave others."""
         import threading
         from dataclasses import replace
 

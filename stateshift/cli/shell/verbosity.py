@@ -1,4 +1,4 @@
-"""What `-v` and `-vv` show: log records, on stderr."""
+"""The output of `-v` and `-vv`: log records, on stderr."""
 
 from __future__ import annotations
 

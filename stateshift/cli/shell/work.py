@@ -127,7 +127,7 @@ def _show_report(terminal: Terminal, facts: RunFacts) -> None:
 
 
 def _way_out(error: StateshiftError, path: str) -> Iterator[Line]:
-    """Say how to go on, where the error's hint did not say it."""
+    """Yield the command that continues, if the error's hint did not name it."""
     resume, rollback = render_run.command("resume", path), render_run.command("rollback", path)
     hint = error.hint or ""
     is_said = resume in hint or rollback in hint

@@ -47,7 +47,7 @@ def blocks(advice: Sequence[Advice], explain: bool) -> Iterator[Block]:
 
 
 def watched(advice: Sequence[Advice], explain: bool) -> Iterator[Block]:
-    """Yield what --watch shows of a round: a line for each job."""
+    """Yield a line for each job, after each round of --watch."""
     for each in advice:
         yield Line(_line(each.verdict))
         if explain:
@@ -55,7 +55,7 @@ def watched(advice: Sequence[Advice], explain: bool) -> Iterator[Block]:
 
 
 def headline(verdict: Verdict) -> str:
-    """Return what is advised, in a few words."""
+    """Return the advice in a few words."""
     match verdict.word:
         case "unknown":
             return "cannot tell"

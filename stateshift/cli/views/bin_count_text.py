@@ -66,7 +66,7 @@ def _hottest(load: Load) -> str:
 
 
 def progress(moved: Moved) -> str:
-    """Return how far it is, in one line."""
+    """Return the progress in one line."""
     if moved.state == "proposed":
         return f"acknowledged by {moved.acknowledged} of {moved.parts}"
     parts = many(moved.parts, "part")

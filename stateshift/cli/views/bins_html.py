@@ -40,7 +40,7 @@ Reached = list[tuple[Moment, float]]  # how far the furthest worker had come whe
 
 
 def tiles(facts: BinsFacts, moves: Sequence[PastMoveFacts]) -> Iterator[str]:
-    """Yield how many bins there are, and how many moves were made."""
+    """Yield the numbers of bins and of moves."""
     counts = [f"{name}: {facts.bins.counts[index]}" for index, name in enumerate(facts.bins.names)]
     yield tile("Bins", str(facts.count), *counts)
     applied = [each for each in moves if each.became == "applied"]
@@ -102,7 +102,7 @@ def _marks(moves: Sequence[PastMoveFacts], axis: Axis, zero: float) -> Iterator[
 
 
 def _curves(part: PartPast, reached: Reached, axis: Axis, zero: float) -> Iterator[Curve]:
-    """Yield what changed over time; what was nothing all the while is left out."""
+    """Yield the curves over time; one that was 0 all the while is left out."""
     batches = [each for each in part.commits if each.commit.counts.came]
     wanted = (
         Curve("bins", "in", _points(part.commits, _bins, zero), _count),
@@ -138,7 +138,7 @@ def _held(past: CommitPast) -> float:
 
 
 def _behind(commits: Sequence[CommitPast], reached: Reached, zero: float) -> tuple[Point, ...]:
-    """Return how many seconds later than the first worker each commit has come as far."""
+    """Return the seconds by which each commit is behind the first worker's."""
     moments = [moment for moment, _ in reached]
     points: list[Point] = []
     for each in commits:
@@ -150,7 +150,7 @@ def _behind(commits: Sequence[CommitPast], reached: Reached, zero: float) -> tup
 
 
 def _reached(parts: Sequence[PartPast]) -> Reached:
-    """Return when the first worker had come how far."""
+    """Return the times at which the first worker had come to each logical time."""
     found: Reached = []
     kept = chain.from_iterable(part.commits for part in parts)
     commits = [each.commit for each in kept]

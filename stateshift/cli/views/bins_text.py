@@ -73,7 +73,7 @@ def checked(facts: MoveFacts) -> Iterator[Block]:
 
 
 def _estimates(facts: MoveFacts) -> Iterator[Block]:
-    """Say what both ends of the strategies would cost, and whether smaller steps are a gain."""
+    """Show the costs of both ends of the strategies, and whether smaller steps are a gain."""
     if not facts.estimates:
         return
     yield Gap()
@@ -109,7 +109,7 @@ def _crossing_row(facts: CrossingFacts) -> Row:
 
 
 def progress(moved: Moved) -> str:
-    """Return how far a migration is, in one line."""
+    """Return the progress of a migration in one line."""
     whole = f"{number(moved.bins_moved)} of {many(moved.bins, 'bin')} moved"
     step = f"step {min(moved.complete + 1, moved.steps)} of {moved.steps}"
     match moved.state:
@@ -192,7 +192,7 @@ def _dead(facts: PartFacts, location: str) -> Iterator[Line]:
 
 
 def _hot(facts: BinsFacts) -> Iterator[Line]:
-    """Say which bins are hot, and what helps: a bin of one key cannot be split."""
+    """Show the hot bins, and the remedy: a bin of one key cannot be split."""
     hottest = facts.hot
     for load in hottest[:HOT_MAX]:
         yield Line(
@@ -260,7 +260,7 @@ def _on_their_way(facts: BinsFacts) -> Iterator[Block]:
 
 
 def throttled(facts: BinsFacts) -> Iterator[str]:
-    """Yield how moves are throttled, for people."""
+    """Yield the throttle of moves, for people."""
     if facts.throttle.bins is not None:
         yield f"at most {many(facts.throttle.bins, 'bin')} a step"
     if facts.throttle.gap_seconds is not None:

@@ -1,5 +1,6 @@
-"""What a command takes and says, as values: the manual, the reference page and the completions are
-made from these. They are read from the parser, so none of them can say something else.
+"""The parameters and the help of commands, as values: the manual, the reference page and the
+completions are made from these. They are read from the parser, so none of them can say something
+else.
 """
 
 from __future__ import annotations

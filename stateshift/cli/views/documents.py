@@ -39,7 +39,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What one or several commands print: one of the shapes, or a list of them where `many`.
+    """The document of one or several commands: one of the shapes, or a list of them where `many`.
 
     A document without shapes is a JSON Schema itself.
     """

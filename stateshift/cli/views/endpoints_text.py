@@ -41,7 +41,7 @@ def row(end: Endpoint, verbose: bool = False) -> Row:
 
 
 def position(end: Endpoint, verbose: bool = False) -> str:
-    """Return how far the source is read, or what the sink has, in a few words."""
+    """Return the position of a source, or the batches of a sink, in a few words."""
     if end.role == "sink":
         return ", ".join(_sink(end))
     if "offsets" in end.details:
@@ -72,7 +72,9 @@ def _snapshot(snapshot: Snapshot, unit: str) -> str:
 
 
 def _table(table: TableVersion) -> str:
-    """Return what is read next: an index below 0 stands before the first file of that version."""
+    """Return the position that is read next: an index below 0 is before the first file of that
+    version.
+    """
     version, index = table.version, table.index
     words = f"table {table.table}, version {version}"
     if table.is_starting:

@@ -23,7 +23,7 @@ ORDER = ("refuse", "warn", "note")
 TONES: dict[str, Tone] = {"refuse": "bad", "warn": "warn", "note": ""}
 EACH_MAX = 2  # of a kind; a line that counts one more would be as long as the finding
 
-# What may differ between findings of one kind: texts in quotes, paths, numbers.
+# The parts that may differ between findings of one kind: texts in quotes, paths, numbers.
 # A word is looked through from its beginning alone: a name of 60,000 letters is one, too.
 _PLACE = re.compile(
     r"""'[^']*'|"[^"]*"|`[^`]*`|(?<![^\s:,;()'"`])[^\s:,;()]*/[^\s,;()]*|\d[\d,.]*"""
@@ -74,7 +74,7 @@ def groups_of(noted: Iterable[Finding]) -> list[FindingGroup]:
 
 
 def kind_of(finding: Finding) -> Kind:
-    """Return what findings of one kind have in common.
+    """Return the key that findings of one kind share.
 
     Two refusals that need different things done about them are of two kinds.
     """

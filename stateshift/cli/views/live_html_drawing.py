@@ -43,7 +43,7 @@ ValueOf = Callable[[Sample], float | None]
 
 @dataclass(frozen=True, slots=True)
 class QueryTimeline:
-    """What is drawn of a query and a chain. Times are in seconds since 1970; `taken_back` are the
+    """The timeline of a query and a chain. Times are in seconds since 1970; `taken_back` are the
     versions that do not hold any more.
     """
 
@@ -120,7 +120,9 @@ def _version_bar(
 
 
 def _kind(drawn: QueryTimeline, version: Version) -> str:
-    """Return how a version is drawn: neighbours differ, and one that was taken back stands out."""
+    """Return the class of a version in the drawing: neighbours differ, and one that was taken back
+    stands out.
+    """
     if version in drawn.taken_back:
         return "bar down"
     held = sorted({each.version for each in drawn.stretches} - drawn.taken_back)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def imported(came: BroughtIn) -> Iterator[Block]:
-    """Say what was brought in."""
+    """Show the state that was brought in."""
     yield Line(f"{many(came.keys, 'key')} in {many(came.bins, 'bin')}, {size(came.size)}", "good")
     yield pairs(
         ("workers", ", ".join(came.workers)),
@@ -23,7 +23,7 @@ def imported(came: BroughtIn) -> Iterator[Block]:
 
 
 def exported(to: str, keys: int, bytes_written: int) -> Iterator[Block]:
-    """Say what was written."""
+    """Show the state that was written."""
     yield Line(f"{many(keys, 'key')} to {to}, {size(bytes_written)}", "good")
 
 

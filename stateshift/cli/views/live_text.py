@@ -77,7 +77,7 @@ def _workers(facts: ChangeFacts) -> str:
 
 
 def progress(carried: Carried) -> str:
-    """Return how far a change is, in one line."""
+    """Return the progress of a change in one line."""
     number, workers = carried.change.number, carried.workers
     if carried.decided is None:
         return f"change {number}: acknowledged {carried.acknowledged} of {workers}"

@@ -38,8 +38,8 @@ def chip(word: str, tone: Tone) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[Row], kept_in: str = "") -> str:
-    """Return a table: numbers to the right, below heads that begin with `>`. Of a long one it has
-    the first and the last rows; `kept_in` is the file that has the others.
+    """Return a table: numbers to the right, below heads that begin with `>`. A long one has the
+    first and the last rows; `kept_in` is the file that has the others.
     """
     lines = [_row(heads, row) for row in rows]
     return _table(_titles(heads), _shortened(lines, len(heads), kept_in))

@@ -173,7 +173,7 @@ def _title(plan: Plan, fork: bool) -> str:
 
 
 def _stopped(job: JobSpec) -> str:
-    """Return when a job is stopped that is copied while it runs."""
+    """Return the moment at which a job is stopped that is copied while it runs."""
     if job.cutover == NEVER:
         return (
             "the job is not stopped: the target holds an image to start from, "
@@ -185,7 +185,9 @@ def _stopped(job: JobSpec) -> str:
 
 
 def _enough(job: JobSpec) -> str:
-    """Return when enough was copied: little is left, or there were as many rounds as allowed."""
+    """Return the condition under which enough was copied: little is left, or there were as many
+    rounds as allowed.
+    """
     little_left = f"once what is left would take less than {span(seconds_of(job.until))}"
     if job.rounds is None:
         return little_left

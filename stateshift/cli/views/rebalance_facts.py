@@ -1,4 +1,4 @@
-"""What there is to say of a run of `rebalance`, computed once for all views. Pure.
+"""The facts of a run of `rebalance` that all views share. Pure.
 
 shares       a cluster's load as a part of its capacity, before and after
 moves        each move of the decision, with how far it has come
@@ -71,7 +71,7 @@ def _named(drained: Sequence[Drained]) -> str:
 
 
 def closed(rebalance: Rebalance) -> Iterator[str]:
-    """Yield which clusters nothing moves to, and how that ends."""
+    """Yield the clusters that nothing moves to, and the option that ends that."""
     for each in rebalance.cordoned:
         if each.since is None:
             yield f"{each.cluster} is cordoned by the spec: nothing moves there"
@@ -82,7 +82,7 @@ def closed(rebalance: Rebalance) -> Iterator[str]:
 
 
 def contents(drained: Drained) -> Iterator[str]:
-    """Yield what a cluster holds that was to be emptied."""
+    """Yield the contents of a cluster that was to be emptied."""
     if drained.is_empty:
         held = f"no job of the spec runs there; {drained.note}" if drained.note else "nothing runs"
         yield f"{drained.cluster} is empty: it was asked, and {held}"
@@ -109,7 +109,7 @@ def _them(moves: Sequence[MoveFacts]) -> str:
 
 
 def bounded(decision: Decision) -> str:
-    """Return how good the spread is that was looked for, as a claim that can be checked."""
+    """Return the quality of the spread that was found, as a claim that can be checked."""
     bound = f"no spread has less than {decision.bound:.0%} on the fullest cluster"
     if decision.is_best:
         return f"{bound}, and no spread is better than this one"

@@ -11,6 +11,7 @@ A bar's whole width is a cluster's capacity, or the highest load if that is more
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from stateshift import __version__
@@ -49,7 +50,7 @@ def page(rebalance: Rebalance) -> str:
     """Return the page of a run."""
     decision = rebalance.decision
     parts = [*_head(rebalance)]
-    held = [line for each in rebalance.drained for line in contents(each)]
+    held = list(chain.from_iterable(map(contents, rebalance.drained)))
     held += closed(rebalance)
     if held:
         parts += [tag("h2", "Drained and cordoned"), bullets(held)]

@@ -5,6 +5,7 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from stateshift.cli.views.rebalance_facts import (
@@ -39,7 +40,7 @@ MOVE_HEADS: Final = (
     "",
 )
 EARLIER_HEADS: Final = ("jobs", "from", "to", ">downtime", "", "workdir")
-# Of the jobs that stay for one reason, so many are named.
+# The most jobs that are named for one reason to stay.
 NAMED_MAX: Final = 20
 TONES: Final[Mapping[CarriedState, Tone]] = {
     "planned": "warn",
@@ -56,7 +57,7 @@ def blocks(rebalance: Rebalance, explain: bool = False) -> Iterator[Block]:
     decision = rebalance.decision
     if decision is not None:
         yield Line(decision.reason)
-    held = [line for each in rebalance.drained for line in contents(each)]
+    held = list(chain.from_iterable(map(contents, rebalance.drained)))
     yield from section("drained", *(Line(line, indent=2) for line in held))
     yield from section("cordoned", *(Line(line, indent=2) for line in closed(rebalance)))
     yield from section("moves of earlier runs", *_earlier(rebalance))
@@ -146,7 +147,7 @@ def move_row(facts: MoveFacts) -> Row:
 
 
 def whys(facts: MoveFacts) -> Iterator[str]:
-    """Yield why a move is made, and what became of it."""
+    """Yield the reason of a move, and its outcome."""
     yield f"{facts.jobs}: {facts.move.reason}"
     for job, count in facts.move.parallelism.items():
         yield f"{job}: it is started with parallelism {count}"

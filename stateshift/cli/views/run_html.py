@@ -94,8 +94,8 @@ def _tiles(facts: RunFacts) -> Iterator[str]:
 
 
 def _same_and_rounds(report: Report) -> Iterator[str]:
-    """Yield what was the same on both sides, and what the rounds copied: more than what was moved,
-    where the job has replaced or tidied away some of it by the end.
+    """Yield the amounts that were compared and that rounds copied: more than was moved, where the
+    job has replaced or tidied away some of it by the end.
     """
     same = same_of(report.jobs)
     if same is not None:
@@ -109,7 +109,7 @@ def _same_and_rounds(report: Report) -> Iterator[str]:
 
 
 def _downtime(facts: RunFacts) -> tuple[str, ...]:
-    """Return what the run knows of its downtime, in one word, and the lines below it."""
+    """Return the downtime of the run in one word, and the lines below it."""
     report, downtime = facts.report, facts.downtime
     commit = terms_of(report.engine).one
     match downtime.known:

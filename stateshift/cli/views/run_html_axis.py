@@ -32,7 +32,7 @@ class Axis:
     since: str = "since the run began"
 
     def at(self, seconds: float) -> float:
-        """Return where on the axis a moment is, in percent of its length."""
+        """Return the position of a moment on the axis, in percent of its length."""
         share = (seconds - self.start) / (self.end - self.start)
         return 100.0 * min(1.0, max(0.0, share))
 
@@ -47,7 +47,7 @@ class Axis:
         return next((name, seconds) for name, seconds, least in UNITS if length >= least)
 
     def ticks(self) -> Iterator[tuple[float, str]]:
-        """Yield where each tick is, and what is written there, in the axis' unit."""
+        """Yield the position and the label of each tick, in the axis' unit."""
         name, seconds = self.unit
         step = _step((self.end - self.start) / seconds / TICKS_MAX, STEPS.get(name, ()))
         first = math.ceil((self.start - self.zero) / seconds / step - 1e-9)

@@ -1,4 +1,4 @@
-"""What changed over the time of a run, as curves below each other: bytes copied, and what was left
+"""The changes over the time of a run, as curves below each other: bytes copied, and what was left
 to copy. Pure.
 
 A curve has as many points as can be told apart, however many rounds there were.
@@ -54,7 +54,7 @@ def curves(job: JobReport, axis: Axis) -> Iterator[Curve]:
 
 
 def _added_up(job: JobReport) -> list[Point]:
-    """Return how many bytes were copied by when: evenly within each round and phase."""
+    """Return the curve of copied bytes: even within each round and phase."""
     parts: list[RoundReport | PhaseReport] = list(job.rounds)
     parts += [phase for phase in job.phases if phase.name in COPYING]
     changes: list[Point] = []  # of the rate, in bytes a second
@@ -73,8 +73,8 @@ def _added_up(job: JobReport) -> list[Point]:
 
 
 def _steps(job: JobReport, left_of: LeftOf, axis: Axis) -> tuple[Point, ...]:
-    """Return what was left by when. What a round has left stays until the next one's end; the last
-    of it, until it was copied with the job down.
+    """Return the curve of what was left. The rest after a round stays until the end of the next
+    one; the last of it, until it was copied with the job down.
     """
     known = list(_known(job.rounds, left_of))
     if not known:
@@ -94,7 +94,7 @@ def _known(rounds: Iterable[RoundReport], left_of: LeftOf) -> Iterator[Point]:
 
 
 def _nothing_left(job: JobReport) -> Point | None:
-    """Return when all was copied; None where it is not known to be."""
+    """Return the time at which all was copied; None if it is not known to be."""
     ends = []
     for phase in job.phases:
         if phase.name == "copy" and phase.done == phase.steps:

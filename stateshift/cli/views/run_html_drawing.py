@@ -8,9 +8,9 @@
                  left to copy, and the downtime for it             what each round left, as steps
                the downtime is a band through all of it, what somebody steered a line
 
-Across, places are percents of a width that the page decides; down, they are pixels. So text keeps
-its size on every screen. However many rounds there were, what is drawn is bounded: bars that nobody
-could tell apart become one.
+Across, places are percents of a width that the page decides; down, they are pixels. Text keeps its
+size on every screen by that. However many rounds there were, what is drawn is bounded: bars that
+nobody could tell apart become one.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _band(job: JobReport, axis: Axis, bottom: float) -> Iterator[str]:
 
 
 def _down(job: JobReport, axis: Axis) -> Stretch | None:
-    """Return when the job was down, as far as the run knows."""
+    """Return the stretch in which the job was down, as far as the run knows."""
     if job.downtime_start is None:
         return None
     if job.downtime_seconds is None:
@@ -253,7 +253,9 @@ def _phase_words(phase: PhaseReport, undone: bool) -> str:
 
 
 def _beside(axis: Axis, when: Stretch, kind: str) -> tuple[float, str]:
-    """Return where the words of a bar have enough space: behind it, before it, or else inside."""
+    """Return the place where the words of a bar have enough space: behind it, before it, or else
+    inside.
+    """
     left, right = axis.at(when.start), axis.at(when.end)
     if 100 - right >= SPACE_FOR_SPAN:
         return right, "beside"

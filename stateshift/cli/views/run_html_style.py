@@ -1,5 +1,5 @@
-"""How a page looks: on a screen in light and in dark, on a narrow one, and on paper. What it means,
-it says in words as well as in colours.
+"""How a page looks: on a screen in light and in dark, on a narrow one, and on paper. It says its
+meaning in words as well as in colours.
 """
 
 STYLE = """

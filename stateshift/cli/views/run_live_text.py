@@ -55,7 +55,7 @@ def line(report: Report, at_work: Live | None) -> str:
 
 
 def at(at_work: Live) -> str:
-    """Return what a process is at."""
+    """Return the activity of a process."""
     where = f"{redact(at_work.job)}: {at_work.phase}" if at_work.phase else "looking"
     if at_work.paused:
         return f"{where}, paused (`pause --off` lets it go on)"
@@ -65,7 +65,7 @@ def at(at_work: Live) -> str:
 
 
 def _progress(at_work: Live) -> Iterator[str]:
-    """Yield how far the phase is, how fast it goes, and how long it will take."""
+    """Yield the progress, the rate and the time left of the phase."""
     if at_work.files:
         yield f"{number(at_work.files_done)} of {many(at_work.files, 'file')}"
     if not at_work.bytes:
@@ -78,12 +78,14 @@ def _progress(at_work: Live) -> Iterator[str]:
 
 
 def down_for(since: float, now: float) -> str:
-    """Return how long a job has been down: no less than nothing, where the clock went back."""
+    """Return the seconds for which a job has been down: no less than nothing, if the clock went
+    back.
+    """
     return span(max(0.0, now - since))
 
 
 def downtime(at_work: Live) -> str:
-    """Return how long a job would be down. Nobody knows before something has been copied."""
+    """Return the downtime of a job if it stopped now. Nobody knows it before the first copy."""
     rests = at_work.left.values()
     if any(rest.files and not rest.brought_per_second for rest in rests):
         return "not known yet"

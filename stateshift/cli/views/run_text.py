@@ -80,16 +80,14 @@ def _job_headline(job: JobReport) -> str:
 
 
 def same_of(jobs: Iterable[JobReport]) -> str | None:
-    """Return what of some jobs was found to be the same on both sides; None where nothing was
-    compared.
-    """
+    """Return the amounts that are the same on both sides; None if nothing was compared."""
     counts = compared_of(jobs)
     return f"{compared(counts)} the same on both sides" if any(counts.values()) else None
 
 
 def rounds(job: JobReport) -> str:
-    """Return what the last look found, and what there was once the job had stopped: it writes on
-    until then.
+    """Return the amounts that the last round left, and that there were once the job had stopped: it
+    writes on until then.
     """
     last = job.rounds[-1]
     left = f"{many(last.left_files or 0, 'file')}, {size(last.left_bytes or 0)}"
@@ -101,9 +99,9 @@ def rounds(job: JobReport) -> str:
 
 
 def _phases(phases: tuple[PhaseReport, ...], seconds: float, undone: bool) -> Table:
-    """Return when each phase was at work, and a line that shows it."""
+    """Return the times of each phase, and a line that shows them."""
     ends = [phase.start + phase.seconds for phase in phases]
-    # What was taken back may have been so days later: its line ends with its last phase.
+    # A rollback may have come days later: its line ends with its last phase.
     whole = max([0.0 if undone else seconds, *ends])
     rows = []
     for phase in phases:
@@ -148,7 +146,7 @@ def since(job: JobReport) -> str:
 
 
 def without_rounds(seconds: float) -> str:
-    """Return what the downtime would have been, had nothing been copied before."""
+    """Return the downtime if nothing had been copied before."""
     return f"about {span(seconds)} if everything had been copied with the job down"
 
 

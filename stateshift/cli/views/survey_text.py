@@ -185,7 +185,7 @@ def _file_facts(facts: SurveyFacts) -> Iterator[Pair]:
 
 
 def _strangers(image: Image) -> Iterator[Pair]:
-    """Yield what lies in a checkpoint and is not Spark's."""
+    """Yield the files in a checkpoint that are not Spark's."""
     for held in image.described.get("strangers", ()):
         place = f"{image.path}/{held['path']}" if image.path else held["path"]
         where = f"in {place}" if place.endswith("/") else f"({place})"
@@ -193,7 +193,7 @@ def _strangers(image: Image) -> Iterator[Pair]:
 
 
 def _small(files: FileAmounts) -> str:
-    """Return how many are small; the bounds beyond the one that holds them all say nothing more."""
+    """Return the numbers of small files, up to the first bound that holds all files."""
     parts: list[str] = []
     for small in files.small:
         below = size(small.below).replace(".0", "")
@@ -204,7 +204,7 @@ def _small(files: FileAmounts) -> str:
 
 
 def epoch_of(image: Image) -> str:
-    """Return which epoch is committed, and which was begun."""
+    """Return the epoch that is committed, and the one that was begun."""
     if image.epoch is None:
         return "none committed yet"
     if image.planned is not None and image.planned > image.epoch:
@@ -369,7 +369,7 @@ def _all_files(files: Iterable[FileRow]) -> Table:
 
 
 def _names(names: Iterable[SoughtName]) -> Table:
-    """Return which of the names are in the image, under which directory or id."""
+    """Return the names that are in the image, with their directory or id."""
     rows: list[Row] = []
     for name in names:
         answer = Cell("yes", "good") if name.found else Cell("no", "warn")
@@ -427,7 +427,7 @@ def _checked(checked: Checked) -> Iterator[Block]:
 
 
 def _part(part: Part, coverage: Coverage, so_far: PartsSoFar | None) -> Iterator[Pair]:
-    """Yield how much the part is, and what is remembered of all parts."""
+    """Yield the size of the part, and the record of all parts."""
     shards = f"{number(coverage.shards)} of {many(coverage.shards_all, 'shard')}"
     amount = f"{size(coverage.bytes)} of {size(coverage.bytes_all)}"
     yield f"part {part.number} of {part.of}", f"{shards}, {amount}"
@@ -461,6 +461,6 @@ def _judged_row(image: JudgedImage) -> Row:
 
 
 def exported(state: Export, to: str, bytes_written: int) -> Line:
-    """Return how much was written to a file."""
+    """Return the amount that was written to a file."""
     what = ("entry", "entries") if state.wanted.changes is None else ("change", "changes")
     return Line(f"{many(state.entries, *what)}, {size(bytes_written)}: {redact(to)}")

@@ -1,4 +1,4 @@
-"""What is shown, as values, and the two ways to show it: plain lines, and colours at a terminal.
+"""The output as values, and the two ways to show it: plain lines, and colours at a terminal.
 
     Line     one line, with the tone it is said in
     Table    rows below heads; without heads a list of `label  value`
@@ -128,8 +128,8 @@ def _text(cell: str | Cell) -> str:
     return harmless(cell.text if isinstance(cell, Cell) else cell).replace("\n", " ")
 
 
-# What moves a terminal's cursor, or the direction of its text. Much of what we show comes out of
-# files.
+# The characters that move a terminal's cursor, or the direction of its text. Much of what we show
+# comes out of files.
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 

@@ -108,9 +108,7 @@ def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
 
 
 def bar(start: float, seconds: float, whole: float, width: int) -> str:
-    """Return where on a line of `width` a stretch of time lies; something that happened is never
-    invisible.
-    """
+    """Return a stretch of time as a bar on a line of `width`; it is never invisible."""
     if whole <= 0:
         return "█" * width
     first = min(width - 1, int(width * start / whole))

@@ -95,7 +95,7 @@ def _run(terminal: Terminal, path: Path, urls: tuple[tuple[str, ...], str], limi
 
 
 def _tell_troubles(terminal: Terminal, at_work: AtWork) -> None:
-    """Say when producers begin to be refused, and when that ends; until somebody stops us."""
+    """Show when producers begin to be refused, and when that ends; until somebody stops us."""
     from stateshift.errors import StateshiftError
 
     never = threading.Event()

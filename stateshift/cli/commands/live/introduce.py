@@ -60,7 +60,7 @@ def command(
 
 
 def _place(given: dict[Where, str | None]) -> tuple[Where, str]:
-    """Return where the function goes: exactly one place."""
+    """Return the place of the function: exactly one."""
     from stateshift.errors import Complaint, SpecError
 
     places = [(where, at) for where, at in given.items() if at is not None]
