@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from stateshift.documents.shape import document_of
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -47,7 +49,6 @@ class Inspection:
 
     def to_dict(self) -> Plain:
         """Return the document of `stateshift inspect --json`."""
-        from stateshift.documents.shape import document_of
         from stateshift.documents.survey import SurveyDocument, file_document
 
         if self.file is not None:
@@ -75,7 +76,6 @@ class ImageVerdict:
     def to_dict(self) -> Plain:
         """Return the document of `stateshift verify LOCATION --json`."""
         from stateshift.documents.judgement import JudgementDocument
-        from stateshift.documents.shape import document_of
 
         return cast(Plain, document_of(JudgementDocument, self.judgement))
 
@@ -96,7 +96,6 @@ class RunVerdict:
     def to_dict(self) -> Plain:
         """Return the document of `stateshift verify WORKDIR --json`."""
         from stateshift.documents.run import VerdictDocument, VerdictFacts
-        from stateshift.documents.shape import document_of
 
         facts = VerdictFacts(self.verdict, self.report, self.workdir)
         return cast(Plain, document_of(VerdictDocument, facts))
@@ -157,7 +156,6 @@ class RunResult:
     def to_dict(self) -> Plain:
         """Return the document of `stateshift apply --json`; `resume` and `rollback` have it too."""
         from stateshift.documents.run import EndedRunDocument, RunFacts
-        from stateshift.documents.shape import document_of
 
         facts = RunFacts(self.report, self.workdir, page=self.page)
         return cast(Plain, document_of(EndedRunDocument, facts))
@@ -188,7 +186,6 @@ class RunStatus:
     def to_dict(self) -> Plain:
         """Return the document of `stateshift status --json`."""
         from stateshift.documents.run import RunFacts, StatusDocument
-        from stateshift.documents.shape import document_of
 
         facts = RunFacts(self.report, self.workdir, self.at_work, self.live, self.page)
         return cast(Plain, document_of(StatusDocument, facts))
@@ -209,7 +206,6 @@ class ImageDiff:
     def to_dict(self) -> Plain:
         """Return the document of `stateshift diff --json`."""
         from stateshift.documents.diff import DiffDocument, diff_facts
-        from stateshift.documents.shape import document_of
 
         return cast(Plain, document_of(DiffDocument, diff_facts(self.differences)))
 

@@ -237,21 +237,21 @@ class PastFacts:
 
 @dataclass(frozen=True, slots=True)
 class QueryFacts:
-    """A query that runs a chain. Its version is the newest change of the chain that its last batch
-    began with; `sample` is the last batch that was measured, the rows a second are those of the
-    last one of which they are known.
-    """
+    """A query that runs a chain."""
 
-    chain: str
-    query: str
-    workers: int
-    batch: int | None
-    seconds_since: float | None
-    is_living: bool
-    version: Version
-    sample: Sample | None
-    rows_in_per_second: float | None
-    rows_out_per_second: float | None
+    schema_name: ClassVar = "LiveQuery"
+    chain: Annotated[str, "the chain"]
+    query: Annotated[str, "the query's id"]
+    living: Annotated[bool, "whether it has begun a batch in the last ten minutes"]
+    workers: Annotated[int, "its tasks"]
+    version: Annotated[int, "the version of the chain that its last batch began with"]
+    batch: Annotated[int | None, "the last batch that it began"]
+    begun_seconds_ago: Annotated[float | None, "how long ago that was"]
+    # Of the last batch of which they are known.
+    rows_in_per_second: Annotated[float | None, "rows that came into the chain, of late"]
+    rows_out_per_second: Annotated[float | None, "rows that came out of it, of late"]
+    task_seconds: Annotated[float | None, "how long a task took for its rows, of late"]
+    sample: Sample | None  # the last batch that was measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +331,7 @@ class StatusFacts:
         for said in self.survey.standing.workers:
             counts[said.chain, said.query] = counts.get((said.chain, said.query), 0) + 1
         found = [self._query(chain, query, count) for (chain, query), count in counts.items()]
-        return tuple(sorted(found, key=lambda each: (not each.is_living, each.chain, each.query)))
+        return tuple(sorted(found, key=lambda each: (not each.living, each.chain, each.query)))
 
     def _query(self, chain: str, query: str, workers: int) -> QueryFacts:
         now = self.survey.standing
@@ -343,9 +343,10 @@ class StatusFacts:
             query=query,
             workers=workers,
             batch=now.last_batches.get(query),
-            seconds_since=None if begun is None else max(0.0, self.survey.at - begun),
-            is_living=chain in now.declarations and query in now.queries(chain),
+            begun_seconds_ago=None if begun is None else max(0.0, self.survey.at - begun),
+            living=chain in now.declarations and query in now.queries(chain),
             version=version_of(now.changes, chain, now.last_versions.get(query, 0)),
+            task_seconds=of_it[-1].seconds_mean if of_it else None,
             sample=of_it[-1] if of_it else None,
             rows_in_per_second=counted[-1].rows_in_per_second if counted else None,
             rows_out_per_second=counted[-1].rows_out_per_second if counted else None,
@@ -513,25 +514,6 @@ class LiveChainDocument(TypedDict):
     pyarrow: Annotated[str, "the job's pyarrow"]
 
 
-class LiveQueryDocument(TypedDict):
-    """A query that runs a chain."""
-
-    chain: Annotated[str, "the chain"]
-    query: Annotated[str, "the query's id"]
-    living: Annotated[bool, "whether it has begun a batch in the last ten minutes", At("is_living")]
-    workers: Annotated[int, "its tasks"]
-    version: Annotated[int, "the version of the chain that its last batch began with"]
-    batch: Annotated[int | None, "the last batch that it began"]
-    begun_seconds_ago: Annotated[float | None, "how long ago that was", At("seconds_since")]
-    rows_in_per_second: Annotated[float | None, "rows that came into the chain, of late"]
-    rows_out_per_second: Annotated[float | None, "rows that came out of it, of late"]
-    task_seconds: Annotated[
-        float | None,
-        "how long a task took for its rows, of late",
-        At("sample.seconds_mean"),
-    ]
-
-
 class LiveUnderWayDocument(TypedDict):
     """A change that is not decided."""
 
@@ -558,7 +540,7 @@ class LiveStatusDocument(TypedDict):
         At("last.last_seconds"),
     ]
     chains: Annotated[list[LiveChainDocument], "its chains", At(chain_documents)]
-    queries: Annotated[list[LiveQueryDocument], "the queries that run them"]
+    queries: Annotated[list[QueryFacts], "the queries that run them"]
     under_way: Annotated[LiveUnderWayDocument | None, "the change that is not decided"]
     last: Annotated[LivePastDocument | None, "the last change that is"]
     bins: Annotated[LiveBinsDocument | None, "its bins; null where no worker has any"]

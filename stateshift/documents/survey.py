@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NotRequired, TypedDict, cast
 
 from stateshift.documents.endpoints import TopicOffsets, topics_of
 from stateshift.documents.problems import FindingDocument, redacted
@@ -110,12 +110,13 @@ class EndpointOf:
 
 @dataclass(frozen=True, slots=True)
 class SoughtName:
-    """An operator's name that somebody looks for, where it would be, and whether it is there."""
+    """A name that `inspect --uids` looked for."""
 
-    name: str
-    directory: str
-    flink_operator_id: str
-    found: bool
+    schema_name: ClassVar = "Name"
+    name: Annotated[str, "the name"]
+    directory: Annotated[str, "the directory of its state"]
+    flink_operator_id: Annotated[str, "Flink's operator id of it"]
+    found: Annotated[bool, "whether the image has it"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,15 +457,6 @@ class LineDocument(EntryDocument):
     change: NotRequired[Annotated[str, "what it did: put, remove, ... (--changes)"]]
 
 
-class NameDocument(TypedDict):
-    """A name that `inspect --uids` looked for."""
-
-    name: Annotated[str, "the name"]
-    directory: Annotated[str, "the directory of its state"]
-    flink_operator_id: Annotated[str, "Flink's operator id of it"]
-    found: Annotated[bool, "whether the image has it"]
-
-
 class SurveyDocument(TypedDict):
     """What `inspect` finds at a directory: an image, a workflow, or none of them."""
 
@@ -488,7 +480,7 @@ class SurveyDocument(TypedDict):
         dict[str, str], "the name index of a workflow: name to directory", At("survey.names")
     ]
     uids: NotRequired[
-        Annotated[list[NameDocument], "the names that were asked for (--uids)", At("names")]
+        Annotated[list[SoughtName], "the names that were asked for (--uids)", At("names")]
     ]
     entries: NotRequired[
         Annotated[list[EntryDocument], "the first of each store (--entries)", At("entries.shown")]

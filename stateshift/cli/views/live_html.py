@@ -111,7 +111,7 @@ def _tiles(shown: _Page) -> Iterator[str]:
     yield tile("Changes", str(len(shown.changes)), *counts)
     versions = [f"{each.name}: version {facts.version(each.name)}" for each in facts.declarations]
     yield tile("Chains", str(len(versions)), *versions)
-    living = [each for each in facts.queries if each.is_living]
+    living = [each for each in facts.queries if each.living]
     workers = many(sum(each.workers for each in living), "worker")
     yield tile("Queries", str(len({each.query for each in living})), f"{workers} run a chain")
     last = facts.last

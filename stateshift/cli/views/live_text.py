@@ -265,10 +265,10 @@ def query_row(facts: QueryFacts) -> Row:
 
 
 def _begun(facts: QueryFacts) -> str | Cell:
-    if facts.seconds_since is None:
+    if facts.begun_seconds_ago is None:
         return "-"
-    words = f"{span(facts.seconds_since)} ago"
-    return words if facts.is_living else Cell(f"{words}: not waited for", "dim")
+    words = f"{span(facts.begun_seconds_ago)} ago"
+    return words if facts.living else Cell(f"{words}: not waited for", "dim")
 
 
 def _under_way(facts: StatusFacts) -> Iterator[Block]:
