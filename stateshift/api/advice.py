@@ -26,8 +26,8 @@ from stateshift.api.rebalancing.whereabouts import (
     Whereabouts,
     jobs_meant,
     jobs_now,
-    listed,
-    moved_at,
+    list_jobs,
+    move_times,
     refuse_lost_clusters,
 )
 from stateshift.api.requests import SpecLike, spec_of
@@ -195,7 +195,7 @@ def _of_spec(
         which = f"a driver has one job, and this would be that of {', '.join(names)}"
         _refuse_driver_ui(request, which, f"--job {quote(names[0])}, or `driver_ui` in the spec")
     notes = {name: _note_on(each) for name, each in where.items()}
-    outside = replace(outside, notes=notes, since=moved_at(where, adapters.clock.now()))
+    outside = replace(outside, notes=notes, since=move_times(where, adapters.clock.now()))
     return subjects.of_spec(spec, request.jobs, outside)
 
 
@@ -239,7 +239,7 @@ def _as_it_is_now(
         return spec, where
     folder = _folder_of(request)
     place = Workdir(os.path.join(WORKDIRS, "plan")) if folder is None else folder.place
-    clusters = listed({name: adapters.open_cluster(spec.cluster(name), place) for name in names})
+    clusters = list_jobs({name: adapters.open_cluster(spec.cluster(name), place) for name in names})
     if spec.rebalance is None:
         meant = jobs_meant(spec.jobs, clusters, {})
     else:
@@ -266,7 +266,7 @@ def _restarts(request: AdviceRequest) -> dict[str, float]:
     return restarts if folder is None else {**restarts, **restarts_below(folder.runs)}
 
 
-def replayed(path: str, only: Collection[str] = ()) -> list[Advice]:
+def replay_advice(path: str, only: Collection[str] = ()) -> list[Advice]:
     """Return the verdicts that the inputs in a file lead to: what `--json` has printed.
 
     Raises:

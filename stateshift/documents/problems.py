@@ -59,16 +59,16 @@ class ErrorDocument(TypedDict):
 
 def error_document(caught: StateshiftError) -> ErrorDocument:
     """Return the error, and where it happened as far as that is known."""
-    plain = {key: redacted(value) for key, value in caught.as_json().items()}
+    plain = {key: redact_all(value) for key, value in caught.as_json().items()}
     return cast("ErrorDocument", plain)
 
 
-def redacted(value: object) -> object:
+def redact_all(value: object) -> object:
     """Return a plain JSON value with the credentials taken out of all its texts."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):
-        return {key: redacted(item) for key, item in value.items()}
+        return {key: redact_all(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [redacted(item) for item in value]
+        return [redact_all(item) for item in value]
     return value if value is None or isinstance(value, int | float) else str(value)

@@ -136,7 +136,7 @@ def downtime_of(report: Report) -> Downtime:
     return Downtime(Known.UNSEEN if was_halted else Known.NONE)
 
 
-def compared_of(jobs: Iterable[JobReport]) -> Counter[str]:
+def count_compared(jobs: Iterable[JobReport]) -> Counter[str]:
     """Return the numbers of entries, files and key groups that were compared and are the same."""
     counts = Counter[str]()
     for job in jobs:
@@ -280,7 +280,7 @@ def failed_run(facts: RunFacts, caught: StateshiftError) -> FailedRunDocument:
     return {**error_document(caught), **document_of(EndedRunDocument, facts)}
 
 
-def listed(entry: Listed) -> StatusDocument | DamagedRunDocument:
+def workdir_document(entry: Listed) -> StatusDocument | DamagedRunDocument:
     """Return the document of one workdir of `runs`."""
     if entry.facts is not None:
         return document_of(StatusDocument, entry.facts)

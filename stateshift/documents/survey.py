@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NotRequired, TypedDict, cast
 
 from stateshift.documents.endpoints import TopicOffsets, topics_of
-from stateshift.documents.problems import FindingDocument, redacted
+from stateshift.documents.problems import FindingDocument, redact_all
 from stateshift.documents.shape import At, document_of
 from stateshift.formats import uid
 from stateshift.storage.locations import Redacted, redact
@@ -594,7 +594,7 @@ def endpoint_details(end: Endpoint) -> dict[str, object]:
         topics = topics_of(end)
         details["offsets"] = {topic.name: by_partition(topic) for topic in topics}
         details["sum"] = {topic.name: topic.sum for topic in topics}
-    return {name: redacted(value) for name, value in details.items()}
+    return {name: redact_all(value) for name, value in details.items()}
 
 
 def by_partition(topic: TopicOffsets) -> dict[str, int]:

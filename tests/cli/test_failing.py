@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stateshift import errors
-from stateshift.cli.shell.failing import described, ours, tell
+from stateshift.cli.shell.failing import describe_error, ours, tell
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.cli.views.text import plain_text
 from stateshift.documents.problems import error_document
@@ -29,7 +29,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_an_error_is_a_fact_and_then_the_way_out() -> None:
     error = PlanError("target holds an image at epoch 12", hint="stateshift inspect s3://b/orders")
-    assert plain_text(described(error)) == (
+    assert plain_text(describe_error(error)) == (
         "error: target holds an image at epoch 12\nhint: stateshift inspect s3://b/orders\n"
     )
 
@@ -42,7 +42,7 @@ def test_a_spec_error_says_everything_that_is_wrong() -> None:
         ),
         hint="stateshift schema",
     )
-    assert plain_text(described(error)).splitlines() == [
+    assert plain_text(describe_error(error)).splitlines() == [
         "error: the request is not valid, for 2 reasons",
         '  /jobs/0/verify: no such level (found "all", expected entries, digests or none)',
         "  /: no jobs",
@@ -52,16 +52,16 @@ def test_a_spec_error_says_everything_that_is_wrong() -> None:
 
 def test_what_was_found_is_said_once() -> None:
     odd = Complaint("/jobs", "an object is not a list of objects", "an object", "a list of objects")
-    assert plain_text(described(SpecError((odd,)))).count("an object") == 1
+    assert plain_text(describe_error(SpecError((odd,)))).count("an object") == 1
 
 
 def test_a_long_value_is_not_shown_whole() -> None:
     error = SpecError((Complaint("/jobs", "not a list", "x" * 500, "a list"),))
-    assert len(plain_text(described(error))) < 150
+    assert len(plain_text(describe_error(error))) < 150
 
 
 def test_where_bytes_are_wrong_is_said_to_the_byte() -> None:
-    shown = plain_text(described(FormatError("not a delta", "state/0/0/1.delta", 17)))
+    shown = plain_text(describe_error(FormatError("not a delta", "state/0/0/1.delta", 17)))
     assert shown == "error: state/0/0/1.delta: not a delta (at byte 17)\n"
 
 

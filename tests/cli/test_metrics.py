@@ -15,7 +15,7 @@ from stateshift.advise.advising import Advice
 from stateshift.advise.evaluate.inputs import Circumstances, FlinkInputs, Inputs
 from stateshift.advise.evaluate.settings import Settings
 from stateshift.advise.evaluate.verdicts import verdict_on
-from stateshift.cli.commands.metrics import observed
+from stateshift.cli.commands.metrics import observe_run
 from stateshift.cli.views.metrics_text import exposition
 from stateshift.clusters.protocol import StopRequest, Submission
 from stateshift.documents.advice import advice_document
@@ -102,14 +102,14 @@ def test_a_run_that_failed_while_its_job_is_down_says_so_and_the_last_success_st
         raise ClusterError("the queue is full")
 
     ground.rollback("first", discard_progress=True)
-    first = observed(str(tmp_path / "first"))
+    first = observe_run(str(tmp_path / "first"))
     assert value(measured([first], success), "job_state", state="rolled-back") == 1
     ground.cluster.run("orders", SOURCE)
     ground.cluster._on_start = refuse
     ground.clock.time += 1000
     with pytest.raises(StateshiftError):
         ground.apply(running_spec(), "second")
-    runs = [observed(str(tmp_path / name)) for name in ("second", "first")]
+    runs = [observe_run(str(tmp_path / name)) for name in ("second", "first")]
     metrics = measured(runs, ground.clock.now() + 60)
     assert value(metrics, "job_state", job="orders", state="failed") == 1, "of the newest run"
     assert value(metrics, "job_failure_exit_code", job="orders") == JOB_DOWN
@@ -125,7 +125,7 @@ def test_a_warm_run_at_work_says_how_far_behind_its_copy_is(tmp_path: Path) -> N
     stage: Timed
 
     def look(_: object) -> None:
-        run = observed(str(stage.ground.workdir().path))
+        run = observe_run(str(stage.ground.workdir().path))
         seen.append(measured([run], stage.ground.clock.now()))
 
     stage = Timed(tmp_path, (80.0, look), (90.0, lambda steering: steering.ask_cutover(False)))
@@ -146,7 +146,7 @@ def test_a_warm_run_at_work_says_how_far_behind_its_copy_is(tmp_path: Path) -> N
     assert value(metrics, "job_warm_left_seconds", job="orders") is not None
     assert value(metrics, "job_warm_written_bytes_per_second", job="orders") is not None
     assert value(metrics, "job_run_seconds", job="orders") == pytest.approx(80, abs=2)
-    after = measured([observed(str(stage.ground.workdir().path))], now)
+    after = measured([observe_run(str(stage.ground.workdir().path))], now)
     assert value(after, "job_warm_left_bytes", job="orders") is None, "nobody is at work"
 
 
@@ -157,7 +157,7 @@ def test_a_step_under_way_has_an_age(tmp_path: Path) -> None:
     seen: list[Metrics] = []
 
     def stop(_: StopRequest) -> None:
-        run = observed(str(ground.workdir().path))
+        run = observe_run(str(ground.workdir().path))
         seen.append(measured([run], ground.clock.now() + 45))
 
     def start(_: Submission) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stateshift.cli.shell import bin_moves, change
-from stateshift.cli.shell.progress import Bar, Lines, Tally, drawn
+from stateshift.cli.shell.progress import Bar, Lines, Tally, draws_bar
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.cli.views import live_text
 
@@ -120,14 +120,14 @@ def test_a_terminal_that_has_gone_away_ends_no_run_in_its_middle(
     monkeypatch.setattr(live_text, "progress", str)
     monkeypatch.setattr(sys, "stderr", Gone())
     terminal = Terminal(environment={"TERM": "xterm"})
-    assert drawn(terminal)
+    assert draws_bar(terminal)
     with drawing(terminal) as progress:
         for step in range(3):
             progress(step)
 
 
 def test_no_bar_is_drawn_into_a_pipe() -> None:
-    assert not drawn(Terminal(environment={"TERM": "xterm"}))
+    assert not draws_bar(Terminal(environment={"TERM": "xterm"}))
 
 
 def test_a_phase_that_moves_no_file_says_its_time_only() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from stateshift.api.rebalancing.move_spec import file_name
 from stateshift.api.rebalancing.past import Place
-from stateshift.api.rebalancing.whereabouts import Whereabouts, moved_at
+from stateshift.api.rebalancing.whereabouts import Whereabouts, move_times
 from stateshift.clusters.protocol import JobState
 from stateshift.errors import ClusterError
 from tests.advise.measured_flink import BEGAN
@@ -260,7 +260,7 @@ def test_a_move_that_is_still_to_come_makes_no_look_void() -> None:
     where = {
         name: Whereabouts(Place("east", number=1, at=at)) for name, at in (("a", 5.0), ("b", 9.0))
     }
-    assert moved_at(where, 7.0) == {"a": 5.0, "b": None}
+    assert move_times(where, 7.0) == {"a": 5.0, "b": None}
 
 
 # --------------------------------------------------------------------------- names of any length

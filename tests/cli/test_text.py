@@ -2,7 +2,16 @@ import io
 
 from rich.console import Console
 
-from stateshift.cli.views.text import Cell, Gap, Line, Table, coloured, pairs, plain_text, section
+from stateshift.cli.views.text import (
+    Cell,
+    Gap,
+    Line,
+    Table,
+    pairs,
+    plain_text,
+    rich_blocks,
+    section,
+)
 
 TABLE = Table(("name", ">bytes"), (("orders", "1,024"), (Cell("注文", "warn"), "7")))
 
@@ -27,11 +36,11 @@ def test_a_terminal_gets_the_same_words_and_no_markup_is_read_from_them() -> Non
         file=io.StringIO(), force_terminal=True, width=60, highlight=False, markup=False
     )
     with console.capture() as shown:
-        for renderable in coloured(blocks):
+        for renderable in rich_blocks(blocks):
             console.print(renderable)
     plain = Console(file=io.StringIO(), width=60, no_color=True, force_terminal=False)
     with plain.capture() as bare:
-        for renderable in coloured(blocks):
+        for renderable in rich_blocks(blocks):
             plain.print(renderable)
     assert "\x1b[" in shown.get()
     assert bare.get().split() == plain_text(blocks).split()
@@ -39,7 +48,7 @@ def test_a_terminal_gets_the_same_words_and_no_markup_is_read_from_them() -> Non
 
 def test_a_long_table_is_shown_plainly_at_a_terminal_too() -> None:
     rows = tuple((str(number), "x") for number in range(2000))
-    lines = [str(line) for line in coloured([Table(("a", "b"), rows)])]
+    lines = [str(line) for line in rich_blocks([Table(("a", "b"), rows)])]
     assert lines == plain_text([Table(("a", "b"), rows)]).splitlines()
 
 
@@ -59,7 +68,7 @@ def test_what_would_move_the_cursor_is_shown_as_an_escape() -> None:
         no_color=True,
     )
     with console.capture() as shown:
-        for renderable in coloured(blocks):
+        for renderable in rich_blocks(blocks):
             console.print(renderable)
     for text in (plain_text(blocks), shown.get()):
         assert text.count(r"a\x1b[2Jb\x07\r\x9b1m\u202ec") == 2

@@ -138,4 +138,4 @@ class Heard:
         for live in self.live[-3:]:
             shown = render_run.status(RunFacts(report, "run", held=True, live=live))
             self.say(*plain_text(shown).splitlines(), render_live.line(report, live))
-            self.say(*plain_text(render_live.watched(report, live)).splitlines())
+            self.say(*plain_text(render_live.watch(report, live)).splitlines())

@@ -50,7 +50,7 @@ def carry_out(
     return Ended(_carried(way, workdir, "finished", report))
 
 
-def planned(way: Way, fact: str = "") -> Carried:
+def plan_move(way: Way, fact: str = "") -> Carried:
     """Return a move that nobody has begun."""
     return Carried(way.number, way.jobs, way.source, way.target, "planned", fact=fact)
 
@@ -90,7 +90,7 @@ def _stopped(way: Way, workdir: Workdir, error: StateshiftError) -> Ended:
     begun = workdir.exists and migration.progress_of(workdir).state != "new"
     named = name_the_run(error, str(workdir.path) if begun else None)
     if not begun:
-        return Ended(planned(way, error.fact), named)
+        return Ended(plan_move(way, error.fact), named)
     report = migration.status(workdir)
     carried = _carried(way, workdir, "failed", report, error.fact)
     if report.state == "rolled-back" and error.exit_code != JOB_DOWN:

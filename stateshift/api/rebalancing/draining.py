@@ -17,7 +17,7 @@ from stateshift.api.rebalancing.whereabouts import (
     Whereabouts,
     ids_of,
     jobs_now,
-    listed,
+    list_jobs,
     name_there,
 )
 from stateshift.errors import PlanError, StateshiftError
@@ -36,7 +36,7 @@ class Occupied(Protocol):
     def occupants(self) -> tuple[str, ...]: ...
 
 
-def drained(
+def survey_drained(
     request: RebalanceRequest, folder: Folder, adapters: Adapters, outcome: Rebalance
 ) -> tuple[Drained, ...]:
     """Return the contents of each cluster that was to be emptied."""
@@ -162,7 +162,7 @@ def _look(
         each.name: adapters.open_cluster(request.spec.cluster(each.name), folder.place)
         for each in request.clusters
     }
-    clusters = listed(opened)
+    clusters = list_jobs(opened)
     jobs, where = jobs_now(request.spec.jobs, clusters, past_of(folder).places)
     ended = folder.memory().absence.ended
     first = {job.name: job for job in request.spec.jobs}

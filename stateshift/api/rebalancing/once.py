@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 from stateshift.advise.rebalance.decision import Decision, is_undecided
 from stateshift.advise.rebalance.memory import Memory
 from stateshift.advise.rebalance.outcome import Carried, Rebalance
-from stateshift.api.rebalancing.carrying import carry_out, go_on, planned, waiting
+from stateshift.api.rebalancing.carrying import carry_out, go_on, plan_move, waiting
 from stateshift.api.rebalancing.choosing import Choosing, Chosen, policy_of
-from stateshift.api.rebalancing.draining import drained, not_empty
+from stateshift.api.rebalancing.draining import not_empty, survey_drained
 from stateshift.api.rebalancing.folder import Absence, Busy, Folder, MemoryRecord, MoveRecord
 from stateshift.api.rebalancing.move_spec import Way, image_of
 from stateshift.api.rebalancing.past import Past, memory_of, past_of
 from stateshift.api.rebalancing.refused import remember
 from stateshift.api.rebalancing.request import Acting, RebalanceRequest, check_request
-from stateshift.api.rebalancing.surveying import Surveyed, cordoned, survey
+from stateshift.api.rebalancing.surveying import Surveyed, cordons_of, survey
 from stateshift.errors import StateshiftError
 from stateshift.migration import Adapters
 from stateshift.plain import to_plain
@@ -66,9 +66,9 @@ def rebalance_once(request: RebalanceRequest, adapters: Adapters) -> Run:
         for name in request.draining:
             folder.cordon(name, adapters.clock.now())
     run = _waited(request, folder, adapters)
-    outcome = replace(run.outcome, cordoned=tuple(cordoned(request, folder).values()))
+    outcome = replace(run.outcome, cordoned=tuple(cordons_of(request, folder).values()))
     if request.draining:
-        outcome = replace(outcome, drained=drained(request, folder, adapters, outcome))
+        outcome = replace(outcome, drained=survey_drained(request, folder, adapters, outcome))
     return Run(outcome, run.error, not_empty(outcome))
 
 
@@ -110,7 +110,7 @@ class _Once:
             return Run(Rebalance(None, folder=self.request.folder, unfinished=carried))
         for move in past.unfinished:
             assert self.request.acting is not None, "a dry run has returned"
-            closed = cordoned(self.request, self.folder)
+            closed = cordons_of(self.request, self.folder)
             is_closed = move.target in closed and move.source not in closed
             with self.request.acting() as adapters:
                 ended = go_on(self.folder, move, adapters, is_closed)
@@ -133,7 +133,7 @@ class _Once:
         self._remember(number, chosen, past, surveyed.absence)
         outcome = Rebalance(
             chosen.decision,
-            carried=tuple(map(planned, chosen.ways)),
+            carried=tuple(map(plan_move, chosen.ways)),
             folder=self.request.folder,
             file=file,
             unfinished=resumed,
@@ -187,8 +187,8 @@ class _Once:
         """Make the moves, one after the other. The first that fails is the last."""
         carried: tuple[Carried, ...] = ()
         for way, record in moves:
-            if way.target in cordoned(self.request, self.folder):
-                carried += (planned(way, f"{way.target} was cordoned meanwhile"),)
+            if way.target in cordons_of(self.request, self.folder):
+                carried += (plan_move(way, f"{way.target} was cordoned meanwhile"),)
                 continue
             self.folder.keep_move(record)
             with acting() as adapters:

@@ -18,7 +18,7 @@ from stateshift.plain import Misfit, from_plain
 _HINT = "name a file of FOLDER/decisions, or what `stateshift rebalance --json` has printed"
 
 
-def replayed(path: str) -> Rebalance:
+def replay_decision(path: str) -> Rebalance:
     """Return the decision that the inputs in a file lead to.
 
     Raises:

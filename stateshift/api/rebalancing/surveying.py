@@ -30,8 +30,8 @@ from stateshift.api.rebalancing.whereabouts import (
     Listed,
     Whereabouts,
     jobs_now,
-    listed,
-    moved_at,
+    list_jobs,
+    move_times,
     name_there,
     refuse_lost_clusters,
 )
@@ -85,7 +85,7 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
     where = {name: where[name] for name in present}
     restarts = restarts_below(folder.runs)
     needs = _Measuring(request, folder, adapters, restarts).needs(
-        present, moved_at(where, adapters.clock.now())
+        present, move_times(where, adapters.clock.now())
     )
     now = adapters.clock.now()
     before = _before_their_moves(request, folder, past, now)
@@ -97,7 +97,7 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
         for name, job in present.items()
     }
     capacities = _with_our_memory(capacities, where, memory)
-    closed = cordoned(request, folder)
+    closed = cordons_of(request, folder)
     situation = Situation(
         at=now,
         clusters=tuple(
@@ -133,7 +133,7 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
     )
 
 
-def cordoned(request: RebalanceRequest, folder: Folder) -> dict[str, Cordon]:
+def cordons_of(request: RebalanceRequest, folder: Folder) -> dict[str, Cordon]:
     """Return the clusters that nothing moves to, by their names: the spec's, and the drained."""
     kept = {each.cluster: each for each in folder.cordons()}
     names = [each.name for each in request.clusters]
@@ -164,7 +164,7 @@ def _listed(request: RebalanceRequest, folder: Folder, adapters: Adapters) -> di
     opened = {}
     for each in request.clusters:
         opened[each.name] = adapters.open_cluster(spec.cluster(each.name), folder.place)
-    return listed(opened)
+    return list_jobs(opened)
 
 
 # ---- jobs

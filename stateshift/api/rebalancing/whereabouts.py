@@ -56,7 +56,7 @@ class Whereabouts:
     ended: str = ""
 
 
-def listed(clusters: Mapping[str, Cluster]) -> dict[str, Listed]:
+def list_jobs(clusters: Mapping[str, Cluster]) -> dict[str, Listed]:
     """Return the jobs that clusters list, by the clusters' names."""
     return {name: _listed(cluster) for name, cluster in clusters.items()}
 
@@ -129,7 +129,7 @@ def jobs_now(
     return present, where
 
 
-def moved_at(where: Mapping[str, Whereabouts], now: float) -> dict[str, float | None]:
+def move_times(where: Mapping[str, Whereabouts], now: float) -> dict[str, float | None]:
     """Return the time at which each job was moved to where it is; None of one that never was, or
     whose move is still to come by a clock that was set back: nothing would count until then.
     """

@@ -11,8 +11,8 @@ from stateshift.cli.shell.measuring import (
     SAMPLE,
     Changed,
     Sample,
-    needed,
     refuse_beside_replay,
+    require_argument,
     seconds_in,
     settings_in,
 )
@@ -107,17 +107,17 @@ def command(
     settings of the Flink operator's autoscaler, also for Spark, whose checkpoint is its history.
     Changes nothing. A job that cannot be measured gets "cannot tell" with the reason.
     """
-    from stateshift.api.advice import AdviceRequest, adviser_of, replayed
+    from stateshift.api.advice import AdviceRequest, adviser_of, replay_advice
 
     if replay is not None:
         refuse_beside_replay(
             given is not None or watch, "judges a file again, and looks at no jobs"
         )
-        _show(terminal, replayed(replay, job or ()), explain)
+        _show(terminal, replay_advice(replay, job or ()), explain)
         return None
     example = "stateshift advise http://jobmanager:8081"
     request = AdviceRequest(
-        needed(given, "SPEC|URL|LOCATION", example),
+        require_argument(given, "SPEC|URL|LOCATION", example),
         tuple(job or ()),
         settings_in(setting or ()),
         seconds_in(sample),
@@ -146,7 +146,7 @@ def _watch(terminal: Terminal, adviser: Adviser, request: AdviceRequest, explain
         terminal.answer(
             "advise",
             partial(advice_documents, advice),
-            partial(advise_text.watched, advice, explain),
+            partial(advise_text.watch, advice, explain),
         )
         clock.sleep(request.sample_seconds)
 

@@ -7,7 +7,14 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import Fork, NoSync, RunOptions, Source, Waive
-from stateshift.cli.shell.shortcut import forked, given, in_place_job, one_job, run_epilog, run_jobs
+from stateshift.cli.shell.shortcut import (
+    drop_empty,
+    fork_keys,
+    in_place_job,
+    one_job,
+    run_epilog,
+    run_jobs,
+)
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog(
@@ -59,8 +66,8 @@ def command(
         raise typer.BadParameter("compact takes --to LOCATION or --in-place")
     if fork and in_place:
         raise typer.BadParameter("--fork needs --to LOCATION")
-    mode = forked(fork, no_sync)
-    asked = given(in_place=in_place or None, keep_tables=keep_tables or None)
+    mode = fork_keys(fork, no_sync)
+    asked = drop_empty(in_place=in_place or None, keep_tables=keep_tables or None)
     changes = [{"kind": "compact", **asked}]
     job = one_job(source, to, changes, waive, mode) if to else in_place_job(source, changes, waive)
     return run_jobs(terminal, options, [job])

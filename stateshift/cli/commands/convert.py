@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import Fork, NoSync, RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import forked, given, one_job, run_epilog, run_jobs
+from stateshift.cli.shell.shortcut import drop_empty, fork_keys, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog(
@@ -52,12 +52,12 @@ def command(
     The checkpoint records how its state is kept, so the job's configuration stays as it is.
     --flink writes a savepoint's metadata for another version of Flink.
     """
-    change = given(
+    change = drop_empty(
         kind="convert",
         provider=provider,
         codec=codec,
         checkpoint_format=checkpoint_format,
         flink=flink,
     )
-    job = one_job(source, to, [change], waive, forked(fork, no_sync))
+    job = one_job(source, to, [change], waive, fork_keys(fork, no_sync))
     return run_jobs(terminal, options, [job])

@@ -65,7 +65,7 @@ def command(
     below = span(min(seconds_of(job.until) for job in warm))
     when = "at once" if now else f"as soon as less than {below} is left to copy"
     names = ", ".join(job.name for job in warm)
-    left = steer.left(place)
+    left = steer.time_left(place)
     words = f"{names}: to be stopped {when}" + (f" ({left})" if left else "")
     steer.show_request(terminal, place, "asked", words, now=now)
     return None

@@ -8,7 +8,15 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import Fork, NoSync, RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import Keys, forked, given, one_job, pairs, run_epilog, run_jobs
+from stateshift.cli.shell.shortcut import (
+    Keys,
+    drop_empty,
+    fork_keys,
+    one_job,
+    pairs,
+    run_epilog,
+    run_jobs,
+)
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog(
@@ -83,7 +91,7 @@ def command(
     Spark treats a column as nullable and the old one did not. A new column holds its default
     for every key that exists. Write columns inside a struct with dots.
     """
-    change = given(
+    change = drop_empty(
         kind="evolve",
         operator=operator,
         add=[column_of(text) for text in add or ()],
@@ -96,7 +104,7 @@ def command(
         nullable_key=nullable_key,
     )
     changes = [{**change, "store": name} for name in store or ["default"]]
-    job = one_job(source, to, changes, waive, forked(fork, no_sync))
+    job = one_job(source, to, changes, waive, fork_keys(fork, no_sync))
     return run_jobs(terminal, options, [job])
 
 

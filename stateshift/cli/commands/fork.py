@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stateshift.cli.shell.options import NoSync, RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import forked, one_job, run_epilog, run_jobs
+from stateshift.cli.shell.shortcut import fork_keys, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog("stateshift fork /data/orders --to /test/orders")
@@ -22,4 +22,4 @@ def command(
     The copy gets a query id of its own, so that idempotent sinks do not take it for the
     original.
     """
-    return run_jobs(terminal, options, [one_job(source, to, [], waive, forked(True, no_sync))])
+    return run_jobs(terminal, options, [one_job(source, to, [], waive, fork_keys(True, no_sync))])

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import Fork, NoSync, RunOptions, To, Waive, names_in
-from stateshift.cli.shell.shortcut import forked, given, one_job, run_epilog, run_jobs
+from stateshift.cli.shell.shortcut import drop_empty, fork_keys, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog("stateshift merge /data/eu /data/us --to /data/orders")
@@ -53,8 +53,8 @@ def command(
     first, *others = sources
     if not others:
         raise typer.BadParameter("merge takes two checkpoints, or more")
-    changes = [given(kind="merge", locations=others, sum=sum)]
+    changes = [drop_empty(kind="merge", locations=others, sum=sum)]
     if union:
         changes.append({"kind": "union", "operators": names_in(union)})
-    job = one_job(first, to, changes, waive, forked(fork, no_sync))
+    job = one_job(first, to, changes, waive, fork_keys(fork, no_sync))
     return run_jobs(terminal, options, [job], "flink" if union else None)

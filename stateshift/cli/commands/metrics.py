@@ -91,7 +91,7 @@ def command(
 
     for folder in dirs or ():
         _refuse_missing(folder)
-    runs = [observed(path) for path in _paths(dirs or [workdirs])]
+    runs = [observe_run(path) for path in _paths(dirs or [workdirs])]
     folders = _by_name(_there(terminal, "decision", rebalance or []))
     rebalanced = [_rebalanced(terminal, name, folder) for name, folder in folders.items()]
     judged = _judged(_there(terminal, "advice", advice or []))
@@ -139,12 +139,12 @@ def _there(terminal: Terminal, what: str, files: list[str]) -> list[str]:
 
 def _judged(files: list[str]) -> list[Judged]:
     """Return the verdicts in files that `advise --json` has written."""
-    from stateshift.api.advice import replayed
+    from stateshift.api.advice import replay_advice
     from stateshift.documents.metrics import Judged
 
     judged = []
     for file in files:
-        for each in replayed(file):
+        for each in replay_advice(file):
             judged.append(Judged(each.verdict, each.inputs.around.now))
     return judged
 
@@ -205,7 +205,7 @@ def _say_damaged(terminal: Terminal, error: StateshiftError) -> None:
     terminal.say(f"left out of the metrics: {error}{hint}")
 
 
-def observed(path: str) -> ObservedRun:
+def observe_run(path: str) -> ObservedRun:
     """Return the run in a workdir; without progress if its journal cannot be read."""
     from stateshift import migration
     from stateshift.documents.metrics import ObservedRun

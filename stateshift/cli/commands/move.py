@@ -8,7 +8,14 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import RunOptions, Source, To, Waive, WasAt
-from stateshift.cli.shell.shortcut import Keys, given, named_after, one_job, run_epilog, run_jobs
+from stateshift.cli.shell.shortcut import (
+    Keys,
+    drop_empty,
+    name_of_place,
+    one_job,
+    run_epilog,
+    run_jobs,
+)
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog(
@@ -66,7 +73,7 @@ def command(
     if stop is not None and start is None:
         raise typer.BadParameter("--stop needs --start: a job that is stopped is started again")
     job = one_job(source, to, [], waive)
-    job |= {"name": named_after(source), **given(was_at=was_at), **_ends(start, stop, warm)}
+    job |= {"name": name_of_place(source), **drop_empty(was_at=was_at), **_ends(start, stop, warm)}
     return run_jobs(terminal, options, [job], clusters=_clusters(start, stop, warm))
 
 
@@ -90,7 +97,7 @@ def _clusters(start: str | None, stop: str | None, warm: bool) -> Keys:
     if start is not None:
         # A resume may be typed elsewhere, and means the same commands.
         directory = os.getcwd()
-        clusters[COMMANDS] = given(kind="command", submit=start, cwd=directory, stop=stop)
+        clusters[COMMANDS] = drop_empty(kind="command", submit=start, cwd=directory, stop=stop)
     if warm and stop is None:
         clusters[PERSON] = {"kind": "manual"}
     return clusters

@@ -12,8 +12,8 @@ from stateshift.cli.shell.measuring import (
     SAMPLE,
     Changed,
     Sample,
-    needed,
     refuse_beside_replay,
+    require_argument,
     seconds_in,
     settings_in,
 )
@@ -123,18 +123,18 @@ def command(
     """
     from stateshift.api.rebalancing.folder import usual_folder
     from stateshift.api.rebalancing.once import rebalance_once
-    from stateshift.api.rebalancing.replaying import replayed
+    from stateshift.api.rebalancing.replaying import replay_decision
     from stateshift.api.rebalancing.request import RebalanceRequest
     from stateshift.api.requests import spec_of
-    from stateshift.cli.shell.failing import described
+    from stateshift.cli.shell.failing import describe_error
 
     if replay is not None:
         refuse_beside_replay(
             spec is not None or yes, "decides again what a file has, and looks at no clusters"
         )
-        _show(terminal, replayed(replay), html, explain)
+        _show(terminal, replay_decision(replay), html, explain)
         return None
-    path = needed(spec, "SPEC", "stateshift rebalance clusters.json --once")
+    path = require_argument(spec, "SPEC", "stateshift rebalance clusters.json --once")
     if html is not None:
         _refuse_page(html)  # before anything is moved
     request = RebalanceRequest(
@@ -157,7 +157,7 @@ def command(
         _show(terminal, run.outcome, html, explain)
     finally:  # a page that fails does not hide what has become of a move
         for error in run.errors:
-            terminal.talk(described(error))
+            terminal.talk(describe_error(error))
     return run.errors[0].exit_code if run.errors else None
 
 

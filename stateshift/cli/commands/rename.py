@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import Fork, NoSync, RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import Keys, forked, given, one_job, pairs, run_epilog, run_jobs
+from stateshift.cli.shell.shortcut import (
+    Keys,
+    drop_empty,
+    fork_keys,
+    one_job,
+    pairs,
+    run_epilog,
+    run_jobs,
+)
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog(
@@ -45,15 +53,15 @@ def command(
     Use it when a changed job would not find its state: Spark numbers operators and sources
     differently, or a Flink operator has another uid.
     """
-    named = given(
+    named = drop_empty(
         operators=pairs("--operator", "OLD=NEW", operator),
         sources=pairs("--source", "OLD=NEW", input),
     )
-    dropped = given(operators=drop_operator, sources=drop_source)
+    dropped = drop_empty(operators=drop_operator, sources=drop_source)
     changes: list[Keys] = []
     if named or not dropped:
         changes.append({"kind": "rename", **named})
     if dropped:
         changes.append({"kind": "drop", **dropped})
-    job = one_job(source, to, changes, waive, forked(fork, no_sync))
+    job = one_job(source, to, changes, waive, fork_keys(fork, no_sync))
     return run_jobs(terminal, options, [job])

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import LocalRunOptions, Source, To, Waive, WasAt
-from stateshift.cli.shell.shortcut import named_after, one_job, run_epilog, run_jobs
+from stateshift.cli.shell.shortcut import name_of_place, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog(
@@ -45,7 +45,7 @@ def command(
     if bool(files) == bool(was_at):
         raise typer.BadParameter("repair takes --was-at OLD (Spark) or --files LOCATION (Flink)")
     if was_at:
-        job = one_job(source, to, [], waive) | {"name": named_after(source), "was_at": was_at}
+        job = one_job(source, to, [], waive) | {"name": name_of_place(source), "was_at": was_at}
         return run_jobs(terminal, options, [job], "spark")
     job = one_job(source, to, [{"kind": "repair", "files": files}], waive)
     return run_jobs(terminal, options, [job], "flink")

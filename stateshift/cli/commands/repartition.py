@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import Fork, NoSync, RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import Keys, forked, given, one_job, run_epilog, run_jobs
+from stateshift.cli.shell.shortcut import Keys, drop_empty, fork_keys, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog(
@@ -48,7 +48,7 @@ def command(
     parallelism. For the latter it must be canonical, with keys that are strings, integers, longs
     or tuples of them.
     """
-    rescaled = given(parallelism=parallelism, max_parallelism=max_parallelism)
+    rescaled = drop_empty(parallelism=parallelism, max_parallelism=max_parallelism)
     if (partitions is None) == (not rescaled):
         raise typer.BadParameter(
             "--partitions for a checkpoint of Spark; --parallelism, --max-parallelism for Flink's"
@@ -56,5 +56,5 @@ def command(
     change: Keys = {"kind": "repartition", "partitions": partitions}
     if rescaled:
         change = {"kind": "rescale", **rescaled}
-    job = one_job(source, to, [change], waive, forked(fork, no_sync))
+    job = one_job(source, to, [change], waive, fork_keys(fork, no_sync))
     return run_jobs(terminal, options, [job], "flink" if rescaled else None)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import Fork, NoSync, RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import forked, given, one_job, run_epilog, run_jobs
+from stateshift.cli.shell.shortcut import drop_empty, fork_keys, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog("stateshift rewind /data/orders --to /data/orders-41 --batch 41")
@@ -40,6 +40,6 @@ def command(
     `stateshift verify LOCATION` lists the batches that can be restored. The job reads the input
     after that batch again.
     """
-    change = given(kind="rewind", batch=batch, renumber=renumber or None)
-    job = one_job(source, to, [change], waive, forked(fork, no_sync))
+    change = drop_empty(kind="rewind", batch=batch, renumber=renumber or None)
+    job = one_job(source, to, [change], waive, fork_keys(fork, no_sync))
     return run_jobs(terminal, options, [job])

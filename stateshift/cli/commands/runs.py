@@ -29,12 +29,12 @@ def command(
 ) -> int | None:
     """List all runs, and where each of them stands."""
     from stateshift.cli.views import run_text as render_run
-    from stateshift.documents.run import listed
+    from stateshift.documents.run import workdir_document
 
     entries = [_listed(path) for path in below(workdirs)]
     terminal.answer(
         "runs",
-        lambda: [listed(entry) for entry in entries],
+        lambda: [workdir_document(entry) for entry in entries],
         lambda: render_run.runs(entries, workdirs),
     )
     return None

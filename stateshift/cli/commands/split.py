@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import NoSync, RunOptions, Source, Waive, names_in
-from stateshift.cli.shell.shortcut import Keys, forked, one_job, run_epilog, run_jobs
+from stateshift.cli.shell.shortcut import Keys, fork_keys, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = run_epilog(
@@ -61,7 +61,7 @@ def command(
     """
     _refuse_mismatch(to, column, values or [], operators or [])
     if operators:
-        jobs = _by_operators(source, to, operators, waive, forked(True, no_sync))
+        jobs = _by_operators(source, to, operators, waive, fork_keys(True, no_sync))
         return run_jobs(terminal, options, jobs, "flink")
     if column is not None:
         parts: list[Keys] = [{"column": column, "values": part} for part in values or ()]
@@ -69,7 +69,7 @@ def command(
         parts = [{"by": len(to), "part": number} for number in range(len(to))]
     jobs = []
     for number, (target, part) in enumerate(zip(to, parts, strict=True)):
-        job = one_job(source, target, [{"kind": "split", **part}], waive, forked(True, no_sync))
+        job = one_job(source, target, [{"kind": "split", **part}], waive, fork_keys(True, no_sync))
         jobs.append({**job, "name": f"{job['name']}-{number}"})
     return run_jobs(terminal, options, jobs)
 

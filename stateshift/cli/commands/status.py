@@ -102,7 +102,7 @@ def _shown(terminal: Terminal, place: Workdir) -> Iterator[Show]:
         )
     elif terminal.colours(sys.stdout):
         with _drawing() as draw:
-            yield lambda report, live: draw(render_live.watched(report, live))
+            yield lambda report, live: draw(render_live.watch(report, live))
     else:
         last = ""
 
@@ -121,8 +121,8 @@ def _drawing() -> Iterator[Callable[[Iterator[Block]], None]]:
     from rich.console import Console, Group
     from rich.live import Live as Drawn
 
-    from stateshift.cli.views.text import coloured
+    from stateshift.cli.views.text import rich_blocks
 
     console = Console(highlight=False, markup=False, emoji=False)
     with Drawn(console=console, transient=True) as drawn:
-        yield lambda blocks: drawn.update(Group(*coloured(blocks)), refresh=True)
+        yield lambda blocks: drawn.update(Group(*rich_blocks(blocks)), refresh=True)

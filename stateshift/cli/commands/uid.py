@@ -39,7 +39,7 @@ def command(
     ] = "default",
 ) -> int | None:
     """Show the directory and Flink id of operators' names."""
-    rows = described(names, constants(profile))
+    rows = describe_names(names, constants(profile))
     refuse_collisions(rows)
     terminal.answer("uid", lambda: rows, lambda: [_table(rows)])
     return None
@@ -93,7 +93,9 @@ def _constants_in(text: str) -> tuple[int, int, int, bool] | None:
     return (p, m, offset, signed) if p > 0 and m > 0 else None
 
 
-def described(names: list[str], profile: tuple[int, int, int, bool]) -> list[OperatorIdDocument]:
+def describe_names(
+    names: list[str], profile: tuple[int, int, int, bool]
+) -> list[OperatorIdDocument]:
     """Return a row for each name."""
     from stateshift.errors import Complaint, SpecError
     from stateshift.formats import uid

@@ -23,7 +23,7 @@ def show(terminal: Terminal, group: str) -> int | None:
     terminal.answer(
         "live-bins",
         lambda: document_of(LiveCountDocument, facts),
-        lambda: bin_count_text.shown(facts),
+        lambda: bin_count_text.show_count(facts),
     )
     return None
 
@@ -44,7 +44,7 @@ def change(
     facts = replace(_facts(controller), wanted=count)
     controller.check_resize(facts.bins, count, manner.at)
     if not terminal.json:
-        terminal.show(bin_count_text.checked(facts))
+        terminal.show(bin_count_text.show_checked(facts))
     if not is_check:
         facts = replace(facts, moved=_carried(terminal, controller, count, manner))
     if facts.state == "aborted":

@@ -107,7 +107,7 @@ def carry_out(
     check(now, steps, manner)
     facts = MoveFacts(now, steps, manner)
     if not terminal.json:
-        terminal.show(bins_text.checked(facts))
+        terminal.show(bins_text.show_checked(facts))
     if not options.check:
         facts = replace(facts, moved=_carried(terminal, controller, steps, manner))
     if facts.state == "aborted":
@@ -145,9 +145,9 @@ def told_progress(
     """Show how far it is, as `progress` says it: at a terminal over the last line; elsewhere now
     and then.
     """
-    from stateshift.cli.shell.progress import drawn, status_line
+    from stateshift.cli.shell.progress import draws_bar, status_line
 
-    if not drawn(terminal):
+    if not draws_bar(terminal):
         yield _Lines(terminal.say, progress)
         return
     with status_line() as show:
@@ -211,5 +211,5 @@ def show_steering(
     terminal.answer(
         "live-steering",
         lambda: bins_steering(state, location, throttle, by),
-        lambda: bins_text.steered(words),
+        lambda: bins_text.show_steering(words),
     )

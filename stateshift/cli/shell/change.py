@@ -73,11 +73,11 @@ def carry_out(
 
     _refuse_doubles(edits)
     manner = _manner(options)
-    with found_from_here():
+    with search_working_directory():
         checked = acts.check(group, edits, manner)
     facts = ChangeFacts(checked)
     if not terminal.json:
-        terminal.show(live_text.checked(facts))
+        terminal.show(live_text.show_checked(facts))
     if not options.check:
         facts = ChangeFacts(checked, _carried(terminal, checked, options.wait))
     if facts.state in ("aborted", "reverted"):
@@ -110,7 +110,7 @@ def place(text: str | None) -> int | str | None:
 
 
 @contextmanager
-def found_from_here() -> Iterator[None]:
+def search_working_directory() -> Iterator[None]:
     """Look for modules in the working directory as well, as `python -m` does."""
     here = os.getcwd()
     sys.path.insert(0, here)
@@ -170,10 +170,10 @@ def _carried(terminal: Terminal, checked: Checked, wait_seconds: float) -> Carri
 @contextmanager
 def _progress(terminal: Terminal) -> Iterator[Callable[[Carried], None]]:
     """Show how far a change is: at a terminal over the last line; elsewhere now and then."""
-    from stateshift.cli.shell.progress import drawn, status_line
+    from stateshift.cli.shell.progress import draws_bar, status_line
     from stateshift.cli.views.live_text import progress
 
-    if not drawn(terminal):
+    if not draws_bar(terminal):
         yield _Lines(terminal.say, progress)
         return
     with status_line() as show:

@@ -51,7 +51,7 @@ def tell(caught: BaseException, terminal: Terminal, report: FailedRunDocument | 
         error = _bug(caught)
     if terminal.json:
         _document(terminal, error, report)
-    terminal.talk(described(error))
+    terminal.talk(describe_error(error))
     _drop_what_is_stuck()
     return error.exit_code
 
@@ -64,7 +64,7 @@ def tell_aborted(
     """
     if terminal.json:
         terminal.document(name, document)
-    terminal.talk(described(error))
+    terminal.talk(describe_error(error))
     return error.exit_code
 
 
@@ -129,7 +129,7 @@ def _storage_error(caught: OSError) -> StorageError | None:
     return None
 
 
-def described(error: StateshiftError) -> Iterator[Block]:
+def describe_error(error: StateshiftError) -> Iterator[Block]:
     """Show the error on stderr."""
     yield from _facts(error)
     if error.where.get("step"):

@@ -27,7 +27,7 @@ Changed = Annotated[
 ]
 
 
-def needed(given: str | None, argument: str, example: str) -> str:
+def require_argument(given: str | None, argument: str, example: str) -> str:
     """Return an argument that may be left out only beside `--replay`."""
     from stateshift.errors import Complaint, SpecError
 

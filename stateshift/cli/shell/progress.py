@@ -253,13 +253,13 @@ def status_line() -> Iterator[Callable[[str], None]]:
         yield status.update
 
 
-def drawn(terminal: Terminal) -> bool:
+def draws_bar(terminal: Terminal) -> bool:
     """Return whether a bar may be drawn: on a terminal with colours that is not a CI step's."""
     return terminal.colours(sys.stderr) and not terminal.environment.get("CI")
 
 
 def _watch(terminal: Terminal) -> Watch:
-    if drawn(terminal):
+    if draws_bar(terminal):
         return Bar(terminal.verbose)
     return Lines(terminal.say, verbose=terminal.verbose)
 

@@ -52,7 +52,7 @@ def run_epilog(
     )
 
 
-def forked(fork: bool, no_sync: bool) -> Keys:
+def fork_keys(fork: bool, no_sync: bool) -> Keys:
     """Return the mode of a job, and whether its copy is synced. After a move the copy is all that
     is left of its state.
     """
@@ -92,15 +92,15 @@ def in_place_job(source: str, changes: Changes, waive: list[str] | None) -> Keys
 
 
 def _job(place: str, keys: Keys) -> Keys:
-    return {"name": named_after(place), **keys}
+    return {"name": name_of_place(place), **keys}
 
 
-def named_after(place: str) -> str:
+def name_of_place(place: str) -> str:
     """Return the name of a job whose image lies there."""
     return place.rstrip("/").rpartition("/")[2] or "job"
 
 
-def given(**values: object) -> Keys:
+def drop_empty(**values: object) -> Keys:
     """Return the keys that somebody gave a value for: no None, and no empty list or mapping."""
     return {key: value for key, value in values.items() if value not in (None, [], {})}
 

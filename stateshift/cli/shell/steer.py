@@ -64,7 +64,7 @@ def warm_jobs(workdir: Workdir, progress: Progress) -> list[JobSpec]:
     return [job for job in jobs if job.name in progress.jobs]
 
 
-def left(workdir: Workdir) -> str:
+def time_left(workdir: Workdir) -> str:
     """Return the downtime of each job if it stopped now; empty if no process is at work."""
     live = workdir.steering.live() if workdir.held else None
     if live is None:

@@ -218,7 +218,7 @@ class Terminal:
         raw.flush()
 
     def _print(self, blocks: Iterable[Block], stream: TextIO) -> None:
-        from stateshift.cli.views.text import coloured, plain_text
+        from stateshift.cli.views.text import plain_text, rich_blocks
 
         if not self.colours(stream):
             stream.write(_escaped(plain_text(blocks), stream))
@@ -227,7 +227,7 @@ class Terminal:
         from rich.console import Console
 
         console = Console(file=stream, highlight=False, markup=False, emoji=False)
-        for renderable in coloured(blocks):
+        for renderable in rich_blocks(blocks):
             console.print(renderable)
 
     # -- who listens

@@ -46,7 +46,7 @@ def blocks(advice: Sequence[Advice], explain: bool) -> Iterator[Block]:
             yield from _formulas(each)
 
 
-def watched(advice: Sequence[Advice], explain: bool) -> Iterator[Block]:
+def watch(advice: Sequence[Advice], explain: bool) -> Iterator[Block]:
     """Yield a line for each job, after each round of --watch."""
     for each in advice:
         yield Line(_line(each.verdict))

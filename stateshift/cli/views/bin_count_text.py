@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LOAD_HEADS = (">bin", "worker", ">keys", ">state", ">changes/s", ">rows/s", ">of the mean")
 
 
-def shown(facts: CountFacts) -> Iterator[Block]:
+def show_count(facts: CountFacts) -> Iterator[Block]:
     """Show the hottest bins, and the number that they speak for."""
     yield Line(f"{many(facts.bins.count, 'bin')} in {facts.location}", "strong")
     yield Table(LOAD_HEADS, tuple(_load_row(each) for each in facts.hottest))
@@ -44,7 +44,7 @@ def _load_row(load: Load) -> Row:
     )
 
 
-def checked(facts: CountFacts) -> Iterator[Block]:
+def show_checked(facts: CountFacts) -> Iterator[Block]:
     """Show what is asked for."""
     before, wanted = facts.bins.count, facts.wanted
     assert wanted is not None, "a number was asked for"

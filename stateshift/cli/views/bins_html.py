@@ -24,10 +24,10 @@ from itertools import chain
 
 from stateshift.cli.views.bins_text import MOVE_HEADS, PART_HEADS, part_row, past_rows, whys
 from stateshift.cli.views.live_html_drawing import curves_drawn
-from stateshift.cli.views.markup import said, tag
+from stateshift.cli.views.markup import escape, tag
 from stateshift.cli.views.page import bullets, table, tile
 from stateshift.cli.views.run_html_axis import Axis
-from stateshift.cli.views.run_html_curves import Curve, Point, placed
+from stateshift.cli.views.run_html_curves import Curve, Point, place_points
 from stateshift.cli.views.run_html_drawing import Mark
 from stateshift.cli.views.text import Row
 from stateshift.cli.views.units import clock, many, number, span
@@ -84,7 +84,7 @@ def _pictures(moves: Sequence[PastMoveFacts], parts: Sequence[PartPast]) -> Iter
         curves = list(_curves(part, _reached(others), axis, zero))
         name = f"{part.operator} at {part.worker}"
         label = f"{name}: its bins over time, how far behind it was, and how long its batches took"
-        yield tag("h3", said(name))
+        yield tag("h3", escape(name))
         yield tag("figure", curves_drawn(curves, axis, marks, label))
 
 
@@ -112,7 +112,7 @@ def _curves(part: PartPast, reached: Reached, axis: Axis, zero: float) -> Iterat
     )
     for curve in wanted:
         if any(value for _, value in curve.points):
-            yield replace(curve, points=placed(curve.points, axis))
+            yield replace(curve, points=place_points(curve.points, axis))
 
 
 def _points(

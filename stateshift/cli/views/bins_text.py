@@ -52,7 +52,7 @@ WHICH_MAX = 40
 HOT_MAX = 3
 
 
-def checked(facts: MoveFacts) -> Iterator[Block]:
+def show_checked(facts: MoveFacts) -> Iterator[Block]:
     """Show what moves, and how."""
     yield Line(f"move {many(facts.count, 'bin')} in {facts.location}", "strong")
     if not facts.steps:
@@ -143,7 +143,7 @@ def _moved(moved: Moved) -> str:
     return f"{number(moved.bins_moved)} of {many(moved.bins, 'bin')} moved, {steps}"
 
 
-def aborted(proposal: Proposal | None) -> Iterator[Block]:
+def show_aborted(proposal: Proposal | None) -> Iterator[Block]:
     """Show what `stateshift live abort` has aborted."""
     if proposal is None:
         yield Line("whoever moves bins ends before the next step; what is decided is carried out")
@@ -151,7 +151,7 @@ def aborted(proposal: Proposal | None) -> Iterator[Block]:
         yield Line(f"move {proposal.number} is aborted; all bins stay where they are")
 
 
-def steered(words: str) -> Iterator[Block]:
+def show_steering(words: str) -> Iterator[Block]:
     """Show what was asked of whoever moves bins."""
     yield Line(words)
 
@@ -237,7 +237,7 @@ def _on_their_way(facts: BinsFacts) -> Iterator[Block]:
         resume = live_command("resume", facts.location)
         yield Line(f"moves are paused; to go on: {resume}", "warn")
     if facts.throttle.bins is not None or facts.throttle.gap_seconds is not None:
-        yield Line(f"moves are throttled: {', '.join(throttled(facts))}", "warn")
+        yield Line(f"moves are throttled: {', '.join(throttle_words(facts))}", "warn")
     for part in facts.bins.not_dealt:
         count = many(facts.bins.count_at(part), "bin")
         yield Line(f"{part.name} has {count} still, and will deal them anew", "warn")
@@ -259,7 +259,7 @@ def _on_their_way(facts: BinsFacts) -> Iterator[Block]:
         yield Line("no bins are on their way")
 
 
-def throttled(facts: BinsFacts) -> Iterator[str]:
+def throttle_words(facts: BinsFacts) -> Iterator[str]:
     """Yield the throttle of moves, for people."""
     if facts.throttle.bins is not None:
         yield f"at most {many(facts.throttle.bins, 'bin')} a step"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views.text import Block, Cell, Line, Row, Table, Tone, compact_json, section
-from stateshift.cli.views.units import compared, number
+from stateshift.cli.views.units import amounts_compared, number
 from stateshift.documents.diff import DiffFacts, Outcome
 from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
@@ -38,7 +38,7 @@ def differences(facts: DiffFacts, a: str, b: str, verbose: bool = False) -> Iter
 
 def _headline(facts: DiffFacts, both: str) -> Line:
     if facts.outcome is Outcome.EQUAL:
-        return Line(f"equal, {compared(facts.differences.same)}: {both}", "good")
+        return Line(f"equal, {amounts_compared(facts.differences.same)}: {both}", "good")
     words, tone = _OUTCOMES[facts.outcome]
     return Line(f"{words}: {both}", tone)
 

@@ -26,7 +26,7 @@ from stateshift.cli.views.live_text import (
     query_row,
     whys,
 )
-from stateshift.cli.views.markup import said, tag
+from stateshift.cli.views.markup import escape, tag
 from stateshift.cli.views.page import bullets, chip, table, tile, whole_page
 from stateshift.cli.views.run_html_axis import Axis
 from stateshift.cli.views.run_html_drawing import Mark
@@ -98,7 +98,7 @@ def _head(shown: _Page) -> Iterator[str]:
     is_idle = under_way is None and not is_moving
     state = chip("idle", "good") if is_idle else chip("under way", "warn")
     yield tag("p", "stateshift live", class_="dim")
-    yield tag("h1", said(facts.location), state)
+    yield tag("h1", escape(facts.location), state)
     yield tag("dl", *_tiles(shown), class_="tiles")
 
 
@@ -154,7 +154,7 @@ def _query(shown: _Page, query: QueryFacts) -> Iterator[str]:
         samples=samples,
         taken_back=frozenset(taken_back),
     )
-    yield tag("h2", said(f"{query.chain}, in query {query.query}"))
+    yield tag("h2", escape(f"{query.chain}, in query {query.query}"))
     yield tag("figure", picture(drawn, shown.axis, shown.zero, shown.marks))
     yield tag("h3", "Batches that were measured")
     yield table(SAMPLE_HEADS, [_sample_row(each) for each in samples])
@@ -214,4 +214,4 @@ def _foot(facts: StatusFacts) -> str:
     if facts.bins is None or facts.declarations:
         words.append(TASKS_FOOT)
     words.append(f"As of {clock(facts.survey.at)} UTC. Written by stateshift {__version__}.")
-    return tag("footer", tag("p", said(" ".join(words))))
+    return tag("footer", tag("p", escape(" ".join(words))))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from stateshift.cli.views.markup import tag
 from stateshift.cli.views.run_html_axis import Axis
-from stateshift.cli.views.run_html_curves import PANEL, Curve, Point, placed
+from stateshift.cli.views.run_html_curves import PANEL, Curve, Point, place_points
 from stateshift.cli.views.run_html_drawing import (
     BAR,
     BELOW,
@@ -141,7 +141,7 @@ def _curves(samples: Sequence[Sample], axis: Axis, zero: float) -> Iterator[Curv
     for title, kind, value_of, shown in wanted:
         points = _points(samples, value_of, zero)
         if points:
-            yield Curve(title, kind, placed(points, axis), shown)
+            yield Curve(title, kind, place_points(points, axis), shown)
 
 
 def _points(samples: Sequence[Sample], value_of: ValueOf, zero: float) -> list[Point]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from stateshift.live.bins.evicting import Evicted
 
 
-def imported(came: BroughtIn) -> Iterator[Block]:
+def show_import(came: BroughtIn) -> Iterator[Block]:
     """Show the state that was brought in."""
     yield Line(f"{many(came.keys, 'key')} in {many(came.bins, 'bin')}, {size(came.size)}", "good")
     yield pairs(
@@ -22,12 +22,12 @@ def imported(came: BroughtIn) -> Iterator[Block]:
     )
 
 
-def exported(to: str, keys: int, bytes_written: int) -> Iterator[Block]:
+def show_export(to: str, keys: int, bytes_written: int) -> Iterator[Block]:
     """Show the state that was written."""
     yield Line(f"{many(keys, 'key')} to {to}, {size(bytes_written)}", "good")
 
 
-def evicted(all_evicted: Sequence[Evicted]) -> Iterator[Block]:
+def show_eviction(all_evicted: Sequence[Evicted]) -> Iterator[Block]:
     """Say from where to go on."""
     for one in all_evicted:
         yield Line(f"{one.worker} of {one.operator} is evicted: {many(one.bins, 'bin')}", "good")

@@ -32,7 +32,7 @@ NO_FUNCTION = "(none: rows as they are)"
 # ------------------------------------------------------------------------------------ a change
 
 
-def checked(facts: ChangeFacts) -> Iterator[Block]:
+def show_checked(facts: ChangeFacts) -> Iterator[Block]:
     """Show what was checked, and how the change comes in."""
     asked = facts.checked.asked
     rows = [_chain_row(chain) for chain in facts.chains]
@@ -120,7 +120,7 @@ def _everywhere(carried: Carried) -> str:
     return f", and runs everywhere after {span(last)} (first worker {span(first)})"
 
 
-def aborted(known: Known) -> Iterator[Block]:
+def show_aborted(known: Known) -> Iterator[Block]:
     """Show what `stateshift live abort` has aborted."""
     chains = ", ".join(known.change.chains)
     yield Line(f"change {known.number} is aborted ({known.change.act} {chains}); all run on")

@@ -14,7 +14,7 @@ from stateshift.storage.locations import redact
 _NO_CHARACTER = re.compile("[\ud800-\udfff\ufffe\uffff]")
 
 
-def said(text: str) -> str:
+def escape(text: str) -> str:
     """Return the text as it may stand between tags: names, notes, and messages of the user's and of
     storages.
     """
@@ -40,5 +40,5 @@ def percent(share: float) -> str:
 
 
 def _attribute(name: str, value: str | float) -> str:
-    text = said(value) if isinstance(value, str) else f"{value:g}"
+    text = escape(value) if isinstance(value, str) else f"{value:g}"
     return f' {name.rstrip("_").replace("_", "-")}="{text}"'

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stateshift.cli.views.markup import said, tag
+from stateshift.cli.views.markup import escape, tag
 from stateshift.cli.views.run_html_style import STYLE
 from stateshift.cli.views.text import Cell, Row, Tone
 from stateshift.cli.views.units import number
@@ -20,7 +20,7 @@ def whole_page(title: str, *body: str) -> str:
     head = (
         '<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        tag("title", said(title)),
+        tag("title", escape(title)),
         tag("style", STYLE),
     )
     return f"<!DOCTYPE html>\n{tag('html', tag('head', *head), tag('body', *body), lang='en')}\n"
@@ -28,13 +28,13 @@ def whole_page(title: str, *body: str) -> str:
 
 def tile(label: str, value: str, *lines: str) -> str:
     """Return a number that everybody asks for, with lines below it."""
-    below = (tag("dd", said(line)) for line in lines)
-    return tag("div", tag("dt", said(label)), tag("dd", said(value), class_="value"), *below)
+    below = (tag("dd", escape(line)) for line in lines)
+    return tag("div", tag("dt", escape(label)), tag("dd", escape(value), class_="value"), *below)
 
 
 def chip(word: str, tone: Tone) -> str:
     """Return a word in a frame, beside a heading."""
-    return tag("span", said(word), class_=f"state {tone}")
+    return tag("span", escape(word), class_=f"state {tone}")
 
 
 def table(heads: Sequence[str], rows: Sequence[Row], kept_in: str = "") -> str:
@@ -51,11 +51,11 @@ def table_of_pictures(
     """Return a table with a picture behind each row."""
     cells = [tag("td", picture, class_="drawn") for picture in pictures]
     lines = [_row(heads, row, cell) for row, cell in zip(rows, cells, strict=True)]
-    return _table([*_titles(heads), tag("th", said(title))], lines)
+    return _table([*_titles(heads), tag("th", escape(title))], lines)
 
 
 def _titles(heads: Sequence[str]) -> list[str]:
-    return [tag("th", said(head.removeprefix(">")), class_=_kind(head)) for head in heads]
+    return [tag("th", escape(head.removeprefix(">")), class_=_kind(head)) for head in heads]
 
 
 def _table(titles: Sequence[str], lines: Sequence[str]) -> str:
@@ -81,7 +81,7 @@ def _shortened(lines: list[str], columns: int, kept_in: str) -> list[str]:
 
 def _cell(cell: str | Cell, head: str) -> str:
     text, tone = (cell.text, cell.tone) if isinstance(cell, Cell) else (cell, "")
-    return tag("td", said(text), class_=f"{_kind(head)} {tone}".strip())
+    return tag("td", escape(text), class_=f"{_kind(head)} {tone}".strip())
 
 
 def _kind(head: str) -> str:
@@ -90,7 +90,7 @@ def _kind(head: str) -> str:
 
 def bullets(lines: Sequence[str], kept_in: str = "report.json") -> str:
     """Return a list; of a long one the first lines."""
-    shown = [tag("li", said(line)) for line in lines[:LINES_MAX]]
+    shown = [tag("li", escape(line)) for line in lines[:LINES_MAX]]
     if len(lines) > LINES_MAX:
         shown.append(tag("li", f"{number(len(lines) - LINES_MAX)} more, in {kept_in}"))
     return tag("ul", *shown)

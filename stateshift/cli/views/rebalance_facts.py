@@ -70,7 +70,7 @@ def _named(drained: Sequence[Drained]) -> str:
     return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'}"
 
 
-def closed(rebalance: Rebalance) -> Iterator[str]:
+def closed_clusters(rebalance: Rebalance) -> Iterator[str]:
     """Yield the clusters that nothing moves to, and the option that ends that."""
     for each in rebalance.cordoned:
         if each.since is None:
@@ -108,7 +108,7 @@ def _them(moves: Sequence[MoveFacts]) -> str:
     return "it" if len(moves) == 1 else "them"
 
 
-def bounded(decision: Decision) -> str:
+def claim_of_quality(decision: Decision) -> str:
     """Return the quality of the spread that was found, as a claim that can be checked."""
     bound = f"no spread has less than {decision.bound:.0%} on the fullest cluster"
     if decision.is_best:

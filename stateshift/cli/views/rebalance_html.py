@@ -15,11 +15,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from stateshift import __version__
-from stateshift.cli.views.markup import percent, said, tag
+from stateshift.cli.views.markup import escape, percent, tag
 from stateshift.cli.views.page import bullets, chip, table, table_of_pictures, tile, whole_page
 from stateshift.cli.views.rebalance_facts import (
-    bounded,
-    closed,
+    claim_of_quality,
+    closed_clusters,
     contents,
     headline,
     mean_share,
@@ -51,7 +51,7 @@ def page(rebalance: Rebalance) -> str:
     decision = rebalance.decision
     parts = [*_head(rebalance)]
     held = list(chain.from_iterable(map(contents, rebalance.drained)))
-    held += closed(rebalance)
+    held += closed_clusters(rebalance)
     if held:
         parts += [tag("h2", "Drained and cordoned"), bullets(held)]
     if rebalance.unfinished:
@@ -68,10 +68,10 @@ def page(rebalance: Rebalance) -> str:
 def _head(rebalance: Rebalance) -> Iterator[str]:
     words, tone = headline(rebalance)
     yield tag("p", "stateshift rebalance", class_="dim")
-    yield tag("h1", said(words), chip(_word(rebalance), tone))
+    yield tag("h1", escape(words), chip(_word(rebalance), tone))
     decision = rebalance.decision
     if decision is not None:
-        yield tag("p", said(decision.reason))
+        yield tag("p", escape(decision.reason))
         yield tag("dl", *_tiles(rebalance, decision), class_="tiles")
 
 
@@ -95,7 +95,7 @@ def _tiles(rebalance: Rebalance, decision: Decision) -> Iterator[str]:
             "Fullest cluster",
             f"{max(before):.0%} → {max(after):.0%}",
             *([] if mean is None else [f"the mean is {mean:.0%}"]),
-            bounded(decision),
+            claim_of_quality(decision),
         )
     moves = moves_of(rebalance)
     carried = size(sum(each.move.bytes for each in moves))
@@ -171,4 +171,4 @@ def _foot(rebalance: Rebalance) -> str:
         words.insert(0, f"Decided at {clock(rebalance.decision.at)} UTC.")
     if rebalance.file is not None:
         words.append(f"With --replay {rebalance.file} it is decided again.")
-    return tag("footer", tag("p", said(" ".join(words))))
+    return tag("footer", tag("p", escape(" ".join(words))))

@@ -9,8 +9,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from stateshift.cli.views.rebalance_facts import (
-    bounded,
-    closed,
+    claim_of_quality,
+    closed_clusters,
     contents,
     headline,
     mean_share,
@@ -59,7 +59,7 @@ def blocks(rebalance: Rebalance, explain: bool = False) -> Iterator[Block]:
         yield Line(decision.reason)
     held = list(chain.from_iterable(map(contents, rebalance.drained)))
     yield from section("drained", *(Line(line, indent=2) for line in held))
-    yield from section("cordoned", *(Line(line, indent=2) for line in closed(rebalance)))
+    yield from section("cordoned", *(Line(line, indent=2) for line in closed_clusters(rebalance)))
     yield from section("moves of earlier runs", *_earlier(rebalance))
     if decision is not None:
         yield from section("clusters", *_clusters(decision))
@@ -186,4 +186,4 @@ def _numbers(decision: Decision) -> Iterator[Line]:
         often = f"in {many(trigger.runs, 'run')} in a row"
         due = "it is time to act" if trigger.is_due else "that is not yet often enough"
         yield Line(f"{trigger.cluster}: {trigger.reason}, {often}: {due}", indent=2)
-    yield Line(bounded(decision), indent=2)
+    yield Line(claim_of_quality(decision), indent=2)

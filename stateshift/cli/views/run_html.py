@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import assert_never
 
 from stateshift import __version__
-from stateshift.cli.views.markup import said, tag
+from stateshift.cli.views.markup import escape, tag
 from stateshift.cli.views.page import (
     bullets,
     chip,
@@ -69,7 +69,7 @@ def page(facts: RunFacts) -> str:
         *_jobs(report),
         *_steered(report),
         *_left(report.left),
-        tag("footer", tag("p", said(f"{words} Written by stateshift {__version__}."))),
+        tag("footer", tag("p", escape(f"{words} Written by stateshift {__version__}."))),
     )
 
 
@@ -78,8 +78,8 @@ def page(facts: RunFacts) -> str:
 
 def _head(facts: RunFacts) -> Iterator[str]:
     report = facts.report
-    yield tag("p", said(f"stateshift, run {report.run}"), class_="dim")
-    yield tag("h1", said(_names(report)), _state(facts.state))
+    yield tag("p", escape(f"stateshift, run {report.run}"), class_="dim")
+    yield tag("h1", escape(_names(report)), _state(facts.state))
     yield tag("dl", *_tiles(facts), class_="tiles")
     yield from _failure(report.failure)
 
@@ -178,9 +178,9 @@ def _failure(failure: FailureReport | None) -> Iterator[str]:
     if failure is None:
         return
     step = f" in step {failure.step}" if failure.step else ""
-    lines = [tag("strong", said(f"stopped by {failure.error}{step}")), said(failure.message)]
+    lines = [tag("strong", escape(f"stopped by {failure.error}{step}")), escape(failure.message)]
     if failure.hint:
-        lines.append(f"hint: {said(failure.hint)}")
+        lines.append(f"hint: {escape(failure.hint)}")
     yield tag("div", *(tag("p", line) for line in lines), class_="failed")
 
 
@@ -236,8 +236,8 @@ def _down_for(job: JobReport) -> str | Cell:
 
 def _job(report: Report, job: JobReport) -> Iterator[str]:
     if len(report.jobs) > 1:
-        yield tag("h2", said(job.job), _state(job.state))
-        yield from (tag("p", said(line)) for line in _job_lines(job))
+        yield tag("h2", escape(job.job), _state(job.state))
+        yield from (tag("p", escape(line)) for line in _job_lines(job))
     yield from _failure(job.failure)
     if job.phases:
         yield from _figures(report, job)
@@ -249,7 +249,7 @@ def _job(report: Report, job: JobReport) -> Iterator[str]:
         yield tag("h3", "Rounds, while the job ran")
         yield _table(ROUND_HEADS, [_round_row(each) for each in job.rounds])
         if job.rounds[-1].left_seconds is not None:
-            yield tag("p", said(rounds(job)))
+            yield tag("p", escape(rounds(job)))
     if job.notes:
         yield tag("h3", "Notes")
         yield bullets(job.notes)

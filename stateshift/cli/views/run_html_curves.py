@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from stateshift.cli.views.markup import said, tag
+from stateshift.cli.views.markup import escape, tag
 from stateshift.cli.views.run_html_axis import Axis
 from stateshift.cli.views.units import size, span
 from stateshift.report import COPYING, JobReport, PhaseReport, RoundReport
@@ -43,7 +43,7 @@ def curves(job: JobReport, axis: Axis) -> Iterator[Curve]:
     """Yield the curves of a job; those that would show nothing are left out."""
     copied = _added_up(job)
     if copied and copied[-1][1]:
-        points = placed([*copied, (axis.end, copied[-1][1])], axis)
+        points = place_points([*copied, (axis.end, copied[-1][1])], axis)
         yield Curve("bytes copied, added up", "copied", points, size)
     bytes_left = _steps(job, lambda round_: round_.left_bytes, axis)
     if bytes_left:
@@ -83,7 +83,7 @@ def _steps(job: JobReport, left_of: LeftOf, axis: Axis) -> tuple[Point, ...]:
     points = known[:1]
     for at, left in known[1:]:
         points += [(at, points[-1][1]), (at, left)]
-    return placed(points, axis)
+    return place_points(points, axis)
 
 
 def _known(rounds: Iterable[RoundReport], left_of: LeftOf) -> Iterator[Point]:
@@ -102,7 +102,7 @@ def _nothing_left(job: JobReport) -> Point | None:
     return (max(ends), 0.0) if ends else None
 
 
-def placed(points: Iterable[Point], axis: Axis) -> tuple[Point, ...]:
+def place_points(points: Iterable[Point], axis: Axis) -> tuple[Point, ...]:
     """Return the points on the axis, and of those that nobody could tell apart the first, the
     lowest, the highest and the last.
     """
@@ -133,7 +133,7 @@ def panel(curve: Curve, top: float) -> str:
     return tag(
         "g",
         *lines,
-        tag("text", said(curve.title), x="0%", y=top - 9, class_="title"),
+        tag("text", escape(curve.title), x="0%", y=top - 9, class_="title"),
         tag("text", curve.shown(curve.highest), x=-8, y=top + 5, class_="end small"),
         tag("text", "0", x=-8, y=bottom + 3, class_="end small"),
         drawing,

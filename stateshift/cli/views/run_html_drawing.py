@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from stateshift.cli.views.markup import percent, said, tag
+from stateshift.cli.views.markup import escape, percent, tag
 from stateshift.cli.views.run_html_axis import Axis
 from stateshift.cli.views.run_html_curves import PANEL, Curve, curves, panel
 from stateshift.cli.views.units import many, size, span
@@ -163,7 +163,7 @@ def marks_drawn(marks: Sequence[Mark], axis: Axis, top: float, bottom: float) ->
     """Draw a line where somebody steered, with its number in the table."""
     for group in neighbours(marks, axis, _moment_of, FINEST):
         at = percent(axis.at(group[0][1].start))
-        words = said("; ".join(_mark_words(mark) for _, mark in group[:MARKS_TOLD]))
+        words = escape("; ".join(_mark_words(mark) for _, mark in group[:MARKS_TOLD]))
         yield tag("line", tag("title", words), x1=at, x2=at, y1=top - 4, y2=bottom, class_="mark")
     for group in neighbours(marks, axis, _moment_of, SPACE_FOR_MARK):
         (first, mark), (last, _) = group[0], group[-1]
@@ -205,7 +205,7 @@ def _is_on(axis: Axis, part: PhaseReport | RoundReport) -> bool:
 
 def lane(name: str, top: float, bars: Iterable[str]) -> str:
     """Draw a lane: its name beside its bars."""
-    return tag("g", tag("text", said(name), x=-8, y=top + 16, class_="end"), *bars)
+    return tag("g", tag("text", escape(name), x=-8, y=top + 16, class_="end"), *bars)
 
 
 def _round_bars(rounds: Sequence[RoundReport], undone: bool, axis: Axis, y: float) -> Iterator[str]:
@@ -273,7 +273,7 @@ def bar(axis: Axis, when: Stretch, y: float, kind: str, words: str) -> str:
     left, right = axis.at(when.start), axis.at(when.end)
     width = max(THINNEST, right - left)
     x = percent(min(left, 100 - width))
-    title = tag("title", said(words))
+    title = tag("title", escape(words))
     return tag("rect", title, x=x, y=y, width=percent(width), height=BAR, class_=kind)
 
 

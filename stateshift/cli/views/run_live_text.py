@@ -29,7 +29,7 @@ def live(at_work: Live, engine: str) -> Iterator[Block]:
         yield pairs(("downtime", f"{down_for(at_work.down_since, at_work.at)} so far"))
 
 
-def watched(report: Report, at_work: Live | None) -> Iterator[Block]:
+def watch(report: Report, at_work: Live | None) -> Iterator[Block]:
     """Show all that is drawn over and over."""
     names = ", ".join(job.job for job in report.jobs)
     jobs = f" ({names})" if names else ""

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from stateshift.cli.views import run_live_text as render_live
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, pairs
-from stateshift.cli.views.units import bar, compared, dash, many, number, size, span
+from stateshift.cli.views.units import amounts_compared, bar, dash, many, number, size, span
 from stateshift.documents.run import (
     Listed,
     RunFacts,
     VerdictFacts,
-    compared_of,
     copied_while_down,
+    count_compared,
 )
 from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
@@ -81,8 +81,8 @@ def _job_headline(job: JobReport) -> str:
 
 def same_of(jobs: Iterable[JobReport]) -> str | None:
     """Return the amounts that are the same on both sides; None if nothing was compared."""
-    counts = compared_of(jobs)
-    return f"{compared(counts)} the same on both sides" if any(counts.values()) else None
+    counts = count_compared(jobs)
+    return f"{amounts_compared(counts)} the same on both sides" if any(counts.values()) else None
 
 
 def rounds(job: JobReport) -> str:

@@ -460,7 +460,7 @@ def _judged_row(image: JudgedImage) -> Row:
 # ---- export --------------------------------------------------------------------------------------
 
 
-def exported(state: Export, to: str, bytes_written: int) -> Line:
+def export_line(state: Export, to: str, bytes_written: int) -> Line:
     """Return the amount that was written to a file."""
     what = ("entry", "entries") if state.wanted.changes is None else ("change", "changes")
     return Line(f"{many(state.entries, *what)}, {size(bytes_written)}: {redact(to)}")

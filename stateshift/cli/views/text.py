@@ -191,7 +191,7 @@ STYLES: dict[Tone, str] = {
 }
 
 
-def coloured(blocks: Iterable[Block]) -> Iterator[RenderableType]:
+def rich_blocks(blocks: Iterable[Block]) -> Iterator[RenderableType]:
     """Yield the same as rich renderables: wrapped to the terminal's width, never cut."""
     for block in blocks:
         match block:

@@ -59,7 +59,7 @@ def many(count: int, singular: str, plural: str | None = None) -> str:
     return f"{number(count)} {plural or f'{singular}s'}"
 
 
-def compared(counts: Mapping[str, int]) -> str:
+def amounts_compared(counts: Mapping[str, int]) -> str:
     """Return `10 entries`, or `10 entries and 4 files compared whole`: how much is the same, each
     in its own unit.
     """

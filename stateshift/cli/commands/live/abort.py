@@ -36,13 +36,13 @@ def command(terminal: Terminal, group: GroupOf) -> int | None:
         terminal.answer(
             "live-change",
             lambda: aborted_move(proposal),
-            lambda: bins_text.aborted(proposal),
+            lambda: bins_text.show_aborted(proposal),
         )
         return None
     known = acts.abort(group)
     terminal.answer(
         "live-change",
         lambda: document_of(LiveAbortDocument, known.change, state="aborted"),
-        lambda: live_text.aborted(known),
+        lambda: live_text.show_aborted(known),
     )
     return None

@@ -41,15 +41,15 @@ def command(
     Each row names its worker, and how far that worker had come. Running workers have come to
     different times: stop them first if all keys must be of one time.
     """
-    from stateshift.cli.shell.change import found_from_here
+    from stateshift.cli.shell.change import search_working_directory
     from stateshift.cli.views import live_state_text
     from stateshift.live.bins import state_acts
 
-    with found_from_here():
+    with search_working_directory():
         keys, size = state_acts.export_state(group, operator, to, show)
     terminal.answer(
         "live-export",
         lambda: {"to": to, "keys": keys, "bytes": size},
-        lambda: live_state_text.exported(to, keys, size),
+        lambda: live_state_text.show_export(to, keys, size),
     )
     return None

@@ -70,19 +70,19 @@ def command(
     Nothing is written unless all rows have become state. With --timers the function is called with
     a key, a value and a list of times: it returns live.Folded(state, later=((TIME, VALUE), …)).
     """
-    from stateshift.cli.shell.change import found_from_here
+    from stateshift.cli.shell.change import search_working_directory
     from stateshift.cli.views import live_state_text
     from stateshift.documents.live_state import LiveImportDocument
     from stateshift.documents.shape import document_of
     from stateshift.live.bins import state_acts
 
     exported = state_acts.Exported(file, timers, _pairs(names or ()))
-    with found_from_here():
+    with search_working_directory():
         came = state_acts.import_state(group, operator, exported, worker, make_state)
     terminal.answer(
         "live-import",
         lambda: document_of(LiveImportDocument, came),
-        lambda: live_state_text.imported(came),
+        lambda: live_state_text.show_import(came),
     )
     return None
 
