@@ -45,20 +45,15 @@ def _downtimes(workdir: Workdir) -> Iterator[tuple[str, float, float]]:
     """
     try:
         progress = migration.progress_of(workdir)
-        if _was_cut_short(workdir):
-            return
+        records, _ = decode_records(workdir.lines.read())
+        if any(isinstance(record, RunFailed | RunResumed) for record in records):
+            return  # it has ended before its time, whatever it has come to since
         jobs = summarize(progress).jobs
     except StateshiftError:
         return
     for job in jobs:
         if job.downtime_seconds is not None:
             yield job.job, progress.began, job.downtime_seconds
-
-
-def _was_cut_short(workdir: Workdir) -> bool:
-    """Whether a run has ended before its time, whatever it has come to since."""
-    records, _ = decode_records(workdir.lines.read())
-    return any(isinstance(record, RunFailed | RunResumed) for record in records)
 
 
 def _runs_below(workdirs: str | None) -> Iterator[str]:

@@ -174,7 +174,9 @@ def families(
     for job, at in sorted(_last_successes(runs).items()):
         success = Sample(at, (("job", job),))
         samples["stateshift_job_last_success_timestamp_seconds"].append(success)
-    for _, newest in sorted(_newest_verdicts(judged).items()):
+    oldest_first = sorted(judged, key=lambda judged: judged.at)
+    verdicts = {each.verdict.job: each for each in oldest_first}
+    for _, newest in sorted(verdicts.items()):
         for name, value in _of_verdict(newest):
             samples[f"stateshift_advice_{name}"].append(value)
     for each in rebalanced:
@@ -314,11 +316,6 @@ def _of_rounds(job: _JobRun) -> Iterator[tuple[str, Sample]]:
         if job.left.written_per_second is not None:
             written = job.left.written_per_second
             yield "warm_written_bytes_per_second", job.sample(written)
-
-
-def _newest_verdicts(judged: Iterable[Judged]) -> dict[str, Judged]:
-    """Return the newest verdict on each job."""
-    return {each.verdict.job: each for each in sorted(judged, key=lambda judged: judged.at)}
 
 
 def _of_verdict(judged: Judged) -> Iterator[tuple[str, Sample]]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cache, partial
 from operator import attrgetter
@@ -219,7 +219,7 @@ class Definitions:
             "type": "object",
             "description": inspect.cleandoc(shape.__doc__ or ""),
             "properties": {key.name: self._described(key) for key in keys},
-            "required": list(self._required(keys)),
+            "required": [key.name for key in keys if key.is_required],
         }
         if self._strict:
             schema["additionalProperties"] = False
@@ -228,8 +228,3 @@ class Definitions:
     def _described(self, key: Key) -> Schema:
         described: Schema = {"description": key.words} if key.words else {}
         return {**described, **self.schema(key.type)}
-
-    def _required(self, keys: tuple[Key, ...]) -> Iterator[str]:
-        for key in keys:
-            if key.is_required:
-                yield key.name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 
 from stateshift.advise.evaluate.inputs import refuse_odd_numbers
 from stateshift.advise.rebalance.decision import decide
@@ -29,24 +28,15 @@ def replay_decision(path: str) -> Rebalance:
         plain = json.loads(text)
         inputs = plain.get("inputs") or plain
         refuse_odd_numbers(inputs)
-        situation, policy, memory = _read(inputs)
+        situation = from_plain(Situation, inputs["situation"], "/situation")
+        policy = from_plain(Policy, inputs["policy"], "/policy")
+        memory = from_plain(Memory, inputs["memory"], "/memory")
         _check(situation, policy)
     except (Misfit, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         fact = f"no decision with its inputs: {error}"
         raise SpecError((Complaint(path, fact),), hint=_HINT) from error
-    return Rebalance(decide(situation, policy, memory), file=path, inputs=_only_inputs(inputs))
-
-
-def _only_inputs(plain: Mapping[str, object]) -> dict[str, object]:
-    return {name: plain[name] for name in ("situation", "policy", "memory")}
-
-
-def _read(plain: Mapping[str, object]) -> tuple[Situation, Policy, Memory]:
-    return (
-        from_plain(Situation, plain["situation"], "/situation"),
-        from_plain(Policy, plain["policy"], "/policy"),
-        from_plain(Memory, plain["memory"], "/memory"),
-    )
+    used = {name: inputs[name] for name in ("situation", "policy", "memory")}
+    return Rebalance(decide(situation, policy, memory), file=path, inputs=used)
 
 
 def _check(situation: Situation, policy: Policy) -> None:

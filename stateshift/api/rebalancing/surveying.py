@@ -123,7 +123,7 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
         memory=memory,
         restarts=tuple(restarts.values()),
         notes=(
-            *_moved_by_hand(where),
+            *(f"{name}: {each.note}" for name, each in where.items() if each.note),
             *ended,
             *_estimates(needs),
             *_of_others(request, situation, clusters, present),
@@ -410,12 +410,6 @@ def _of_others(
             f"{cluster.name}: {who} {cluster.other_load:g} {workers}, which count as busy all the "
             "time"
         )
-
-
-def _moved_by_hand(where: Mapping[str, Whereabouts]) -> Iterator[str]:
-    for name, each in where.items():
-        if each.note:
-            yield f"{name}: {each.note}"
 
 
 def _memory(job: JobSpec, needs: Needs, told: Capacity | None) -> int | None:

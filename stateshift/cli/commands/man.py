@@ -11,7 +11,6 @@ from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
     from stateshift.cli.views.manual import ManPageDocument
-    from stateshift.cli.views.text import Line
 
 EPILOG = epilog(
     "stateshift man ~/.local/share/man/man1\nstateshift man --markdown > commands.md",
@@ -37,6 +36,8 @@ def command(
     Writes a man page for each command into DIR. `man` finds pages in a folder named man1 on its
     path. The text is that of --help.
     """
+    from stateshift.cli.views.text import Line
+
     if (folder is None) != markdown:
         raise typer.BadParameter("name a folder, or ask for --markdown")
     if folder is None:
@@ -45,14 +46,8 @@ def command(
         terminal.write(markdown_page().encode("utf-8"))
         return None
     written = write_pages(folder)
-    terminal.answer("man", lambda: written, lambda: _lines(written))
+    terminal.answer("man", lambda: written, lambda: [Line(page["file"]) for page in written])
     return None
-
-
-def _lines(written: list[ManPageDocument]) -> list[Line]:
-    from stateshift.cli.views.text import Line
-
-    return [Line(page["file"]) for page in written]
 
 
 def markdown_page() -> str:

@@ -84,19 +84,16 @@ def java_version() -> str | None:
     """
     home = os.environ.get("JAVA_HOME")
     if home is None:
-        home = _home_of(shutil.which("java"))
-    if home is None:
-        return None
+        program = shutil.which("java")
+        if program is None:
+            return None
+        home = str(Path(program).resolve().parent.parent)
     try:
         release = Path(home, "release").read_text("utf-8", "replace")
     except OSError:
         return f"unknown version in {home}"
     version = re.search(r'^JAVA_VERSION="([^"]+)"', release, re.MULTILINE)
     return f"{version[1]} ({home})" if version else f"unknown version in {home}"
-
-
-def _home_of(program: str | None) -> str | None:
-    return None if program is None else str(Path(program).resolve().parent.parent)
 
 
 def _requirements() -> Iterator[Requirement]:

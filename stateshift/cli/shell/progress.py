@@ -258,16 +258,12 @@ def draws_bar(terminal: Terminal) -> bool:
     return terminal.colours(sys.stderr) and not terminal.environment.get("CI")
 
 
-def _watch(terminal: Terminal) -> Watch:
-    if draws_bar(terminal):
-        return Bar(terminal.verbose)
-    return Lines(terminal.say, verbose=terminal.verbose)
-
-
 @contextmanager
 def watching(terminal: Terminal) -> Iterator[Meter]:
     """Yield the meter of a run; close it however the run ends."""
-    watch = _watch(terminal)
+    watch: Watch = Lines(terminal.say, verbose=terminal.verbose)
+    if draws_bar(terminal):
+        watch = Bar(terminal.verbose)
     try:
         yield watch
     finally:

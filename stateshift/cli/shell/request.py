@@ -64,14 +64,12 @@ def kept_fresh(spec: Spec, only: Collection[str]) -> Spec:
 
     Its copies of them can be started from at any time.
     """
+    jobs = []
     for job in spec.jobs:
         is_meant = not only or job.name in only
         if is_meant and job.mode != "warm":
             raise PlanError(
                 f"{job.name} is not copied while it runs", hint='"mode": "warm" in the spec'
             )
-    return replace(spec, jobs=tuple(_never_stopped(job) for job in spec.jobs))
-
-
-def _never_stopped(job: JobSpec) -> JobSpec:
-    return replace(job, cutover=NEVER) if job.mode == "warm" else job
+        jobs.append(replace(job, cutover=NEVER) if job.mode == "warm" else job)
+    return replace(spec, jobs=tuple(jobs))

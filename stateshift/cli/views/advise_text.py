@@ -12,7 +12,6 @@ from stateshift.cli.views.units import span
 
 if TYPE_CHECKING:
     from stateshift.advise.advising import Advice
-    from stateshift.advise.evaluate.inputs import RestartCost
     from stateshift.advise.evaluate.verdicts import Verdict
 
 _TONES: Final[Mapping[str, Tone]] = {
@@ -110,13 +109,11 @@ def _count(parallelism: int, verdict: Verdict) -> str:
 
 def _costs(verdict: Verdict) -> Iterator[Line]:
     if verdict.word in ("scale", "move"):
-        yield Line(_restart(verdict.restart), indent=2)
+        restart = verdict.restart
+        words = f"a restart takes {span(restart.seconds)} ({_SAID_BY[restart.source]})"
+        yield Line(words, indent=2)
     if verdict.cost_per_hour is not None and verdict.cost_per_hour_wanted is not None:
         price = f"{verdict.cost_per_hour:.2f} an hour"
         if verdict.cost_per_hour_wanted != verdict.cost_per_hour:
             price += f", {verdict.cost_per_hour_wanted:.2f} as advised"
         yield Line(f"it costs {price}", indent=2)
-
-
-def _restart(restart: RestartCost) -> str:
-    return f"a restart takes {span(restart.seconds)} ({_SAID_BY[restart.source]})"

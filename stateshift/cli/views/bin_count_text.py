@@ -53,16 +53,15 @@ def show_checked(facts: CountFacts) -> Iterator[Block]:
         return
     act = "split" if wanted > before else "merge"
     yield Line(f"{act} {many(before, 'bin')} into {number(wanted)} in {facts.location}", "strong")
-    hottest = facts.hottest[:1]
+    hottest = [
+        f"bin {load.bin} at {load.worker}, {load.times:.1f} times the mean"
+        for load in facts.hottest[:1]
+    ]
     yield pairs(
         ("redistributed", f"{many(facts.keys, 'key')}, {size(facts.size)}, each where it is"),
         ("workers", f"{many(len(facts.bins.running), 'part')} to acknowledge it"),
-        ("hottest", _hottest(hottest[0])) if hottest else None,
+        ("hottest", hottest[0]) if hottest else None,
     )
-
-
-def _hottest(load: Load) -> str:
-    return f"bin {load.bin} at {load.worker}, {load.times:.1f} times the mean"
 
 
 def progress(moved: Moved) -> str:

@@ -104,11 +104,12 @@ def _marks(moves: Sequence[PastMoveFacts], axis: Axis, zero: float) -> Iterator[
 def _curves(part: PartPast, reached: Reached, axis: Axis, zero: float) -> Iterator[Curve]:
     """Yield the curves over time; one that was 0 all the while is left out."""
     batches = [each for each in part.commits if each.commit.counts.came]
+    held = _points(part.commits, lambda past: past.commit.counts.held, zero)
     wanted = (
-        Curve("bins", "in", _points(part.commits, _bins, zero), _count),
+        Curve("bins", "in", _points(part.commits, lambda past: past.bins, zero), _count),
         Curve("behind the furthest worker", "left", _behind(part.commits, reached, zero), span),
         Curve("a batch took", "left", _points(batches, _seconds, zero), span),
-        Curve("rows that wait for their bins", "in", _points(part.commits, _held, zero), _count),
+        Curve("rows that wait for their bins", "in", held, _count),
     )
     for curve in wanted:
         if any(value for _, value in curve.points):
@@ -125,16 +126,8 @@ def _count(value: float) -> str:
     return number(round(value))
 
 
-def _bins(past: CommitPast) -> float:
-    return past.bins
-
-
 def _seconds(past: CommitPast) -> float:
     return max(0.0, past.commit.at - past.commit.began)
-
-
-def _held(past: CommitPast) -> float:
-    return past.commit.counts.held
 
 
 def _behind(commits: Sequence[CommitPast], reached: Reached, zero: float) -> tuple[Point, ...]:

@@ -62,8 +62,9 @@ def show_checked(facts: MoveFacts) -> Iterator[Block]:
     yield Table(CROSSING_HEADS, rows)
     yield Gap()
     manner = facts.manner
+    prepared = ", proposed together" if manner.prepared else ""
     yield pairs(
-        ("strategy", f"{manner.strategy}: {many(len(facts.steps), 'step')}{_prepared(facts)}"),
+        ("strategy", f"{manner.strategy}: {many(len(facts.steps), 'step')}{prepared}"),
         ("pause", f"{manner.gap_seconds:g} s behind a step") if manner.gap_seconds else None,
         ("from", f"time {manner.at} on") if manner.at is not None else None,
         ("ahead", f"{manner.lead_seconds:g} s of the furthest worker"),
@@ -86,10 +87,6 @@ def _estimates(facts: MoveFacts) -> Iterator[Block]:
         yield Line(
             "fluid is no gain here: rows wait for two batches, hardly for the state", indent=2
         )
-
-
-def _prepared(facts: MoveFacts) -> str:
-    return ", proposed together" if facts.manner.prepared else ""
 
 
 def _which(bins: Sequence[int]) -> str:

@@ -38,8 +38,10 @@ def blocks(facts: ChangeFacts, verbose: bool = False) -> Iterator[Block]:
     yield from section("Restarts, in this order", *_orders(facts.components, rows_max))
     if facts.reasons is not None:
         yield from section("Why", *_table(("operator", ""), facts.reasons, rows_max))
-    else:
-        yield from _spared(schedule)
+    elif schedule.pruned:
+        spared = _names([pruned.operator for pruned in schedule.pruned])
+        words = f"need not wait, though they make several tuples of one: {spared}"
+        yield Line(f"{words} (--explain says why)", "dim", 2)
     untouched = _names(schedule.untouched, rows_max) or "nothing"
     yield from section("Goes on", Line(untouched, indent=2))
     yield from section(_load(delays), *_delays(facts))
@@ -77,16 +79,6 @@ def _warning(facts: ChangeFacts) -> Iterator[Block]:
         f"{_BROKEN}, of what {harmful} makes of one (spared by the published rule alone)", "warn"
     )
     yield Line("hint: --rule sound")
-
-
-def _spared(schedule: Schedule) -> Iterator[Block]:
-    if schedule.pruned:
-        spared = _names([pruned.operator for pruned in schedule.pruned])
-        yield Line(
-            f"need not wait, though they make several tuples of one: {spared} (--explain says why)",
-            "dim",
-            2,
-        )
 
 
 def _components(components: Sequence[ComponentFacts], rows_max: int | None) -> Iterator[Block]:

@@ -61,15 +61,14 @@ def _stores(stores: Iterable[Counts]) -> Iterator[Block]:
 
 
 def _shown(facts: DiffFacts) -> Iterator[Block]:
-    rows = tuple(_difference(shown) for shown in facts.differences.shown)
-    yield Table(("operator", "store", "", "key", "value"), rows)
+    rows: list[Row] = []
+    for shown in facts.differences.shown:
+        change = Cell(shown.change, _TONES[shown.change])
+        key, values = compact_json(shown.key), _values(shown)
+        rows.append((shown.operator, shown.store, change, key, values))
+    yield Table(("operator", "store", "", "key", "value"), tuple(rows))
     if facts.more:
         yield Line("… and more: --show N shows more of each store", "dim", indent=2)
-
-
-def _difference(shown: Difference) -> Row:
-    change = Cell(shown.change, _TONES[shown.change])
-    return shown.operator, shown.store, change, compact_json(shown.key), _values(shown)
 
 
 def _values(shown: Difference) -> str:

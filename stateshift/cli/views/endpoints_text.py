@@ -11,7 +11,6 @@ from stateshift.cli.views.text import Cell, Row
 from stateshift.cli.views.units import number
 from stateshift.documents.endpoints import (
     SinkBatches,
-    Snapshot,
     TableVersion,
     TopicOffsets,
     sink_batches_of,
@@ -52,7 +51,9 @@ def position(end: Endpoint, verbose: bool = False) -> str:
         return _table(table)
     snapshot = snapshot_of(end)
     if snapshot is not None:
-        return _snapshot(snapshot, "file" if end.kind == "iceberg" else "split")
+        unit = "file" if end.kind == "iceberg" else "split"
+        starting = " of the starting snapshot" if snapshot.is_starting else ""
+        return f"snapshot {snapshot.id}, {unit} {snapshot.position}{starting}"
     return end.detail or ""
 
 
@@ -64,11 +65,6 @@ def _topic(topic: TopicOffsets, verbose: bool) -> str:
     by_number = sorted(topic.offsets, key=lambda offset: int(offset[0]))
     each = ", ".join(f"{partition}: {offset}" for partition, offset in by_number)
     return f"{total} ({each})"
-
-
-def _snapshot(snapshot: Snapshot, unit: str) -> str:
-    starting = " of the starting snapshot" if snapshot.is_starting else ""
-    return f"snapshot {snapshot.id}, {unit} {snapshot.position}{starting}"
 
 
 def _table(table: TableVersion) -> str:

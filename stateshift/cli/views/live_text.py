@@ -14,7 +14,6 @@ from stateshift.storage.locations import redact
 if TYPE_CHECKING:
     from stateshift.documents.bins import PastMoveFacts
     from stateshift.documents.live import (
-        ChainFacts,
         ChangeFacts,
         PastFacts,
         QueryFacts,
@@ -35,7 +34,10 @@ NO_FUNCTION = "(none: rows as they are)"
 def show_checked(facts: ChangeFacts) -> Iterator[Block]:
     """Show what was checked, and how the change comes in."""
     asked = facts.checked.asked
-    rows = [_chain_row(chain) for chain in facts.chains]
+    rows = []
+    for chain in facts.chains:
+        before, after = _functions(chain.before), _functions(chain.after)
+        rows.append((chain.chain, before, after, WHEN[chain.when]))
     yield Line(f"{asked.act} in {facts.location}", "strong")
     yield Table(("chain", "functions now", "functions then", "changes"), tuple(rows))
     yield Gap()
@@ -45,10 +47,6 @@ def show_checked(facts: ChangeFacts) -> Iterator[Block]:
         ("workers", _workers(facts)),
         ("on error", "the change is taken back") if asked.on_error == "revert" else None,
     )
-
-
-def _chain_row(chain: ChainFacts) -> Row:
-    return chain.chain, _functions(chain.before), _functions(chain.after), WHEN[chain.when]
 
 
 def _functions(names: Sequence[str]) -> str:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from stateshift.documents.plan import CutFacts, PlanFacts
     from stateshift.plan import Plan
     from stateshift.specification import JobSpec, Spec
-    from stateshift.step import AnyStep
     from stateshift.survey import Finding
 
 
@@ -115,7 +114,10 @@ def one_plan(plan: Plan, spec: Spec, verbose: bool = False) -> Iterator[Block]:
     job = spec.job(plan.job)
     fork = _is_fork(plan, job)
     yield Line(_title(plan, fork), "strong")
-    yield _places(plan)
+    if plan.source == plan.target:
+        yield pairs(("stays at", redact(plan.source)))
+    else:
+        yield pairs(("source", redact(plan.source)), ("target", redact(plan.target)))
     if fork:
         terms = terms_of(plan.engine)
         newest = f"its newest {terms.done} {terms.one}"
@@ -132,12 +134,6 @@ def one_plan(plan: Plan, spec: Spec, verbose: bool = False) -> Iterator[Block]:
     if verbose:
         yield Gap()
         yield _steps(plan)
-
-
-def _places(plan: Plan) -> Table:
-    if plan.source == plan.target:
-        return pairs(("stays at", redact(plan.source)))
-    return pairs(("source", redact(plan.source)), ("target", redact(plan.target)))
 
 
 def _provisional(plan: Plan, job: JobSpec | None) -> Iterator[Block]:
@@ -206,13 +202,10 @@ def _phases(plan: Plan) -> Table:
 def _steps(plan: Plan) -> Table:
     rows: list[Row] = []
     for phase in plan.phases:
-        rows.extend(_step(step) for step in phase.steps)
+        for step in phase.steps:
+            files, bytes_ = dash(step.files, number), dash(step.bytes, size)
+            rows.append((step.name, step.kind, files, bytes_, redact(step.describe())))
     return Table(("step", "kind", ">files", ">size", "does"), tuple(rows))
-
-
-def _step(step: AnyStep) -> tuple[str, ...]:
-    files, bytes_ = dash(step.files, number), dash(step.bytes, size)
-    return step.name, step.kind, files, bytes_, redact(step.describe())
 
 
 def _endpoints(plans: Iterable[Plan], verbose: bool) -> Iterator[Block]:

@@ -17,9 +17,8 @@ CANNOT_TELL = "cannot tell: "
 
 if TYPE_CHECKING:
     from stateshift.advise.rebalance.decision import Decision
-    from stateshift.advise.rebalance.outcome import Carried, Drained, Rebalance
+    from stateshift.advise.rebalance.outcome import Drained, Rebalance
     from stateshift.cli.views.text import Tone
-    from stateshift.documents.rebalance import MoveFacts
 
 
 def shares_before(decision: Decision) -> list[float]:
@@ -50,7 +49,8 @@ def headline(rebalance: Rebalance) -> tuple[str, Tone]:
     moves = moves_of(rebalance)
     if rebalance.drained and all(each.is_empty for each in rebalance.drained):
         return f"{_named(rebalance.drained)} empty", "good"
-    failed = [each for each in (*rebalance.unfinished, *rebalance.carried) if _is_open(each)]
+    begun = (*rebalance.unfinished, *rebalance.carried)
+    failed = [each for each in begun if each.state in ("failed", "unfinished")]
     if failed:
         return f"{many(len(failed), 'move')} to be finished or taken back first", "bad"
     if rebalance.drained and all(each.state == "finished" for each in moves):
@@ -62,7 +62,8 @@ def headline(rebalance: Rebalance) -> tuple[str, Tone]:
         return "nothing to move", "good"
     if all(each.state == "finished" for each in moves):
         return f"{many(len(moves), 'move')} made", "good"
-    return f"{many(len(moves), 'move')} to make: --yes makes {_them(moves)}", "warn"
+    them = "it" if len(moves) == 1 else "them"
+    return f"{many(len(moves), 'move')} to make: --yes makes {them}", "warn"
 
 
 def _named(drained: Sequence[Drained]) -> str:
@@ -97,15 +98,6 @@ def contents(drained: Drained) -> Iterator[str]:
 def is_unknown(decision: Decision) -> bool:
     """Whether nothing could be decided, for what nobody could tell."""
     return decision.reason.startswith(CANNOT_TELL)
-
-
-def _is_open(carried: Carried) -> bool:
-    """Whether a move has begun, and is not over."""
-    return carried.state in ("failed", "unfinished")
-
-
-def _them(moves: Sequence[MoveFacts]) -> str:
-    return "it" if len(moves) == 1 else "them"
 
 
 def claim_of_quality(decision: Decision) -> str:

@@ -62,7 +62,9 @@ def blocks(rebalance: Rebalance, explain: bool = False) -> Iterator[Block]:
     yield from section("cordoned", *(Line(line, indent=2) for line in closed_clusters(rebalance)))
     yield from section("moves of earlier runs", *_earlier(rebalance))
     if decision is not None:
-        yield from section("clusters", *_clusters(decision))
+        whole = max([1.0, *shares_before(decision), *shares_after(decision)])
+        rows = tuple(_cluster_row(each, whole) for each in decision.clusters)
+        yield from section("clusters", Table(CLUSTER_HEADS, rows))
         yield from section("moves", *_moves(rebalance, explain))
         yield from section("stay", *_stays(decision))
         if explain:
@@ -90,11 +92,6 @@ def earlier_row(carried: Carried) -> Row:
         Cell(carried.state, TONES[carried.state]),
         carried.workdir or "-",
     )
-
-
-def _clusters(decision: Decision) -> Iterator[Block]:
-    whole = max([1.0, *shares_before(decision), *shares_after(decision)])
-    yield Table(CLUSTER_HEADS, tuple(_cluster_row(each, whole) for each in decision.clusters))
 
 
 def _cluster_row(cluster: Loaded, whole: float) -> Row:
@@ -128,7 +125,9 @@ def _moves(rebalance: Rebalance, explain: bool) -> Iterator[Block]:
     for each in moves:
         yield from (Line(line, indent=2) for line in whys(each))
         if explain:
-            yield Line(_worth(each), indent=4)
+            worth = each.move.worth
+            gain = f"gain {worth.gain:,.0f} records that need not wait"
+            yield Line(f"{gain}, cost {worth.cost:,.0f} records that wait for the move", indent=4)
 
 
 def move_row(facts: MoveFacts) -> Row:
@@ -156,14 +155,6 @@ def whys(facts: MoveFacts) -> Iterator[str]:
         yield f"{facts.jobs}: {carried.fact}"
     if carried is not None and carried.workdir is not None:
         yield f"{facts.jobs}: its run is {carried.workdir}"
-
-
-def _worth(facts: MoveFacts) -> str:
-    worth = facts.move.worth
-    return (
-        f"gain {worth.gain:,.0f} records that need not wait, cost {worth.cost:,.0f} records that "
-        "wait for the move"
-    )
 
 
 def _downtime(seconds: float | None) -> str:

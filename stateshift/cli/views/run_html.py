@@ -217,15 +217,13 @@ def _jobs(report: Report) -> Iterator[str]:
 def _overview(report: Report) -> str:
     axis = axis_of(report)
     heads = ("job", "state", ">files", ">size", ">down for")
-    rows = [_overview_row(job) for job in report.jobs]
+    rows = []
+    for job in report.jobs:
+        state = Cell(job.state, TONES.get(job.state, "warn"))
+        rows.append((job.job, state, number(job.files), size(job.bytes), _down_for(job)))
     return table_of_pictures(
         heads, rows, "when it was moved", [strip(job, axis) for job in report.jobs]
     )
-
-
-def _overview_row(job: JobReport) -> Row:
-    state = Cell(job.state, TONES.get(job.state, "warn"))
-    return job.job, state, number(job.files), size(job.bytes), _down_for(job)
 
 
 def _down_for(job: JobReport) -> str | Cell:

@@ -163,16 +163,14 @@ def marks_drawn(marks: Sequence[Mark], axis: Axis, top: float, bottom: float) ->
     """Draw a line where somebody steered, with its number in the table."""
     for group in neighbours(marks, axis, _moment_of, FINEST):
         at = percent(axis.at(group[0][1].start))
-        words = escape("; ".join(_mark_words(mark) for _, mark in group[:MARKS_TOLD]))
+        told = [mark for _, mark in group[:MARKS_TOLD]]
+        lines = [f"{span(mark.start)}: {mark.what} {mark.value}".strip() for mark in told]
+        words = escape("; ".join(lines))
         yield tag("line", tag("title", words), x1=at, x2=at, y1=top - 4, y2=bottom, class_="mark")
     for group in neighbours(marks, axis, _moment_of, SPACE_FOR_MARK):
         (first, mark), (last, _) = group[0], group[-1]
         numbers = str(first) if first == last else f"{first}–{last}"
         yield tag("text", numbers, x=percent(axis.at(mark.start)), y=top - 8, class_="mid steer")
-
-
-def _mark_words(mark: SteeredReport) -> str:
-    return f"{span(mark.start)}: {mark.what} {mark.value}".strip()
 
 
 # ---- lanes ---------------------------------------------------------------------------------------
@@ -188,15 +186,10 @@ def _lanes(job: JobReport, axis: Axis, top: float) -> Iterator[str]:
     if rounds:
         yield lane("rounds", top, _round_bars(rounds, undone, axis, top + inset))
         top += LANE
-    for phase in _phases_on(axis, job):
-        yield lane(phase.name, top, _phase_bar(phase, undone, axis, top + inset))
-        top += LANE
-
-
-def _phases_on(axis: Axis, job: JobReport) -> list[PhaseReport]:
-    """Return the phases of a plan that lie on the axis; the rounds have a lane of their own."""
-    phases = [phase for phase in job.phases if phase.name in PHASES]
-    return [phase for phase in phases if _is_on(axis, phase)]
+    for phase in job.phases:  # of the plan: the rounds have a lane of their own
+        if phase.name in PHASES and _is_on(axis, phase):
+            yield lane(phase.name, top, _phase_bar(phase, undone, axis, top + inset))
+            top += LANE
 
 
 def _is_on(axis: Axis, part: PhaseReport | RoundReport) -> bool:

@@ -15,7 +15,6 @@ from stateshift.terms import terms_of
 if TYPE_CHECKING:
     from stateshift.report import Report
     from stateshift.steering import Live
-    from stateshift.survey import Left
 
 
 def live(at_work: Live, engine: str) -> Iterator[Block]:
@@ -47,7 +46,10 @@ def line(report: Report, at_work: Live | None) -> str:
         return f"run {report.run}: {report.state}"
     now = at(at_work)
     if at_work.left:
-        left = "; ".join(f"{job}: {_amount(rest)} left" for job, rest in at_work.left.items())
+        lines = []
+        for job, rest in at_work.left.items():
+            lines.append(f"{job}: {many(rest.files, 'file')}, {size(rest.bytes)} left")
+        left = "; ".join(lines)
         return f"{now}; {left}, downtime {downtime(at_work)} if stopped now"
     if at_work.down_since is not None:
         return f"{now}; down for {down_for(at_work.down_since, at_work.at)} so far"
@@ -90,10 +92,6 @@ def downtime(at_work: Live) -> str:
     if any(rest.files and not rest.brought_per_second for rest in rests):
         return "not known yet"
     return f"about {span(max(rest.seconds for rest in rests))}"
-
-
-def _amount(rest: Left) -> str:
-    return f"{many(rest.files, 'file')}, {size(rest.bytes)}"
 
 
 def _left(at_work: Live, engine: str) -> Table:

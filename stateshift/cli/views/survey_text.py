@@ -78,7 +78,9 @@ def survey(facts: SurveyFacts, verbose: bool = False) -> Iterator[Block]:
     surveyed = facts.survey
     only = facts.only_image if surveyed.kind != "workflow" else None
     several = only is None
-    yield Line(f"{_kind(facts)} at {redact(surveyed.location)}", "strong")
+    engine, kind = ENGINES.get(surveyed.engine or "", ""), KINDS.get(surveyed.kind, surveyed.kind)
+    title = f"{engine} {kind}".strip()
+    yield Line(f"{title} at {redact(surveyed.location)}", "strong")
     image_facts = _image_facts(only, surveyed.engine) if only else ()
     yield pairs(*image_facts, *_file_facts(facts))
     if several and surveyed.images:
@@ -100,12 +102,6 @@ def _asked_for(facts: SurveyFacts) -> Iterator[Block]:
         yield from section("Files", _all_files(facts.files.rows))
     if facts.entries is not None:
         yield from section("Entries", *_entries(facts.entries))
-
-
-def _kind(facts: SurveyFacts) -> str:
-    surveyed = facts.survey
-    kind = KINDS.get(surveyed.kind, surveyed.kind)
-    return f"{ENGINES.get(surveyed.engine or '', '')} {kind}".strip()
 
 
 def _operator_sections(facts: SurveyFacts, several: bool) -> Iterator[Block]:

@@ -87,11 +87,10 @@ def share(part: int, whole: int) -> str:
 
 def ranges(numbers: Iterable[int]) -> str:
     """Return `0-4, 7, 9-12`: how many epochs are shown."""
-    return ", ".join(_range(*run) for run in _runs(sorted(set(numbers))))
-
-
-def _range(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first}-{last}"
+    shown = []
+    for first, last in _runs(sorted(set(numbers))):
+        shown.append(str(first) if first == last else f"{first}-{last}")
+    return ", ".join(shown)
 
 
 def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
