@@ -144,9 +144,7 @@ def _watch(terminal: Terminal, adviser: Adviser, request: AdviceRequest, explain
     while True:
         advice = adviser.round()
         terminal.answer(
-            "advise",
-            partial(advice_documents, advice),
-            partial(advise_text.watch, advice, explain),
+            "advise", partial(advice_documents, advice), advise_text.watch(advice, explain)
         )
         clock.sleep(request.sample_seconds)
 
@@ -155,8 +153,4 @@ def _show(terminal: Terminal, advice: list[Advice], explain: bool) -> None:
     from stateshift.cli.views import advise_text
     from stateshift.documents.advice import advice_documents
 
-    terminal.answer(
-        "advise",
-        lambda: advice_documents(advice),
-        lambda: advise_text.blocks(advice, explain),
-    )
+    terminal.answer("advise", lambda: advice_documents(advice), advise_text.blocks(advice, explain))

@@ -129,7 +129,6 @@ def command(
     from stateshift.dataflow.pruning import RULES
     from stateshift.dataflow.schedulers import SCHEDULERS, schedule
     from stateshift.documents.dataflow import DataflowDocument, change_facts
-    from stateshift.documents.shape import document_of
 
     _refuse_both(terminal.json, dot, mermaid)
     chosen = choice("--scheduler", scheduler, SCHEDULERS)
@@ -141,10 +140,8 @@ def command(
         return None
     delays = expected(flow, wanted, by, lambda: Random(_SEED))
     facts = change_facts(change, delays, explain)
-    terminal.answer(
-        "dataflow-change",
-        lambda: document_of(DataflowDocument, facts),
-        lambda: render_dataflow.blocks(facts, terminal.verbose),
+    terminal.answer_value(
+        "dataflow-change", DataflowDocument, facts, render_dataflow.blocks(facts, terminal.verbose)
     )
     return None
 

@@ -45,15 +45,12 @@ def command(
     from stateshift.cli.shell.fleet import readers_for
     from stateshift.cli.views import diff_text as render_diff
     from stateshift.documents.diff import DiffDocument, Outcome, diff_facts
-    from stateshift.documents.shape import document_of
     from stateshift.errors import PlanError, VerifyError
 
     with readers_for(terminal, fleet, [a, b], parallel) as readers:
         facts = diff_facts(look.diff(a, b, terminal.opening(), show, readers))
-    terminal.answer(
-        "diff",
-        lambda: document_of(DiffDocument, facts),
-        lambda: render_diff.differences(facts, a, b, terminal.verbose),
+    terminal.answer_value(
+        "diff", DiffDocument, facts, render_diff.differences(facts, a, b, terminal.verbose)
     )
     match facts.outcome:
         case Outcome.EQUAL:

@@ -90,7 +90,7 @@ def command(
             terminal.answer(
                 "export",
                 lambda: export_document(state, to, size),
-                lambda: [survey_text.export_line(state, to, size)],
+                [survey_text.export_line(state, to, size)],
             )
     if not terminal.json:
         for note in state.notes:

@@ -58,8 +58,6 @@ def command(
         adapters=terminal.adapters_given,
     )
     terminal.answer(
-        "inspect",
-        inspection.to_dict,
-        lambda: render_survey.inspection(inspection, terminal.verbose),
+        "inspect", inspection.to_dict, render_survey.inspection(inspection, terminal.verbose)
     )
     return None

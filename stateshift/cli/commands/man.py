@@ -46,7 +46,7 @@ def command(
         terminal.write(markdown_page().encode("utf-8"))
         return None
     written = write_pages(folder)
-    terminal.answer("man", lambda: written, lambda: [Line(page["file"]) for page in written])
+    terminal.answer("man", lambda: written, [Line(page["file"]) for page in written])
     return None
 
 

@@ -86,7 +86,7 @@ def command(
     terminal.answer(
         "plan",
         lambda: plan_document(facts, terminal.verbose),
-        lambda: render_plan.proposal(facts, terminal.verbose),
+        render_plan.proposal(facts, terminal.verbose),
     )
     if output is not None:
         save(proposal, output)

@@ -180,14 +180,11 @@ def _wait_seconds(wait: str | None) -> float:
 def _show(terminal: Terminal, outcome: Rebalance, html: str | None, explain: bool) -> None:
     from stateshift.cli.views import rebalance_html, rebalance_text
     from stateshift.documents.rebalance import RebalanceDocument
-    from stateshift.documents.shape import document_of
 
     if html is not None:
         _write(html, rebalance_html.page(outcome), outcome.file)
-    terminal.answer(
-        "rebalance",
-        lambda: document_of(RebalanceDocument, outcome),
-        lambda: rebalance_text.blocks(outcome, explain),
+    terminal.answer_value(
+        "rebalance", RebalanceDocument, outcome, rebalance_text.blocks(outcome, explain)
     )
 
 

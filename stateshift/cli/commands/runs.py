@@ -35,7 +35,7 @@ def command(
     terminal.answer(
         "runs",
         lambda: [workdir_document(entry) for entry in entries],
-        lambda: render_run.runs(entries, workdirs),
+        render_run.runs(entries, workdirs),
     )
     return None
 

@@ -52,7 +52,6 @@ def command(
     """
     from stateshift.cli.views import run_text as render_run
     from stateshift.documents.run import StatusDocument
-    from stateshift.documents.shape import document_of
     from stateshift.workdir import Workdir
 
     place = Workdir(workdir)
@@ -60,9 +59,7 @@ def command(
         place.require()
         _watch(terminal, place)
     facts = _facts(place, workdir)
-    terminal.answer(
-        "status", lambda: document_of(StatusDocument, facts), lambda: render_run.status(facts)
-    )
+    terminal.answer_value("status", StatusDocument, facts, render_run.status(facts))
     return None
 
 

@@ -41,7 +41,7 @@ def command(
     """Show the directory and Flink id of operators' names."""
     rows = describe_names(names, constants(profile))
     refuse_collisions(rows)
-    terminal.answer("uid", lambda: rows, lambda: [_table(rows)])
+    terminal.answer("uid", lambda: rows, [_table(rows)])
     return None
 
 

@@ -165,13 +165,13 @@ def _judged(
 def _answer(terminal: Terminal, location: str, judgement: Judgement) -> int:
     from stateshift.cli.views import survey_text as render_survey
     from stateshift.documents.judgement import JudgementDocument
-    from stateshift.documents.shape import document_of
     from stateshift.errors import VerifyError
 
-    terminal.answer(
+    terminal.answer_value(
         "verify",
-        lambda: document_of(JudgementDocument, judgement),
-        lambda: render_survey.judgement(judgement, location, terminal.verbose),
+        JudgementDocument,
+        judgement,
+        render_survey.judgement(judgement, location, terminal.verbose),
     )
     return 0 if judgement.restartable else VerifyError.exit_code
 
@@ -183,7 +183,6 @@ def _run(terminal: Terminal, path: str, fleet: str | None, parallel: int | None)
     from stateshift.cli.shell.fleet import readers_for
     from stateshift.cli.views import run_text as render_run
     from stateshift.documents.run import VerdictDocument, VerdictFacts
-    from stateshift.documents.shape import document_of
     from stateshift.errors import VerifyError
     from stateshift.workdir import Workdir
 
@@ -193,7 +192,5 @@ def _run(terminal: Terminal, path: str, fleet: str | None, parallel: int | None)
     with readers_for(terminal, fleet, places, parallel or spec.parallel) as readers:
         verdict = migration.verify(workdir, replace(terminal.adapters(), fleet=readers))
         facts = VerdictFacts(verdict, migration.status(workdir), path)
-    terminal.answer(
-        "verify", lambda: document_of(VerdictDocument, facts), lambda: render_run.verdict(facts)
-    )
+    terminal.answer_value("verify", VerdictDocument, facts, render_run.verdict(facts))
     return VerifyError.exit_code if verdict.broken else 0

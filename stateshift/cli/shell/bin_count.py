@@ -16,15 +16,10 @@ def show(terminal: Terminal, group: str) -> int | None:
     """Show which bins are hot."""
     from stateshift.cli.views import bin_count_text
     from stateshift.documents.bin_count import LiveCountDocument
-    from stateshift.documents.shape import document_of
     from stateshift.live.bins.controlling import Controller
 
     facts = _facts(Controller(group))
-    terminal.answer(
-        "live-bins",
-        lambda: document_of(LiveCountDocument, facts),
-        lambda: bin_count_text.show_count(facts),
-    )
+    terminal.answer_value("live-bins", LiveCountDocument, facts, bin_count_text.show_count(facts))
     return None
 
 
@@ -36,7 +31,6 @@ def change(
 
     from stateshift.cli.views import bin_count_text
     from stateshift.documents.bin_count import LiveCountDocument
-    from stateshift.documents.shape import document_of
     from stateshift.errors import NOT_SEEN_COMPLETE
     from stateshift.live.bins.controlling import Controller
 
@@ -49,11 +43,7 @@ def change(
         facts = replace(facts, moved=_carried(terminal, controller, count, manner))
     if facts.state == "aborted":
         return _tell_aborted(terminal, facts)
-    terminal.answer(
-        "live-bins",
-        lambda: document_of(LiveCountDocument, facts),
-        lambda: bin_count_text.came(facts),
-    )
+    terminal.answer_value("live-bins", LiveCountDocument, facts, bin_count_text.came(facts))
     return NOT_SEEN_COMPLETE if facts.state == "applied" else None
 
 

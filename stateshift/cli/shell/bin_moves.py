@@ -95,7 +95,6 @@ def carry_out(
 
     from stateshift.cli.views import bins_text
     from stateshift.documents.bins import LiveMoveDocument, MoveFacts
-    from stateshift.documents.shape import document_of
     from stateshift.errors import NOT_SEEN_COMPLETE
     from stateshift.live.bins.controlling import Controller
     from stateshift.live.bins.move_request import check
@@ -112,11 +111,7 @@ def carry_out(
         facts = replace(facts, moved=_carried(terminal, controller, steps, manner))
     if facts.state == "aborted":
         return _tell_aborted(terminal, facts)
-    terminal.answer(
-        "live-move",
-        lambda: document_of(LiveMoveDocument, facts),
-        lambda: bins_text.came(facts),
-    )
+    terminal.answer_value("live-move", LiveMoveDocument, facts, bins_text.came(facts))
     return NOT_SEEN_COMPLETE if facts.state == "applied" else None
 
 
@@ -211,5 +206,5 @@ def show_steering(
     terminal.answer(
         "live-steering",
         lambda: bins_steering(state, location, throttle, by),
-        lambda: bins_text.show_steering(words),
+        bins_text.show_steering(words),
     )

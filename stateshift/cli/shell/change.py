@@ -67,7 +67,6 @@ def carry_out(
     """Change chains, and say what came of it; return the exit code."""
     from stateshift.cli.views import live_text
     from stateshift.documents.live import ChangeFacts, LiveChangeDocument
-    from stateshift.documents.shape import document_of
     from stateshift.errors import NOT_SEEN_COMPLETE
     from stateshift.live import acts
 
@@ -82,11 +81,7 @@ def carry_out(
         facts = ChangeFacts(checked, _carried(terminal, checked, options.wait))
     if facts.state in ("aborted", "reverted"):
         return _tell_failed(terminal, facts)
-    terminal.answer(
-        "live-change",
-        lambda: document_of(LiveChangeDocument, facts),
-        lambda: live_text.came(facts),
-    )
+    terminal.answer_value("live-change", LiveChangeDocument, facts, live_text.came(facts))
     carried = facts.carried
     is_awaited = carried is not None and carried.workers > 0  # where nobody runs, nobody is
     return NOT_SEEN_COMPLETE if facts.state == "applied" and is_awaited else None

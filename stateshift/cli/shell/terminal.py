@@ -177,17 +177,20 @@ class Terminal:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
-    def answer(
-        self,
-        name: str,
-        document: Callable[[], object],
-        blocks: Callable[[], Iterable[Block]],
-    ) -> None:
+    def answer(self, name: str, document: Callable[[], object], blocks: Iterable[Block]) -> None:
         """Print the result: its document with --json, else its blocks; only one is made."""
         if self.json:
             self.document(name, document())
         else:
-            self.show(blocks())
+            self.show(blocks)
+
+    def answer_value(
+        self, name: str, shape: type, value: object, blocks: Iterable[Block], **given: object
+    ) -> None:
+        """Print a value: the document of this shape, with the keys `given`, or the blocks."""
+        from stateshift.documents.shape import document_of
+
+        self.answer(name, lambda: document_of(shape, value, **given), blocks)
 
     def _copy(self, name: str, value: object) -> None:
         """Append the document to the file that STATESHIFT_DOCUMENTS names.

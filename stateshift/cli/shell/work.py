@@ -23,7 +23,6 @@ from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views.text import Line
 from stateshift.documents.run import EndedRunDocument, RunFacts, failed_run
-from stateshift.documents.shape import document_of
 from stateshift.errors import (
     Complaint,
     FormatError,
@@ -81,9 +80,7 @@ def carry_out(
         raise
     facts = RunFacts(report, path, page=_left_page(terminal, workdir, report))
     try:
-        terminal.answer(
-            "report", lambda: document_of(EndedRunDocument, facts), lambda: render_run.report(facts)
-        )
+        terminal.answer_value("report", EndedRunDocument, facts, render_run.report(facts))
     except OutputError as error:
         status = render_run.command("status", path)
         way_out = f"the run is {report.state}, and `{status}` shows its report"

@@ -26,7 +26,6 @@ def command(terminal: Terminal, group: GroupOf) -> int | None:
     from stateshift.cli.views import bins_text, live_text
     from stateshift.documents.bins import aborted_move
     from stateshift.documents.live import LiveAbortDocument
-    from stateshift.documents.shape import document_of
     from stateshift.live import acts
     from stateshift.live.bins.controlling import Controller, has_bins
 
@@ -34,15 +33,15 @@ def command(terminal: Terminal, group: GroupOf) -> int | None:
     if controller is not None and controller.is_at_work:
         proposal = controller.abort()
         terminal.answer(
-            "live-change",
-            lambda: aborted_move(proposal),
-            lambda: bins_text.show_aborted(proposal),
+            "live-change", lambda: aborted_move(proposal), bins_text.show_aborted(proposal)
         )
         return None
     known = acts.abort(group)
-    terminal.answer(
+    terminal.answer_value(
         "live-change",
-        lambda: document_of(LiveAbortDocument, known.change, state="aborted"),
-        lambda: live_text.show_aborted(known),
+        LiveAbortDocument,
+        known.change,
+        live_text.show_aborted(known),
+        state="aborted",
     )
     return None

@@ -137,10 +137,5 @@ def _size(flag: str, text: str) -> int:
 def _show(terminal: Terminal, seen: Seen) -> None:
     from stateshift.cli.views import live_buffer_text
     from stateshift.documents.live_buffer import LiveBufferDocument
-    from stateshift.documents.shape import document_of
 
-    terminal.answer(
-        "live-buffer",
-        lambda: document_of(LiveBufferDocument, seen),
-        lambda: live_buffer_text.buffer(seen),
-    )
+    terminal.answer_value("live-buffer", LiveBufferDocument, seen, live_buffer_text.buffer(seen))

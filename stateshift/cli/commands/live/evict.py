@@ -40,6 +40,6 @@ def command(
     terminal.answer(
         "live-evict",
         lambda: {"evicted": documents_of(LiveEvictedDocument, evicted)},
-        lambda: live_state_text.show_eviction(evicted),
+        live_state_text.show_eviction(evicted),
     )
     return None

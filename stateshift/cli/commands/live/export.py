@@ -50,6 +50,6 @@ def command(
     terminal.answer(
         "live-export",
         lambda: {"to": to, "keys": keys, "bytes": size},
-        lambda: live_state_text.show_export(to, keys, size),
+        live_state_text.show_export(to, keys, size),
     )
     return None

@@ -46,6 +46,6 @@ def command(
     terminal.answer(
         "live-history",
         lambda: history(found.location, changes, moves),
-        lambda: live_text.history(found.location, changes, moves),
+        live_text.history(found.location, changes, moves),
     )
     return None

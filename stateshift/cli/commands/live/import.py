@@ -73,16 +73,13 @@ def command(
     from stateshift.cli.shell.change import search_working_directory
     from stateshift.cli.views import live_state_text
     from stateshift.documents.live_state import LiveImportDocument
-    from stateshift.documents.shape import document_of
     from stateshift.live.bins import state_acts
 
     exported = state_acts.Exported(file, timers, _pairs(names or ()))
     with search_working_directory():
         came = state_acts.import_state(group, operator, exported, worker, make_state)
-    terminal.answer(
-        "live-import",
-        lambda: document_of(LiveImportDocument, came),
-        lambda: live_state_text.show_import(came),
+    terminal.answer_value(
+        "live-import", LiveImportDocument, came, live_state_text.show_import(came)
     )
     return None
 

@@ -54,7 +54,6 @@ def command(
     """
     from stateshift.cli.views import live_text
     from stateshift.documents.live import LiveStatusDocument, StatusFacts
-    from stateshift.documents.shape import document_of
     from stateshift.live import survey
 
     if watch:
@@ -64,10 +63,8 @@ def command(
     facts = StatusFacts(survey.look(group, is_whole=html is not None))
     if html is not None:
         _write_page(facts, html)
-    terminal.answer(
-        "live-status",
-        lambda: document_of(LiveStatusDocument, facts, page=html),
-        lambda: live_text.status(facts, html),
+    terminal.answer_value(
+        "live-status", LiveStatusDocument, facts, live_text.status(facts, html), page=html
     )
     return None
 
