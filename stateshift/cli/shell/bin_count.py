@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
-if TYPE_CHECKING:
-    from stateshift.cli.shell.terminal import Terminal
-    from stateshift.documents.bin_count import CountFacts
-    from stateshift.live.bins.controlling import Controller
-    from stateshift.live.bins.move_request import Manner
-    from stateshift.live.bins.moved import Moved
+from stateshift.cli.shell.bin_moves import hint_aborted, told_progress
+from stateshift.cli.shell.failing import tell_aborted
+from stateshift.cli.shell.terminal import Terminal
+from stateshift.cli.views import bin_count_text
+from stateshift.documents.bin_count import CountFacts, LiveCountDocument, failed_count
+from stateshift.documents.live import live_command
+from stateshift.errors import NOT_SEEN_COMPLETE, ClusterError, Interrupted
+from stateshift.live.bins.bin_count import advised
+from stateshift.live.bins.bin_loads import loads
+from stateshift.live.bins.controlling import Controller
+from stateshift.live.bins.move_request import Manner
+from stateshift.live.bins.moved import Moved
 
 
 def show(terminal: Terminal, group: str) -> int | None:
     """Show which bins are hot."""
-    from stateshift.cli.views import bin_count_text
-    from stateshift.documents.bin_count import LiveCountDocument
-    from stateshift.live.bins.controlling import Controller
-
     facts = _facts(Controller(group))
     terminal.answer_value("live-bins", LiveCountDocument, facts, bin_count_text.show_count(facts))
     return None
@@ -27,13 +29,6 @@ def change(
     terminal: Terminal, group: str, count: int, manner: Manner, is_check: bool
 ) -> int | None:
     """Split or merge all bins, and say what came of it; return the exit code."""
-    from dataclasses import replace
-
-    from stateshift.cli.views import bin_count_text
-    from stateshift.documents.bin_count import LiveCountDocument
-    from stateshift.errors import NOT_SEEN_COMPLETE
-    from stateshift.live.bins.controlling import Controller
-
     controller = Controller(group)
     facts = replace(_facts(controller), wanted=count)
     controller.check_resize(facts.bins, count, manner.at)
@@ -48,21 +43,12 @@ def change(
 
 
 def _facts(controller: Controller) -> CountFacts:
-    from stateshift.documents.bin_count import CountFacts
-    from stateshift.live.bins.bin_count import advised
-    from stateshift.live.bins.bin_loads import loads
-
     bins = controller.status()
     found = loads(bins)
     return CountFacts(bins, found, advised(bins, found))
 
 
 def _carried(terminal: Terminal, controller: Controller, count: int, manner: Manner) -> Moved:
-    from stateshift.cli.shell.bin_moves import told_progress
-    from stateshift.cli.views import bin_count_text
-    from stateshift.documents.live import live_command
-    from stateshift.errors import Interrupted
-
     try:
         with told_progress(terminal, bin_count_text.progress) as progress:
             return controller.resize(count, at=manner.at, manner=manner, progress=progress)
@@ -76,11 +62,6 @@ def _carried(terminal: Terminal, controller: Controller, count: int, manner: Man
 
 
 def _tell_aborted(terminal: Terminal, facts: CountFacts) -> int:
-    from stateshift.cli.shell.bin_moves import hint_aborted
-    from stateshift.cli.shell.failing import tell_aborted
-    from stateshift.documents.bin_count import failed_count
-    from stateshift.errors import ClusterError
-
     moved = facts.moved
     assert moved is not None, "what is aborted has begun"
     error = ClusterError(

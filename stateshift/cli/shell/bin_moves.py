@@ -5,17 +5,29 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
+from stateshift.api.local_files import text_of
+from stateshift.cli.shell.failing import tell_aborted
 from stateshift.cli.shell.options import MoveOptions
-
-if TYPE_CHECKING:
-    from stateshift.cli.shell.terminal import Terminal
-    from stateshift.documents.bins import MoveFacts, SteeringState
-    from stateshift.live.bins.controlling import Controller
-    from stateshift.live.bins.move_request import Manner, Steps
-    from stateshift.live.bins.moved import Moved
-    from stateshift.live.bins.watch import Bins
+from stateshift.cli.shell.progress import draws_bar, status_line
+from stateshift.cli.shell.terminal import Terminal
+from stateshift.cli.views import bins_text
+from stateshift.documents.bins import (
+    LiveMoveDocument,
+    MoveFacts,
+    SteeringState,
+    bins_steering,
+    failed_move,
+)
+from stateshift.documents.live import live_command
+from stateshift.errors import NOT_SEEN_COMPLETE, ClusterError, Complaint, Interrupted, SpecError
+from stateshift.live.bins.controlling import Controller
+from stateshift.live.bins.move_request import Manner, Steps, check, hint_if_gone
+from stateshift.live.bins.moved import Moved
+from stateshift.live.bins.watch import Bins
+from stateshift.live.protocol.bins import BINS_MAX
+from stateshift.storage.locations import redact
 
 SECONDS_BETWEEN_LINES = 1.0
 HINT_BINS = "stateshift live move GROUP --to WORKER --bins 0-127,200"
@@ -26,8 +38,6 @@ HINT_ONE = "name one of them: --to WORKER --bins BINS, --plan FILE, --rebalance 
 
 def manner_of(options: MoveOptions) -> Manner:
     """Return the manner of a move of bins, by the options that were typed."""
-    from stateshift.live.bins.move_request import Manner
-
     return Manner(
         strategy=options.strategy,
         gap_seconds=options.gap,
@@ -42,9 +52,6 @@ def manner_of(options: MoveOptions) -> Manner:
 
 def bins_of(text: str) -> tuple[int, ...]:
     """Return the numbers in `0-127,200`."""
-    from stateshift.errors import Complaint, SpecError
-    from stateshift.live.protocol.bins import BINS_MAX
-
     numbers: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -65,8 +72,6 @@ def bins_of(text: str) -> tuple[int, ...]:
 
 def share_of(text: str) -> float:
     """Return the share in `25%`."""
-    from stateshift.errors import Complaint, SpecError
-
     try:
         share = float(text.strip().removesuffix("%")) / 100
     except ValueError:
@@ -79,8 +84,6 @@ def share_of(text: str) -> float:
 
 def text_of_plan(path: str) -> str:
     """Return the text of a plan file."""
-    from stateshift.api.local_files import text_of
-
     return text_of(path, HINT_PLAN, path)
 
 
@@ -91,14 +94,6 @@ def carry_out(
     steps_of: Callable[[Bins, Manner], Steps],
 ) -> int | None:
     """Move bins, and say what came of it; return the exit code."""
-    from dataclasses import replace
-
-    from stateshift.cli.views import bins_text
-    from stateshift.documents.bins import LiveMoveDocument, MoveFacts
-    from stateshift.errors import NOT_SEEN_COMPLETE
-    from stateshift.live.bins.controlling import Controller
-    from stateshift.live.bins.move_request import check
-
     manner = manner_of(options)
     controller = Controller(group)
     now = controller.status()
@@ -116,10 +111,6 @@ def carry_out(
 
 
 def _carried(terminal: Terminal, controller: Controller, steps: Steps, manner: Manner) -> Moved:
-    from stateshift.cli.views import bins_text
-    from stateshift.documents.live import live_command
-    from stateshift.errors import Interrupted
-
     try:
         with told_progress(terminal, bins_text.progress) as progress:
             return controller.carry(steps, manner, progress)
@@ -140,8 +131,6 @@ def told_progress(
     """Show how far it is, as `progress` says it: at a terminal over the last line; elsewhere now
     and then.
     """
-    from stateshift.cli.shell.progress import draws_bar, status_line
-
     if not draws_bar(terminal):
         yield _Lines(terminal.say, progress)
         return
@@ -165,10 +154,6 @@ class _Lines:
 
 
 def _tell_aborted(terminal: Terminal, facts: MoveFacts) -> int:
-    from stateshift.cli.shell.failing import tell_aborted
-    from stateshift.documents.bins import failed_move
-    from stateshift.errors import ClusterError
-
     moved = facts.moved
     assert moved is not None, "what is aborted has begun"
     error = ClusterError(
@@ -181,9 +166,6 @@ def _tell_aborted(terminal: Terminal, facts: MoveFacts) -> int:
 
 def hint_aborted(location: str, moved: Moved) -> str:
     """Return the hint about workers that did not answer."""
-    from stateshift.documents.live import live_command
-    from stateshift.live.bins.move_request import hint_if_gone
-
     hints = [hint_if_gone(location, worker) for worker in moved.silent]
     return "; ".join((*hints, f"look: {live_command('status', location)}"))
 
@@ -195,10 +177,6 @@ def show_steering(
     terminal: Terminal, controller: Controller, state: SteeringState, words: str
 ) -> None:
     """Show what was asked of whoever moves bins."""
-    from stateshift.cli.views import bins_text
-    from stateshift.documents.bins import bins_steering
-    from stateshift.storage.locations import redact
-
     carried = controller.carried
     by = None if carried is None else carried.by
     throttle = controller.steering.throttled

@@ -5,17 +5,16 @@ and say what it is at. Nothing is done here; a run that nobody works on heeds it
 from __future__ import annotations
 
 from shlex import quote
-from typing import TYPE_CHECKING
 
+from stateshift import migration
+from stateshift.cli.shell.terminal import Terminal
 from stateshift.cli.views.text import Line
 from stateshift.cli.views.units import span
 from stateshift.documents.run import steering
-
-if TYPE_CHECKING:
-    from stateshift.cli.shell.terminal import Terminal
-    from stateshift.journal import Progress
-    from stateshift.specification import JobSpec
-    from stateshift.workdir import Workdir
+from stateshift.errors import PlanError
+from stateshift.journal import Progress
+from stateshift.specification import JobSpec
+from stateshift.workdir import Workdir
 
 OVER = ("finished", "rolled-back")
 STOPPED = "the job is being stopped, or has been"
@@ -43,9 +42,6 @@ def status_command(workdir: Workdir) -> str:
 
 def refuse_over(workdir: Workdir, what: str) -> Progress:
     """Return the progress of a run; one that is over cannot be steered."""
-    from stateshift import migration
-    from stateshift.errors import PlanError
-
     workdir.require()
     progress = migration.progress_of(workdir)
     if progress.state in OVER:
@@ -58,8 +54,6 @@ def refuse_over(workdir: Workdir, what: str) -> Progress:
 
 def warm_jobs(workdir: Workdir, progress: Progress) -> list[JobSpec]:
     """Return the jobs of the run that are copied while they run."""
-    from stateshift import migration
-
     jobs = [job for job in migration.spec_of(workdir).jobs if job.mode == "warm"]
     return [job for job in jobs if job.name in progress.jobs]
 
@@ -76,8 +70,6 @@ def is_halted(progress: Progress, workdir: Workdir) -> bool:
     """Return whether every job of the run that was followed has been stopped by now. One that is
     followed again, behind a stop that failed, has something left.
     """
-    from stateshift import migration
-
     live = workdir.steering.live() if workdir.held else None
     if live is not None and live.left:
         return False
