@@ -15,8 +15,8 @@ else:
                  of their own
     unique       at most one tuple for each *source* tuple, however many of its descendants come by
 
-Several jobs are one dataflow: each job's operators under its name (`within`), and edges where topics
-lead from one to another (`join_topics`).
+Several jobs are one dataflow: each job's operators under its name (`within`), and edges where
+topics lead from one to another (`join_topics`).
 
 A dataflow has no cycle, no two operators of a name and no two edges between the same operators;
 `parse.problems` says so of one that nobody has checked. Names are what everything else refers to;
