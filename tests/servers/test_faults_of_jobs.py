@@ -73,7 +73,8 @@ class Ground:
             code=7,
         ).json
         assert "counts" in json.dumps(told)
-        assert f"stateshift rollback {self.folder / 'run'}" in told["hint"]
+        assert "runs again where it was" in told["hint"]
+        assert f"stateshift resume {self.folder / 'run'}" in told["hint"]
         return told
 
     def is_refused(self, application: Path) -> None:
@@ -94,7 +95,8 @@ class Ground:
         assert not self.moved.exists()
 
     def goes_back(self) -> None:
-        """To where the old job was: it goes on there."""
+        """To where the old job was: it goes on there by itself, and a rollback leaves it alone."""
+        self.goes_on()
         stateshift("rollback", self.folder / "run", "--yes", cwd=self.folder)
         assert not [path for path in self.moved.rglob("*") if path.is_file()]
         self.goes_on()
@@ -155,6 +157,7 @@ def ground(request: pytest.FixtureRequest, clusters: Any, tmp_path: Path) -> Ite
         (marks / "stop").touch()  # whatever still runs of it
 
 
+@pytest.mark.row("W-26", on="Spark")
 def test_a_job_that_dies_at_once_is_told_with_its_log_and_the_old_one_goes_on(
     ground: Ground, tmp_path: Path
 ) -> None:

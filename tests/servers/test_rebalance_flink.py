@@ -184,6 +184,7 @@ def test_a_dry_run_moves_nothing_and_says_what_would_be_moved(fleet: Fleet) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.row("W-27", on="Flink")
 def test_a_drain_says_that_a_cluster_is_empty_only_where_it_is(fleet: Fleet) -> None:
     fleet.start()
     pinned = fleet.spec(pinned=["audit"])
