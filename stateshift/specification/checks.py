@@ -244,7 +244,7 @@ def _fork(spec: Spec, read: ReadJob) -> Flaws:
 
 
 def _sync(spec: Spec, read: ReadJob) -> Flaws:
-    """After a move the target is the only state that a job goes on from: it has to be durable."""
+    """The target is the only state that a job goes on from after a move: it has to be durable."""
     if read.job.moves and not read.job.sync:
         message = (
             f"a job in mode {read.job.mode!r} that is not synced: its target is all that is left "

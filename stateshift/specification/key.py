@@ -115,12 +115,16 @@ class Keys:
     def find(self, spelling: str) -> Key | None:
         return self._folded.get(fold(spelling))
 
+    def filling(self, model: type) -> list[Key]:
+        """Return the keys that fill a field of a model."""
+        return [key for key in self.all if key.of is model and key.field is not None]
+
     def fields_of(self, model: type, values: Values) -> Values:
         """Return the values of the keys that fill a model, by its field names."""
         fields = {}
-        for key in self.all:
+        for key in self.filling(model):
             value = values.get(key.name)
-            if key.of is model and key.field and value is not None:
+            if key.field is not None and value is not None:
                 fields[key.field] = value
         return fields
 

@@ -49,9 +49,17 @@ class Place:
     @property
     def below(self) -> list[Place]:
         """The places in a list or an object; none of anything else."""
+        return [below for _, below in self.children]
+
+    @property
+    def children(self) -> Iterator[tuple[str | int, Place]]:
+        """The places below, and the key or index of each."""
+        keys: Iterable[str | int] = ()
         if isinstance(self.value, list):
-            return list(self.items)
-        return [self / key for key in self.value] if isinstance(self.value, dict) else []
+            keys = range(len(self.value))
+        if isinstance(self.value, dict):
+            keys = self.value
+        return ((key, self / key) for key in keys)
 
     @property
     def hidden(self) -> Place:

@@ -116,18 +116,19 @@ def words_of(command: str) -> list[str]:
 def secrets_in(place: Place) -> Iterator[Place]:
     """Yield the places at and below this one that hold a credential. Their values are left out."""
     value = place.value
+    secret: set[object] = set()
     if isinstance(value, str) and any(True for _ in secret_words(words_of(value))):
         yield place.hidden
-    elif isinstance(value, dict):
-        for key in value:
-            below = place / key
-            is_secret = is_secret_key(key) and _may_be_secret(below.value)
-            yield from (below.hidden,) if is_secret else secrets_in(below)
-    elif isinstance(value, list):
+    if isinstance(value, dict):
+        secret = {key for key in filter(is_secret_key, value) if _may_be_secret(value[key])}
+    if isinstance(value, list):
         words = [word if isinstance(word, str) else "" for word in value]
         secret = set(secret_words(words))
-        for number, below in enumerate(place.items):
-            yield from (below.hidden,) if number in secret else secrets_in(below)
+    for key, below in place.children:
+        if key in secret:
+            yield below.hidden
+        else:
+            yield from secrets_in(below)
 
 
 def _may_be_secret(value: object) -> bool:

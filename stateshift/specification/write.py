@@ -35,7 +35,7 @@ from stateshift.specification.text import protect
 
 def to_plain_spec(spec: Spec) -> dict[str, object]:
     """Return dictionaries, lists and single values, ready for JSON."""
-    fields = _fields(spec, [key for key in SPEC.all if key.of is Spec])
+    fields = _fields(spec, SPEC.filling(Spec))
     jobs = fields.pop("jobs")
     throttle = _fields(spec, THROTTLE.all)
     if throttle:
@@ -56,12 +56,12 @@ def _fields(value: object, keys: Iterable[Key]) -> dict[str, object]:
 
 
 def _job(job: JobSpec) -> dict[str, object]:
-    plain = _fields(job, [key for key in JOB.all if key.of is JobSpec])
+    plain = _fields(job, JOB.filling(JobSpec))
     ends = _fields(job, VERIFY.all)
     if ends:
         plain["verify"] = ends if "source" in ends else ends["target"]
     if job.flink is not None:
-        plain |= _fields(job.flink, [key for key in JOB.all if key.of is FlinkJob])
+        plain |= _fields(job.flink, JOB.filling(FlinkJob))
         # Said even where it is false: left out, it would follow from the other keys.
         plain["from_existing_savepoint"] = job.flink.from_existing_savepoint
     return plain
