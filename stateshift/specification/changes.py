@@ -58,11 +58,6 @@ from stateshift.specification.values import (
 Change = dict[str, object]
 
 PROVIDERS = ("hdfs-backed", "rocksdb")
-_PROVIDER_ALIASES = {
-    "hdfs": "hdfs-backed",
-    "HDFSBackedStateStoreProvider": "hdfs-backed",
-    "RocksDBStateStoreProvider": "rocksdb",
-}
 CODECS = ("lz4", "zstd", "snappy", "lzf")
 _KINDS = (
     *("rewind", "compact", "repartition", "convert", "rename", "drop", "split", "merge", "evolve"),
