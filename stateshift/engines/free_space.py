@@ -142,7 +142,7 @@ def _needs(job: JobSpec, facts: Facts, staying: Collection[str]) -> Iterator[Nee
     """Yield the places that take something, as far as their storages were asked."""
     image = _image_place(job, facts)
     if image is not None and image.room is not None:
-        yield Need(image.location, image.room, *needed(facts, staying))
+        yield Need(image.location, image.room, *space_needed(facts, staying))
     for data, (here, there) in zip(job.data, facts.data, strict=True):
         if data.copy and there.room is not None:
             yield Need(there.location, there.room, here.bytes, len(here.files))
@@ -155,7 +155,7 @@ def _image_place(job: JobSpec, facts: Facts) -> Survey | None:
     return facts.source if job.transform else None
 
 
-def needed(facts: Facts, staying: Collection[str] = ()) -> tuple[int, int]:
+def space_needed(facts: Facts, staying: Collection[str] = ()) -> tuple[int, int]:
     """Return the bytes and files that restarts read of all that becomes one image, but for those of
     the source that stay where they are.
     """
@@ -192,7 +192,7 @@ BYTES_MIN: Final = 1024**3
 
 def of_faster_storage(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     """Yield one note where the job's storages could be faster."""
-    size, _ = needed(facts)
+    size, _ = space_needed(facts)
     surveys = [facts.source, facts.target, *facts.merges, *facts.others]
     for data, ends in zip(job.data, facts.data, strict=True):
         if data.copy:

@@ -32,7 +32,7 @@ from stateshift.engines.spill import (
     PILES,
     Piles,
     RecordBatch,
-    given_up,
+    hand_out,
     hold,
     pile_of,
 )
@@ -71,7 +71,7 @@ class Matched:
         return len(self.removed) + len(self.added) + len(self.changed[0])
 
 
-def matched(
+def match_sides(
     sides: Iterable[Sided], bytes_max: int = BYTES_MAX, level: int = 0
 ) -> Iterator[Matched]:
     """Yield the same, removed, added and changed entries, a part at a time. `level` counts how
@@ -85,10 +85,10 @@ def matched(
         yield from _matched(left, right)
         return
     with Piles(PILES, SCHEMA) as piles:
-        for side, block in chain(given_up(held), coming):
+        for side, block in chain(hand_out(held), coming):
             piles.deal(batch_of(side, block), pile_of(block.keys, level))
         for _, pile in piles.each():
-            yield from matched(chain.from_iterable(map(sided, pile)), bytes_max, level + 1)
+            yield from match_sides(chain.from_iterable(map(with_sides, pile)), bytes_max, level + 1)
 
 
 class Shelf:
@@ -104,7 +104,7 @@ class Shelf:
 
     def sided(self) -> Iterator[Sided]:
         for _, pile in self._piles.each():
-            yield from chain.from_iterable(map(sided, pile))
+            yield from chain.from_iterable(map(with_sides, pile))
 
     def __enter__(self) -> Shelf:
         return self
@@ -119,7 +119,7 @@ def batch_of(side: int, block: Block) -> RecordBatch:
     return pa.record_batch([block.keys, block.values, sides], schema=SCHEMA)
 
 
-def sided(batch: RecordBatch) -> Iterator[Sided]:
+def with_sides(batch: RecordBatch) -> Iterator[Sided]:
     """Yield the inverse of `batch_of`, also for batches of both sides."""
     keys, values, side = batch.columns
     sides = side.to_numpy()

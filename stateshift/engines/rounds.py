@@ -96,7 +96,7 @@ def _sources(facts: Facts) -> Iterator[Survey]:
     yield from (here for here, _ in facts.data)
 
 
-def kept(
+def keep_copied(
     facts: Facts, wanted: Collection[tuple[str, str]], again: Collection[str]
 ) -> Iterator[KeepBrought]:
     """Yield the steps that keep what was copied and is wanted, which becomes this plan's to answer

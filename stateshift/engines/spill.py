@@ -61,7 +61,7 @@ def hold(coming: Iterator[Held], bytes_max: float) -> tuple[list[Held], bool]:
     return held, True
 
 
-def given_up(held: list[Held]) -> Iterator[Held]:
+def hand_out(held: list[Held]) -> Iterator[Held]:
     """Yield one after the other, each forgotten when it is handed out."""
     held.reverse()
     while held:

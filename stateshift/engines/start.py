@@ -47,7 +47,7 @@ class _Submission(TypedDict):
     attempt: int
 
 
-def prepared(job: JobSpec, facts: Facts, handed: Handed) -> Iterator[Phase]:
+def prepare_phase(job: JobSpec, facts: Facts, handed: Handed) -> Iterator[Phase]:
     """Yield the phase before the old job is stopped: the new one comes up, and waits. Nothing where
     the spec does not ask for it.
     """

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateshift.engines.match import Sided, matched
+from stateshift.engines.match import Sided, match_sides
 from stateshift.formats.blocks import block_of
 
 KEYS = st.sampled_from([b"", b"a", b"b", b"key", b"k" * 9, b"\0" * 8, b"\0" * 9])
@@ -24,7 +24,7 @@ def test_sides_are_matched_one_for_one(
         for side, records in enumerate((left, right))
         for at in range(0, len(records), every)
     ]
-    found = list(matched(both, bytes_max))
+    found = list(match_sides(both, bytes_max))
     ours, theirs = Counter(left), Counter(right)
     assert Counter(key for one in found for key in one.same.to_pylist()) == Counter(
         key for key, _ in (ours & theirs).elements()

@@ -15,7 +15,7 @@ from stateshift.engines.spark.entries.columnar import hashes_of, keys_of, values
 from stateshift.engines.spark.entries.columns import array, arrow_type
 from stateshift.engines.spark.entries.encoders import Encoder, decode_key, decode_list, encoder_of
 from stateshift.engines.spark.entries.keys import key_rule
-from stateshift.engines.spark.entries.rows import named
+from stateshift.engines.spark.entries.rows import plain_value
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.vectors import fits, structs
 from stateshift.errors import FormatError
@@ -160,7 +160,7 @@ def _with_nan(one: pa.Array, other: pa.Array) -> bool:
 
 
 def usable(row: Any, kind: StructType) -> None:
-    json.dumps(named(row, kind), allow_nan=False, default=_not_plain)
+    json.dumps(plain_value(row, kind), allow_nan=False, default=_not_plain)
     with suppress(FormatError):
         partition_of(row, kind.types, 200)
     with suppress(FormatError):

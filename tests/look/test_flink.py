@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stateshift import look
-from stateshift.engines.flink.image import kept_of
+from stateshift.engines.flink.image import flink_facts
 from stateshift.engines.registry import engine
 from stateshift.errors import PlanError
 from stateshift.storage.protocol import Storage
@@ -165,7 +165,7 @@ def test_what_is_said_of_the_keys_of_sql_is_true(disk: MemoryDisk, case: str, ve
     _, survey = engine("flink").survey(
         location, disk.open, changes=({"kind": "rescale", "max_parallelism": 32},)
     )
-    found = kept_of(survey.images[0]).rigid.values()
+    found = flink_facts(survey.images[0]).rigid.values()
     assert found
     assert {obstacle.fact for obstacle in found} == {
         "its keys are rows of Flink SQL (RowData), which are not hashed here"

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stateshift.engines.flink.places import located
+from stateshift.engines.flink.places import location_of
 from stateshift.plain import JsonObject
 from stateshift.specification import JobSpec
 
@@ -36,23 +36,23 @@ class Rescale:
         return cls(change.get("parallelism"), change.get("max_parallelism"))
 
 
-def changed(job: JobSpec, kind: str) -> Change:
+def change_of(job: JobSpec, kind: str) -> Change:
     """Return the first change of a kind that the spec asks for, an empty one without any."""
     return next((change for change in job.transform if change["kind"] == kind), {})
 
 
 def unions_of(job: JobSpec) -> tuple[str, ...]:
     """Return the operators that become one of several, empty where no union is asked for."""
-    return tuple(changed(job, "union").get("operators", ()))
+    return tuple(change_of(job, "union").get("operators", ()))
 
 
 def asked_version(job: JobSpec) -> str | None:
     """Return the Flink that the metadata is to be written for."""
-    version: str | None = changed(job, "convert").get("flink")
+    version: str | None = change_of(job, "convert").get("flink")
     return version
 
 
-def dropped(job: JobSpec, number: int) -> list[str]:
+def dropped_names(job: JobSpec, number: int) -> list[str]:
     """Return the names that drops have for operators of the `number`th image."""
     names: list[str] = []
     for change in _changes_of_image(job, number, "drop"):
@@ -60,7 +60,7 @@ def dropped(job: JobSpec, number: int) -> list[str]:
     return names
 
 
-def renamed(job: JobSpec, number: int) -> dict[str, str]:
+def new_names(job: JobSpec, number: int) -> dict[str, str]:
     """Return the new names of operators of the `number`th image, by their old ones."""
     names: dict[str, str] = {}
     for change in _changes_of_image(job, number, "rename"):
@@ -85,7 +85,7 @@ def is_meant(job: JobSpec, number: int, change: Change) -> bool:
     if of is None:
         return True
     names = set(_names_of(job, number))
-    return of in names or located(of) in names
+    return of in names or location_of(of) in names
 
 
 def _names_of(job: JobSpec, number: int) -> Iterator[str]:

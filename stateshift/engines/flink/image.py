@@ -85,7 +85,7 @@ def flink_image(image: Image) -> FlinkImage | None:
     return image.details if isinstance(image.details, FlinkImage) else None
 
 
-def kept_of(image: Image) -> FlinkImage:
+def flink_facts(image: Image) -> FlinkImage:
     """Return Flink's own facts of an image whose metadata could be read."""
     kept = flink_image(image)
     assert kept is not None, "only images with metadata are asked"
@@ -94,12 +94,12 @@ def kept_of(image: Image) -> FlinkImage:
 
 def metadata_of(image: Image) -> Metadata:
     """Return the metadata of an image that has it."""
-    return kept_of(image).metadata
+    return flink_facts(image).metadata
 
 
 def places_of(image: Image) -> Places:
     """Return the places of the files that the metadata of an image names."""
-    return kept_of(image).places
+    return flink_facts(image).places
 
 
 def names_of(image: Image) -> dict[str, str]:

@@ -66,7 +66,7 @@ class Places:
         return under(self.image, path) if is_name(path) else None
 
     def _below(self, path: str) -> str | None:
-        location = located(path, self.root)
+        location = location_of(path, self.root)
         if location is None:
             return None
         location = self._now(location)
@@ -102,7 +102,7 @@ def places(plain: PlainPlaces) -> Places:
     return Places(plain["root"], plain["image"], (moved[0], moved[1]) if moved else None, aside)
 
 
-def located(path: str, beside: str | None = None) -> str | None:
+def location_of(path: str, beside: str | None = None) -> str | None:
     """Return the location that an absolute handle names; None for one that is none. A handle
     without a host (hdfs:/p) is of its cluster's default file system, as what lies `beside` it is.
     """
@@ -134,7 +134,7 @@ def root_of(location: str, folders: Iterable[str]) -> str:
     """
     root = location
     for folder in folders:
-        place = located(folder, location)
+        place = location_of(folder, location)
         if place is None or not locations.same_file_system(place, location):
             continue
         common = _common(root, place)
@@ -165,7 +165,7 @@ def moved_folders(location: str, folders: Iterable[str]) -> tuple[str, str] | No
 
 def _job_folder_above(folder: str, beside: str) -> str | None:
     """Return the possible job's folder above a place."""
-    place = located(folder, beside)
+    place = location_of(folder, beside)
     while place is not None and locations.parse(place).path.strip("/"):
         name, above = locations.name(place), locations.parent(place)
         if name in JOB_FOLDERS or CHECKPOINT.fullmatch(name):

@@ -164,7 +164,7 @@ def _transform_of(path: str, embedded: list[EmbeddedPath], data_places: Places) 
     if names_itself:
         is_schema_log = path.rpartition("/")[0].rpartition("/")[2].startswith(DELTA_SCHEMA_LOG)
         return REWRITE_SCHEMA_LOG if is_schema_log else REWRITE_OPERATOR_METADATA
-    names_data = any(covered(place.path, data_places) for place in embedded)
+    names_data = any(is_covered(place.path, data_places) for place in embedded)
     return REWRITE_LOG if names_data else None
 
 
@@ -225,7 +225,7 @@ def needed_embedded(images: tuple[Image, ...]) -> dict[str, list[EmbeddedPath]]:
     return by_file
 
 
-def covered(path: str, places: Places) -> bool:
+def is_covered(path: str, places: Places) -> bool:
     """Whether a directory named in the image lies in one of the places that move along."""
     return any(relation(path, source) in ("same", "inside") for source, _ in places)
 

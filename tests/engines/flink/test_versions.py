@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stateshift.engines.flink.findings.taking import of_taking
-from stateshift.engines.flink.image import kept_of
+from stateshift.engines.flink.image import flink_facts
 from stateshift.engines.flink.rewrite.move import Move
 from stateshift.errors import PlanError
 from stateshift.specification import Spec, parse_spec
@@ -52,7 +52,7 @@ def test_the_version_of_operator_state_is_read_of_an_image(
 ) -> None:
     source = golden.write(ground.disk, f"flink-{flink}/{COUNTED}")
     _, survey = golden.looked_at(ground.disk, source)
-    assert set(kept_of(survey.images[0]).operator_states.values()) == {version}
+    assert set(flink_facts(survey.images[0]).operator_states.values()) == {version}
 
 
 @pytest.mark.row("IF-18")

@@ -17,7 +17,7 @@ from stateshift.engines.spark.plan.rounds import round_plan
 from stateshift.engines.spark.plan.standby import standby_plan
 from stateshift.engines.spark.survey import checkpoint as spark_survey
 from stateshift.engines.spark.survey.own_part import own_part
-from stateshift.engines.spark.survey.own_places import copied_by_hand
+from stateshift.engines.spark.survey.own_places import hand_copy_faults
 from stateshift.errors import FormatError, SpecError
 from stateshift.plan import Plan
 from stateshift.specification import parse_spec
@@ -143,7 +143,7 @@ def test_a_schema_log_that_names_another_place_is_refused_and_a_move_rewrites_it
     Checkpoint().write(disk.open(copy))
     put(disk.open(copy), LOG, (CHECKPOINT / LOG).read_bytes())
     _, found = ENGINE.survey(copy, disk.open)
-    (finding,) = copied_by_hand(copy, found.images[0])
+    (finding,) = hand_copy_faults(copy, found.images[0])
     assert finding.level == "refuse"
     assert "refuses to start the job here" in finding.message
     plan = plan_of(spec_of(source=copy), facts_of(found))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift.engines.spark.check.tally import BYTES_MAX, Tally, tally_of
-from stateshift.engines.spark.entries.fold import folded, written
+from stateshift.engines.spark.entries.fold import folded, writes_in_time
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import block_of
@@ -82,7 +82,7 @@ def test_changelogs_that_are_not_enough_are_not_counted_as_if_they_were() -> Non
 def test_with_tables_or_rows_with_checksums_entries_are_folded() -> None:
     read = reading({})
     tables = ShardFiles("0", "default", 0, ("state/0/0/1.zip", "state/0/0/2.changelog"))
-    assert written(read, tables, {}) is None
+    assert writes_in_time(read, tables, {}) is None
     changelogs = ShardFiles("0", "default", 0, ("state/0/0/1.changelog",))
-    assert written(read, changelogs, {}) is not None
-    assert written(read, changelogs, {ROW_CHECKSUM: "true"}) is None
+    assert writes_in_time(read, changelogs, {}) is not None
+    assert writes_in_time(read, changelogs, {ROW_CHECKSUM: "true"}) is None

@@ -32,7 +32,7 @@ from stateshift.engines.flink.entries.image import (
     of_subtask,
     sections_of,
 )
-from stateshift.engines.flink.entries.image import uncompressed as decompressed
+from stateshift.engines.flink.entries.image import uncompress as decompressed
 from stateshift.engines.flink.entries.keys import code_of, hashable
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, OldVersion, StorageError, TooLarge

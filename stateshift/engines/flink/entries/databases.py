@@ -178,7 +178,7 @@ def _size(handle: Incremental) -> int:
 
 def _checked(handle: Incremental, most: int, where: str, streams: Streams) -> Iterator[Finding]:
     native = open_native(handle, streams)
-    counts = misplaced(native, most)
+    counts = count_misplaced(native, most)
     last = handle.first + handle.count - 1
     if counts.outside:
         yield Finding(
@@ -217,7 +217,7 @@ def _path_of(handle: Incremental, fact: str, streams: Streams) -> str | None:
     return None
 
 
-def misplaced(native: Native, max_parallelism: int) -> Misplaced:
+def count_misplaced(native: Native, max_parallelism: int) -> Misplaced:
     """Read everything to its end, and count what does not lie where Flink looks for it."""
     counts = Misplaced()
     prefix = prefix_bytes(max_parallelism)

@@ -287,7 +287,7 @@ def canonical_sections(
     if header is None:
         return
     for group, content in sections_of(handle, streams):
-        yield header, group, uncompressed(content) if header.compressed else content
+        yield header, group, uncompress(content) if header.compressed else content
 
 
 def header_of(handle: KeyGroups, streams: Streams) -> Header | None:
@@ -357,7 +357,7 @@ def in_file_order(handle: KeyGroups, end: int) -> list[tuple[tuple[int, int], in
     return sorted(spans)
 
 
-def uncompressed(content: bytes) -> bytes:
+def uncompress(content: bytes) -> bytes:
     """Return keyed state out of Snappy's framing format, the checksum of each chunk checked."""
     return snappy_frames.decompressed(content, "keyed state")
 

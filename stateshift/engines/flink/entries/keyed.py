@@ -24,7 +24,7 @@ from stateshift.engines.flink.entries.image import (
     in_pieces,
     is_canonical,
     sections_of,
-    uncompressed,
+    uncompress,
 )
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import OldVersion
@@ -155,6 +155,6 @@ def _of_hashmap(handle: KeyGroups, streams: Streams) -> Iterator[KeyedEntry]:
         if not header.compressed:
             plain = content
         else:
-            plain = content[:_GROUP] + uncompressed(content[_GROUP:])
+            plain = content[:_GROUP] + uncompress(content[_GROUP:])
         for number, key, value in hashmap_entries(header, group, plain):
             yield KeyedEntry(header, header.states[number], group, key, value)

@@ -64,7 +64,7 @@ def key_of(header: Header, state: int, key: bytes) -> bytes | None:
     return key[start : data.at]
 
 
-def shown(header: Header, key: bytes) -> str:
+def key_text(header: Header, key: bytes) -> str:
     """Return a key that was read, as text."""
     return repr(value(_known(header), Input(key, "a key")))
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from shlex import quote
 
-from stateshift.engines.flink.changes import Rescale, changed
+from stateshift.engines.flink.changes import Rescale, change_of
 from stateshift.engines.flink.findings.settings import of_settings
 from stateshift.engines.flink.findings.taking import (
     ASKABLE,
@@ -22,7 +22,7 @@ from stateshift.engines.flink.findings.taking import (
     of_taking,
 )
 from stateshift.engines.flink.findings.versions import of_versions
-from stateshift.engines.flink.image import flink_image, kept_of
+from stateshift.engines.flink.image import flink_facts, flink_image
 from stateshift.engines.flink.rewrite.choice import Choice, id_of
 from stateshift.engines.flink.rewrite.move import Move
 from stateshift.engines.free_space import of_faster_storage, of_free_space
@@ -191,7 +191,7 @@ def _of_masters(surveys: Sequence[Survey]) -> Iterator[Finding]:
     """Yield a refusal for each hook of a coordinator that has state in two images."""
     masters: Counter[str] = Counter()
     for survey in surveys:
-        masters.update(kept_of(survey.images[0]).masters)
+        masters.update(flink_facts(survey.images[0]).masters)
     for name, count in sorted(masters.items()):
         if count > 1:
             yield Finding(
@@ -301,7 +301,7 @@ def of_changes(move: Move) -> Iterator[Finding]:
             "a Flink image is converted for a Flink",
             hint='{"kind": "convert", "flink": "1.20"}',
         )
-    most = Rescale.of(changed(job, "rescale")).max_parallelism or 0
+    most = Rescale.of(change_of(job, "rescale")).max_parallelism or 0
     if most > PARALLELISM_MAX:
         yield Finding(
             "refuse",

@@ -29,7 +29,7 @@ _ALSO: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def carried(move: Move) -> dict[str, str]:
+def carried_settings(move: Move) -> dict[str, str]:
     """Return the settings that the job runs under and that nothing at the target says."""
     job, here, there = move.job, move.facts.source_cluster, move.facts.target_cluster
     if here is None or there is None or job.submit is None or not job.moves:
@@ -49,7 +49,7 @@ def of_settings(move: Move) -> Iterator[Finding]:
     job, here, there = move.job, move.facts.source_cluster, move.facts.target_cluster
     if here is None or there is None or not here.settings:
         return
-    missing = carried(move)
+    missing = carried_settings(move)
     named = ", ".join(f"{key}: {value}" for key, value in missing.items())
     if missing and _release(there.version) < CONFIGURED_SINCE:
         yield Finding(

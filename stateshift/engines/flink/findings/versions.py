@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from stateshift.engines.flink.changes import asked_version
-from stateshift.engines.flink.image import flink_image, kept_of, metadata_of
+from stateshift.engines.flink.image import flink_facts, flink_image, metadata_of
 from stateshift.engines.flink.rewrite.move import Move
 from stateshift.formats.flink.metadata import PROPERTIES_FROM
 from stateshift.formats.flink.versions import (
@@ -77,7 +77,7 @@ def _of_operator_state(move: Move, theirs: str | None) -> Iterator[Finding]:
     if reads is None:
         return
     for survey, taken in zip(move.surveys, move.choice.taken, strict=True):
-        versions = kept_of(survey.images[0]).operator_states
+        versions = flink_facts(survey.images[0]).operator_states
         newer = [name for name in taken.operators if versions.get(name, 0) > reads]
         if newer:
             yield Finding(

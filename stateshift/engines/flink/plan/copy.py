@@ -118,7 +118,9 @@ def _copies_of_image(
             target=move.target,
             outputs=tuple(name for name, _ in pieces),
         )
-    metadata = Named(infos[layout.under(survey.images[0].path, layout.METADATA)], kept(number))
+    metadata = Named(
+        infos[layout.under(survey.images[0].path, layout.METADATA)], metadata_copy(number)
+    )
     yield from _copied(f"copy/{number}-metadata", survey.location, move.target, [metadata])
 
 
@@ -236,6 +238,6 @@ def bundles(files: Iterable[Named]) -> Iterator[tuple[tuple[FileInfo, ...], tupl
         yield tuple(named.file for named in bundle), tuple(named.name for named in bundle)
 
 
-def kept(number: int) -> str:
+def metadata_copy(number: int) -> str:
     """Return the file of the target that keeps the metadata of an image."""
     return f"{FOLDER}/source-{number}{layout.METADATA}"

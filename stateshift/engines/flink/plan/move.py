@@ -28,15 +28,21 @@ from stateshift.engines.flink.findings.move import (
     FINDINGS_OF_START,
     of_sources,
 )
-from stateshift.engines.flink.findings.settings import PARALLELISM, carried, takes_settings
+from stateshift.engines.flink.findings.settings import PARALLELISM, carried_settings, takes_settings
 from stateshift.engines.flink.findings.taking import ASKABLE, is_native
 from stateshift.engines.flink.image import is_readable, metadata_of
 from stateshift.engines.flink.plan.comparison import compares
-from stateshift.engines.flink.plan.copy import as_they_are, copies, kept, summary
-from stateshift.engines.flink.plan.rounds import bare, compared, names_of, round_of, there_already
+from stateshift.engines.flink.plan.copy import as_they_are, copies, metadata_copy, summary
+from stateshift.engines.flink.plan.rounds import (
+    bare,
+    compare_copies,
+    names_of,
+    round_of,
+    there_already,
+)
 from stateshift.engines.flink.rewrite.move import Move
 from stateshift.engines.flink.rewrite.transforms import KEEP, METADATA
-from stateshift.engines.rounds import kept as kept_of
+from stateshift.engines.rounds import keep_copied as kept_of
 from stateshift.engines.rounds import without_shown
 from stateshift.engines.start import Awaited, Handed, start
 from stateshift.errors import StalePlan
@@ -133,7 +139,7 @@ def _behind_rounds(move: Move) -> tuple[tuple[AnyStep, ...], tuple[KeepBrought, 
 def _written(move: Move) -> Iterator[str]:
     """Yield the files that a plan writes beside those of its sources."""
     yield from (layout.METADATA, layout.STAGED)
-    yield from (kept(number) for number, _ in enumerate(move.choice.taken))
+    yield from (metadata_copy(number) for number, _ in enumerate(move.choice.taken))
     yield from (summary(rewritten) for rewritten in move.redistribution.rewritten)
 
 
@@ -256,7 +262,7 @@ def _comparisons(
         return
     after_rounds = any(step.items for step in keeping)
     if after_rounds and all(isinstance(step, CopyFiles) for step in copied):
-        yield from compared(copied)
+        yield from compare_copies(copied)
     else:
         yield from compares(move)
 
@@ -307,7 +313,8 @@ def _plan(
 def _metadata(move: Move) -> TransformShard:
     asked = asked_version(move.job)
     inputs = [
-        FileInfo(kept(number), _metadata_size(survey)) for number, survey in enumerate(move.surveys)
+        FileInfo(metadata_copy(number), _metadata_size(survey))
+        for number, survey in enumerate(move.surveys)
     ]
     inputs += [FileInfo(summary(rewritten), 0) for rewritten in move.redistribution.rewritten]
     return TransformShard(
@@ -357,7 +364,7 @@ def _submit_options(move: Move) -> dict[str, object]:
     """
     job = move.job
     options = dict(job.submit.options) if job.submit else {}
-    settings = carried(move)
+    settings = carried_settings(move)
     if settings and takes_settings(move):
         parallelism = settings.pop(PARALLELISM, None)
         if parallelism is not None:

@@ -71,7 +71,7 @@ def round_of(move: Move, wholes: Sequence[Whole]) -> Iterator[BringFiles]:
             )
 
 
-def compared(copied: Sequence[AnyStep]) -> Iterator[CompareImages]:
+def compare_copies(copied: Sequence[AnyStep]) -> Iterator[CompareImages]:
     """Yield comparisons of what was copied now, byte for byte: as rounds have compared the rest."""
     copies = [step for step in copied if isinstance(step, CopyFiles)]
     for number, step in enumerate(copies):

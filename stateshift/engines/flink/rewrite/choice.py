@@ -19,7 +19,7 @@ import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stateshift.engines.flink.changes import dropped, images_meant, renamed, unions_of
+from stateshift.engines.flink.changes import dropped_names, images_meant, new_names, unions_of
 from stateshift.engines.flink.image import flink_image, metadata_of, places_of
 from stateshift.engines.flink.rewrite.metadata import Taken
 from stateshift.formats.flink.references import files_named
@@ -64,7 +64,7 @@ def _id_and_uid(name: str) -> tuple[str, str | None]:
     return id_, None if id_ == name else name
 
 
-def chosen(job: JobSpec, surveys: Sequence[Survey]) -> Choice:
+def choose(job: JobSpec, surveys: Sequence[Survey]) -> Choice:
     """Return the operators of each image that go to the target, and the faults of the names."""
     images = [survey.images[0] for survey in surveys]
     taken = _without_empty_twins(images, _taken_of_each(job, images))
@@ -99,7 +99,7 @@ def _taken_of_each(job: JobSpec, images: Sequence[Image]) -> list[Taken]:
     names: set[str] = set()
     taken = []
     for number, image in enumerate(images):
-        new_ids = {id_of(old): _id_and_uid(new) for old, new in renamed(job, number).items()}
+        new_ids = {id_of(old): _id_and_uid(new) for old, new in new_names(job, number).items()}
         going = _going(job, number, [operator.id for operator in image.operators])
         operators = {id_: new_ids.get(id_, (id_, None)) for id_ in going}
         metadata = metadata_of(image)
@@ -133,7 +133,7 @@ def _going(job: JobSpec, number: int, ids: Iterable[str]) -> list[str]:
     """Return the operators of the `number`th image that go along: those that the job names, or all,
     but none dropped.
     """
-    left_out = {id_of(name) for name in dropped(job, number)}
+    left_out = {id_of(name) for name in dropped_names(job, number)}
     staying = [id_ for id_ in ids if id_ not in left_out]
     named = {id_of(operator.name) for operator in job.operators}
     if not named:

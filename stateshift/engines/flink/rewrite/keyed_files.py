@@ -19,7 +19,7 @@ from stateshift.engines.flink.entries.image import (
     is_canonical,
     sections_in_pieces,
     sections_of,
-    uncompressed,
+    uncompress,
 )
 from stateshift.engines.flink.entries.operators import first_section
 from stateshift.engines.flink.streams import Streams
@@ -69,7 +69,7 @@ class KeyedFile:
             yield from sections_in_pieces(self.handle, self.streams, size)
             return
         for group, section in self.sections():
-            content = uncompressed(section)
+            content = uncompress(section)
             for start in range(0, max(1, len(content)), size):
                 ends = start + size >= len(content)
                 yield SectionPiece(group, content[start : start + size], start == 0, ends)

@@ -202,7 +202,7 @@ def _first_key_groups(operator: OperatorState) -> KeyGroups | None:
     return None
 
 
-def united(
+def unite_images(
     images: Sequence[Metadata],
     taken: Sequence[Taken],
     version: int | None = None,

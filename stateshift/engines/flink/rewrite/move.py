@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from stateshift.engines.flink.image import metadata_of
-from stateshift.engines.flink.rewrite.choice import Choice, chosen
-from stateshift.engines.flink.rewrite.redistribution import Redistribution, Rewritten, redistributed
+from stateshift.engines.flink.rewrite.choice import Choice, choose
+from stateshift.engines.flink.rewrite.redistribution import Redistribution, Rewritten, redistribute
 from stateshift.formats.flink.metadata import OperatorState
 from stateshift.specification import JobSpec, Spec
 from stateshift.survey import Facts, Survey
@@ -35,11 +35,11 @@ class Move:
 
     @cached_property
     def choice(self) -> Choice:
-        return chosen(self.job, self.surveys)
+        return choose(self.job, self.surveys)
 
     @cached_property
     def redistribution(self) -> Redistribution:
-        return redistributed(self.job, self.surveys, self.choice)
+        return redistribute(self.job, self.surveys, self.choice)
 
     @property
     def operators(self) -> list[OperatorState]:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from stateshift.engines.flink.changes import Rescale, changed
-from stateshift.engines.flink.image import CANONICAL, Beginnings, Obstacle, kept_of, metadata_of
+from stateshift.engines.flink.changes import Rescale, change_of
+from stateshift.engines.flink.image import CANONICAL, Beginnings, Obstacle, flink_facts, metadata_of
 from stateshift.engines.flink.rewrite.choice import Choice, Source, sources_by_id
 from stateshift.engines.flink.rewrite.unkeyed import RAW, UNKEYED, handles_of, why_not
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
@@ -132,11 +132,11 @@ class _Candidate:
         return any(subtask.finished for subtask in self.subtasks)
 
 
-def redistributed(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Redistribution:
+def redistribute(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Redistribution:
     """Return the operators that are rewritten for the job's changes, and those of them that cannot
     be.
     """
-    change = changed(job, "rescale")
+    change = change_of(job, "rescale")
     rescale = Rescale.of(change)
     rewritten: list[Rewritten] = []
     obstacles: list[tuple[str, str, Obstacle]] = []
@@ -211,7 +211,7 @@ def _blocked(surveys: Sequence[Survey], candidate: _Candidate) -> Obstacle | Non
     anywhere in its job may be its own: they lie with whom they come from as well.
     """
     for number, operator in candidate.sources:
-        kept = kept_of(surveys[number].images[0])
+        kept = flink_facts(surveys[number].images[0])
         if kept.unaligned:
             return Obstacle(
                 "records were in flight in its job, which only Flink can deal out", CANONICAL
@@ -226,7 +226,7 @@ def _heads(candidate: _Candidate, surveys: Sequence[Survey]) -> list[Beginnings]
     """Return the beginnings of the files of each source's operator state."""
     heads = []
     for number, old in candidate.sources:
-        kept = kept_of(surveys[number].images[0])
+        kept = flink_facts(surveys[number].images[0])
         heads.append(kept.heads.get(old, {}))
     return heads
 

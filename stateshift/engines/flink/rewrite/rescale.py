@@ -38,7 +38,7 @@ from stateshift.engines.flink.rewrite.keyed_files import (
     keyed_handles,
 )
 from stateshift.engines.flink.rewrite.sections import Cut, Sections, cut_of, nothing
-from stateshift.engines.flink.rewrite.unkeyed import RAW, Held, Joined, handles_of, joined
+from stateshift.engines.flink.rewrite.unkeyed import RAW, Held, Joined, handles_of, join_subtask
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats import bounds
@@ -153,7 +153,7 @@ class Rescaler:
                 every.append(held)
                 if index % self._parallelism == subtask:
                     own.append(held)
-        return joined(own, every)
+        return join_subtask(own, every)
 
 
 def heads_of(operator: OperatorState, streams: Streams, role: str) -> list[bytes]:

@@ -25,7 +25,7 @@ from stateshift.engines.flink.rewrite.metadata import (
     RewrittenOperator,
     Taken,
     UnkeyedFile,
-    united,
+    unite_images,
 )
 from stateshift.engines.flink.rewrite.rescale import Rescaler
 from stateshift.engines.flink.rewrite.unkeyed import Joined
@@ -84,7 +84,7 @@ def metadata(options: Options, inputs: Sequence[Input]) -> Sequence[Content]:
         images = [decoded(content) for content in of_images]
         rewritten = [RewrittenOperator.of(json.loads(summary)) for summary in summaries]
         max_parallelism = options.get("max_parallelism")
-        target = united(images, taken, options["version"], rewritten, max_parallelism)
+        target = unite_images(images, taken, options["version"], rewritten, max_parallelism)
         yield encode_metadata(target)
 
     return (made,)

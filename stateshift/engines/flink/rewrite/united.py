@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from struct import Struct
 
-from stateshift.engines.flink.entries.image import uncompressed
-from stateshift.engines.flink.entries.keys import hash_of, key_of, shown
+from stateshift.engines.flink.entries.image import uncompress
+from stateshift.engines.flink.entries.keys import hash_of, key_of, key_text
 from stateshift.engines.flink.rewrite.keyed_files import KeyedFile, refuse_other_hash
 from stateshift.engines.flink.rewrite.sections import Sections
 from stateshift.errors import Incompatible
@@ -103,7 +103,7 @@ def _entry(files: list[KeyedFile], sorted_by: bytes, packed: bytes) -> _Entry:
 def _entries(file: KeyedFile, content: bytes, group: int) -> Iterator[tuple[int, bytes, bytes]]:
     """Yield state, key without the group's number, and value."""
     header = file.known_header
-    plain = uncompressed(content) if header.compressed else content
+    plain = uncompress(content) if header.compressed else content
     prefix = prefix_bytes(file.was)
     for state, key, raw in entries(plain, prefix, group, len(header.states)):
         yield state, key[prefix:], raw
@@ -130,4 +130,4 @@ def _key_of(entry: _Entry) -> tuple[int | None, bytes]:
 
 def _shown(entry: _Entry) -> str:
     number, key = _key_of(entry)
-    return shown(entry.file.known_header, key) if number is None else key.hex()
+    return key_text(entry.file.known_header, key) if number is None else key.hex()

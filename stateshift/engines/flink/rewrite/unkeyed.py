@@ -88,7 +88,7 @@ def why_not(heads: Sequence[bytes], raw: bool) -> str | None:
     return None
 
 
-def joined(held: Iterable[Held], every: Iterable[Held]) -> Joined:
+def join_subtask(held: Iterable[Held], every: Iterable[Held]) -> Joined:
     """Return one new subtask's, of what it gets; `every` old subtask has the broadcast state."""
     others = [file for file in every if file.starts]
     if not others:

@@ -61,7 +61,7 @@ class Located:
         return {operator: tuple(paths) for operator, paths in paths_of.items()}
 
 
-def located(storage: Storage, at: str, metadata: Metadata, aside: Sequence[str]) -> Located:
+def locate_files(storage: Storage, at: str, metadata: Metadata, aside: Sequence[str]) -> Located:
     """Return the places of files: under the names that the metadata gives, else where a job's
     folder was moved to; and, for those that should lie beside the metadata and do not, in the
     folders `aside`.

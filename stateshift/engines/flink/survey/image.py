@@ -22,7 +22,7 @@ from stateshift.engines.flink.places import absolute_places, moved_folders, root
 from stateshift.engines.flink.rewrite.rescale import heads_of, why_not
 from stateshift.engines.flink.rewrite.unkeyed import UNKEYED
 from stateshift.engines.flink.streams import Streams, decoded
-from stateshift.engines.flink.survey.files import located
+from stateshift.engines.flink.survey.files import locate_files
 from stateshift.engines.flink.survey.findings import findings_of
 from stateshift.engines.single_file import folder_of_single
 from stateshift.engines.views import Opening
@@ -109,7 +109,7 @@ def _image(
         properties = decode_properties(metadata.properties)
     except FormatError as error:
         return _broken(at, path, error), tuple(sorted(storage.list(at)))
-    located_files = located(storage, at, metadata, _aside(changes))
+    located_files = locate_files(storage, at, metadata, _aside(changes))
     files = located_files.needed(at, metadata)
     location = locations.join(storage.location, at)
     findings = findings_of(location, metadata, located_files.places, files)

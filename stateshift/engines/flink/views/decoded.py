@@ -50,7 +50,7 @@ class Shown:
     value: object
 
 
-def shown(metadata: Metadata, streams: Streams) -> Iterator[Shown]:
+def shown_entries(metadata: Metadata, streams: Streams) -> Iterator[Shown]:
     """Yield every entry of an image, operator by operator."""
     for operator in metadata.operators:
         yield from of_operator(operator, streams)
@@ -85,13 +85,13 @@ def _of_subtask(
             yield state.name, _key(header, state, raw_key), _value(state, raw)
         keyed = None
     if subtask.managed_operator is not None:
-        yield from listed(subtask.managed_operator, streams)
+        yield from listed_elements(subtask.managed_operator, streams)
     rest = replace(subtask, managed_operator=None, managed_keyed=keyed)
     for name, raw_key, raw in of_subtask(rest, prefix, streams):
         yield name, {"bytes": _text(raw_key)}, _undecoded(raw)
 
 
-def listed(handle: Partitioned, streams: Streams) -> Iterator[tuple[str, object, object]]:
+def listed_elements(handle: Partitioned, streams: Streams) -> Iterator[tuple[str, object, object]]:
     """Yield state, key and value of each element of state that belongs to no key."""
     starts = handle.starts
     if handle.stream is None or not starts:

@@ -24,7 +24,7 @@ from stateshift.engines.flink.image import is_readable, metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.flink.survey.image import survey as surveyed
 from stateshift.engines.flink.views.decoded import Shower
-from stateshift.engines.match import Matched, Sided, matched
+from stateshift.engines.match import Matched, Sided, match_sides
 from stateshift.engines.views import Change, Counts, Difference, Differences, Opening
 from stateshift.errors import PlanError
 from stateshift.formats.blocks import block_of
@@ -123,13 +123,13 @@ class _Comparing:
 
     def _is_same_as_it_lies(self) -> bool:
         """Whether keyed state that cannot be separated is the same, byte by byte."""
-        matches = matched(self._entries(_keyed_as_it_lies))
+        matches = match_sides(self._entries(_keyed_as_it_lies))
         same = not any(match.differing for match in matches)
         self._counts.clear()  # of a look that may lead to nothing
         return same
 
     def _compare(self, entries: Iterator[Sided]) -> None:
-        for match in matched(entries):
+        for match in match_sides(entries):
             for key in match.same.to_pylist():
                 self._count(key).same += 1
             self._add_differences(match)

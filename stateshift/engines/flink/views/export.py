@@ -18,7 +18,7 @@ from shlex import quote
 from stateshift.engines.flink.image import metadata_of, names_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.flink.survey.image import survey as surveyed
-from stateshift.engines.flink.views.decoded import shown
+from stateshift.engines.flink.views.decoded import shown_entries
 from stateshift.engines.growing_file import Pieces
 from stateshift.engines.views import Opening, Readers, Wanted
 from stateshift.errors import PlanError
@@ -58,7 +58,7 @@ class FlinkExport:
 
     def _rows(self) -> Iterator[Row]:
         names = names_of(self.image)
-        for entry in shown(metadata_of(self.image), self.streams):
+        for entry in shown_entries(metadata_of(self.image), self.streams):
             operator = names[entry.operator]
             if self.wanted.operator not in (None, operator, entry.operator):
                 fits = False

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from stateshift.engines.flink.image import flink_image, metadata_of, names_of, places_of
 from stateshift.engines.flink.streams import Streams
-from stateshift.engines.flink.views.decoded import shown
+from stateshift.engines.flink.views.decoded import shown_entries
 from stateshift.engines.views import ShownEntry
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, Survey
@@ -23,7 +23,7 @@ def first_entries(storage: Storage, survey: Survey, limit: int) -> Iterator[Show
 def _of_image(storage: Storage, image: Image, limit: int) -> Iterator[ShownEntry]:
     names = names_of(image)
     counts: Counter[tuple[str, str]] = Counter()
-    for entry in shown(metadata_of(image), Streams(storage.chunks, places_of(image))):
+    for entry in shown_entries(metadata_of(image), Streams(storage.chunks, places_of(image))):
         state = (entry.operator, entry.state)
         counts[state] += 1
         if counts[state] <= limit:

@@ -40,7 +40,7 @@ from time import perf_counter
 from stateshift.engines.spark.check.portions import part_of, places_in
 from stateshift.engines.spark.check.sidecars import hidden_checksum
 from stateshift.engines.spark.layout import rollback_of, under
-from stateshift.engines.spark.survey.own_places import copied_by_hand
+from stateshift.engines.spark.survey.own_places import hand_copy_faults
 from stateshift.engines.spark.survey.planned_image import (
     NAME_THE_SINK,
     SKIPPING,
@@ -48,7 +48,7 @@ from stateshift.engines.spark.survey.planned_image import (
     lacks_state,
     planned_fate,
 )
-from stateshift.engines.spark.survey.restart.operators import refused_since_3
+from stateshift.engines.spark.survey.restart.operators import state_refused_since_3
 from stateshift.engines.views import (
     CheckStage,
     Coverage,
@@ -69,10 +69,10 @@ def judge(at: ImageAt, deep: DeepCheck | None, fleet: Readers | None) -> Judged:
     """Return the faults of the image, and the epochs that a job could restart from."""
     image = at.image
     findings = [*_state_of(at.where, image)]
-    for fact in refused_since_3(image.operators, image.settings):
+    for fact in state_refused_since_3(image.operators, image.settings):
         findings.append(Finding("warn", fact))
     findings += strangers(at.survey.files, image)
-    placed = tuple(copied_by_hand(at.survey.location, image))
+    placed = tuple(hand_copy_faults(at.survey.location, image))
     findings += placed
     if any(finding.level == "refuse" for finding in placed):
         image = replace(image, epochs=())
@@ -292,7 +292,7 @@ class Uncovered:
 def unchecked_bytes(survey: Survey, image: Image) -> Iterator[Finding]:
     """Yield one note, where there is something to say."""
     codec = codec_in(image.settings)
-    gaps = uncovered(survey, image, codec)
+    gaps = uncovered_files(survey, image, codec)
     facts = "; ".join(_facts(gaps, codec))
     if facts:
         yield Finding("note", facts)
@@ -313,7 +313,7 @@ def _facts(gaps: Uncovered, codec: str) -> Iterator[str]:
         yield "nor of which store, where several have columns of the same types"
 
 
-def uncovered(survey: Survey, image: Image, codec: str) -> Uncovered:
+def uncovered_files(survey: Survey, image: Image, codec: str) -> Uncovered:
     """Return the files that a restart needs, without those that checksums cover."""
     text, frames, versions = [], [], []
     stores = set()

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from stateshift.engines.match import Sided, matched
+from stateshift.engines.match import Sided, match_sides
 from stateshift.engines.spark.chains import StoreFiles, chain
 from stateshift.engines.spark.check.tally import tally_of
 from stateshift.engines.spark.entries.fold import folded
@@ -152,7 +152,7 @@ def _compared(
         _blocks(storage, image, 1, replace(shard, files=snapshot)),
     )
     try:
-        differing = sum(match.differing for match in matched(blocks))
+        differing = sum(match.differing for match in match_sides(blocks))
     except (FormatError, MissingFile):
         return
     if differing:

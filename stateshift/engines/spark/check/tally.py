@@ -18,14 +18,14 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from stateshift.engines.spark.entries.fold import folded, written
-from stateshift.engines.spark.entries.last_writes import repeated
+from stateshift.engines.spark.entries.fold import folded, writes_in_time
+from stateshift.engines.spark.entries.last_writes import repeated_hashes
 from stateshift.engines.spill import (
     LEVELS,
     PILES,
     Piles,
     RecordBatch,
-    given_up,
+    hand_out,
     hold,
     pile_of_hashes,
 )
@@ -67,7 +67,7 @@ def tally_of(
 ) -> Tally:
     """Return the tally of the entries that a shard's files come to."""
     tally = Tally()
-    blocks = written(read, shard, settings)
+    blocks = writes_in_time(read, shard, settings)
     if blocks is not None:
         _count_lasts(tally, _hashed(shard.store, blocks), bytes_max)
         return tally
@@ -109,7 +109,7 @@ def _count_lasts(tally: Tally, writes: Iterator[_Writes], bytes_max: int, level:
     """
     held, are_all = hold(writes, bytes_max if level < LEVELS else inf)
     if not are_all:
-        _count_piles(tally, chain(given_up(held), writes), bytes_max, level)
+        _count_piles(tally, chain(hand_out(held), writes), bytes_max, level)
     elif held:
         _count_held(tally, held)
 
@@ -132,7 +132,7 @@ def _writes_of(batch: RecordBatch) -> _Writes:
 def _count_held(tally: Tally, held: list[_Writes]) -> None:
     keys = np.concatenate([write.keys for write in held])
     counted = np.concatenate([write.puts for write in held])
-    again = repeated(keys)
+    again = repeated_hashes(keys)
     if again is not None:
         order = np.argsort(keys[again], kind="stable")
         ordered = keys[again][order]

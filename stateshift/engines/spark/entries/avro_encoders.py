@@ -26,11 +26,11 @@ from dataclasses import dataclass
 
 from stateshift.engines.spark.entries.encoders import (
     Encoder,
-    arranged,
+    arrange_columns,
     bare,
     halves,
     ordered_columns,
-    unordered,
+    unordered_columns,
 )
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.spark.avro_rows import row_reader
@@ -112,7 +112,7 @@ def _prefix(columns: StructType, encoder: Encoder) -> Decode:
 
 
 def _range(columns: StructType, encoder: Encoder) -> Decode:
-    ordering, others = encoder.columns, unordered(columns, encoder)
+    ordering, others = encoder.columns, unordered_columns(columns, encoder)
     if max(ordering, default=-1) >= len(columns.types):
         raise FormatError("keys are ordered by columns that they do not have", None, 0)
     halved = 2 * len(ordering)
@@ -125,7 +125,7 @@ def _range(columns: StructType, encoder: Encoder) -> Decode:
             raise FormatError("a key is not of the columns that order it", None, 0)
         leading = ordered_columns(_marked(read_ordering(first, 0)), columns, encoder)
         following = read_others(_numbered(rest), _NUMBERED) if others else ()
-        return arranged(ordering, leading, others, following)
+        return arrange_columns(ordering, leading, others, following)
 
     return decode
 

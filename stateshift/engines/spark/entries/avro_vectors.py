@@ -53,7 +53,7 @@ def bare(content: Content, starts: Ints, ends: Ints, columns: StructType) -> pa.
     return _rows(content, starts + 1, ends, columns)
 
 
-def numbered(
+def numbered_rows(
     content: Content, starts: Ints, ends: Ints, columns: StructType, number: int
 ) -> pa.Array | None:
     """Return Avro rows that lie behind 00 | i16LE `number` each, the id of their schema; None where
@@ -65,7 +65,9 @@ def numbered(
     return _rows(content, starts + 3, ends, columns)
 
 
-def marked(content: Content, starts: Ints, ends: Ints, columns: StructType) -> list[Column] | None:
+def marked_columns(
+    content: Content, starts: Ints, ends: Ints, columns: StructType
+) -> list[Column] | None:
     """Return columns that order keys, each value a mark of one byte and then the value's bytes;
     None where a loop must decode them.
     """

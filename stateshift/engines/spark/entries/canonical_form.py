@@ -19,7 +19,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from stateshift.engines.spark.entries.encoders import PLAIN, Encoder, bare, listed
+from stateshift.engines.spark.entries.encoders import PLAIN, Encoder, bare, rows_of_list
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.formats.binaries import without_first
 from stateshift.formats.blocks import Binary, binary
@@ -116,7 +116,7 @@ def _rows(view: StoreView) -> Change:
     """Return a list as (i32LE size | 00 | row)*, which is the form without a delimiter."""
 
     def joined(content: bytes) -> bytes:
-        rows = listed(content, view.delimiter)
+        rows = rows_of_list(content, view.delimiter)
         return b"".join((len(row) + 1).to_bytes(4, "little") + b"\0" + row for row in rows)
 
     return _each(joined)

@@ -22,7 +22,7 @@ import pyarrow as pa
 from stateshift.engines.spark.entries import avro_vectors
 from stateshift.engines.spark.entries.avro_encoders import KEY_SCHEMA
 from stateshift.engines.spark.entries.columns import array, arrow_type
-from stateshift.engines.spark.entries.encoders import Encoder, Kind, unordered
+from stateshift.engines.spark.entries.encoders import Encoder, Kind, unordered_columns
 from stateshift.engines.spark.entries.keys import Path
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.vectors import fits, structs
@@ -118,7 +118,7 @@ def _avro_values(
     view: StoreView, values: Binary, columns: StructType, newest: int
 ) -> pa.Array | None:
     whole = spans(values)
-    rows = partial(avro_vectors.numbered, number=newest)
+    rows = partial(avro_vectors.numbered_rows, number=newest)
     kind = arrow_type(columns)
     if view.many:
         kind = pa.list_(kind)
@@ -171,13 +171,13 @@ def _column(decoded: pa.Array, kind: DataType | None, path: Path) -> tuple[pa.Ar
 
 
 def _avro_keys(encoder: Encoder, keys: Spans, columns: StructType) -> pa.Array | None:
-    numbered = partial(avro_vectors.numbered, number=KEY_SCHEMA)
+    numbered = partial(avro_vectors.numbered_rows, number=KEY_SCHEMA)
     if encoder.kind == "row":
         return numbered(keys.content, keys.starts, keys.ends, columns)
     if encoder.kind == "prefix":
         return _halves(keys, columns, len(encoder.columns), avro_vectors.bare, numbered)
     assert encoder.kind == "range", "the keys of Avro rows are never encoded otherwise"
-    return _range(keys, columns, encoder, avro_vectors.marked, numbered)
+    return _range(keys, columns, encoder, avro_vectors.marked_columns, numbered)
 
 
 def _each(
@@ -222,7 +222,7 @@ def _range(
     keys: Spans, columns: StructType, encoder: Encoder, binaries: Binaries, rows: Rows
 ) -> pa.Array | None:
     middles = _middles(keys)
-    ordering, others = encoder.columns, unordered(columns, encoder)
+    ordering, others = encoder.columns, unordered_columns(columns, encoder)
     if middles is None or max(ordering, default=-1) >= len(columns.types):
         return None
     first = binaries(keys.content, keys.starts + 4, middles, columns.picked(ordering))

@@ -87,10 +87,10 @@ def decode_key(content: bytes, columns: StructType, encoder: Encoder) -> Row:
 
 def decode_list(content: bytes, columns: StructType, delimiter: bytes) -> list[Row]:
     """Return the rows of a list state's value."""
-    return [decode_row(row, columns) for row in listed(content, delimiter)]
+    return [decode_row(row, columns) for row in rows_of_list(content, delimiter)]
 
 
-def listed(content: bytes, delimiter: bytes) -> Iterator[bytes]:
+def rows_of_list(content: bytes, delimiter: bytes) -> Iterator[bytes]:
     """Yield the rows of a list, one after the other."""
     position = 0
     while True:
@@ -141,14 +141,14 @@ def _prefix(content: bytes, columns: StructType, encoder: Encoder) -> Row:
 
 def _range(content: bytes, columns: StructType, encoder: Encoder) -> Row:
     first, rest = halves(content)
-    ordering, others = encoder.columns, unordered(columns, encoder)
+    ordering, others = encoder.columns, unordered_columns(columns, encoder)
     has_rest = bool(others) == bool(rest)
     if not has_rest or max(encoder.columns, default=-1) >= len(columns.types):
         raise FormatError("a key is not of the columns that order it", None, 0)
     binaries = StructType(columns.picked(ordering).names, (Atomic("binary"),) * len(ordering))
     leading = ordered_columns(decode_row(first, binaries), columns, encoder)
     following = decode_row(bare(rest), columns.picked(others)) if others else ()
-    return arranged(ordering, leading, others, following)
+    return arrange_columns(ordering, leading, others, following)
 
 
 def ordered_columns(
@@ -156,10 +156,10 @@ def ordered_columns(
 ) -> list[Value]:
     """Return the columns that order a key, of which each was one binary."""
     kinds = columns.picked(encoder.columns).types
-    return [ordered(value, kind) for value, kind in zip(values, kinds, strict=True)]
+    return [ordering_bytes(value, kind) for value, kind in zip(values, kinds, strict=True)]
 
 
-def arranged(
+def arrange_columns(
     ordering: Sequence[int], leading: Sequence[Value], others: Sequence[int], rest: Sequence[Value]
 ) -> Row:
     """Return a key's columns in the order of its schema."""
@@ -168,7 +168,7 @@ def arranged(
     return tuple(row[at] for at in range(len(row)))
 
 
-def unordered(columns: StructType, encoder: Encoder) -> list[int]:
+def unordered_columns(columns: StructType, encoder: Encoder) -> list[int]:
     """Return the columns of a key that do not order it."""
     return [at for at in range(len(columns.types)) if at not in encoder.columns]
 
@@ -227,7 +227,7 @@ _ORDERED = {
 _FRACTIONS = ("float", "double")
 
 
-def ordered(value: bytes | None, wanted: DataType) -> Value:
+def ordering_bytes(value: bytes | None, wanted: DataType) -> Value:
     """Return a column that sorts as bytes do: a sign, then the value, big-endian; of negative
     fractions all bits turned.
     """

@@ -31,16 +31,16 @@ import numpy as np
 import pyarrow as pa
 
 from stateshift.engines.spark.entries import row_checksums
-from stateshift.engines.spark.entries.last_writes import Writes, settled
+from stateshift.engines.spark.entries.last_writes import Writes, settle_writes
 from stateshift.engines.spark.entries.rocksdb_version import (
     Version,
+    checked_against,
     errors_at,
-    held_against,
     number_of,
     version_of,
 )
 from stateshift.engines.spark.entries.shard_parts import part_in, within
-from stateshift.engines.spark.entries.sorted_writes import in_runs, merged
+from stateshift.engines.spark.entries.sorted_writes import in_runs, merge_runs
 from stateshift.engines.spark.layout import newest_files
 from stateshift.engines.spill import BYTES_MAX
 from stateshift.engines.window import FrontToBack
@@ -82,7 +82,7 @@ def folded(
     """
     kinds = {path.rpartition(".")[2] for path in shard.files}
     if kinds <= {"snapshot", "delta"}:
-        for block in settled(_rows(read, shard, settings, deleted), b"", bytes_max):
+        for block in settle_writes(_rows(read, shard, settings, deleted), b"", bytes_max):
             yield shard.store, block
     elif kinds <= {"zip", "sst", "changelog"}:
         yield from _RocksDB(read, shard, settings, deleted).folded(bytes_max)
@@ -90,7 +90,7 @@ def folded(
         raise FormatError("these files are not of one state store provider", shard.files[0])
 
 
-def written(
+def writes_in_time(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]
 ) -> Iterator[Block] | None:
     """Return the writes of a shard's files in the order of time, deletes among them; None where
@@ -105,7 +105,7 @@ def written(
     return None
 
 
-def changed(
+def last_changes(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str], bytes_max: int = BYTES_MAX
 ) -> Iterator[Block]:
     """Yield the last writes in a RocksDB shard's changelogs: puts and deletes, each key once,
@@ -180,13 +180,13 @@ class _RocksDB:
             yield from self._named(bare)
 
     def written(self) -> Iterator[Block]:
-        """Yield the writes: see `written`."""
+        """Yield the writes: see `writes_in_time`."""
         return (writes.block for writes in self._changes(_changelogs(self._shard.files)))
 
     def changed(self, bytes_max: int) -> Iterator[Block]:
-        """Yield the last writes: see `changed`."""
+        """Yield the last writes: see `last_changes`."""
         changes = map(_without_merges, self._changes(_changelogs(self._shard.files)))
-        return merged(in_runs(changes, bytes_max), self._between, deletes=True)
+        return merge_runs(in_runs(changes, bytes_max), self._between, deletes=True)
 
     def _settled(self, bytes_max: int) -> Iterator[Block]:
         """Yield the result of all tables and changelogs: in the order of the keys, where tables are
@@ -195,9 +195,9 @@ class _RocksDB:
         changes = self._changes(_changelogs(newest_files(self._shard.files, ".zip")))
         if self._version.runs:
             runs = map(self._ascending, self._version.runs)
-            return merged([*runs, *in_runs(changes, bytes_max)], self._between)
+            return merge_runs([*runs, *in_runs(changes, bytes_max)], self._between)
         tables = (self._written(table, self._part) for table in self._version.snapshot.tables)
-        return settled(chain(chain.from_iterable(tables), changes), self._between, bytes_max)
+        return settle_writes(chain(chain.from_iterable(tables), changes), self._between, bytes_max)
 
     def _in_part(self, run: Iterable[TableFile]) -> Iterator[tuple[TableFile, KeyRange]]:
         """Yield the tables of a run that hold keys of the part by their MANIFEST, each with those
@@ -241,7 +241,7 @@ class _RocksDB:
             decoded = decode_table(opened, keys)
             told = self._version.facts.get(number_of(table))
             if told is not None and keys == ALL_KEYS:
-                decoded = held_against(told, opened, decoded)
+                decoded = checked_against(told, opened, decoded)
             for block, sequences in decoded:
                 self._report_deleted(block)
                 yield Writes(block, sequences)

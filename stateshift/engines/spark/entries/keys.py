@@ -78,7 +78,7 @@ def key_rule(operator: str | None, store: str, schema: Schema, framed: bool) -> 
 def _known_placing(
     operator: str | None, store: str, key: StructType, prefix: int
 ) -> tuple[Path, ...]:
-    placed = placed_by(operator, store, key, prefix)
+    placed = placing_columns(operator, store, key, prefix)
     if placed is None:
         fact = f"{operator} is not an operator of Spark's: how it places its keys is not known"
         raise FormatError(fact)
@@ -104,7 +104,7 @@ def _leading_columns(key: StructType, prefix: int) -> int:
     return len(key.types) - 1
 
 
-def placed_by(
+def placing_columns(
     operator: str | None, store: str, key: StructType, prefix: int = 0
 ) -> tuple[Path, ...] | None:
     """Return the columns that decide the shard: those by which the operator's input is distributed.

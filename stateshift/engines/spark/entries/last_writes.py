@@ -34,7 +34,7 @@ from stateshift.engines.spill import (
     PILES,
     Piles,
     RecordBatch,
-    given_up,
+    hand_out,
     hold,
     pile_of,
 )
@@ -67,7 +67,7 @@ class Writes:
         return self.block.size
 
 
-def settled(
+def settle_writes(
     writes: Iterable[Writes], between: bytes, bytes_max: int = BYTES_MAX, level: int = 0
 ) -> Iterator[Block]:
     """Yield the last value of each key, once, in blocks of puts. `level` counts how often the
@@ -77,7 +77,7 @@ def settled(
     held, are_all = hold(coming, bytes_max if level < LEVELS else inf)
     if are_all:
         return _settled(held, between)
-    return _settled_by_pile(chain(given_up(held), coming), between, bytes_max, level)
+    return _settled_by_pile(chain(hand_out(held), coming), between, bytes_max, level)
 
 
 def _settled_by_pile(
@@ -87,7 +87,7 @@ def _settled_by_pile(
         for write in writes:
             piles.deal(batch_of(write), pile_of(write.block.keys, level))
         for _, pile in piles.each():
-            yield from settled(map(writes_of, pile), between, bytes_max, level + 1)
+            yield from settle_writes(map(writes_of, pile), between, bytes_max, level + 1)
 
 
 def _settled(writes: list[Writes], between: bytes) -> Iterator[Block]:
@@ -110,7 +110,7 @@ def _lasts(writes: list[Writes], between: bytes) -> tuple[Flags, Block | None]:
     """
     hashes = np.concatenate([hash64(write.block.keys) for write in writes])
     kept = np.ones(len(hashes), bool)
-    again = repeated(hashes)
+    again = repeated_hashes(hashes)
     if again is None:
         return kept, None
     several = Several.of(writes, again, hashes[again])
@@ -123,7 +123,7 @@ def _lasts(writes: list[Writes], between: bytes) -> tuple[Flags, Block | None]:
 def _live(writes: list[Writes], kept: Flags) -> Iterator[Block]:
     """Yield the puts among the writes that are kept."""
     start = 0
-    for write in given_up(writes):
+    for write in hand_out(writes):
         block = write.block
         live = kept[start : start + len(block)] & ~missing(block.values)
         start += len(block)
@@ -131,7 +131,7 @@ def _live(writes: list[Writes], kept: Flags) -> Iterator[Block]:
             yield _puts(block if live.all() else block.take(np.flatnonzero(live)))
 
 
-def repeated(hashes: Words) -> Ints | None:
+def repeated_hashes(hashes: Words) -> Ints | None:
     """Return the hashes that are there more than once; None where each is there once, which is the
     rule in a snapshot.
     """

@@ -97,7 +97,7 @@ def table_at(chunks: Callable[[int], Iterator[bytes]], size: int) -> OpenTable:
     return open_table(Window(chunks, size, CHUNK).read, size)
 
 
-def held_against(
+def checked_against(
     fact: TableFile, table: OpenTable, decoded: Iterable[Decoded]
 ) -> Iterator[Decoded]:
     """Yield all that a table holds; refused where it is another one than the MANIFEST names. Each

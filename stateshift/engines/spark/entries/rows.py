@@ -77,12 +77,12 @@ def _shown(content: bytes, wanted: StructType | None, encoded: bool) -> object:
     if wanted is None:
         return {"hex": content.hex()}
     try:
-        return named(decode_row(row, wanted), wanted)
+        return plain_value(decode_row(row, wanted), wanted)
     except FormatError:
         return {"hex": content.hex()}
 
 
-def named(value: Value, wanted: DataType) -> object:
+def plain_value(value: Value, wanted: DataType) -> object:
     """Return a decoded value as plain JSON. Names may repeat in a state schema: the later ones are
     numbered.
     """
@@ -90,11 +90,13 @@ def named(value: Value, wanted: DataType) -> object:
         return None
     match wanted:
         case StructType(names, types):
-            return dict(zip(unique(names), map(named, value, types), strict=True))
+            return dict(zip(unique(names), map(plain_value, value, types), strict=True))
         case ArrayType(element):
-            return [named(item, element) for item in value]
+            return [plain_value(item, element) for item in value]
         case MapType(key_type, item_type):
-            return [[named(key, key_type), named(item, item_type)] for key, item in value]
+            return [
+                [plain_value(key, key_type), plain_value(item, item_type)] for key, item in value
+            ]
     return _plain(value)
 
 

@@ -44,7 +44,7 @@ CHUNK_RECORDS = 1 << 15
 Run = Iterable[Writes]
 
 
-def merged(runs: Sequence[Run], between: bytes, deletes: bool = False) -> Iterator[Block]:
+def merge_runs(runs: Sequence[Run], between: bytes, deletes: bool = False) -> Iterator[Block]:
     """Yield the last value of each key, once, in blocks of puts, keys ascending; with keys that are
     deleted in the end, where `deletes` are asked for.
     """

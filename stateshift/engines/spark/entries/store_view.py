@@ -19,10 +19,10 @@ from stateshift.engines.spark.entries.encoders import (
     bare,
     decode_key,
     decode_list,
-    listed,
+    rows_of_list,
 )
 from stateshift.engines.spark.entries.keys import KeyRule, Path
-from stateshift.engines.spark.entries.rows import named
+from stateshift.engines.spark.entries.rows import plain_value
 from stateshift.errors import FormatError
 from stateshift.formats.spark.types import DataType, Row, StructType, Value, decode_struct
 from stateshift.formats.spark.unsafe_row import decode_row
@@ -76,7 +76,7 @@ class StoreView:
 
     def _decode_avro(self, content: bytes, avro: AvroRows) -> Row | list[Row]:
         if self.many:
-            return [avro.value(row) for row in listed(content, self.delimiter)]
+            return [avro.value(row) for row in rows_of_list(content, self.delimiter)]
         return avro.value(bare(content))
 
     def show_key(self, content: bytes) -> object:
@@ -99,13 +99,13 @@ class StoreView:
     def named_key(self, key: Row) -> object:
         """Return a decoded key as plain JSON, by the names of its columns."""
         assert self.key is not None, "asked before whether the columns are known"
-        return named(key, self.key)
+        return plain_value(key, self.key)
 
     def named_value(self, value: Row | list[Row]) -> object:
         assert self.value is not None, "asked before whether the columns are known"
         if isinstance(value, list):
-            return [named(row, self.value) for row in value]
-        return named(value, self.value)
+            return [plain_value(row, self.value) for row in value]
+        return plain_value(value, self.value)
 
     def placing(self, key: Row) -> tuple[list[Value], list[DataType]]:
         """Return the values, and their types, that a key's shard is computed from."""

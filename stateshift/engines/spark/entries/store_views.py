@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from stateshift.engines.spark.entries.avro_encoders import avro_rows_of
-from stateshift.engines.spark.entries.keys import is_collated, key_encoder, placed_by
+from stateshift.engines.spark.entries.keys import is_collated, key_encoder, placing_columns
 from stateshift.engines.spark.entries.rows import ONE_NULL, VALUE, lists_the_input
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.small_files import SMALL
@@ -214,7 +214,7 @@ def _view(
         return empty
     if operator.provider not in (ROCKSDB, HDFS_BACKED):
         return empty
-    placed = None if is_collated(schema.key) else placed_by(operator.name, name, key)
+    placed = None if is_collated(schema.key) else placing_columns(operator.name, name, key)
     return replace(
         empty,
         key=key,

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator
 
 from stateshift.engines.spark.image import spark_image
-from stateshift.engines.spark.rewrite.evolution import Evolution, evolution_of, wanted
+from stateshift.engines.spark.rewrite.evolution import Evolution, evolution_of, wanted_changes
 from stateshift.engines.spark.rewrite.move import StateChange
 from stateshift.engines.spark.rewrite.stores import StoreState, partitions_of
 from stateshift.formats.spark.offset_conf import encoding_of
@@ -42,7 +42,7 @@ def of_evolution(
             hint="leave `evolve` out",
         )
         return
-    for place, asked, schema in wanted(change.evolve, image):
+    for place, asked, schema in wanted_changes(change.evolve, image):
         if schema is None:
             known = ", ".join(sorted(spark_image(image).schemas)) or "none"
             yield Finding(

@@ -9,7 +9,7 @@ from shlex import quote
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.image import Strangers, spark_image
 from stateshift.engines.spark.layout import SINK_LOG, deepest_above
-from stateshift.engines.spark.places import covered, needed_embedded, own_places_of
+from stateshift.engines.spark.places import is_covered, needed_embedded, own_places_of
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.survey.own_part import is_taken
 from stateshift.specification import DataSpec, JobSpec
@@ -44,7 +44,7 @@ def _of_own_places(job: JobSpec, survey: Survey) -> Iterator[Finding]:
                 hint=f"move it from where it was made: stateshift inspect {quote(embedded.path)}",
                 path=embedded.file,
             )
-        elif covered(embedded.path, known):
+        elif is_covered(embedded.path, known):
             fact = f"{named}: it was copied by other means. It will name its new place"
             yield Finding("warn", fact, hint='say where it was: --was-at, or "was_at" in the spec')
         else:
@@ -56,7 +56,7 @@ def _of_own_places(job: JobSpec, survey: Survey) -> Iterator[Finding]:
                 path=embedded.file,
             )
     names = [each.path for image in survey.images for each in image.embedded]
-    if job.was_at and not any(covered(name, ((job.was_at, ""),)) for name in names):
+    if job.was_at and not any(is_covered(name, ((job.was_at, ""),)) for name in names):
         fact = f"nothing in {survey.location} names {job.was_at}: it was not there (`was_at`)"
         yield Finding("note", fact)
 
@@ -67,7 +67,7 @@ def _outside(job: JobSpec, survey: Survey, role: str) -> Iterator[EmbeddedPath]:
     if role == "self":
         moved = ((survey.location, ""), (job.source, ""), (job.was_at or survey.location, ""))
     for embedded in chain.from_iterable(needed_embedded(survey.images).values()):
-        if embedded.role == role and not covered(embedded.path, moved):
+        if embedded.role == role and not is_covered(embedded.path, moved):
             yield embedded
 
 

@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 
 from stateshift.engines.spark.rewrite.move import Move, StateChange
 from stateshift.engines.spark.rewrite.request import target_version
-from stateshift.engines.spark.survey.restart.operators import PROVIDER, refused_since_3
+from stateshift.engines.spark.survey.restart.operators import PROVIDER, state_refused_since_3
 from stateshift.formats.spark.offset_conf import MERGE_OPERATOR, has_row_checksums
 from stateshift.formats.spark.offsets import PARTITIONS
 from stateshift.specification import JobSpec
@@ -101,7 +101,7 @@ def _of_settings(image: Image, name: str, target: Target) -> Iterator[Finding]:
 def _of_age(image: Image, name: str, target: Target) -> Iterator[Finding]:
     if target.parts < (3, 0):
         return
-    for fact in refused_since_3(image.operators, image.settings):
+    for fact in state_refused_since_3(image.operators, image.settings):
         yield Finding(
             "refuse",
             f"{name}: {fact}",

@@ -25,7 +25,7 @@ from dataclasses import replace
 
 from stateshift.engines.bundles import PIECES_MAX, Copies, bundled, copies, shard_bundles
 from stateshift.engines.findings import findings_of
-from stateshift.engines.rounds import bare, kept, still_to_copy, without_shown
+from stateshift.engines.rounds import bare, keep_copied, still_to_copy, without_shown
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.findings.moves import FINDINGS, FINDINGS_OF_START
 from stateshift.engines.spark.image import spark_image
@@ -36,14 +36,14 @@ from stateshift.engines.spark.plan.publication import (
     index_step,
     keep_owners,
     publish,
-    staged,
+    staging_steps,
 )
-from stateshift.engines.spark.plan.rounds import round_plan, warmed
+from stateshift.engines.spark.plan.rounds import round_plan, with_shortest_chains
 from stateshift.engines.spark.rewrite import in_place
 from stateshift.engines.spark.rewrite.files import Reshaping, reshaping_of
 from stateshift.engines.spark.rewrite.logs import KEEP
 from stateshift.engines.spark.rewrite.move import Move, planned_copies
-from stateshift.engines.start import Awaited, Handed, prepared, start
+from stateshift.engines.start import Awaited, Handed, prepare_phase, start
 from stateshift.formats.marks import IDLE
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.purpose import Purpose
@@ -81,7 +81,7 @@ def halt_plan(move: Move) -> Plan:
     if files_max:
         steps.append(ReadyFence("halt/ready-fence", move.source, files_max))
     options = job.submit.options if job.submit is not None else {}
-    early = prepared(job, facts, Handed(job.destination, options))
+    early = prepare_phase(job, facts, Handed(job.destination, options))
     plan = plan_of(move, phases_of(*early, Phase("halt", tuple(steps))))
     return replace(plan, purpose="halt", epoch=None, facts=identity_of(facts))
 
@@ -174,7 +174,7 @@ def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     """Return the plans of one job in their order: a move plan, behind a halt plan where the job
     still runs, and before that a first round where it is moved warm.
     """
-    move = Move(spec, job, bare(warmed(facts)))
+    move = Move(spec, job, bare(with_shortest_chains(facts)))
     plans = tuple(PLANS[purpose](move) for purpose in _purposes(move))
     is_followed = job.mode == "warm" and (move.may_run or job.cutover == NEVER)
     if not is_followed:
@@ -240,7 +240,7 @@ def _phases_to_target(move: Move, reshaping: Reshaping) -> tuple[Phase, ...]:
         *index_step(move),
         *publish(move, images, reshaping, beforehand),
     )
-    first = tuple(staged(visible))
+    first = tuple(staging_steps(visible))
     own = tuple(identities(move)) if beforehand else ()
     written = {path for _, path in wanted} | set(planned_names.values())
     for step in first:
@@ -254,7 +254,7 @@ def _phases_to_target(move: Move, reshaping: Reshaping) -> tuple[Phase, ...]:
             replace(step, name=f"copy/{step.name.rpartition('/')[2]}") for step in fences
         )
         fences = ()
-    left_there, gone_last = without_shown(facts, kept(facts, wanted, written))
+    left_there, gone_last = without_shown(facts, keep_copied(facts, wanted, written))
     renamed = _renamed(facts, reshaping, rewriting)
     compares = _compares(move, copied, reshaping)
     return phases_of(
@@ -278,7 +278,7 @@ def _phases_in_place(move: Move, reshaping: Reshaping) -> tuple[Phase, ...]:
         Phase("halt", tuple(fences), ordered=True),
         Phase("transform", reshaping.steps),
         Phase("compare", compares),
-        Phase("publish", (*in_place.lifted(fences), *index_step(move)), ordered=True),
+        Phase("publish", (*in_place.lift_fences(fences), *index_step(move)), ordered=True),
         *_start(move, move.images),
         Phase("retire", aside),
     )

@@ -27,7 +27,7 @@ def publish(
 ) -> Iterator[AnyStep]:
     """Yield ids and offsets of every query, and only then the commits; the name index is published
     before them (`index_step`). Files that are copied as they are go together: on HDFS a small file
-    is mostly waited for; and it is `staged`, where it is copied `beforehand`.
+    is mostly waited for; and it is `staging_steps`, where it is copied `beforehand`.
     """
     commits: list[_First] = []
     others: list[_First] = []
@@ -102,7 +102,7 @@ class _Publishing:
         )
 
 
-def staged(publishing: Iterable[AnyStep]) -> Iterator[StageFiles]:
+def staging_steps(publishing: Iterable[AnyStep]) -> Iterator[StageFiles]:
     """Yield the steps that copy beforehand what is published, which then only gets its names at the
     end. That is done where a rename is quicker than a write, and behind rounds, when so little is
     left to copy that the publish would take as long.

@@ -22,7 +22,7 @@ from stateshift.engines.bundles import copies
 from stateshift.engines.rounds import bare, transfers_of
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.plan.fingerprint import plan_of, provisional
-from stateshift.engines.spark.plan.publication import publish, staged
+from stateshift.engines.spark.plan.publication import publish, staging_steps
 from stateshift.engines.spark.rewrite.files import reshaping_of
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.formats.spark.names import classify
@@ -32,7 +32,7 @@ from stateshift.step import AnyStep, BringFiles
 from stateshift.survey import Facts, FileInfo, Image, ShardFiles
 
 
-def warmed(facts: Facts) -> Facts:
+def with_shortest_chains(facts: Facts) -> Facts:
     """Return the facts with, for each shard, the chain of which the most is at the target already.
     Files that are there and no more at the source count as the source's.
     """
@@ -160,12 +160,12 @@ def round_plan(spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -
     reported with the move. This may be the last epoch of a job that is `stopping`: the files that
     will make it visible are copied with it.
     """
-    move = Move(spec, job, warmed(facts))
+    move = Move(spec, job, with_shortest_chains(facts))
     steps: list[AnyStep] = [*_transfers(move)]
     if stopping:
         bare_move = replace(move, facts=bare(move.facts))
         images, reshaping = bare_move.facts.source.images, reshaping_of(bare_move)
-        steps += staged(publish(bare_move, images, reshaping, beforehand=True))
+        steps += staging_steps(publish(bare_move, images, reshaping, beforehand=True))
     plan = plan_of(move, phases_of(Phase("copy", tuple(steps))))
     return replace(provisional(plan, move.facts), purpose="warm")
 

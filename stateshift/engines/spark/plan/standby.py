@@ -31,12 +31,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from stateshift.engines.bundles import bundled, copies
-from stateshift.engines.rounds import bare, kept
+from stateshift.engines.rounds import bare, keep_copied
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.check.sidecars import hidden_checksum
 from stateshift.engines.spark.plan.fingerprint import plan_of, provisional
 from stateshift.engines.spark.plan.publication import index_step, publish
-from stateshift.engines.spark.plan.rounds import folder_of, inside, warmed
+from stateshift.engines.spark.plan.rounds import folder_of, inside, with_shortest_chains
 from stateshift.engines.spark.rewrite.files import reshaping_of
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.errors import StalePlan
@@ -56,7 +56,7 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     not even have noticed.
     """
     _refuse_what_is_not_whole(job, facts.source)
-    move = Move(spec, job, bare(warmed(facts)))
+    move = Move(spec, job, bare(with_shortest_chains(facts)))
     facts, images, target = move.facts, move.facts.source.images, move.target
     reshaping, rewriting = reshaping_of(move), move.rewriting
     wanted = copies(job, facts, images, rewriting.paths).files
@@ -71,7 +71,7 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         *bridge.without_published(tuple(publish(move, images, reshaping))),
     )
     retired: list[AnyStep] = []
-    for number, step in enumerate(kept(facts, wanted, wanted_paths)):
+    for number, step in enumerate(keep_copied(facts, wanted, wanted_paths)):
         retired.append(replace(step, name=f"retire/{number}", items=()))
     retired += bridge.retired(target, wanted_paths)
     phases = phases_of(

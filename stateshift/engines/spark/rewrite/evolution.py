@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from stateshift.engines.spark.entries.encoders import listed
+from stateshift.engines.spark.entries.encoders import rows_of_list
 from stateshift.engines.spark.image import spark_image
 from stateshift.errors import FormatError
 from stateshift.formats.spark.row_change import Row, Unfit, evolve
@@ -79,7 +79,7 @@ def evolution_of(change: JsonObject, schema: JsonObject, delimiter: str) -> Evol
     )
 
 
-def wanted(
+def wanted_changes(
     changes: Sequence[JsonObject], image: Image
 ) -> Iterator[tuple[str, JsonObject, JsonObject | None]]:
     """Yield the changes by store: its name, the change that is asked for, and its schema, if there
@@ -94,7 +94,7 @@ def wanted(
 def evolutions(changes: Sequence[JsonObject], image: Image, delimiter: str) -> dict[str, Evolution]:
     """Return those of all stores, without those that cannot be: the findings report them."""
     by_store = {}
-    for name, change, schema in wanted(changes, image):
+    for name, change, schema in wanted_changes(changes, image):
         if schema is None:
             continue
         with suppress(Unfit):
@@ -141,5 +141,5 @@ def _behind_frame(apply: Row, framed: bool) -> Bytes:
 
 
 def _in_list(apply: Row, delimiter: bytes, content: bytes) -> bytes:
-    rows = [FRAME + apply(row) for row in listed(content, delimiter)]
+    rows = [FRAME + apply(row) for row in rows_of_list(content, delimiter)]
     return delimiter.join(len(row).to_bytes(4, "little") + row for row in rows)

@@ -52,7 +52,7 @@ from stateshift.engines.spark.rewrite.pieces import (
     whole,
     with_new_table,
     without_tables,
-    written,
+    written_files,
 )
 from stateshift.engines.spark.rewrite.request import Request, zip_format, zip_format_guessed
 from stateshift.engines.spark.rewrite.session_keys import sessions_of
@@ -212,7 +212,7 @@ def _step(request: Request, number: int, pieces: list[Piece]) -> TransformShard:
         source=request.above,
         inputs=tuple(map(request.info, inputs)),
         target=request.target,
-        outputs=tuple(chain.from_iterable(map(written, _targets(pieces)))),
+        outputs=tuple(chain.from_iterable(map(written_files, _targets(pieces)))),
     )
 
 
@@ -228,7 +228,7 @@ def _steps_of_kept(request: Request, kept: list[Piece]) -> Iterator[TransformSha
             source=request.above,
             inputs=tuple(map(request.info, inputs)),
             target=request.target,
-            outputs=tuple(chain.from_iterable(map(written, added))),
+            outputs=tuple(chain.from_iterable(map(written_files, added))),
         )
 
 

@@ -35,7 +35,7 @@ SUPERSEDED = f"{FOLDER}/superseded"
 CHANGES = ("delta", "snapshot", "changelog", "zip")
 
 
-def lifted(fences: list[FenceSource]) -> Iterator[LiftFence]:
+def lift_fences(fences: list[FenceSource]) -> Iterator[LiftFence]:
     """Yield the steps that lift these fences again."""
     for number, fence in enumerate(fences):
         yield LiftFence(f"publish/lift-{number}", fence.location, fence.paths)
@@ -50,13 +50,13 @@ def set_aside(facts: Facts, reshaping: Reshaping) -> Iterator[MoveFiles]:
     renames = []
     for image in facts.source.images:
         folder = f"{SUPERSEDED}/{_version(image)}"
-        for file in superseded(image, facts.source.files, reshaping.shards):
+        for file in superseded_files(image, facts.source.files, reshaping.shards):
             renames.append(Rename(file.path, f"{folder}/{file.path}", file.size))
     for number, bundle in enumerate(bundled(renames)):
         yield MoveFiles(f"retire/aside-{number}", facts.source.location, tuple(bundle))
 
 
-def superseded(
+def superseded_files(
     image: Image, files: tuple[FileInfo, ...], shards: tuple[ShardFiles, ...]
 ) -> Iterator[FileInfo]:
     """Yield the files that no restart reads once the rewritten shards are published."""

@@ -30,7 +30,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from stateshift.engines.spark.entries.fold import PLAINLY, changed
+from stateshift.engines.spark.entries.fold import PLAINLY, last_changes
 from stateshift.engines.spark.entries.last_writes import Writes
 from stateshift.engines.spark.entries.rocksdb_version import errors_at, table_at
 from stateshift.engines.spark.entries.shard_parts import part_in, within
@@ -126,10 +126,10 @@ class _Kept:
         keys = self._version.snapshot.keys
         if keys < 0:  # a job can be told not to count them
             self._keys = keys
-            yield from changed(self._open, self._shard, self._settings)
+            yield from last_changes(self._open, self._shard, self._settings)
             return
         lookup = Lookup(self._stored_tables())
-        for block in changed(self._open, self._shard, self._settings):
+        for block in last_changes(self._open, self._shard, self._settings):
             yield block
             after = ~missing(block.values)
             keys += int(after.sum()) - int(lookup.live(block.keys).sum())
@@ -239,7 +239,7 @@ def compared_changes(
     added = [path for path in shard.files if path.endswith(".sst")]
     blocks: Iterable[Block] = ()
     if not added:
-        blocks = changed(read, shard, settings)
+        blocks = last_changes(read, shard, settings)
     for path in added:
         table = kept.pop(path.rpartition("/")[2], None)
         if table is None:  # the changelogs write nothing: no table was made of them

@@ -19,7 +19,7 @@ from stateshift.formats.blocks import Binary, Block, Flags, Ints
 Add = Callable[[Binary, Binary, Binary], Binary]
 
 
-def united(blocks: Iterator[Block], add: Add) -> Iterator[Block]:
+def unite_records(blocks: Iterator[Block], add: Add) -> Iterator[Block]:
     """Yield each key once. The last key of a block waits for the next one, which may begin with
     it.
     """

@@ -219,7 +219,7 @@ def whole(pieces: list[Piece]) -> list[Piece]:
     return list(by_sources.values())
 
 
-def written(shard: ShardFiles) -> tuple[str, ...]:
+def written_files(shard: ShardFiles) -> tuple[str, ...]:
     """Return the files of a shard in the order in which they are written: what names others after
     them.
     """

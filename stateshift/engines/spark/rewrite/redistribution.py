@@ -41,8 +41,13 @@ from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.rewrite import session_keys
 from stateshift.engines.spark.rewrite.checked_rows import RowChecks
 from stateshift.engines.spark.rewrite.evolution import Bytes, evolver
-from stateshift.engines.spark.rewrite.merged_records import united
-from stateshift.engines.spark.rewrite.shards import framed, internal_families, unframed, with_family
+from stateshift.engines.spark.rewrite.merged_records import unite_records
+from stateshift.engines.spark.rewrite.shards import (
+    frame_rows,
+    internal_families,
+    unframe_rows,
+    with_family,
+)
 from stateshift.engines.spark.rewrite.source_sums import SourceSums
 from stateshift.engines.spark.rewrite.split import belongs
 from stateshift.engines.spark.rewrite.stores import of_stores
@@ -224,7 +229,7 @@ class Gathering:
         provider = ROCKSDB if is_rocksdb else HDFS
         if provider == self.options["provider"] or not files:
             return None
-        change = unframed if is_rocksdb else framed
+        change = unframe_rows if is_rocksdb else frame_rows
         keys = self._session_keys
         return lambda store, block: change(store, block, keys.get(store))
 
@@ -286,7 +291,7 @@ class Gathering:
         return of_stores(self.options.get(option, {}), self.plain["operator"])
 
     def _united(self, blocks: Iterator[Block]) -> Iterator[Block]:
-        return united(blocks, self._add)
+        return unite_records(blocks, self._add)
 
     def _add(self, keys: Binary, values: Binary, others: Binary) -> Binary:
         """Return the result of keys that are in several of the merged checkpoints."""

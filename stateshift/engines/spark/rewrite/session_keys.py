@@ -5,7 +5,8 @@
 
     on its way     options["sessions"]: "<operator>/<store>" -> StructType JSON of the key
 
-Every other key of one row is the same for both providers but for the byte 00 (see `shards.framed`).
+Every other key of one row is the same for both providers but for the byte 00 (see
+`shards.frame_rows`).
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ def of_operator(sessions: Mapping[str, str], operator: str, parting: bool) -> di
     """Return the functions that make a key of one provider that of the other, by store of an
     operator.
     """
-    make: Callable[[str], Bytes] = parted if parting else whole
+    make: Callable[[str], Bytes] = rocksdb_key_maker if parting else whole
     return {store: make(schema) for store, schema in of_stores(sessions, operator).items()}
 
 
-def parted(schema: str) -> Bytes:
+def rocksdb_key_maker(schema: str) -> Bytes:
     """Return the function that makes RocksDB's key of a row."""
     return partial(_part, cut(*_described(schema)))
 

@@ -96,7 +96,7 @@ def version_zip(
     return encode_zip(snapshot, {"CURRENT": CURRENT, MANIFEST: encode_manifest(facts)})
 
 
-def united(bases: Iterable[RocksDBSnapshot]) -> RocksDBSnapshot:
+def unite_families(bases: Iterable[RocksDBSnapshot]) -> RocksDBSnapshot:
     """Return one version's column families for the entries of several shards: those of the first,
     and what only others have under ids of their own.
     """
@@ -158,7 +158,7 @@ def with_family(store: str, block: Block, families: Mapping[str, int]) -> Block:
     return Block(joined(families[name].to_bytes(2, "little"), block.keys), block.values)
 
 
-def framed(store: str, block: Block, key: Bytes | None = None) -> Block:
+def frame_rows(store: str, block: Block, key: Bytes | None = None) -> Block:
     """Return rows of an HDFS-backed store as RocksDB holds them; `key` makes one of its keys where
     a byte is not all.
     """
@@ -166,8 +166,8 @@ def framed(store: str, block: Block, key: Bytes | None = None) -> Block:
     return Block(keys, joined(FRAME, block.values))
 
 
-def unframed(store: str, block: Block, key: Bytes | None = None) -> Block:
-    """Return the inverse of `framed`, for stores whose keys and values are single rows."""
+def unframe_rows(store: str, block: Block, key: Bytes | None = None) -> Block:
+    """Return the inverse of `frame_rows`, for stores whose keys and values are single rows."""
     keys_fit = key is not None or _begin_framed(block.keys)
     if not keys_fit or not _begin_framed(block.values):
         raise FormatError(f"an entry of {store} does not begin with RocksDB's encoding byte 00")

@@ -311,7 +311,7 @@ class _Piece:
         """Return the column families of the targets: those of the sources."""
         paths = chain.from_iterable(source.files for source in self.sources)
         bases = map(self._decoded, [path for path in paths if path.endswith(".zip")])
-        return shards.united(base for base in bases if base.text)
+        return shards.unite_families(base for base in bases if base.text)
 
     def _decoded(self, path: str) -> RocksDBSnapshot:
         try:

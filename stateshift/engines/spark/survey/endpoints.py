@@ -256,7 +256,7 @@ def _misplaced_log(storage: Storage, path: str) -> Finding | None:
 _REWRITE = 'clear that place and let this run copy the data ("copy": true): it rewrites the log'
 
 
-def written_by(settings: Mapping[str, str]) -> str | None:
+def oldest_writer(settings: Mapping[str, str]) -> str | None:
     """Return the oldest Spark that could have written the last offsets."""
     for version, key in SINCE:
         if key in settings:

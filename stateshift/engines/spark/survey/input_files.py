@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 from stateshift.engines.spark.layout import deepest_above, number_of_log
-from stateshift.engines.spark.places import covered, needed_embedded
+from stateshift.engines.spark.places import is_covered, needed_embedded
 from stateshift.engines.views import Opening
 from stateshift.errors import FormatError, MissingFile, StateshiftError
 from stateshift.formats.spark.source_log import decode_source_log
@@ -35,7 +35,7 @@ def ask_inputs(job: JobSpec, survey: Survey, opening: Opening) -> tuple[InputFac
     moved = tuple((data.source, data.target) for data in job.data)
     logs: dict[str, set[str]] = {}
     for file, places in needed_embedded(survey.images).items():
-        if any(place.role == "source" and not covered(place.path, moved) for place in places):
+        if any(place.role == "source" and not is_covered(place.path, moved) for place in places):
             logs.setdefault(file.rpartition("/")[0], set()).add(file)
     return tuple(
         _asked(log, _entries(opening(survey.location), logs[log]), opening) for log in logs

@@ -106,7 +106,7 @@ def _path_in_hdfs(location: str) -> str:
 # ------------------------------------------------------------------------------ what they come to
 
 
-def copied_by_hand(location: str, image: Image) -> Iterator[Finding]:
+def hand_copy_faults(location: str, image: Image) -> Iterator[Finding]:
     """Yield the faults that a job meets which starts from the image where it lies, and whose files
     name another place.
     """

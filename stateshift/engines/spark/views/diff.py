@@ -19,7 +19,7 @@ from itertools import chain
 
 import pyarrow.compute as pc
 
-from stateshift.engines.match import Matched, Shelf, Sided, matched
+from stateshift.engines.match import Matched, Shelf, Sided, match_sides
 from stateshift.engines.spark.entries.sides import SEPARATOR, Side, Sides
 from stateshift.engines.spark.views.selection import Opened, opened, operator_id
 from stateshift.engines.views import Change, Counts, Difference, Differences, Opening, Readers
@@ -94,7 +94,7 @@ class _Comparison:
                     self._counts[store].same += count
             else:
                 self._read(apart)
-            self._report(matched(apart.sided()))
+            self._report(match_sides(apart.sided()))
         self._begin(self._sides.met)
         self._differences.stores += [self._counts[name] for name in sorted(self._counts)]
 
@@ -125,7 +125,7 @@ class _Comparison:
                 apart.put(1, match.added, match.changed[1])
 
     def _matched(self, left: list[ShardFiles], right: list[ShardFiles]) -> Iterator[Matched]:
-        return matched(chain(self._formed(0, left), self._formed(1, right)))
+        return match_sides(chain(self._formed(0, left), self._formed(1, right)))
 
     def _formed(self, side: int, shards: list[ShardFiles]) -> Iterator[Sided]:
         for store, block in self._sides.formed(side, shards):

@@ -16,7 +16,7 @@ import pyarrow as pa
 from stateshift.engines.spark.entries.columnar import keys_of, values_of
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.views import json_text
-from stateshift.engines.spark.views.json_text import joined
+from stateshift.engines.spark.views.json_text import join_texts
 from stateshift.engines.views import HINT_FILE
 from stateshift.errors import FormatError
 from stateshift.formats.binaries import part
@@ -43,7 +43,7 @@ def _together(piece: Piece) -> bytes | None:
     if key is None or value is None:
         return None
     shared = json.dumps(_shared(piece), ensure_ascii=False)
-    lines = joined(shared[:-1] + ', "key": ', key, ', "value": ', value, "}\n")
+    lines = join_texts(shared[:-1] + ', "key": ', key, ', "value": ', value, "}\n")
     _, _, content = lines.buffers()
     assert lines.offset == 0, "a column that was just made begins at its beginning"
     end = int(memoryview(lines.buffers()[1]).cast("q")[len(lines)])

@@ -1,5 +1,5 @@
-"""Columns as JSON text, many rows at once: what `rows.named` and `json.dumps` make of them one by
-one.
+"""Columns as JSON text, many rows at once: what `rows.plain_value` and `json.dumps` make of them
+one by one.
 
     texts(column, kind)  a text for each row; None for types that are left to them (intervals,
                          variants)
@@ -15,7 +15,7 @@ import json
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stateshift.engines.spark.entries.rows import named
+from stateshift.engines.spark.entries.rows import plain_value
 from stateshift.formats.blocks import Column
 from stateshift.formats.spark.types import (
     ArrayType,
@@ -71,7 +71,7 @@ def lists(column: Column, kind: StructType) -> Texts | None:
     return _lists(column, _texts(column.values, kind)) if fits(kind) else None
 
 
-def joined(*parts: Texts | str) -> Texts:
+def join_texts(*parts: Texts | str) -> Texts:
     """Return texts put together row by row; a plain string is the same in each row."""
     columns = [
         pa.scalar(part, pa.large_string()) if isinstance(part, str) else part for part in parts
@@ -96,14 +96,14 @@ def _texts(column: Column, kind: DataType) -> Texts:
             return _lists(column, _texts(column.values, element))
         case MapType(key, item):
             keys, items = _texts(column.keys, key), _texts(column.items, item).fill_null("null")
-            return _lists(column, joined("[", keys, ", ", items, "]"))
+            return _lists(column, join_texts("[", keys, ", ", items, "]"))
     return _one_by_one(column, kind)
 
 
 def _one_by_one(column: Column, kind: DataType) -> Texts:
     texts = []
     for value in column.to_pylist():
-        texts.append(None if value is None else json.dumps(named(value, kind)))
+        texts.append(None if value is None else json.dumps(plain_value(value, kind)))
     return pa.array(texts, pa.large_string())
 
 
@@ -113,7 +113,7 @@ def _lists(column: Column, each: Texts) -> Texts:
     """
     items = pa.LargeListArray.from_arrays(column.offsets.cast(pa.int64()), each.fill_null("null"))
     between = pa.scalar(", ", pa.large_string())
-    return _or_null(column, joined("[", pc.binary_join(items, between), "]"))
+    return _or_null(column, join_texts("[", pc.binary_join(items, between), "]"))
 
 
 def _or_null(column: Column, texts: Texts) -> Texts:
@@ -128,11 +128,11 @@ def _structs(column: Column, names: list[str], types: tuple[DataType, ...]) -> T
         comma = ", " if parts else ""
         parts.append(f"{comma}{json.dumps(name, ensure_ascii=False)}: ")
         parts.append(_texts(field, kind).fill_null("null"))
-    return _or_null(column, joined("{", *parts, "}"))
+    return _or_null(column, join_texts("{", *parts, "}"))
 
 
 def _strings(column: Column) -> Texts:
-    quoted = joined('"', column, '"')
+    quoted = join_texts('"', column, '"')
     odd = pc.match_substring_regex(column, _ESCAPED)
     if not pc.any(odd).as_py():
         return quoted

@@ -13,7 +13,7 @@ from stateshift.engines.spark.entries.encoders import (
     decode_key,
     decode_list,
     encoder_of,
-    listed,
+    rows_of_list,
 )
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.spark.types import Atomic, StructType
@@ -73,7 +73,7 @@ def test_a_list_is_its_items_whatever_stands_between_them(delimiter):
     assert decode_list(content, ONE, delimiter) == [(0,), (1,), (2,)]
     for bad in (b"", content[:-1], content + b"x", sized(b"")):
         with pytest.raises(FormatError):
-            list(listed(bad, delimiter))
+            list(rows_of_list(bad, delimiter))
 
 
 def test_lists_with_another_delimiter_are_not_misread():

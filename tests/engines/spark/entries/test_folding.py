@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from stateshift.engines import spill as spilling
 from stateshift.engines.spark.entries import last_writes as settling
 from stateshift.engines.spark.entries.fold import folded
-from stateshift.engines.spark.entries.last_writes import Writes, settled
+from stateshift.engines.spark.entries.last_writes import Writes, settle_writes
 from stateshift.engines.spark.entries.shard_parts import SHARD_PART, encode_part, parts_between
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError, StorageError
@@ -88,7 +88,7 @@ def test_the_last_write_counts_and_merges_are_joined(
             state[key] += between + value
         else:
             state[key] = value
-    blocks = settled(written(writes, every, times), between, bytes_max)
+    blocks = settle_writes(written(writes, every, times), between, bytes_max)
     found = [record for block in blocks for record in block.records()]
     assert len(found) == len(dict(found)) and dict(found) == state
 

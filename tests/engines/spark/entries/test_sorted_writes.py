@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateshift.engines.spark.entries.last_writes import Writes, settled
-from stateshift.engines.spark.entries.sorted_writes import Run, in_runs, merged
+from stateshift.engines.spark.entries.last_writes import Writes, settle_writes
+from stateshift.engines.spark.entries.sorted_writes import Run, in_runs, merge_runs
 from stateshift.formats.blocks import Block, binary
 from stateshift.formats.rocksdb.manifest import Place, TableFile, sorted_runs
 
@@ -78,11 +78,11 @@ def written(writes: list[Write], every: int) -> Iterator[Writes]:
 def by_hash(runs: list[list[Write]], between: bytes) -> list[tuple[bytes, bytes | None]]:
     """What the same writes come to when they are settled, by their keys."""
     writes = (each for run in runs for each in written(run, 7))
-    return sorted(record for block in settled(writes, between) for record in block.records())
+    return sorted(record for block in settle_writes(writes, between) for record in block.records())
 
 
 def records(runs: list[Run], between: bytes) -> list[tuple[bytes, bytes | None]]:
-    return [record for block in merged(runs, between) for record in block.records()]
+    return [record for block in merge_runs(runs, between) for record in block.records()]
 
 
 @settings(deadline=None, max_examples=300)

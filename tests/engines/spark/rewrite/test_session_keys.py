@@ -11,7 +11,7 @@ import pytest
 
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.image import spark_image
-from stateshift.engines.spark.rewrite.session_keys import parted, whole
+from stateshift.engines.spark.rewrite.session_keys import rocksdb_key_maker, whole
 from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.storage.opening import open_patiently
 from tests.formats.golden import CASES
@@ -42,5 +42,5 @@ def test_the_keys_of_one_query_become_those_that_spark_wrote_for_the_other_provi
     assert [field["type"] for field in json.loads(schema)["fields"]] == [
         field["type"] for field in json.loads(other)["fields"]
     ]
-    assert plain and {parted(schema)(key) for key in plain} == composite
+    assert plain and {rocksdb_key_maker(schema)(key) for key in plain} == composite
     assert {whole(schema)(key) for key in composite} == plain

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateshift.engines.spark.rewrite.merged_records import united
+from stateshift.engines.spark.rewrite.merged_records import unite_records
 from stateshift.engines.spark.rewrite.sums import adders, cannot_add
 from stateshift.errors import Incompatible
 from stateshift.formats.blocks import Binary, binary, block_of
@@ -123,7 +123,7 @@ def joined(keys: Binary, ones: Binary, others: Binary) -> Binary:
 def test_each_key_is_there_once_wherever_its_records_are_cut(keys: list[int], each: int) -> None:
     records = [(b"%d" % key, b"%d," % number) for number, key in enumerate(sorted(keys))]
     blocks = (block_of(records[start : start + each]) for start in range(0, len(records), each))
-    found = [record for block in united(blocks, joined) for record in block.records()]
+    found = [record for block in unite_records(blocks, joined) for record in block.records()]
     expected: dict[bytes, bytes] = {}
     for key, value in records:
         expected[key] = expected.get(key, b"") + value

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stateshift.engines.spark.entries.columns import arrow_type
 from stateshift.engines.spark.entries.fold import folded
-from stateshift.engines.spark.entries.rows import named
+from stateshift.engines.spark.entries.rows import plain_value
 from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.engines.spark.views import json_lines as lines
@@ -70,7 +70,9 @@ def test_columns_are_the_text_that_json_makes_of_rows(rows: list[Any]) -> None:
     ]
     found = texts(pa.array(plain, kind), KIND)
     assert found is not None
-    assert found.to_pylist() == [json.dumps(named(row, KIND), ensure_ascii=False) for row in rows]
+    assert found.to_pylist() == [
+        json.dumps(plain_value(row, KIND), ensure_ascii=False) for row in rows
+    ]
 
 
 def _inner(row: Any) -> Any:

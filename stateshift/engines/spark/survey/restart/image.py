@@ -19,8 +19,8 @@ from stateshift.engines.spark.small_files import KEPT_EACH, Reading
 from stateshift.engines.spark.survey.endpoints import (
     Endpoints,
     endpoints_of,
+    oldest_writer,
     refuse_unreadable_ends,
-    written_by,
 )
 from stateshift.engines.spark.survey.file_sources import logs_by_source
 from stateshift.engines.spark.survey.planned_image import planned_state_of
@@ -43,7 +43,7 @@ from stateshift.engines.spark.survey.restart.operators import (
     refuse_foreign_state,
     refuse_unparsable,
 )
-from stateshift.engines.spark.survey.restart.query_files import ListedFiles, sorted_by_kind
+from stateshift.engines.spark.survey.restart.query_files import ListedFiles, sort_by_kind
 from stateshift.engines.spark.survey.restart.settings import (
     StateFacts,
     refuse_changed,
@@ -69,7 +69,7 @@ def surveyed_image(
     """Survey one query's checkpoint, from its listing and its small files; with what `changes` need
     to know. If they rewind it, everything after that batch does not count.
     """
-    listed = sorted_by_kind(files, skip=len(reading.path("")))
+    listed = sort_by_kind(files, skip=len(reading.path("")))
     fence = _without_fence(reading, listed)
     newest = _cut(listed)
     is_rewound = _rewind(reading, listed, changes)
@@ -137,7 +137,7 @@ def surveyed_image(
         embedded=embedded,
         endpoints=ends.endpoints,
         settings=settings,
-        written_by=written_by(settings),
+        written_by=oldest_writer(settings),
         fence=fence,
         findings=findings,
         details=details,

@@ -236,7 +236,9 @@ _SINCE_3 = (
 _JOIN = "-keyWithIndexToValue"
 
 
-def refused_since_3(operators: Sequence[Operator], settings: Mapping[str, str]) -> Iterator[str]:
+def state_refused_since_3(
+    operators: Sequence[Operator], settings: Mapping[str, str]
+) -> Iterator[str]:
     """Yield the state that a Spark from 3.0 on may refuse, with its reason."""
     if not settings or any(key in settings for key in _SINCE_3):
         return

@@ -43,7 +43,7 @@ class ListedFiles:
         self.offsets = {number for number in self.offsets if number <= batch + 1}
 
 
-def sorted_by_kind(files: Iterable[FileInfo], skip: int) -> ListedFiles:
+def sort_by_kind(files: Iterable[FileInfo], skip: int) -> ListedFiles:
     """Sort a listing in one pass. `skip` characters of each path lead to the image."""
     listed = ListedFiles()
     for info in files:
