@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from stateshift.specification import JobSpec
 from stateshift.step import CopyFiles
-from stateshift.survey import Facts, FileInfo, Image, ShardFiles, Survey
+from stateshift.survey import Facts, FileInfo, Image, ShardFiles
 
 FILES_MAX = 256
 PIECES_MAX = 16  # of what is rewritten: one after the other in its step, while other steps run
@@ -116,7 +116,13 @@ def copies(
     groups = [_state_group(facts, images, infos, left_out)]
     for data, (here, there) in zip(job.data, facts.data, strict=True):
         if data.copy:
-            groups.append(_data_group(here, there, left_out))
+            files = []
+            for file in sorted(here.files):
+                is_left_out = (here.location, file.path) in left_out
+                if not is_left_out and not is_hadoop_checksum(file.path):
+                    files.append(file)
+            data_group = Group(here.location, there.location, tuple(files))
+            groups.append(data_group)
     sizes = {path: file.size for path, file in infos.items()}
     return Copies(tuple(groups), copy_steps(groups), sizes)
 
@@ -138,16 +144,6 @@ def _state_group(
         if (source, path.removesuffix(".crc")) not in left_out:
             files.append(infos[path])
     return Group(source, facts.target.location, tuple(files))
-
-
-def _data_group(here: Survey, there: Survey, left_out: frozenset[tuple[str, str]]) -> Group:
-    """Return the files of a place that moves along."""
-    files = []
-    for file in sorted(here.files):
-        is_left_out = (here.location, file.path) in left_out
-        if not is_left_out and not is_hadoop_checksum(file.path):
-            files.append(file)
-    return Group(here.location, there.location, tuple(files))
 
 
 def copy_steps(groups: Iterable[Group]) -> tuple[CopyFiles, ...]:

@@ -59,7 +59,11 @@ def why_opaque(handle: KeyedHandle | None, streams: Streams) -> str | None:
             why = why_closed(header) if header is not None else None
             return f"it is in the hashmap backend's own format, and {why}" if why else None
         case Incremental():
-            return _why_database_is_opaque(handle, streams)
+            try:
+                open_native(handle, streams).database.open_tables()
+            except NotRead as error:
+                return error.fact
+            return None
         case Changelog(bases=bases, deltas=()):
             return _first_reason(bases, streams)
         case Changelog() | FileDelta() | MemoryDelta():
@@ -70,14 +74,6 @@ def why_opaque(handle: KeyedHandle | None, streams: Streams) -> str | None:
 def _first_reason(handles: Iterable[KeyedHandle | None], streams: Streams) -> str | None:
     reasons = (why_opaque(handle, streams) for handle in handles)
     return next((why for why in reasons if why is not None), None)
-
-
-def _why_database_is_opaque(handle: Incremental, streams: Streams) -> str | None:
-    try:
-        open_native(handle, streams).database.open_tables()
-    except NotRead as error:
-        return error.fact
-    return None
 
 
 def keyed_entries(

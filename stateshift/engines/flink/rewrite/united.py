@@ -115,8 +115,10 @@ def _refuse_in_two(entries_of_group: list[_Entry]) -> None:
     for entry in entries_of_group:
         owner = owners.setdefault(_key_of(entry), entry.file.image)
         if owner != entry.file.image:
+            number, key = _key_of(entry)
+            shown = key_text(entry.file.known_header, key) if number is None else key.hex()
             raise Incompatible(
-                f"key {_shown(entry)} is in two images: whose state counts is not known",
+                f"key {shown} is in two images: whose state counts is not known",
                 hint='drop the operator from one of them (a drop may be "of" one image); or let '
                 "the jobs have keys of their own",
             )
@@ -126,8 +128,3 @@ def _key_of(entry: _Entry) -> tuple[int | None, bytes]:
     """Return an entry's key; else all that stands in front of its value."""
     key = key_of(entry.file.known_header, entry.state, entry.key)
     return (entry.number, entry.key) if key is None else (None, key)
-
-
-def _shown(entry: _Entry) -> str:
-    number, key = _key_of(entry)
-    return key_text(entry.file.known_header, key) if number is None else key.hex()

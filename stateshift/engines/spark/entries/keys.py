@@ -72,17 +72,11 @@ def key_rule(operator: str | None, store: str, schema: Schema, framed: bool) -> 
     if spec and not framed:
         raise FormatError(f"the keys of {store} are encoded as only RocksDB has them")
     encoder = replace(key_encoder(key, spec, prefix, framed), avro=bool(schema.get("avro")))
-    return KeyRule(text, encoder, _known_placing(operator, store, key, prefix))
-
-
-def _known_placing(
-    operator: str | None, store: str, key: StructType, prefix: int
-) -> tuple[Path, ...]:
     placed = placing_columns(operator, store, key, prefix)
     if placed is None:
         fact = f"{operator} is not an operator of Spark's: how it places its keys is not known"
         raise FormatError(fact)
-    return placed
+    return KeyRule(text, encoder, placed)
 
 
 def key_encoder(key: StructType, spec: str | None, prefix: int, framed: bool) -> Encoder:

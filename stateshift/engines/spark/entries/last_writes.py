@@ -99,7 +99,13 @@ def _settled(writes: list[Writes], between: bytes) -> Iterator[Block]:
     if sum(write.size for write in writes) < SMALL * len(writes):
         writes[:] = together(writes)
     kept, joined = _lasts(writes, between)
-    yield from _live(writes, kept)
+    start = 0
+    for write in hand_out(writes):
+        block = write.block
+        live = kept[start : start + len(block)] & ~missing(block.values)
+        start += len(block)
+        if live.any():
+            yield _puts(block if live.all() else block.take(np.flatnonzero(live)))
     if joined is not None:
         yield joined
 
@@ -118,17 +124,6 @@ def _lasts(writes: list[Writes], between: bytes) -> tuple[Flags, Block | None]:
     kept[again] = False
     kept[again[last]] = True
     return kept, joined
-
-
-def _live(writes: list[Writes], kept: Flags) -> Iterator[Block]:
-    """Yield the puts among the writes that are kept."""
-    start = 0
-    for write in hand_out(writes):
-        block = write.block
-        live = kept[start : start + len(block)] & ~missing(block.values)
-        start += len(block)
-        if live.any():
-            yield _puts(block if live.all() else block.take(np.flatnonzero(live)))
 
 
 def repeated_hashes(hashes: Words) -> Ints | None:

@@ -112,15 +112,11 @@ def check_wanted(there: Opened, wanted: Wanted) -> None:
             fact = f"{there.location} has no operator {wanted.operator}"
             raise PlanError(fact, hint=f"its operators: {names or 'none'}")
     if wanted.store is not None:
-        _check_store(there, wanted)
-
-
-def _check_store(there: Opened, wanted: Wanted) -> None:
-    stores = list(_stores(there, wanted))
-    if not any(store_fits(wanted, name) for name in stores):
-        names = ", ".join(dict.fromkeys(stores)) or "none"
-        fact = f"{there.location} has no store {wanted.store}"
-        raise PlanError(fact, hint=f"its stores: {names}")
+        stores = list(_stores(there, wanted))
+        if not any(store_fits(wanted, name) for name in stores):
+            names = ", ".join(dict.fromkeys(stores)) or "none"
+            fact = f"{there.location} has no store {wanted.store}"
+            raise PlanError(fact, hint=f"its stores: {names}")
 
 
 def _operators(there: Opened) -> Iterator[tuple[Image, Operator]]:
