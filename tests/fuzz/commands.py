@@ -179,7 +179,7 @@ TARGETS = (
         "engines/flink/check/judgement.py",
         "engines/spark/check/image.py",
     ),
-    _target("inspect", inspect, "look/inspecting.py", "engines/flink/views/decoded.py"),
+    _target("inspect", inspect, "look/inspecting.py", "engines/flink/views/elements.py"),
     _target("export", export, "look/exporting.py", "engines/flink/views/export.py"),
     _target(
         "apply",

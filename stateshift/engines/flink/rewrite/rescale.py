@@ -138,10 +138,10 @@ class Rescaler:
     def _sorted(self) -> Sections:
         # These load Arrow, for which no other plan should wait.
         if len(self._origins) > 1:
-            from stateshift.engines.flink.rewrite.united import united_sections
+            from stateshift.engines.flink.rewrite.union import united_sections
 
             return united_sections(self._files, self._max_parallelism, self._scratch)
-        from stateshift.engines.flink.rewrite.dealt import dealt_sections
+        from stateshift.engines.flink.rewrite.regroup import dealt_sections
 
         return dealt_sections(self._files, self._max_parallelism, self._scratch)
 

@@ -23,7 +23,7 @@ from stateshift.engines.flink.entries.keyed import (
 from stateshift.engines.flink.image import is_readable, metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.flink.survey.image import survey as surveyed
-from stateshift.engines.flink.views.decoded import Shower
+from stateshift.engines.flink.views.elements import Shower
 from stateshift.engines.match import Matched, Sided, match_sides
 from stateshift.engines.views import Change, Counts, Difference, Differences, Opening
 from stateshift.errors import PlanError

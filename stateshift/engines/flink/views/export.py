@@ -18,7 +18,7 @@ from shlex import quote
 from stateshift.engines.flink.image import metadata_of, names_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.flink.survey.image import survey as surveyed
-from stateshift.engines.flink.views.decoded import shown_entries
+from stateshift.engines.flink.views.elements import shown_entries
 from stateshift.engines.growing_file import Pieces
 from stateshift.engines.views import Opening, Readers, Wanted
 from stateshift.errors import PlanError
@@ -112,7 +112,7 @@ def _as_text(row: Row) -> Row:
 
 
 def _is_bytes(shown: object) -> bool:
-    """Whether `decoded` could not decode it, or not to its end."""
+    """Whether `shown_entries` could not decode it, or not to its end."""
     return isinstance(shown, dict) and ("bytes" in shown or "digest" in shown)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from stateshift.engines.flink.image import flink_image, metadata_of, names_of, places_of
 from stateshift.engines.flink.streams import Streams
-from stateshift.engines.flink.views.decoded import shown_entries
+from stateshift.engines.flink.views.elements import shown_entries
 from stateshift.engines.views import ShownEntry
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, Survey

@@ -1,11 +1,11 @@
-"""Entries dealt into other key groups, as columns: for another max parallelism.
+"""Entries redistributed into other key groups, as columns: for another max parallelism.
 
     dealt_sections(files, becomes, scratch) -> Sections
 
 Some megabytes of entries at a time, each key is hashed, the group that it was in is checked, and
-its entry is copied behind those of its new group and state, entries of one length at once. That is
-a run: what `united` makes of all entries, of some of them. In the end each new section is put
-together from all runs, so memory does not grow with the state.
+its entry is copied behind those of its new group and state, entries of one length at once. The
+result is a run. In the end each new section is put together from all runs, so memory does not grow
+with the state.
 
     run    rows of i64 group << 16 | state, size, where its last entry's key begins; then the
            entries of the first row, of the second, ...
