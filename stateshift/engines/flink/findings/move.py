@@ -137,7 +137,18 @@ def of_choice(move: Move) -> Iterator[Finding]:
     """Refuse operators that cannot go along as the spec asks."""
     choice = move.choice
     yield from _of_names(move.surveys, choice)
-    yield from _of_masters(move.surveys)
+    masters: Counter[str] = Counter()
+    for survey in move.surveys:
+        masters.update(flink_facts(survey.images[0]).masters)
+    for name, count in sorted(masters.items()):
+        if count > 1:
+            yield Finding(
+                "refuse",
+                f"the state of a coordinator's hook, {name!r}, is in two images: Flink would "
+                "restore one",
+                hint="move them one by one: such state belongs to a whole job, and cannot be left "
+                "out",
+            )
     for twice in choice.twice:
         yield Finding(
             "refuse",
@@ -185,22 +196,6 @@ def _uids(surveys: Sequence[Survey]) -> list[str]:
         for image in survey.images:
             uids.update(operator.uid for operator in image.operators if operator.uid)
     return sorted(uids)
-
-
-def _of_masters(surveys: Sequence[Survey]) -> Iterator[Finding]:
-    """Yield a refusal for each hook of a coordinator that has state in two images."""
-    masters: Counter[str] = Counter()
-    for survey in surveys:
-        masters.update(flink_facts(survey.images[0]).masters)
-    for name, count in sorted(masters.items()):
-        if count > 1:
-            yield Finding(
-                "refuse",
-                f"the state of a coordinator's hook, {name!r}, is in two images: Flink would "
-                "restore one",
-                hint="move them one by one: such state belongs to a whole job, and cannot be left "
-                "out",
-            )
 
 
 def of_redistribution(move: Move) -> Iterator[Finding]:

@@ -243,7 +243,16 @@ def strangers(files: Iterable[FileInfo], image: Image) -> Iterator[Finding]:
         if _is_stranger(path):
             folders.setdefault(_folder(path), []).append(info.path)
     for folder in sorted(folders)[:FOLDERS_MAX]:
-        yield _note(folder, sorted(folders[folder]))
+        paths = sorted(folders[folder])
+        where = f"{folder}/" if folder else "the checkpoint's own folder"
+        if len(paths) == 1:
+            fact = f"{paths[0]} is no file of Spark's: no job reads it"
+        else:
+            fact = (
+                f"{len(paths)} files in {where} are no files of Spark's, {paths[0]} among them: no "
+                "job reads them"
+            )
+        yield Finding("note", fact, path=paths[0])
     if len(folders) > FOLDERS_MAX:
         count = len(folders) - FOLDERS_MAX
         yield Finding("note", f"{count} more folders hold files that no Spark wrote")
@@ -259,18 +268,6 @@ def _folder(path: str) -> str:
     directory = path.rpartition("/")[0]
     top = path.partition("/")[0]
     return directory if top in _OWN or not directory else top
-
-
-def _note(folder: str, paths: list[str]) -> Finding:
-    where = f"{folder}/" if folder else "the checkpoint's own folder"
-    if len(paths) == 1:
-        fact = f"{paths[0]} is no file of Spark's: no job reads it"
-    else:
-        fact = (
-            f"{len(paths)} files in {where} are no files of Spark's, {paths[0]} among them: no "
-            "job reads them"
-        )
-    return Finding("note", fact, path=paths[0])
 
 
 FRAMED = ("delta", "snapshot", "changelog")

@@ -166,7 +166,20 @@ def _of_stores(change: StateChange, image: Image, name: str, look: str) -> Itera
     if change.partitions:
         yield from _of_partitions(change.partitions, image, name, stores)
     if change.split:
-        yield from _of_split(change, change.split, image, name)
+        if change.partitions or change.provider:
+            other = "a repartition" if change.partitions else "another provider"
+            yield Finding(
+                "refuse",
+                f"{name}: a split and {other} at once",
+                hint="one after the other: two jobs",
+            )
+        partitions = partitions_of(image)
+        if change.split.get("by", 0) > (partitions or 0):
+            yield Finding(
+                "refuse",
+                f"{name} has {partitions} shards: they cannot make {change.split['by']} parts",
+                hint="fewer parts, or a `repartition` before",
+            )
         for store in stores:
             yield from _of_split_store(change.split, store, name, look)
         yield from _of_parts(change.split, name)
@@ -215,21 +228,6 @@ def _of_partitions(
                     "writes it again)"
                 ),
             )
-
-
-def _of_split(change: StateChange, split: Split, image: Image, name: str) -> Iterator[Finding]:
-    if change.partitions or change.provider:
-        other = "a repartition" if change.partitions else "another provider"
-        yield Finding(
-            "refuse", f"{name}: a split and {other} at once", hint="one after the other: two jobs"
-        )
-    partitions = partitions_of(image)
-    if split.get("by", 0) > (partitions or 0):
-        yield Finding(
-            "refuse",
-            f"{name} has {partitions} shards: they cannot make {split['by']} parts",
-            hint="fewer parts, or a `repartition` before",
-        )
 
 
 def _of_split_store(split: Split, store: StoreState, name: str, look: str) -> Iterator[Finding]:

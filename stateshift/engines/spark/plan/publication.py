@@ -69,7 +69,17 @@ class _Publishing:
                 if not self._staged:
                     yield _identity(next(self._names), self._move, image, path)
             elif path in self._reshaping.logs:
-                yield self._rewritten(path, whole)
+                change = self._reshaping.logs[path]
+                yield TransformShard(
+                    next(self._names),
+                    change.transform,
+                    change.options,
+                    change.source or self._move.source,
+                    change.inputs or (self._infos[path],),
+                    self._move.target,
+                    (change.path,),
+                    whole,
+                )
             elif path in self._infos:
                 copied.append(self._infos[path])
             else:
@@ -87,19 +97,6 @@ class _Publishing:
                 whole=whole,
                 staged=self._staged,
             )
-
-    def _rewritten(self, path: str, whole: bool) -> TransformShard:
-        change = self._reshaping.logs[path]
-        return TransformShard(
-            next(self._names),
-            change.transform,
-            change.options,
-            change.source or self._move.source,
-            change.inputs or (self._infos[path],),
-            self._move.target,
-            (change.path,),
-            whole,
-        )
 
 
 def staging_steps(publishing: Iterable[AnyStep]) -> Iterator[StageFiles]:

@@ -168,7 +168,16 @@ def _steps(request: Request, pieces: list[Piece]) -> Iterator[TransformShard]:
     checks = job.mode == "fork" and job.verify_source == "deep"
     rules = rules_of(request) if checks else {}
     for number, bundle in enumerate(bundled(pieces, PIECES_MAX, DECODED_BYTES_MAX)):
-        step = _step(request, number, bundle)
+        inputs = chain.from_iterable(piece.files for piece in bundle)
+        step = TransformShard(
+            name=f"transform/state-{request.number}-{number}",
+            transform=REWRITE_STATE,
+            options=_options(request, bundle),
+            source=request.above,
+            inputs=tuple(map(request.info, inputs)),
+            target=request.target,
+            outputs=tuple(chain.from_iterable(map(written_files, _targets(bundle)))),
+        )
         checked = _rows(rules, bundle)
         yield replace(step, options={**step.options, **compared, **checked})
 
@@ -201,19 +210,6 @@ def _taken_and_same(request: Request) -> tuple[frozenset[str], list[Piece]]:
                 renamed = replace(shard, files=tuple(filter(None, map(request.path, shard.files))))
                 same.append(Piece((shard,), (renamed,), None, request.size((shard,))))
     return frozenset(taken), same
-
-
-def _step(request: Request, number: int, pieces: list[Piece]) -> TransformShard:
-    inputs = chain.from_iterable(piece.files for piece in pieces)
-    return TransformShard(
-        name=f"transform/state-{request.number}-{number}",
-        transform=REWRITE_STATE,
-        options=_options(request, pieces),
-        source=request.above,
-        inputs=tuple(map(request.info, inputs)),
-        target=request.target,
-        outputs=tuple(chain.from_iterable(map(written_files, _targets(pieces)))),
-    )
 
 
 def _steps_of_kept(request: Request, kept: list[Piece]) -> Iterator[TransformShard]:

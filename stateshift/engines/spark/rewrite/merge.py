@@ -193,8 +193,24 @@ def _of_other(job: JobSpec, source: Survey, other: Survey) -> Iterator[Finding]:
             f"{other.location} has other operators than {source.location}",
             hint="only checkpoints of the same query are merged; `rename` makes ids alike",
         )
-    yield from _of_settings(source, other)
-    yield from _of_schemas(source, other)
+    ours, theirs = source.images[0].settings, other.images[0].settings
+    for key in ALIKE:
+        if ours.get(key) != theirs.get(key):
+            yield Finding(
+                "refuse",
+                f"{other.location} has {key} = {theirs.get(key)}, {source.location} has "
+                f"{ours.get(key)}",
+                hint="`repartition` or `convert` one of them first",
+            )
+    schemas, other_schemas = (spark_image(survey.images[0]).schemas for survey in (source, other))
+    for store in sorted(schemas.keys() | other_schemas.keys()):
+        if schemas.get(store) != other_schemas.get(store):
+            yield Finding(
+                "refuse",
+                f"{other.location}: the rows of {store} have other columns than in "
+                f"{source.location}",
+                hint="only checkpoints of the same query are merged",
+            )
     yield from _of_schema_logs(other)
     yield from _of_source_names(source, other)
 
@@ -216,30 +232,6 @@ def _operators(image: Image) -> list[tuple[str, str | None, tuple[str, ...]]]:
         stores = tuple(store.name for store in operator.stores)
         operators.append((operator.id, operator.name, stores))
     return operators
-
-
-def _of_settings(source: Survey, other: Survey) -> Iterator[Finding]:
-    ours, theirs = source.images[0].settings, other.images[0].settings
-    for key in ALIKE:
-        if ours.get(key) != theirs.get(key):
-            yield Finding(
-                "refuse",
-                f"{other.location} has {key} = {theirs.get(key)}, {source.location} has "
-                f"{ours.get(key)}",
-                hint="`repartition` or `convert` one of them first",
-            )
-
-
-def _of_schemas(source: Survey, other: Survey) -> Iterator[Finding]:
-    ours, theirs = (spark_image(survey.images[0]).schemas for survey in (source, other))
-    for store in sorted(ours.keys() | theirs.keys()):
-        if ours.get(store) != theirs.get(store):
-            yield Finding(
-                "refuse",
-                f"{other.location}: the rows of {store} have other columns than in "
-                f"{source.location}",
-                hint="only checkpoints of the same query are merged",
-            )
 
 
 def _of_schema_logs(other: Survey) -> Iterator[Finding]:

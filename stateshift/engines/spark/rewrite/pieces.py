@@ -82,7 +82,18 @@ def is_rewritten(request: Request, store: StoreState, shard: ShardFiles) -> bool
     """Whether a shard is rewritten, rather than copied."""
     if request.change.in_place and _has_own_zip(request, shard):
         return False  # its own zip would be overwritten
-    if _rewrites_all(request) or moves(request, store) or request.evolves(store):
+    change = request.change
+    rewrites_all = any(
+        (
+            change.renumber,
+            request.other_provider,
+            CODEC in request.conf,
+            request.part,
+            request.joining,
+            change.rewrites_state and other_format(request.image, request.facts),
+        )
+    )
+    if rewrites_all or moves(request, store) or request.evolves(store):
         return True
     if request.change.keep_tables:
         is_compacted = any(path.endswith(".changelog") for path in shard.files)
@@ -111,21 +122,6 @@ def with_new_table(piece: Piece) -> ShardFiles:
     """Return the target of a piece that keeps its tables as the files that are written for it."""
     (source,), (target,) = piece.sources, piece.targets
     return replace(target, files=tuple(path for path in target.files if path not in source.files))
-
-
-def _rewrites_all(request: Request) -> bool:
-    """Whether every shard is rewritten, whatever lies in it."""
-    change = request.change
-    return any(
-        (
-            change.renumber,
-            request.other_provider,
-            CODEC in request.conf,
-            request.part,
-            request.joining,
-            change.rewrites_state and other_format(request.image, request.facts),
-        )
-    )
 
 
 def _has_own_zip(request: Request, shard: ShardFiles) -> bool:

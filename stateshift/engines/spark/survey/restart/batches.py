@@ -118,10 +118,6 @@ def refuse_holes(reading: Reading, listed: ListedFiles, epoch: int | None) -> No
     if epoch is not None and newest > epoch + 1:
         reading.decoded(layout.offset_path(newest), decode_offsets)
         _require_before(reading, listed, newest, epoch)
-    _warn_of_hole(reading, listed, newest)
-
-
-def _warn_of_hole(reading: Reading, listed: ListedFiles, newest: int) -> None:
     followers = {batch + 1 for batch in listed.offsets}
     hole = min(followers - listed.offsets)
     if hole < newest - 1:

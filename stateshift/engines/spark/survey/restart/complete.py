@@ -51,7 +51,18 @@ def refuse_incomplete(
         return
     _refuse_holes(reading, [operator.id for operator in operators], changes)
     for operator in operators:
-        _refuse_lacking_stores(reading, operator)
+        names = {store.name for store in operator.stores}
+        for stores in _JOIN_STORES:
+            if names.isdisjoint(stores):
+                continue
+            for lacking in sorted(stores - names):
+                folder = f"state/{operator.id}/0/{lacking}"
+                reading.refuse(
+                    f"{reading.path(folder)} is missing, and in all other shards: a join has "
+                    f"{len(stores)} stores",
+                    folder,
+                    hint=f"restore the folders {lacking} from a copy of the checkpoint",
+                )
     for operator_id in sorted(set(named) - {operator.id for operator in operators}):
         folder = f"state/{operator_id[:80]}"
         commit = layout.commit_path(epoch)
@@ -107,18 +118,3 @@ def _holes(ids: Iterable[str]) -> Iterator[tuple[int, int]]:
         if number != expected:
             yield expected, number
         expected = number + 1
-
-
-def _refuse_lacking_stores(reading: Reading, operator: Operator) -> None:
-    names = {store.name for store in operator.stores}
-    for stores in _JOIN_STORES:
-        if names.isdisjoint(stores):
-            continue
-        for lacking in sorted(stores - names):
-            folder = f"state/{operator.id}/0/{lacking}"
-            reading.refuse(
-                f"{reading.path(folder)} is missing, and in all other shards: a join has "
-                f"{len(stores)} stores",
-                folder,
-                hint=f"restore the folders {lacking} from a copy of the checkpoint",
-            )

@@ -45,7 +45,18 @@ def shards_of(
             uuid = _uuid(unique, operator.id, shard, numbers[name]) if store.uses_uuids else ""
             files = _chain(reading, store, epoch, uuid)
             shards.append(ShardFiles(operator.id, name, shard, files))
-        _refuse_missing(reading, operator, missing)
+        # The first few by name, for there may be as many as somebody wrote into a log.
+        for folder in missing[:MISSING_MAX]:
+            reading.refuse(
+                f"{reading.path(folder)} is missing: the operator has {operator.shards} shards",
+                folder,
+            )
+        if len(missing) > MISSING_MAX:
+            more, folder = len(missing) - MISSING_MAX, f"state/{operator.id}"
+            reading.refuse(
+                f"{more} more shards are missing from {reading.path(folder)}, of {operator.shards}",
+                folder,
+            )
         _refuse_more(reading, listed, operator, epoch)
     return tuple(shards)
 
@@ -67,22 +78,6 @@ def _chain_at(reading: Reading, store: StoreFiles, version: int, uuid: str = "")
         lambda path: _lineage(reading, path),
         uuid,
     )
-
-
-def _refuse_missing(reading: Reading, operator: Operator, folders: list[str]) -> None:
-    """Refuse shards without any file: the first few by name, for there may be as many as somebody
-    wrote into a log.
-    """
-    for folder in folders[:MISSING_MAX]:
-        reading.refuse(
-            f"{reading.path(folder)} is missing: the operator has {operator.shards} shards", folder
-        )
-    if len(folders) > MISSING_MAX:
-        more, folder = len(folders) - MISSING_MAX, f"state/{operator.id}"
-        reading.refuse(
-            f"{more} more shards are missing from {reading.path(folder)}, of {operator.shards}",
-            folder,
-        )
 
 
 def _refuse_more(reading: Reading, listed: ListedFiles, operator: Operator, epoch: int) -> None:
