@@ -132,7 +132,7 @@ class FlinkEngine:
         return f"restore {path} from a copy of the checkpoint"
 
     def first_entries(self, storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry]:
-        from stateshift.engines.flink.views.first_entries import first_entries
+        from stateshift.engines.flink.views.elements import first_entries
 
         return first_entries(storage, survey, limit)
 

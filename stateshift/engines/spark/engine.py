@@ -189,12 +189,12 @@ class SparkEngine:
         return read_sink(sink, opening, back_to)
 
     def ask_inputs(self, job: JobSpec, survey: Survey, opening: Opening) -> tuple[InputFacts, ...]:
-        from stateshift.engines.spark.survey.input_files import ask_inputs
+        from stateshift.engines.spark.survey.inputs import ask_inputs
 
         return ask_inputs(job, survey, opening)
 
     def ask_tables(self, job: JobSpec, facts: Facts, opening: Opening) -> tuple[TableFacts, ...]:
-        from stateshift.engines.spark.survey.delta_sources import ask_tables
+        from stateshift.engines.spark.survey.inputs import ask_tables
 
         return ask_tables(job, facts, opening)
 

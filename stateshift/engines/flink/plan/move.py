@@ -32,12 +32,15 @@ from stateshift.engines.flink.findings.settings import PARALLELISM, carried_sett
 from stateshift.engines.flink.findings.taking import ASKABLE, is_native
 from stateshift.engines.flink.image import is_readable, metadata_of
 from stateshift.engines.flink.plan.comparison import compares
-from stateshift.engines.flink.plan.copy import as_they_are, copies, metadata_copy, summary
-from stateshift.engines.flink.plan.rounds import (
+from stateshift.engines.flink.plan.copy import (
+    as_they_are,
     bare,
     compare_copies,
+    copies,
+    metadata_copy,
     names_of,
     round_of,
+    summary,
     there_already,
 )
 from stateshift.engines.flink.rewrite.move import Move

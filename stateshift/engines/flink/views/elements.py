@@ -19,8 +19,9 @@ from dataclasses import dataclass, replace
 
 from stateshift.engines.flink.entries.image import Digest, of_subtask
 from stateshift.engines.flink.entries.keyed import headers_of, keyed_entries, why_opaque
+from stateshift.engines.flink.image import flink_image, metadata_of, names_of, places_of
 from stateshift.engines.flink.streams import Streams
-from stateshift.engines.views import HINT_FILE
+from stateshift.engines.views import HINT_FILE, ShownEntry
 from stateshift.errors import FormatError
 from stateshift.formats.flink.java_data import Input
 from stateshift.formats.flink.key_groups import prefix_bytes
@@ -37,6 +38,8 @@ from stateshift.formats.flink.operator_state import (
 )
 from stateshift.formats.flink.serializers import Unknown
 from stateshift.formats.flink.state_values import key_parts, read_value
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Image, Survey
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,3 +209,22 @@ def _value(state: StateInfo, raw: bytes) -> object:
 
 def _text(key: bytes) -> str:
     return key.decode("ascii") if key.isascii() else key.hex()
+
+
+def first_entries(storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry]:
+    """Yield up to `limit` entries of every state of every image that has metadata."""
+    for image in survey.images:
+        if flink_image(image) is not None:
+            yield from _of_image(storage, image, limit)
+
+
+def _of_image(storage: Storage, image: Image, limit: int) -> Iterator[ShownEntry]:
+    names = names_of(image)
+    counts: Counter[tuple[str, str]] = Counter()
+    for entry in shown_entries(metadata_of(image), Streams(storage.chunks, places_of(image))):
+        state = (entry.operator, entry.state)
+        counts[state] += 1
+        if counts[state] <= limit:
+            yield ShownEntry(
+                names[entry.operator], entry.state, entry.subtask, entry.key, entry.value
+            )

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.rewrite.move import Move
-from stateshift.engines.spark.survey.delta_sources import delta_sources
+from stateshift.engines.spark.survey.inputs import delta_sources
 from stateshift.survey import Endpoint, Finding, Record, TableFacts, Topics
 
 LOST = "lost-offsets"

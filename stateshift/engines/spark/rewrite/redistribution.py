@@ -14,6 +14,11 @@ the same bounds serve for all of them.
 
 Records of one key can come from several checkpoints only, which are merged: they are added (see
 `sums`) or refused.
+
+    unite_records(blocks, add)  blocks in order, of which keys may stand behind each other several
+                                times
+    add(keys, values, others)   the value of each of these keys instead of both; or an error, where
+                                they are not added
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from stateshift.engines.spark.entries.columnar import hashes_of
 from stateshift.engines.spark.entries.keys import KeyRule
@@ -41,7 +47,6 @@ from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.rewrite import session_keys
 from stateshift.engines.spark.rewrite.checked_rows import RowChecks
 from stateshift.engines.spark.rewrite.evolution import Bytes, evolver
-from stateshift.engines.spark.rewrite.merged_records import unite_records
 from stateshift.engines.spark.rewrite.shards import (
     frame_rows,
     internal_families,
@@ -54,8 +59,8 @@ from stateshift.engines.spark.rewrite.stores import of_stores
 from stateshift.engines.spark.rewrite.straight import Straight
 from stateshift.engines.spark.rewrite.sums import Add, adders
 from stateshift.errors import FormatError, Incompatible
-from stateshift.formats.binaries import part
-from stateshift.formats.blocks import Binary, Block, Ints, binary
+from stateshift.formats.binaries import part, whole
+from stateshift.formats.blocks import Binary, Block, Flags, Ints, binary
 from stateshift.formats.rocksdb.table import KeyRange
 from stateshift.formats.sorting import Scratch, SortedPile, SortedPiles, cuts
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot
@@ -360,3 +365,49 @@ def _twice(source: ShardFiles, store: str, key: bytes) -> Incompatible:
         "keys, or name under "
         "`sum` the columns whose values can be added",
     )
+
+
+AddRecords = Callable[[Binary, Binary, Binary], Binary]
+
+
+def unite_records(blocks: Iterator[Block], add: AddRecords) -> Iterator[Block]:
+    """Yield each key once. The last key of a block waits for the next one, which may begin with
+    it.
+    """
+    waiting: Block | None = None
+    for block in blocks:
+        once = _once(block if waiting is None else whole([waiting, block]), add)
+        yield part(once, 0, len(once) - 1)
+        waiting = part(once, len(once) - 1, len(once))
+    if waiting is not None:
+        yield waiting
+
+
+def _once(block: Block, add: AddRecords) -> Block:
+    """Add neighbours of one key, every second of them at a time, until there are none."""
+    while (again := _again(block.keys)).any():
+        seconds = np.flatnonzero(again & ~np.concatenate(([False], again[:-1])))
+        block = _added(block, seconds, add)
+    return block
+
+
+def _added(block: Block, seconds: Ints, add: AddRecords) -> Block:
+    """Return the block without the records at `seconds`, each of which is added to the one before
+    it.
+    """
+    firsts, others = block.take(seconds - 1), block.take(seconds)
+    sums = add(firsts.keys, firsts.values, others.values)
+    places = np.arange(len(block))
+    keys = block.keys.take(pa.array(np.delete(places, seconds)))
+    places[seconds - 1] = len(block) + np.arange(len(seconds))
+    values = pa.concat_arrays([block.values, sums]).take(pa.array(np.delete(places, seconds)))
+    return Block(keys, values)
+
+
+def _again(keys: Binary) -> Flags:
+    """Whether the key of each record is that of the one before."""
+    count = len(keys)
+    if not count:
+        return np.zeros(0, bool)
+    same = np.asarray(pc.equal(keys.slice(1), keys.slice(0, count - 1)))
+    return np.concatenate(([False], same.astype(bool)))

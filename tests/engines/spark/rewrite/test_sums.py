@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateshift.engines.spark.rewrite.merged_records import unite_records
+from stateshift.engines.spark.rewrite.redistribution import unite_records
 from stateshift.engines.spark.rewrite.sums import adders, cannot_add
 from stateshift.errors import Incompatible
 from stateshift.formats.blocks import Binary, binary, block_of

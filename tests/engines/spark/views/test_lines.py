@@ -16,8 +16,7 @@ from stateshift.engines.spark.entries.rows import plain_value
 from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.engines.spark.views import json_lines as lines
-from stateshift.engines.spark.views.json_lines import Piece
-from stateshift.engines.spark.views.json_text import fits, texts
+from stateshift.engines.spark.views.json_lines import Piece, fits, texts
 from stateshift.formats.spark.types import ArrayType, Atomic, MapType, StructType
 from tests.engines.spark.golden import NAMES, golden
 
