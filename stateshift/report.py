@@ -1,6 +1,6 @@
 """The report of a run, for a person or a program. Nothing is in it that is not in the journal.
 
-A field with words is a key of the documents of runs; a field without is for the other views.
+A field with words is a key of the documents of runs, which have shapes of their own for the rest.
 
 Report
   state, jobs
@@ -132,33 +132,37 @@ class Compared:
     key_groups: Annotated[int, "key groups that were compared whole"] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class JobReport:
-    """What has been done with one job."""
+    """What was done for one job, and how long it was down for that."""
 
-    job: Annotated[str, "its name"]
-    state: Annotated[str, "not begun, unfinished, finished or rolled-back"]
-    files: Annotated[int, "how many files were moved"]
-    bytes: Annotated[int, "their size together"]
-    downtime_seconds: Annotated[float | None, "null while it is down, or where it never was"]
-    downtime_from: Annotated[str | None, "what the downtime is counted from"]
-    entries: Annotated[int | None, "entries that were compared on both sides"]
-    compared: Annotated[Compared, "what was found to be the same on both sides"] = Compared()
-    idle: Annotated[bool, "whether it restored its state and had nothing to read"] = False
-    notes: Annotated[tuple[Redacted, ...], "what else to know"] = ()
-    left: Annotated[tuple[Redacted, ...], "what a rollback had to leave"] = ()
-    failure: Annotated[FailureReport | None, "why it was given up"] = None
-    phases: Annotated[tuple[PhaseReport, ...], "its phases, in order"]
-    rounds: Annotated[tuple[RoundReport, ...], "the rounds of a warm move"] = ()
-    downtime_without_rounds: Annotated[
-        float | None, "an estimate of the downtime, had nothing been copied before"
-    ] = None
-    source_lost: Annotated[
-        SourceLostReport | None, "since when a standby cannot follow its source; null: it can"
-    ] = None
+    job: str
+    state: str
+    phases: tuple[PhaseReport, ...]
+    files: int
+    bytes: int
+    downtime_seconds: float | None
+    downtime_from: str | None
+    # Compared on both sides; None where nothing was, or where there is no state.
+    entries: int | None
+    idle: bool
+    notes: tuple[str, ...]
+    left: tuple[str, ...]
+    failure: FailureReport | None = None
+    rounds: tuple[RoundReport, ...] = ()
+    # Reckoned: the downtime if the files of the first round had been copied with the job down.
+    downtime_without_rounds: float | None = None
     # In seconds since the run began; known also while there is no end to it.
     downtime_start: float | None = None
+    files_compared: int = 0  # whole, byte for byte
+    key_groups_compared: int = 0  # whole, in a backend's own format
     engine: str = ""
+    source_lost: SourceLostReport | None = None
+
+    @property
+    def is_down(self) -> bool:
+        """Whether the run has stopped the job, and nobody has seen it going on."""
+        return self.downtime_start is not None and self.downtime_seconds is None
 
     @property
     def was_halted(self) -> bool:
@@ -166,24 +170,24 @@ class JobReport:
         return any(phase.name == "halt" for phase in self.phases)
 
     @property
-    def is_down(self) -> bool:
-        """Whether the run has stopped the job, and nobody has seen it going on."""
-        return self.downtime_start is not None and self.downtime_seconds is None
+    def compared(self) -> Compared:
+        """The amounts that are the same on both sides."""
+        return Compared(self.entries or 0, self.files_compared, self.key_groups_compared)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Report:
-    """What a run has done so far."""
+    """What is worth telling of a whole run, job by job."""
 
     run: str
     state: State
-    downtime_seconds: Annotated[float | None, "the longest downtime of its jobs"]
-    seconds: Annotated[float, "from its beginning to its end, or until now"]
-    phases: Annotated[tuple[PhaseReport, ...], "of all jobs together"] = ()
-    jobs: Annotated[tuple[JobReport, ...], "each job"] = ()
-    left: Annotated[tuple[Redacted, ...], "what a rollback had to leave"] = ()
-    steered: Annotated[tuple[SteeredReport, ...], "what somebody asked of it meanwhile"] = ()
-    failure: FailureReport | None = None
+    seconds: float
+    downtime_seconds: float | None
+    phases: tuple[PhaseReport, ...]
+    jobs: tuple[JobReport, ...]
+    left: tuple[str, ...]
+    failure: FailureReport | None
+    steered: tuple[SteeredReport, ...] = ()
     began: float | None = None  # in seconds since 1970
 
     @property
@@ -330,7 +334,6 @@ def _job(progress: Progress, name: str) -> JobReport:
         downtime_seconds=down.seconds,
         downtime_from=down.since,
         entries=entries,
-        compared=Compared(entries or 0, compared["files"], compared["key_groups"]),
         idle=idle,
         notes=tuple(notes),
         left=_all_left(steps),
@@ -338,6 +341,8 @@ def _job(progress: Progress, name: str) -> JobReport:
         rounds=rounds,
         downtime_without_rounds=_without_rounds(down.seconds, rounds),
         downtime_start=downtime_start,
+        files_compared=compared["files"],
+        key_groups_compared=compared["key_groups"],
         engine=engine,
         source_lost=lost,
     )

@@ -85,10 +85,10 @@ def test_a_copy_counts_the_entries_of_flink_that_diff_counts_and_its_keyed_state
     keyed = keyed_entries_of(ground, source)
     lies_in_metadata = "inline" in name and "native" not in name
     if lies_in_metadata and "count" in name:
-        keyed = 0 if job.compared.key_groups == 0 else keyed  # canonical: told apart
+        keyed = 0 if job.key_groups_compared == 0 else keyed  # canonical: told apart
     assert (job.entries or 0) == found.same["entries"] - keyed
-    assert job.compared.files >= files_of_key_groups(ground, source)
-    assert job.compared.files or lies_in_metadata or "memory" in name
+    assert job.files_compared >= files_of_key_groups(ground, source)
+    assert job.files_compared or lies_in_metadata or "memory" in name
 
 
 @pytest.mark.parametrize("name", CANONICAL)
@@ -97,7 +97,7 @@ def test_what_is_dealt_anew_counts_as_many_entries_as_diff_does(ground: Ground, 
     (job,) = ground.apply(flink_spec(source, transform=RESCALE, waive=["operators-stay"])).jobs
     found = diff_of(ground, source, TARGET)
     assert found.equal and found.same == {"entries": job.entries}
-    assert not job.compared.files and not job.compared.key_groups
+    assert not job.files_compared and not job.key_groups_compared
 
 
 def test_every_output_of_a_flink_run_says_entries_and_files_in_the_same_words(
@@ -179,9 +179,9 @@ def test_a_copy_counts_the_entries_of_spark_that_diff_counts_and_the_rest_as_fil
     copied = sum(
         phase.files for phase in job.phases if phase.name == "copy"
     )  # logs come later, and are read back then
-    assert job.compared.files <= copied
+    assert job.files_compared <= copied
     if verify == "digests":
-        assert job.compared.files == copied
+        assert job.files_compared == copied
 
 
 def test_a_spark_report_says_what_was_told_apart_and_what_was_compared_whole(

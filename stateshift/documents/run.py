@@ -20,8 +20,17 @@ from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict, ca
 from stateshift.documents.problems import ErrorDocument, error_document
 from stateshift.documents.shape import At, OrNone, document_of
 from stateshift.journal import State
-from stateshift.report import FailureReport, JobReport, PhaseReport, Report
-from stateshift.storage.locations import redact
+from stateshift.report import (
+    Compared,
+    FailureReport,
+    JobReport,
+    PhaseReport,
+    Report,
+    RoundReport,
+    SourceLostReport,
+    SteeredReport,
+)
+from stateshift.storage.locations import Redacted, redact
 
 if TYPE_CHECKING:
     from stateshift.errors import StateshiftError
@@ -155,12 +164,48 @@ def copied_while_down(job: JobReport) -> PhaseReport | None:
 # ---- documents -----------------------------------------------------------------------------------
 
 
+class JobReportDocument(TypedDict):
+    """What has been done with one job."""
+
+    job: Annotated[str, "its name"]
+    state: Annotated[str, "not begun, unfinished, finished or rolled-back"]
+    files: Annotated[int, "how many files were moved"]
+    bytes: Annotated[int, "their size together"]
+    downtime_seconds: Annotated[float | None, "null while it is down, or where it never was"]
+    downtime_from: Annotated[str | None, "what the downtime is counted from"]
+    entries: Annotated[int | None, "entries that were compared on both sides"]
+    compared: Annotated[Compared, "what was found to be the same on both sides"]
+    idle: Annotated[bool, "whether it restored its state and had nothing to read"]
+    notes: Annotated[list[Redacted], "what else to know"]
+    left: Annotated[list[Redacted], "what a rollback had to leave"]
+    failure: Annotated[FailureReport | None, "why it was given up"]
+    phases: Annotated[list[PhaseReport], "its phases, in order"]
+    rounds: Annotated[list[RoundReport], "the rounds of a warm move"]
+    downtime_without_rounds: Annotated[
+        float | None, "an estimate of the downtime, had nothing been copied before"
+    ]
+    source_lost: Annotated[
+        SourceLostReport | None, "since when a standby cannot follow its source; null: it can"
+    ]
+
+
+class ReportDocument(TypedDict):
+    """What a run has done so far."""
+
+    downtime_seconds: Annotated[float | None, "the longest downtime of its jobs"]
+    seconds: Annotated[float, "from its beginning to its end, or until now"]
+    phases: Annotated[list[PhaseReport], "of all jobs together"]
+    jobs: Annotated[list[JobReportDocument], "each job"]
+    left: Annotated[list[Redacted], "what a rollback had to leave"]
+    steered: Annotated[list[SteeredReport], "what somebody asked of it meanwhile"]
+
+
 class RunDocument(TypedDict):
     """Return the state of a run as a document."""
 
     run: Annotated[str, "its name", At("report.run")]
     state: Annotated[State, "interrupted is a run that no process works on any more"]
-    report: Annotated[Report, "what it has done so far"]
+    report: Annotated[ReportDocument, "what it has done so far"]
     workdir: Annotated[str, "where its journal is"]
 
 

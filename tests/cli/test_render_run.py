@@ -18,7 +18,7 @@ from stateshift.documents.run import (
 from stateshift.documents.shape import document_of
 from stateshift.executor import Broken
 from stateshift.migration import Verdict
-from stateshift.report import Compared, FailureReport, JobReport, PhaseReport, Report, RoundReport
+from stateshift.report import FailureReport, JobReport, PhaseReport, Report, RoundReport
 from stateshift.step import Discrepancy
 
 PHASES = (
@@ -26,20 +26,8 @@ PHASES = (
     PhaseReport("copy", 2.0, 6.0, 12, 12, 3000, 3 << 20),
     PhaseReport("confirm", 8.0, 4.0, 1, 1, 0, 0),
 )
-JOB = JobReport(
-    job="orders",
-    state="finished",
-    phases=PHASES,
-    files=3000,
-    bytes=3 << 20,
-    downtime_seconds=11.5,
-    downtime_from="halt",
-    entries=1_200_000,
-    compared=Compared(1_200_000),
-)
-REPORT = Report(
-    run="r1", state="finished", seconds=12.0, downtime_seconds=11.5, phases=PHASES, jobs=(JOB,)
-)
+JOB = JobReport("orders", "finished", PHASES, 3000, 3 << 20, 11.5, "halt", 1_200_000, False, (), ())
+REPORT = Report("r1", "finished", 12.0, 11.5, PHASES, (JOB,), (), None)
 
 
 def test_a_report_shows_when_each_phase_was_at_work_and_how_long_the_job_was_down() -> None:

@@ -454,7 +454,7 @@ def test_a_warm_report_counts_all_that_was_compared_whole_and_says_what_came_aft
     written_last = sum(
         phase.files for phase in job.phases if phase.name in ("transform", "publish")
     )
-    assert job.compared.files == job.files - written_last, "by rounds, or with the job stopped"
-    assert job.entries is None and f"{job.compared.files} files compared whole" in render_html.page(
+    assert job.files_compared == job.files - written_last, "by rounds, or with the job stopped"
+    assert job.entries is None and f"{job.files_compared} files compared whole" in render_html.page(
         RunFacts(report, "run")
     )
