@@ -132,9 +132,6 @@ NEW = (("source_lost", None),)
 def told_of(report: Any) -> dict[str, Any]:
     """A report, without the hints (words change) and without what the wall clock measured."""
     value: dict[str, Any] = plain.to_plain(report)
-    for job in value["jobs"]:
-        compared = job.pop("compared")
-        job |= {f"{what}_compared": compared[what] for what in ("files", "key_groups")}
     return without_times(value)
 
 
