@@ -117,7 +117,10 @@ def following(folder: Path, source: str, environment: Mapping[str, str]) -> Iter
 
 
 def lost_and_found(
-    standby: Following, source: Storage, lose: Callable[[], object], bring: Callable[[], object]
+    standby: Following,
+    opened: Callable[[], Storage],
+    lose: Callable[[], object],
+    bring: Callable[[], object],
 ) -> None:
     """It has an image of batch 4; its source goes; it is asked for everything that an engineer asks
     for; the source comes back, and its job has gone on.
@@ -143,7 +146,7 @@ def lost_and_found(
     assert standby.image() == kept
     assert standby.asked("verify", str(standby.target), "--deep").returncode == 0
     bring()
-    write(source, batches(LAST, LAST))
+    write(opened(), batches(LAST, LAST))
     standby.says(f"can be started from epoch {LAST}")
     standby.end()
     report = json.loads(standby.asked("status", str(standby.workdir), "--json").stdout)
@@ -176,7 +179,7 @@ def test_a_bucket_that_does_not_answer_ends_no_standby(
         ):
             lost_and_found(
                 standby,
-                source,
+                lambda: source,
                 lambda: spoiling.__setitem__(0, fault),
                 lambda: spoiling.__setitem__(0, None),
             )
@@ -193,7 +196,7 @@ def test_a_bucket_that_is_emptied_ends_no_standby(moto: Servers, tmp_path: Path)
                 source.remove(file.path)
 
         with following(tmp_path, f"s3a://{s3.BUCKET}/{place}", environment) as standby:
-            lost_and_found(standby, source, empty, lambda: write(source, batches(0, 4)))
+            lost_and_found(standby, lambda: source, empty, lambda: write(source, batches(0, 4)))
 
 
 @pytest.mark.parametrize("way", ["web", "native"])
@@ -206,4 +209,9 @@ def test_an_hdfs_that_is_stopped_and_started_again_ends_no_standby(
     source = open_hdfs(location, environment)
     write(source, batches(0, 4))
     with following(tmp_path, location, environment) as standby:
-        lost_and_found(standby, source, lambda: single.down("hdfs-a"), lambda: single.up("hdfs-a"))
+        lost_and_found(
+            standby,
+            lambda: open_hdfs(location, environment),
+            lambda: single.down("hdfs-a"),
+            lambda: single.up("hdfs-a"),
+        )
