@@ -3,7 +3,7 @@
     meant("waves", JOB)   ", which belongs at the top, beside 'jobs'"
     meant("rewind", JOB)  ', which belongs inside a job, as "transform": [{"kind": "rewind", …}]'
     meant("fork", SPEC)   ', which belongs inside a job, as "mode": "fork"'
-    meant("nmae", JOB)    ", did you mean 'name'?"
+    meant("nmae", JOB)    the key of a job that is spelled alike
 
 A key of the spec or of a job comes first, then a change or another value that is one of a few. A
 smaller part that has such a key comes last: many of its keys are near misses of keys that are meant

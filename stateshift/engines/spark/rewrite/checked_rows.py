@@ -12,26 +12,15 @@ at in no time, and a look says what is wrong before anything is written.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
-from stateshift import plain
-from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.keys import KeyRule
-from stateshift.engines.spark.entries.row_check import RowCheck
 from stateshift.engines.spark.entries.store_view import StoreView
-from stateshift.engines.spark.entries.store_views import Views
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.rewrite.request import Request
-from stateshift.engines.spark.rewrite.stores import StoreState, of_stores
-from stateshift.errors import FormatError
-from stateshift.formats.blocks import Binary, Block
+from stateshift.engines.spark.rewrite.stores import StoreState
 from stateshift.formats.spark.offset_conf import is_strict
 from stateshift.formats.spark.types import decode_struct
-from stateshift.plain import JsonObject
-from stateshift.survey import ShardFiles
-from stateshift.world import ReadFrom
 
 # The rules of a store's files.
 BYTES_MIN = 64 * 1024 * 1024
@@ -81,52 +70,3 @@ def _rules(request: Request, store: StoreState, shards: int) -> dict[str, RowRul
             return {}
         rules[whole] = RowRule(key, schema["value"], shards, strict)
     return rules
-
-
-@dataclass(frozen=True)
-class RowChecks:
-    """The reader of the sources of a piece of one operator; its rows are checked where there are
-    rules for them.
-    """
-
-    rules: Mapping[str, JsonObject]
-    operator: str
-    read: ReadFrom
-
-    def folded(
-        self, source: ShardFiles, settings: Mapping[str, str]
-    ) -> Iterator[tuple[str, Block]]:
-        """Yield the entries of a source."""
-        own = self._rules
-        if not own:
-            yield from folded(self.read, source, settings)
-            return
-        views = Views({(self.operator, store): rule.view(store) for store, rule in own.items()})
-        first = next(iter(own.values()))
-        rows = RowCheck(self.read, source, first.strict, first.shards)
-
-        def deleted(store: str, keys: Binary) -> None:
-            rows.check_deleted(views.of(self.operator, store), keys)
-
-        for store, block in folded(self.read, source, settings, deleted=deleted):
-            rows.sound(views.of(self.operator, store), block)
-            _refuse(rows)
-            yield store, block
-        _refuse(rows)
-
-    @cached_property
-    def _rules(self) -> dict[str, RowRule]:
-        plain_rules = of_stores(self.rules, self.operator).items()
-        return {store: plain.from_plain(RowRule, rule) for store, rule in plain_rules}
-
-
-def _refuse(rows: RowCheck) -> None:
-    """Refuse a source from which no job could restart."""
-    if not rows.are_refused:
-        return
-    first = next(finding for finding in rows.findings() if finding.level == "refuse")
-    raise FormatError(
-        first.message,
-        hint="`stateshift verify --deep` tells of all that is wrong with the source; take this run "
-        "back: `stateshift rollback WORKDIR`",
-    )

@@ -45,7 +45,7 @@ from stateshift.engines.spark.entries.shard_parts import (
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.rewrite import session_keys
-from stateshift.engines.spark.rewrite.checked_rows import RowChecks
+from stateshift.engines.spark.rewrite.checked_reading import RowChecks
 from stateshift.engines.spark.rewrite.evolution import Bytes, evolver
 from stateshift.engines.spark.rewrite.shards import (
     frame_rows,
