@@ -208,10 +208,16 @@ def test_an_hdfs_that_is_stopped_and_started_again_ends_no_standby(
     location = f"hdfs://hdfs-a/standby-{way}/orders"
     source = open_hdfs(location, environment)
     write(source, batches(0, 4))
+
+    def bring() -> None:
+        """It is empty when it is started again: the job's checkpoint is restored to it."""
+        single.up("hdfs-a")
+        write(open_hdfs(location, environment), batches(0, 4))
+
     with following(tmp_path, location, environment) as standby:
         lost_and_found(
             standby,
             lambda: open_hdfs(location, environment),
             lambda: single.down("hdfs-a"),
-            lambda: single.up("hdfs-a"),
+            bring,
         )
