@@ -10,6 +10,7 @@ assert bins.outputs() == bins.alone()
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -74,8 +75,13 @@ class Applications:
         return ("--folder", self.folder, "--name", name, *source)
 
     def start(self, name: str) -> None:
-        """Start a worker, for the first time or again."""
+        """Start a worker, for the first time or again. A Spark that was killed while it wrote its
+        first offsets wants its checkpoint removed.
+        """
         (self.folder / name).mkdir(exist_ok=True)
+        checkpoint = self.folder / name / "checkpoint"
+        if checkpoint.exists() and not (checkpoint / "offsets" / "0").exists():
+            shutil.rmtree(checkpoint)
         self.starts += 1
         with open(self.folder / f"{name}-{self.starts}.log", "wb") as log:
             self.processes[name] = subprocess.Popen(
