@@ -81,7 +81,7 @@ def _making_builtin(kind: type) -> Callable[[Value], Value]:
 def _making_dataclass(kind: Wanted) -> Callable[[Value], Value]:
     fields = dataclasses.fields(kind)
     names = tuple(field.name for field in fields)
-    later = {field.name: field.default for field in fields if field.metadata.get(_LATER)}
+    defaults = {field.name: field.default for field in fields if field.metadata.get(_LATER)}
     word = getattr(kind, "kind", None)
     head = {"kind": word} if isinstance(word, str) else {}
 
@@ -90,12 +90,12 @@ def _making_dataclass(kind: Wanted) -> Callable[[Value], Value]:
 
     def without_later(value: Value) -> Value:
         made = whole(value)
-        for name, default in later.items():
+        for name, default in defaults.items():
             if getattr(value, name) == default:
                 del made[name]
         return made
 
-    return without_later if later else whole
+    return without_later if defaults else whole
 
 
 _LATER = "later"

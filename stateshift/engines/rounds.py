@@ -115,9 +115,8 @@ def keep_copied(
 def without_shown(
     facts: Facts, steps: Iterable[KeepBrought]
 ) -> tuple[tuple[KeepBrought, ...], tuple[KeepBrought, ...]]:
-    """Return the steps without the files of the image that a standby shows, and the removal of
-    those, which is the first step of the phase that makes the new image visible: till then the
-    source may be lost, and the old image is the last copy.
+    """Return the steps without the files of the image that a standby shows, and the steps that
+    remove those. The latter come first in `publish`: until then that image may be the last copy.
     """
     shown: set[str] = set()
     for image in facts.shown:

@@ -84,6 +84,10 @@ class Key:
         made = model.default_factory
         return model.default if made is dataclasses.MISSING else made()
 
+    def fills(self, model: type) -> bool:
+        """Whether the value goes into a field of this model."""
+        return self.of is model and self.field is not None
+
     def is_off(self, value: object) -> bool:
         """Whether the key counts as left out where it has this value."""
         if value is None:
@@ -117,7 +121,7 @@ class Keys:
 
     def filling(self, model: type) -> list[Key]:
         """Return the keys that fill a field of a model."""
-        return [key for key in self.all if key.of is model and key.field is not None]
+        return [key for key in self.all if key.fills(model)]
 
     def fields_of(self, model: type, values: Values) -> Values:
         """Return the values of the keys that fill a model, by its field names."""

@@ -47,7 +47,6 @@ def command(
     place = Workdir(workdir)
     progress = steer.refuse_over(place, "cut over")
     warm = steer.warm_jobs(place, progress)
-    engine = migration.spec_of(place).engine
     if not warm:
         raise PlanError(
             'no job of this run moves warm ("mode": "warm")', hint=steer.status_command(place)
@@ -55,6 +54,7 @@ def command(
     for job in warm:
         lost = progress.lost.get(job.name)
         if lost is not None:
+            engine = migration.spec_of(place).engine
             raise PlanError(
                 f"{job.name}: nothing was changed: {SourceLostReport.of(lost).in_words(engine)}",
                 hint=f"to start the copy without its source, by hand: {BY_HAND}",
