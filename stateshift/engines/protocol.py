@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from stateshift.plain import JsonObject
+from stateshift.specification.transform import Change
 from stateshift.storage.protocol import Storage
 from stateshift.survey import (
     ClusterFacts,
@@ -96,7 +96,7 @@ class Engine(Protocol):
         location: str,
         opening: Opening,
         thorough: bool = False,
-        changes: Sequence[JsonObject] = (),
+        changes: Sequence[Change] = (),
     ) -> tuple[Storage, Survey]:
         """Survey what is at a location.
 

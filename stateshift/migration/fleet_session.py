@@ -15,9 +15,9 @@ from shlex import quote
 from stateshift import machine
 from stateshift.errors import Complaint, Interrupted, SpecError, StateshiftError
 from stateshift.migration.adapters import Adapters
-from stateshift.migration.gathering import merged_locations
 from stateshift.migration.processes import Processes
 from stateshift.specification import Spec
+from stateshift.specification.transform import locations_merged
 from stateshift.storage import locations
 from stateshift.workdir import Workdir
 
@@ -93,7 +93,12 @@ def places_of(spec: Spec) -> list[str]:
     """Return every location that a step of this spec's plans may read or write."""
     places: list[str] = []
     for job in spec.jobs:
-        places += (job.source, job.destination, *job.merge_locations, *merged_locations(job))
+        places += (
+            job.source,
+            job.destination,
+            *job.merge_locations,
+            *locations_merged(job.transform),
+        )
         for data in job.data:
             if data.copy:
                 places += (data.source, data.target)

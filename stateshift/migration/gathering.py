@@ -8,7 +8,7 @@ sinks say. Reads only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
@@ -28,6 +28,7 @@ from stateshift.migration.cluster_facts import facts_of_source, facts_of_target
 from stateshift.migration.proposal import Proposal, jobs_of
 from stateshift.plan import Plan
 from stateshift.specification import ClusterSpec, JobSpec, Spec, SubmitSpec
+from stateshift.specification.transform import Change, Rewind, locations_merged
 from stateshift.specification.warm import seconds_of
 from stateshift.storage import locations
 from stateshift.storage.opening import real_location
@@ -40,7 +41,6 @@ SECONDS_BETWEEN_LOOKS = 0.25
 QUESTIONS_AT_ONCE = 8
 
 T = TypeVar("T")
-Change = Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -229,21 +229,12 @@ def _last_checkpoint(inquiry: Inquiry, job: JobSpec) -> str | None:
 
 def other_images(job: JobSpec) -> tuple[str, ...]:
     """Return the images whose state is added to the job's."""
-    return (*job.further_images, *merged_locations(job))
-
-
-def merged_locations(job: JobSpec) -> list[str]:
-    """Return the locations whose state a `merge` of the spec adds to the job's."""
-    places: list[str] = []
-    for change in job.transform:
-        if change["kind"] == "merge":
-            places += change["locations"]
-    return places
+    return (*job.further_images, *locations_merged(job.transform))
 
 
 def _survey(inquiry: Inquiry, location: str, changes: Sequence[Change] = ()) -> Survey:
     """Survey a place beside the job's own; what is to be gone back to is the job's own batch."""
-    asked = [change for change in changes if change["kind"] != "rewind"]
+    asked = [change for change in changes if not isinstance(change, Rewind)]
     storage, survey = inquiry.engine.survey(location, inquiry.adapters.open_storage, changes=asked)
     return _with_traits(survey, storage)
 

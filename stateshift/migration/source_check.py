@@ -13,7 +13,6 @@ not.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -26,6 +25,7 @@ from stateshift.errors import MissingFile, PlanError
 from stateshift.migration.adapters import Adapters
 from stateshift.migration.gathering import Inquiry, other_images, sink_of, source_now
 from stateshift.specification import JobSpec
+from stateshift.specification.transform import Drop
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, ShardFiles, Survey
 
@@ -127,8 +127,8 @@ def _each_source_once(
 def _what_is_read(job: JobSpec) -> tuple[object, ...]:
     images = (job.source, *job.merge_locations, *other_images(job))
     operators = tuple(operator.name for operator in job.operators)
-    drops = [change for change in job.transform if change["kind"] == "drop"]
-    return images, operators, json.dumps(drops, sort_keys=True)
+    drops = tuple(change for change in job.transform if isinstance(change, Drop))
+    return images, operators, drops
 
 
 def _lasting(inquiry: Inquiry, look: Look, job: JobSpec) -> list[Finding]:

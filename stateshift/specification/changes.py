@@ -1,31 +1,8 @@
-"""`transform` of a job: changes to the state on its way, each an object with a `kind` and that
-kind's own keys.
-
-    {"kind": "rewind", "batch": 41, "renumber": true}
-    {"kind": "compact", "in_place": true, "keep_tables": true}
-    {"kind": "repartition", "partitions": 17}
-    {"kind": "convert", "provider": "rocksdb", "codec": "zstd", "checkpoint_format": "v1"}
-                                                                            any of the three
-    {"kind": "rename", "operators": {"0": "1"}, "sources": {"0": "1"}}      either, or both
-    {"kind": "drop", "operators": ["1"], "sources": ["2"]}
-    {"kind": "split", "by": 4, "part": 0}  or  {"kind": "split", "column": "country", "values":
-                                               ["de", "fr"]}
-    {"kind": "merge", "locations": ["/there"], "sum": ["count"]}
-    {"kind": "evolve", "operator": "0", "store": "default",
-     "add": [{"name": "last", "type": "long", "default": 0, "after": "count"}],
-     "widen": {"count": "long"}, "rename": {"a": "b"}, "drop": ["c"], "widen_key": {"id": "long"},
-     "rename_key": {"id": "number"}, "nullable": ["at"], "nullable_key": ["id"]}
-    {"kind": "rescale", "parallelism": 3, "max_parallelism": 256}           either, or both (Flink)
-    {"kind": "union", "operators": ["count"]}                               (Flink)
-    {"kind": "repair", "files": ["/savepoints/savepoint-1"]}                (Flink)
-
-The model keeps them as mappings with canonical keys. Each kind stands once (`evolve` once for each
-store, `rename` and `drop` of Flink once for each image that they are `of`): what several of them
-ask for is one rewriting of the state, so their order does not matter.
-"""
+"""The keys of `transform`, by the kinds of changes of `specification/transform`."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 
 from stateshift.specification.key import (
@@ -37,10 +14,26 @@ from stateshift.specification.key import (
     either,
     fold,
     map_to,
+    present,
     reference,
 )
 from stateshift.specification.place import Place
 from stateshift.specification.secret import refuse_secrets
+from stateshift.specification.transform import (
+    Change,
+    Compact,
+    Convert,
+    Drop,
+    Evolve,
+    Merge,
+    Rename,
+    Repair,
+    Repartition,
+    Rescale,
+    Rewind,
+    Split,
+    Union,
+)
 from stateshift.specification.values import (
     ANY_TEXT,
     BATCH,
@@ -55,14 +48,14 @@ from stateshift.specification.values import (
     is_text,
 )
 
-Change = dict[str, object]
-
 PROVIDERS = ("hdfs-backed", "rocksdb")
 CODECS = ("lz4", "zstd", "snappy", "lzf")
-_KINDS = (
-    *("rewind", "compact", "repartition", "convert", "rename", "drop", "split", "merge", "evolve"),
-    *("rescale", "repair", "union"),
+_MODELS: tuple[type[Change], ...] = (
+    *(Rewind, Compact, Repartition, Convert, Rename, Drop, Split, Merge, Evolve),
+    *(Rescale, Repair, Union),
 )
+_MODEL_OF = {model.kind: model for model in _MODELS}
+_KINDS = tuple(_MODEL_OF)
 
 
 # -------------------------------------------------------------------------- columns
@@ -81,9 +74,8 @@ COLUMN = Keys(
 )
 
 
-def _columns(reader: Reader, key: Key, place: Place) -> list[dict[str, object]]:
-    columns = [_column(reader, item) for item in reader.items(place, "a list of columns")]
-    return [column for column in columns if column is not None]
+def _columns(reader: Reader, key: Key, place: Place) -> tuple[dict[str, object], ...]:
+    return present(_column(reader, item) for item in reader.items(place, "a list of columns"))
 
 
 def _column(reader: Reader, place: Place) -> dict[str, object] | None:
@@ -138,10 +130,10 @@ def _texts_by_name(reader: Reader, place: Place, expected: str) -> Iterator[tupl
             reader.refuse(below, expected)
 
 
-def _values(reader: Reader, key: Key, place: Place) -> list[str | None]:
+def _values(reader: Reader, key: Key, place: Place) -> tuple[str | None, ...]:
     """Read texts, blank ones too, and null; a number or a boolean as its text."""
     if isinstance(place.value, str):
-        return [part.strip() for part in place.value.split(",")]
+        return tuple(part.strip() for part in place.value.split(","))
     values: list[str | None] = []
     for item in reader.items(place, "a list, or one text with commas"):
         if isinstance(item.value, bool | int):
@@ -150,7 +142,7 @@ def _values(reader: Reader, key: Key, place: Place) -> list[str | None]:
             values.append(item.value)
         else:
             reader.refuse(item, "text, a whole number, true, false or null")
-    return values
+    return tuple(values)
 
 
 NAMES = Kind("names", _names, map_to(SOME_TEXT))
@@ -164,9 +156,9 @@ VALUES = Kind(
 # -------------------------------------------------------------------------- changes
 
 
-def _change(about: str, **keys: Key) -> Keys:
+def _change(model: type[Change], about: str, **keys: Key) -> Keys:
     """Return the keys of a kind of change; the first of them is always `kind`."""
-    return Keys(None, kind=CHOICE(about, choices=_KINDS), **keys)
+    return Keys(model, kind=CHOICE(about, choices=_KINDS), **keys)
 
 
 _OF = TEXT(
@@ -177,6 +169,7 @@ _OF = TEXT(
 # The kinds of `transform`, each with its own keys.
 TRANSFORMS: Mapping[str, Keys] = {
     "rewind": _change(
+        Rewind,
         "Go back to an earlier batch.",
         batch=BATCH("The last batch that counts: a committed one that can still be restored."),
         renumber=BOOLEAN(
@@ -185,14 +178,18 @@ TRANSFORMS: Mapping[str, Keys] = {
         ),
     ),
     "compact": _change(
+        Compact,
         "One snapshot for each shard in place of a chain of changes.",
         in_place=BOOLEAN("Change the checkpoint itself. The job has no remote_location."),
         keep_tables=BOOLEAN(
             "Keep RocksDB's tables byte for byte, and write one more of the changelogs."
         ),
     ),
-    "repartition": _change("Another number of state partitions.", partitions=COUNT("How many.")),
+    "repartition": _change(
+        Repartition, "Another number of state partitions.", partitions=COUNT("How many.")
+    ),
     "convert": _change(
+        Convert,
         "Another state store provider, codec or checkpoint format; or another version of Flink.",
         provider=CHOICE(
             "What keeps the state.",
@@ -208,6 +205,7 @@ TRANSFORMS: Mapping[str, Keys] = {
         flink=TEXT("Write the metadata for this version of Flink, such as 1.20."),
     ),
     "rename": _change(
+        Rename,
         "Other ids for stateful operators and sources, where a changed job numbers them "
         "differently.",
         operators=NAMES("Old id -> new id."),
@@ -215,12 +213,14 @@ TRANSFORMS: Mapping[str, Keys] = {
         sources=NAMES("Old index or name -> new one."),
     ),
     "drop": _change(
+        Drop,
         "Leave the state of operators, or sources, behind.",
         operators=TEXTS("Their ids."),
         of=_OF,
         sources=TEXTS("Their indexes or names."),
     ),
     "split": _change(
+        Split,
         "Only a part of the keys.",
         by=COUNT("Into how many parts the shards are divided."),
         part=BATCH("Which of them this is, from 0."),
@@ -228,6 +228,7 @@ TRANSFORMS: Mapping[str, Keys] = {
         values=VALUES("Its values that belong to this part."),
     ),
     "merge": _change(
+        Merge,
         "The state of other checkpoints of the same query, over input of their own, is added.",
         locations=LOCATIONS("Where these are."),
         sum=TEXTS(
@@ -236,6 +237,7 @@ TRANSFORMS: Mapping[str, Keys] = {
         ),
     ),
     "rescale": _change(
+        Rescale,
         "Another parallelism, or max parallelism, of a Flink job's keyed state.",
         parallelism=COUNT(
             "Of the operators with keyed state; Flink redistributes the other state itself."
@@ -243,16 +245,19 @@ TRANSFORMS: Mapping[str, Keys] = {
         max_parallelism=COUNT("The number of key groups, for all operators."),
     ),
     "union": _change(
+        Union,
         "Operators that several Flink images have become one: their keys must be different ones.",
         operators=TEXTS("Their ids, or uids, in the new image."),
     ),
     "repair": _change(
+        Repair,
         "Collect files that a Flink image expects in its own folder and that are elsewhere.",
         files=LOCATIONS(
             "Folders in which they are looked for, such as the savepoint of a CLAIM restore."
         ),
     ),
     "evolve": _change(
+        Evolve,
         "Other columns in the rows of a store, for a job whose query has changed.",
         operator=TEXT("The stateful operator's id."),
         store=TEXT("Its store, as `inspect --entries` calls it; left out, default."),
@@ -279,11 +284,15 @@ def _changes(reader: Reader, key: Key, place: Place) -> tuple[Change, ...]:
         change = _read(reader, item)
         if change is None:
             continue
-        identity: tuple[object, ...] = (change["kind"], change.get("of"))
-        if change["kind"] == "evolve":
-            identity += (change.get("operator"), change.get("store", "default"))
+        match change:
+            case Rename() | Drop():
+                identity: tuple[object, ...] = (change.kind, change.of)
+            case Evolve():
+                identity = (change.kind, change.operator, change.store)
+            case _:
+                identity = (change.kind,)
         if identity in changes:
-            reader.complaints.add(item, f"a second {change['kind']!r}", "each kind once")
+            reader.complaints.add(item, f"a second {change.kind!r}", "each kind once")
         else:
             changes[identity] = change
     return tuple(changes.values())
@@ -303,14 +312,13 @@ def _read(reader: Reader, place: Place) -> Change | None:
     kind = reader.value(kind_key, place / spelling)
     if kind is None:
         return None
-    change: Change = {"kind": kind}
-    known = reader.known(place, TRANSFORMS[kind])
-    for key in TRANSFORMS[kind].all[1:]:
-        value = reader.value(key, known[key.name]) if key.name in known else None
-        if value is not None:
-            change[key.name] = list(value) if isinstance(value, tuple) else value
+    model, keys = _MODEL_OF[kind], TRANSFORMS[kind]
+    known = reader.known(place, keys)
+    values = {key.name: reader.value(key, known[key.name]) for key in keys.all if key.name in known}
     _FITS[kind](reader, place, known)
-    return change
+    fields = keys.fields_of(model, values)
+    needed = {key.field for key in keys.filling(model) if key.default is dataclasses.MISSING}
+    return model(**fields) if needed <= fields.keys() else None
 
 
 # -------------------------------------------------------------------------- what each kind needs

@@ -12,11 +12,22 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import get_args
 
-from stateshift.plain import JsonObject
 from stateshift.specification.jobs import ReadJob
 from stateshift.specification.location import relation, scheme
 from stateshift.specification.model import WAIVERS, JobSpec, Keep, Spec
 from stateshift.specification.place import Complaints, Flaws, Place
+from stateshift.specification.transform import (
+    Change,
+    Compact,
+    Convert,
+    Drop,
+    Rename,
+    Repair,
+    Rescale,
+    Union,
+    find_change,
+    locations_merged,
+)
 from stateshift.specification.warm import NEVER
 from stateshift.specification.waves import share
 from stateshift.suggestion import did_you_mean
@@ -197,8 +208,7 @@ def _united(spec: Spec, read: ReadJob) -> Flaws:
     target would change.
     """
     neighbours = _named_ends(read.job)
-    merges = [change for change in read.job.transform if change["kind"] == "merge"]
-    for location in chain.from_iterable(merge.get("locations", ()) for merge in merges):
+    for location in locations_merged(read.job.transform):
         name = f"the merged checkpoint {location!r}"
         yield from _not_apart(read.at("transform"), location, name, neighbours)
         neighbours.append((location, f"{location!r}, which is merged, too"))
@@ -318,7 +328,8 @@ def _changes(spec: Spec, read: ReadJob) -> Flaws:
     job, at = read.job, read.at("transform")
     if not job.transform:
         return
-    in_place = any(change.get("in_place") for change in job.transform)
+    compact = find_change(job.transform, Compact)
+    in_place = compact is not None and compact.in_place
     if in_place and job.target:
         yield at, "a compaction in place with 'remote_location'", "one or the other"
     elif in_place and len(job.transform) > 1:
@@ -331,9 +342,16 @@ def _changes(spec: Spec, read: ReadJob) -> Flaws:
         yield at, "a transform with merge_jobs", "two jobs: merge first, then change"
 
 
-def _changes_flink(change: JsonObject) -> bool:
+def _changes_flink(change: Change) -> bool:
     """Whether only an image of Flink can be changed like this."""
-    return change["kind"] in ("rescale", "repair", "union") or "flink" in change or "of" in change
+    match change:
+        case Rescale() | Repair() | Union():
+            return True
+        case Rename() | Drop():
+            return change.of is not None
+        case Convert():
+            return change.flink is not None
+    return False
 
 
 def _waivers(spec: Spec, read: ReadJob) -> Flaws:

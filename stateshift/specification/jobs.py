@@ -14,12 +14,13 @@ target here as well.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stateshift.specification.job_keys import JOB
 from stateshift.specification.key import Engine, Keys, Reader, Values
 from stateshift.specification.model import ClusterSpec, FlinkJob, JobSpec
 from stateshift.specification.place import Flaws, Place
+from stateshift.specification.transform import Change, Drop, Merge, Rename, Repair
 
 METADATA = "_metadata"
 
@@ -188,13 +189,18 @@ def _name_folders(values: Values) -> None:
     for name in ("existing_savepoint_paths", "merge_jobs"):
         if name in values:
             values[name] = tuple(map(folder_meant, values[name]))
-    changes: list[Values] = [dict(change) for change in values.get("transform", ())]
-    for change in changes:
-        if "of" in change:
-            change["of"] = folder_meant(change["of"])
-        for name in {"locations", "files"} & change.keys():
-            change[name] = list(map(folder_meant, change[name]))
-    values["transform"] = tuple(changes)
+    values["transform"] = tuple(map(_name_folders_of_change, values.get("transform", ())))
+
+
+def _name_folders_of_change(change: Change) -> Change:
+    match change:
+        case Rename() | Drop() if change.of:
+            return replace(change, of=folder_meant(change.of))
+        case Merge():
+            return replace(change, locations=tuple(map(folder_meant, change.locations)))
+        case Repair():
+            return replace(change, files=tuple(map(folder_meant, change.files)))
+    return change
 
 
 def folder_meant(location: str) -> str:

@@ -24,6 +24,7 @@ from typing import Literal
 
 from stateshift.plain import JsonObject
 from stateshift.specification.dataflow.operators import Dataflow
+from stateshift.specification.transform import Change
 from stateshift.specification.warm import NEVER, READY
 
 # The findings that may be waived, by the names that the findings give, and what the person who
@@ -261,7 +262,7 @@ class JobSpec:
     submit: SubmitSpec | None = None
     source_submit: SubmitSpec | None = None
     stop: JsonObject = field(default_factory=dict)
-    transform: tuple[JsonObject, ...] = ()
+    transform: tuple[Change, ...] = ()
     data: tuple[DataSpec, ...] = ()
     kafka: KafkaSpec | None = None
     driver_ui: str | None = None

@@ -110,7 +110,8 @@ def object_schema(keys: Keys, place: str) -> Schema:
 
 def _change(kind: str, keys: Keys) -> Schema:
     """Return one kind of change, which its `kind` tells from the others."""
-    changed = object_schema(keys, f"#/$defs/{kind}")
+    named = {key.name: replace(key, of=None) for key in keys.all}
+    changed = object_schema(Keys(None, **named), f"#/$defs/{kind}")
     changed["properties"]["kind"] = _property(replace(keys["kind"], choices=(kind,)))
     return {**changed, "anyOf": _one_spelling("kind")}
 

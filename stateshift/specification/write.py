@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from stateshift.specification.changes import TRANSFORMS
 from stateshift.specification.dataflow.operators import Dataflow
 from stateshift.specification.dataflow.write import to_plain
 from stateshift.specification.job_keys import JOB, KAFKA, SINK, SOURCE, SUBMIT, VERIFY
@@ -84,12 +85,18 @@ def plain_value(value: Any) -> Any:
             return value.name
         case HashProfile():
             return {key.name: getattr(value, key.name) for key in HASH.all}
+        case _ if type(value) in _CHANGES:
+            return {
+                "kind": value.kind,
+                **_fields(value, _CHANGES[type(value)].filling(type(value))),
+            }
         case _ if type(value) in _KEYS:
             return _fields(value, _KEYS[type(value)].all)
     make_plain = _PLAIN.get(type(value))
     return value if make_plain is None else make_plain(value)
 
 
+_CHANGES = {keys.model: keys for keys in TRANSFORMS.values()}
 # Objects that hold the values of their keys and nothing else.
 _KEYS = {keys.model: keys for keys in (KAFKA, SINK, SOURCE, ON, RECEIVER)}
 

@@ -17,7 +17,7 @@ from tests.acceptance.live_operators import BINS, visits
 from tests.acceptance.living_bins import Bins, half, running
 from tests.conftest import SEED
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 KILLS = 20
 RATE, ROWS = 30, 27_000  # fifteen minutes, of which each kill takes a Spark's start

@@ -16,6 +16,7 @@ from stateshift import look
 from stateshift.engines.flink.image import flink_facts
 from stateshift.engines.registry import engine
 from stateshift.errors import PlanError
+from stateshift.specification.transform import Rescale
 from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.flink import golden
@@ -162,9 +163,7 @@ def test_what_is_not_held_is_shown_as_a_digest_and_not_as_its_bytes() -> None:
 def test_what_is_said_of_the_keys_of_sql_is_true(disk: MemoryDisk, case: str, version: str) -> None:
     """They are Flink's own rows, no code of the job's; and a canonical savepoint has the same."""
     location = golden.write(disk, f"flink-{version}/{case}")
-    _, survey = engine("flink").survey(
-        location, disk.open, changes=({"kind": "rescale", "max_parallelism": 32},)
-    )
+    _, survey = engine("flink").survey(location, disk.open, changes=(Rescale(max_parallelism=32),))
     found = flink_facts(survey.images[0]).rigid.values()
     assert found
     assert {obstacle.fact for obstacle in found} == {

@@ -17,6 +17,7 @@ from stateshift.specification import (
     SubmitSpec,
     parse_spec,
 )
+from stateshift.specification.transform import Compact
 
 JOB = {"name": "orders", "checkpoint_location": "/data/orders"}
 
@@ -307,7 +308,7 @@ def test_data_throttle_and_the_rest_are_read() -> None:
     assert (spec.bytes_per_second, spec.operations_per_second, spec.parallel) == (1.5, None, 2)
     assert (spec.jobs[0].waive, spec.jobs[0].transform) == (
         ("paths-stay", "older-target"),
-        ({"kind": "compact"},),
+        (Compact(),),
     )
 
 

@@ -36,6 +36,18 @@ from stateshift.specification import (
 from stateshift.specification.job_keys import JOB
 from stateshift.specification.model import WAIVERS
 from stateshift.specification.spec_keys import CLUSTER_KINDS, SPEC
+from stateshift.specification.transform import (
+    Change,
+    Compact,
+    Convert,
+    Drop,
+    Evolve,
+    Merge,
+    Rename,
+    Repartition,
+    Rewind,
+    Split,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -110,20 +122,19 @@ def flink_jobs(draw: Any, place: str, number: int) -> FlinkJob:
     )
 
 
-CHANGES: list[dict[str, Any]] = [
-    {"kind": "rewind", "batch": 0},
-    {"kind": "compact"},
-    {"kind": "repartition", "partitions": 3},
-    {"kind": "convert", "provider": "rocksdb", "checkpoint_format": "v1"},
-    {"kind": "rename", "operators": {"0": "1", "1": "0"}},
-    {"kind": "drop", "sources": ["1"]},
-    {"kind": "split", "by": 2, "part": 0},
-    {"kind": "merge", "locations": ["s3://b/other"], "sum": ["n"]},
+CHANGES: list[Change] = [
+    Rewind(0, renumber=True),
+    Compact(),
+    Repartition(3),
+    Convert(provider="rocksdb", checkpoint_format="v1"),
+    Rename({"0": "1", "1": "0"}),
+    Drop(sources=("1",)),
+    Split(by=2, part=0),
+    Split(column="country", values=("de", "", None)),
+    Merge(("s3://b/other",), sum=("n",)),
+    Evolve("0", add=({"name": "n", "type": "int", "default": 0},), widen={"a": "long"}),
+    Evolve("0", store="left", drop=("b",), nullable_key=("id",)),
 ]
-
-
-def kind_of(change: dict[str, Any]) -> str:
-    return str(change["kind"])
 
 
 @st.composite
@@ -154,7 +165,11 @@ def job_specs(
         target_cluster=cluster if submit else draw(st.none() | st.just(cluster)),
         submit=submit,
         stop=draw(STOPS),
-        transform=tuple(draw(st.lists(st.sampled_from(CHANGES), max_size=3, unique_by=kind_of)))
+        transform=tuple(
+            draw(
+                st.lists(st.sampled_from(CHANGES), max_size=3, unique_by=lambda change: change.kind)
+            )
+        )
         if changed
         else (),
         data=draw(

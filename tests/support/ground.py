@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from stateshift import migration
 from stateshift.clusters.protocol import Cluster
@@ -21,6 +21,10 @@ from stateshift.migration import Adapters, Proposal
 from stateshift.plan import Plan
 from stateshift.report import Report
 from stateshift.specification import ClusterSpec, JobSpec, Spec, parse_spec
+from stateshift.specification.changes import CHANGE_LIST
+from stateshift.specification.key import Reader
+from stateshift.specification.place import Complaints, Place
+from stateshift.specification.transform import Change
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Facts, Survey
@@ -142,6 +146,14 @@ def spec_of(source: str = SOURCE, target: str | None = TARGET, **keys: Any) -> S
         **beside,
     }
     return parse_spec(json.dumps(plain))
+
+
+def changes_of(*plain: dict[str, Any]) -> tuple[Change, ...]:
+    """The changes that a `transform` of these objects asks for."""
+    complaints = Complaints()
+    changes = CHANGE_LIST.read(Reader(complaints), CHANGE_LIST("changes"), Place(list(plain), ""))
+    assert not complaints.made, complaints.made
+    return cast("tuple[Change, ...]", changes)
 
 
 def running_spec(**keys: Any) -> Spec:

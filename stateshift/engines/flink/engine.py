@@ -21,7 +21,6 @@ from stateshift.survey import (
 
 if TYPE_CHECKING:
     from stateshift.clusters.protocol import Cluster
-    from stateshift.engines.flink.changes import Change
     from stateshift.engines.protocol import Engine
     from stateshift.engines.views import (
         DecodedFile,
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     )
     from stateshift.plan import Plan
     from stateshift.specification import JobSpec, SinkSpec, Spec
+    from stateshift.specification.transform import Change
     from stateshift.world import EntriesReader, Transform
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from stateshift.engines.spark.layout import METADATA
-from stateshift.plain import JsonObject
+from stateshift.specification.transform import Change
 from stateshift.storage.protocol import Storage
 from stateshift.survey import (
     ClusterFacts,
@@ -55,7 +55,7 @@ class SparkEngine:
         location: str,
         opening: Opening,
         thorough: bool = False,
-        changes: Sequence[JsonObject] = (),
+        changes: Sequence[Change] = (),
     ) -> tuple[Storage, Survey]:
         from stateshift.engines.spark.survey.checkpoint import survey
         from stateshift.engines.spark.survey.own_places import with_own_places

@@ -20,6 +20,7 @@ from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import Block, binary
 from stateshift.plain import to_plain
+from stateshift.specification.transform import Compact
 from stateshift.storage.local.storage import LocalStorage
 from tests.engines.spark.test_transforms_golden import STATEFUL
 
@@ -29,7 +30,7 @@ LONG = '{"type":"struct","fields":[{"name":"k","type":"long","nullable":true,"me
 @pytest.mark.parametrize("case", STATEFUL, ids=lambda case: case.name)
 def test_of_a_block_those_are_kept_whose_column_has_one_of_the_values(case: Path) -> None:
     storage = LocalStorage(str(case / "checkpoint"))
-    (image,) = survey(storage, changes=({"kind": "compact"},)).images
+    (image,) = survey(storage, changes=(Compact(),)).images
     for store in stores_of(image, image.operators[0].provider == ROCKSDB):
         rules = store.rules or {}
         for shard in store.shards:

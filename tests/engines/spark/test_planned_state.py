@@ -28,7 +28,16 @@ from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.spark.test_transforms_golden import source_of
 from tests.formats.golden import CASES
 from tests.support.checkpoints import QUERY, Checkpoint, put
-from tests.support.ground import SOURCE, TARGET, Ground, facts_of, plan_of, spec_of, surveyed
+from tests.support.ground import (
+    SOURCE,
+    TARGET,
+    Ground,
+    changes_of,
+    facts_of,
+    plan_of,
+    spec_of,
+    surveyed,
+)
 
 KILLED = Checkpoint(batches=3, planned=True, written=True)  # batch 3 wrote version 4 of both shards
 
@@ -441,7 +450,7 @@ def test_of_a_job_that_runs_it_is_not_copied_yet() -> None:
 def test_a_rewind_does_not_bring_what_its_batch_wrote_before() -> None:
     changes, storage = [{"kind": "rewind", "batch": 1}], MemoryDisk().open(SOURCE)
     KILLED.write(storage)
-    facts = facts_of(survey.survey(storage, changes=changes))
+    facts = facts_of(survey.survey(storage, changes=changes_of(*changes)))
     spec = spec_of(transform=changes, mode="fork")
     assert facts.source.images[0].planned_state is None
     assert not [name for name in _names(plan_of(spec, facts)) if name.endswith("/3.delta")]

@@ -41,7 +41,7 @@ from stateshift.survey import ClusterFacts, Facts, ShardFiles, Survey
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.contracts.faulty import Effects, Faulty, Killed, at
 from tests.support.checkpoints import Checkpoint, put
-from tests.support.ground import SOURCE, TARGET, Ground, facts_of, plan_of, spec_of
+from tests.support.ground import SOURCE, TARGET, Ground, changes_of, facts_of, plan_of, spec_of
 
 LONG_KEY = '{"type":"struct","fields":[{"name":"k","type":"long","nullable":true,"metadata":{}}]}'
 
@@ -49,7 +49,7 @@ LONG_KEY = '{"type":"struct","fields":[{"name":"k","type":"long","nullable":true
 def surveyed(checkpoint: Checkpoint, changes: list[dict[str, Any]]) -> Survey:
     storage = MemoryDisk().open(SOURCE)
     checkpoint.write(storage)
-    return survey.survey(storage, changes=changes)
+    return survey.survey(storage, changes=changes_of(*changes))
 
 
 def planned(checkpoint: Checkpoint, *changes: dict[str, Any], **job: Any) -> Plan:
@@ -128,7 +128,9 @@ def test_a_batch_whose_state_was_tidied_away_is_refused_naming_the_file() -> Non
     Checkpoint(batches=6, snapshots=(4,)).write(storage)
     storage.remove("state/0/1/2.delta")
     changes = [{"kind": "rewind", "batch": 2}]
-    plan = plan_of(spec_of(transform=changes), facts_of(survey.survey(storage, changes=changes)))
+    plan = plan_of(
+        spec_of(transform=changes), facts_of(survey.survey(storage, changes=changes_of(*changes)))
+    )
     assert "state/0/1/2.delta is missing: epoch 2 cannot be restored without it" in told(
         plan, "refuse"
     )
@@ -640,7 +642,8 @@ def test_two_operators_never_get_one_id(tmp_path: Path) -> None:
     for names, refused in (({"0": "1"}, True), ({"0": "1", "1": "0"}, False)):
         changes = [{"kind": "rename", "operators": names}]
         plan = plan_of(
-            spec_of(transform=changes), facts_of(survey.survey(storage, changes=changes))
+            spec_of(transform=changes),
+            facts_of(survey.survey(storage, changes=changes_of(*changes))),
         )
         assert ("two of the operators" in told(plan, "refuse")) == refused
 

@@ -30,6 +30,7 @@ from stateshift.formats.spark.offsets import decode_offsets
 from stateshift.formats.spark.operator_metadata import decode_operator_metadata
 from stateshift.formats.spark.types import decode_struct
 from stateshift.formats.spark.unsafe_row import decode_row
+from stateshift.specification.transform import Compact
 from stateshift.step import CompareImages
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, ShardFiles
@@ -109,7 +110,7 @@ def assert_rightly_refused(case: Path, change: str, message: str) -> None:
 
 
 def image_at(storage: Storage) -> Image:
-    return survey.survey(storage, changes=({"kind": "compact"},)).images[0]
+    return survey.survey(storage, changes=(Compact(),)).images[0]
 
 
 def misplaced(storage: Storage) -> Iterator[str]:

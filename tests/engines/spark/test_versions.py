@@ -11,7 +11,7 @@ from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.survey import ClusterFacts, Facts
 from tests.formats.golden import CASES
 from tests.support.checkpoints import Checkpoint, put
-from tests.support.ground import Ground, empty, plan_of, spec_of
+from tests.support.ground import Ground, changes_of, empty, plan_of, spec_of
 
 COMPACT = [{"kind": "compact"}]
 FORMAT_1 = [{"kind": "convert", "checkpoint_format": "v1"}]
@@ -25,7 +25,7 @@ def refusals(folder: Path, case: str, version: str, changes: list[dict[str, Any]
     source = next(one for one in CASES if f"{one.parent.name}/{one.name}" == f"spark-{case}")
     storage = ground.open(source_of(ground, source))
     facts = Facts(
-        survey.survey(storage, changes=changes),
+        survey.survey(storage, changes=changes_of(*changes)),
         empty(),
         at=1e12,
         target_cluster=ClusterFacts("theirs", "command", version, "absent", None, ()),

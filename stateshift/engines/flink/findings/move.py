@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from shlex import quote
 
-from stateshift.engines.flink.changes import Rescale, change_of
 from stateshift.engines.flink.findings.settings import of_settings
 from stateshift.engines.flink.findings.taking import (
     ASKABLE,
@@ -30,6 +29,7 @@ from stateshift.formats.flink.java_data import fits_utf
 from stateshift.formats.flink.key_groups import PARALLELISM_MAX
 from stateshift.formats.flink.metadata import OperatorState
 from stateshift.specification import JobSpec
+from stateshift.specification.transform import Convert, Drop, Rename, Rescale, find_change
 from stateshift.specification.waves import sharing
 from stateshift.suggestion import BEHIND_COLON, did_you_mean
 from stateshift.survey import Finding, Image, Survey
@@ -282,56 +282,47 @@ def of_changes(move: Move) -> Iterator[Finding]:
     """
     job = move.job
     for change in job.transform:
-        if change["kind"] not in CHANGES:
-            instead = f"{_INSTEAD[change['kind']]}; " if change["kind"] in _INSTEAD else ""
+        if change.kind not in CHANGES:
+            instead = f"{_INSTEAD[change.kind]}; " if change.kind in _INSTEAD else ""
             yield Finding(
                 "refuse",
-                f"a Flink image cannot be changed by {change['kind']!r}",
+                f"a Flink image cannot be changed by {change.kind!r}",
                 hint=f'{instead}what can be asked for: {", ".join(CHANGES)}; and "operators" keeps '
                 "some",
             )
-    if _only(job, "convert", "flink"):
+    convert = find_change(job.transform, Convert)
+    if convert is not None and convert != Convert(flink=convert.flink):
         yield Finding(
             "refuse",
             "a Flink image is converted for a Flink",
             hint='{"kind": "convert", "flink": "1.20"}',
         )
-    most = Rescale.of(change_of(job, "rescale")).max_parallelism or 0
-    if most > PARALLELISM_MAX:
+    rescale = find_change(job.transform, Rescale)
+    most = rescale.max_parallelism if rescale is not None else None
+    if most is not None and most > PARALLELISM_MAX:
         yield Finding(
             "refuse",
             f"a max parallelism of {most} is more than Flink takes",
             hint=f'"max_parallelism" up to {PARALLELISM_MAX}',
         )
-    if _only(job, "rename", "operators", "of"):
+    renames = [change for change in job.transform if isinstance(change, Rename)]
+    if any(rename.sources for rename in renames):
         yield Finding(
             "refuse",
             "of a Flink image, operators can be renamed",
             hint='"operators": {"old": "new"}',
         )
-    for new in _new_names(job):
+    for new in chain.from_iterable(rename.operators.values() for rename in renames):
         if not fits_utf(new):
             yield Finding(
                 "refuse", f"{new[:40]!r}... is longer than Flink can write a uid (65535 bytes)"
             )
-    if _only(job, "drop", "operators", "of"):
+    if any(isinstance(change, Drop) and change.sources for change in job.transform):
         yield Finding(
             "refuse",
             "of a Flink image, operators can be left out",
             hint='"operators": ["uid", ...]',
         )
-
-
-def _new_names(job: JobSpec) -> Iterator[str]:
-    for change in job.transform:
-        if change["kind"] == "rename":
-            yield from dict(change.get("operators", {})).values()
-
-
-def _only(job: JobSpec, kind: str, *keys: str) -> bool:
-    """Whether a change asks for something that is another engine's."""
-    changes = [change for change in job.transform if change["kind"] == kind]
-    return any(change.keys() - {"kind", *keys} for change in changes)
 
 
 def of_storage(move: Move) -> Iterator[Finding]:

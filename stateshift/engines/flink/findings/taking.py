@@ -197,8 +197,8 @@ def _needs_canonical(job: JobSpec, savable: Savable) -> str | None:
 def _rewriting_change(job: JobSpec) -> str | None:
     """Return the kind of the first change that reads keyed state, key by key."""
     for change in job.transform:
-        if change["kind"] in REWRITE_STATE:
-            return str(change["kind"])
+        if change.kind in REWRITE_STATE:
+            return change.kind
     return None
 
 

@@ -26,6 +26,7 @@ from stateshift.formats.flink.references import files_named
 from stateshift.formats.flink.stream_handles import RelativeFile
 from stateshift.formats.uid import flink_operator_id
 from stateshift.specification import JobSpec
+from stateshift.specification.transform import Drop, Rename
 from stateshift.survey import Image, Survey
 
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -112,8 +113,8 @@ def _taken_of_each(job: JobSpec, images: Sequence[Image]) -> list[Taken]:
 def _of_no_image(job: JobSpec, count: int) -> Iterator[str]:
     """Yield the names in changes (`of`) that are of no image."""
     for change in job.transform:
-        if "of" in change and not images_meant(job, count, change):
-            yield change["of"]
+        if isinstance(change, Rename | Drop) and change.of and not images_meant(job, count, change):
+            yield change.of
 
 
 def taken_along(job: JobSpec, number: int, image: Image) -> Image:
@@ -187,10 +188,10 @@ def _unknown(job: JobSpec, images: Sequence[Image], made: Container[str]) -> Ite
     named = [operator.name for operator in job.operators]
     yield from _not_among(named, set().union(*ids_of_each))
     for change in job.transform:
-        if change["kind"] in ("drop", "rename"):
+        if isinstance(change, Drop | Rename):
             meant = [ids_of_each[number] for number in images_meant(job, len(images), change)]
             ids = set().union(*meant)
-            unknown_in_change = _not_among(change.get("operators", ()), ids) if ids else []
+            unknown_in_change = _not_among(change.operators, ids) if ids else []
             yield from unknown_in_change
     yield from _not_among(unions_of(job), made)
 

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from stateshift.engines.flink.changes import Rescale, change_of
 from stateshift.engines.flink.image import CANONICAL, Beginnings, Obstacle, flink_facts, metadata_of
 from stateshift.engines.flink.rewrite.choice import Choice, Source, sources_by_id
 from stateshift.engines.flink.rewrite.unkeyed import RAW, UNKEYED, handles_of, why_not
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned
 from stateshift.specification import JobSpec
+from stateshift.specification.transform import Rescale, find_change
 from stateshift.survey import Image, Survey
 
 _RESCALED = "cannot get another number of subtasks or key groups"
@@ -136,20 +136,21 @@ def redistribute(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Red
     """Return the operators that are rewritten for the job's changes, and those of them that cannot
     be.
     """
-    change = change_of(job, "rescale")
-    rescale = Rescale.of(change)
+    rescale = find_change(job.transform, Rescale)
     rewritten: list[Rewritten] = []
     obstacles: list[tuple[str, str, Obstacle]] = []
     for candidate in _candidates(surveys, choice):
-        if not change and not candidate.is_united:
+        if rescale is None and not candidate.is_united:
             continue
-        match _redistributed_operator(candidate, surveys, rescale):
+        match _redistributed_operator(candidate, surveys, rescale or Rescale()):
             case Rewritten() as result:
                 rewritten.append(result)
             case Obstacle() as obstacle:
                 what = _UNITED if candidate.is_united else _RESCALED
                 obstacles.append((candidate.operator, what, obstacle))
-    return Redistribution(tuple(rewritten), rescale.max_parallelism, tuple(obstacles))
+    return Redistribution(
+        tuple(rewritten), rescale.max_parallelism if rescale else None, tuple(obstacles)
+    )
 
 
 def _candidates(surveys: Sequence[Survey], choice: Choice) -> Iterator[_Candidate]:

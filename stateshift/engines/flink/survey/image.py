@@ -15,7 +15,6 @@ from shlex import quote
 from typing import Literal
 
 from stateshift.engines.flink import layout
-from stateshift.engines.flink.changes import Change
 from stateshift.engines.flink.entries.operators import operators_of
 from stateshift.engines.flink.image import Beginnings, FlinkImage, Obstacle, flink_image
 from stateshift.engines.flink.places import absolute_places, moved_folders, root_of
@@ -32,6 +31,7 @@ from stateshift.formats.flink.metadata import Metadata, OperatorState
 from stateshift.formats.flink.properties import Properties, decode_properties
 from stateshift.formats.flink.versions import WRITTEN_BY
 from stateshift.formats.marks import FOLDER
+from stateshift.specification.transform import Change, Repair, Rescale, Union, find_change
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.survey import EmbeddedPath, FileInfo, Finding, Image, ShardFiles, Survey
@@ -87,11 +87,8 @@ def _root(place: str, content: bytes, changes: Sequence[Change]) -> str:
 
 def _aside(changes: Sequence[Change]) -> tuple[str, ...]:
     """Return the folders where files are looked for that are not beside their metadata."""
-    folders: list[str] = []
-    for change in changes:
-        if change["kind"] == "repair":
-            folders.extend(change["files"])
-    return tuple(folders)
+    repair = find_change(changes, Repair)
+    return () if repair is None else repair.files
 
 
 def _without_image(storage: Storage) -> Survey:
@@ -195,16 +192,15 @@ def _broken(at: str, path: str, error: FormatError) -> Image:
 
 def _with_obstacles(kept: FlinkImage, changes: Sequence[Change], streams: Streams) -> FlinkImage:
     """Return the same, with what changes want to know of an image before they are planned."""
-    asked = {change["kind"]: change for change in changes}
-    rescaled, united = "rescale" in asked, "union" in asked
-    if not rescaled and not united:
+    rescale, united = find_change(changes, Rescale), find_change(changes, Union) is not None
+    if rescale is None and not united:
         return kept
     operators = kept.metadata.operators
-    most = asked.get("rescale", {}).get("max_parallelism")
+    most = None if rescale is None else rescale.max_parallelism
     return replace(
         kept,
         heads={operator.id.hex(): _heads(operator, streams) for operator in operators},
-        rigid=_obstacles(operators, streams, most, united=False) if rescaled else {},
+        rigid={} if rescale is None else _obstacles(operators, streams, most, united=False),
         apart=_obstacles(operators, streams, most, united=True) if united else {},
     )
 

@@ -34,14 +34,11 @@ from stateshift.engines.spark.rewrite.sums import cannot_add
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
 from stateshift.formats.spark.offset_conf import ENCODING, ENCODINGS, encoding_of, has_row_checksums
 from stateshift.formats.spark.types import decode_struct
-from stateshift.plain import JsonObject
+from stateshift.specification.transform import Split
 from stateshift.survey import Finding, Image, ShardFiles
 
 ZIP_FORMAT = "zip-format"
 _PLAINLY = "leave keep_tables out: a plain `compact` writes the state anew"
-
-# The spec's {"kind": "split", …}, in plain JSON.
-Split = JsonObject
 
 
 def of_changes(move: Move) -> Iterator[Finding]:
@@ -174,10 +171,10 @@ def _of_stores(change: StateChange, image: Image, name: str, look: str) -> Itera
                 hint="one after the other: two jobs",
             )
         partitions = partitions_of(image)
-        if change.split.get("by", 0) > (partitions or 0):
+        if (change.split.by or 0) > (partitions or 0):
             yield Finding(
                 "refuse",
-                f"{name} has {partitions} shards: they cannot make {change.split['by']} parts",
+                f"{name} has {partitions} shards: they cannot make {change.split.by} parts",
                 hint="fewer parts, or a `repartition` before",
             )
         for store in stores:
@@ -232,7 +229,7 @@ def _of_partitions(
 
 def _of_split_store(split: Split, store: StoreState, name: str, look: str) -> Iterator[Finding]:
     where = f"{name}: operator {store.operator}, store {store.store}"
-    column = split.get("column")
+    column = split.column
     if store.single:
         yield Finding(
             "refuse",
@@ -265,12 +262,12 @@ def _of_parts(split: Split, name: str) -> Iterator[Finding]:
         "input of its own keys",
         hint="filter the source by the same rule, before the first stateful operator",
     )
-    if "column" in split:
-        shown = ["null" if value is None else repr(value) for value in split["values"]]
+    if split.column is not None:
+        shown = ["null" if value is None else repr(value) for value in split.values]
         values = ", ".join(shown)
         yield Finding(
             "warn",
-            f"{name}: keys whose {split['column']} is none of {values} are not in this "
+            f"{name}: keys whose {split.column} is none of {values} are not in this "
             "part; those that no part names are left behind",
             hint=(
                 "name each value of the column, in one part; stateshift export --to - shows "
@@ -293,7 +290,7 @@ def of_merge(move: Move) -> Iterator[Finding]:
             "a merge beside another change than `compact`, `rewind` or a codec",
             hint="one after the other: two jobs",
         )
-    columns = list(change.merge.get("sum", ()))
+    columns = list(change.merge.sum)
     look = f"stateshift inspect --entries {quote(move.source)}"
     schemas: list[StoreSchema] = []
     for image in move.facts.source.images:

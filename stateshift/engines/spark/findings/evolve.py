@@ -8,18 +8,17 @@ import json
 from collections.abc import Iterable, Iterator
 
 from stateshift.engines.spark.image import spark_image
-from stateshift.engines.spark.rewrite.evolution import Evolution, evolution_of, wanted_changes
+from stateshift.engines.spark.rewrite.evolution import Evolution, evolution_of
 from stateshift.engines.spark.rewrite.move import StateChange
 from stateshift.engines.spark.rewrite.stores import StoreState, partitions_of
 from stateshift.formats.spark.offset_conf import encoding_of
 from stateshift.formats.spark.row_change import Unfit
+from stateshift.specification.transform import Evolve
 from stateshift.survey import Finding, Image
 
 # Spark's own column families are bound to each other: a row more in one of them is one too few in
 # another. Their names begin, or end, like this.
 OWN_BEGINNING, OWN_ENDINGS = "$", ("-keyToNumValues", "-tsWithKey")
-# The keys of a change that leave the rows as they are.
-WITHOUT_ROWS = frozenset(("kind", "operator", "store", "nullable", "nullable_key"))
 
 
 def of_evolution(
@@ -42,19 +41,23 @@ def of_evolution(
             hint="leave `evolve` out",
         )
         return
-    for place, asked, schema in wanted_changes(change.evolve, image):
+    schemas = spark_image(image).schemas
+    for asked in change.evolve:
+        schema = schemas.get(asked.place)
         if schema is None:
-            known = ", ".join(sorted(spark_image(image).schemas)) or "none"
+            known = ", ".join(sorted(schemas)) or "none"
             yield Finding(
                 "refuse",
-                f"{name}: no schema describes the columns of operator {asked['operator']}, "
-                f"store {asked.get('store', 'default')}",
+                f"{name}: no schema describes the columns of operator {asked.operator}, "
+                f"store {asked.store}",
                 hint=f"the stores with a schema are, as <operator>/<store>: {known}",
             )
             continue
-        where = f"{name}: operator {asked['operator']}, store {asked.get('store', 'default')}"
-        changes_rows = bool(asked.keys() - WITHOUT_ROWS)
-        if changes_rows and _is_own(place):
+        where = f"{name}: operator {asked.operator}, store {asked.store}"
+        nullable_only = Evolve(
+            asked.operator, asked.store, nullable=asked.nullable, nullable_key=asked.nullable_key
+        )
+        if asked != nullable_only and _is_own(asked.place):
             yield Finding(
                 "refuse",
                 f"{where} is kept by Spark for itself: its columns are no query's",
@@ -66,7 +69,7 @@ def of_evolution(
         except Unfit as error:
             yield Finding("refuse", f"{where}: {error}", hint=f"{look}   # shows the columns")
             continue
-        store = _store_at(place, stores)
+        store = _store_at(asked.place, stores)
         if evolution.rekeyed or evolution.key_change.get("rename"):
             assert store is not None, "a schema is of a store"
             yield from _of_key(evolution, where, image, store)

@@ -19,7 +19,7 @@ entry then moves to the shard where the job looks for it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +29,7 @@ from stateshift.engines.spark.image import spark_image
 from stateshift.errors import FormatError
 from stateshift.formats.spark.row_change import Row, Unfit, evolve
 from stateshift.plain import JsonObject, from_plain
+from stateshift.specification.transform import Evolve
 from stateshift.survey import Image
 
 FRAME = b"\0"
@@ -57,16 +58,18 @@ class Evolution:
         return bool(self.key_change.get("widen"))
 
 
-def evolution_of(change: JsonObject, schema: JsonObject, delimiter: str) -> Evolution:
+def evolution_of(change: Evolve, schema: JsonObject, delimiter: str) -> Evolution:
     """Return one store's, from what is asked for and its schema; `Unfit` where it cannot be."""
-    keys = {}
-    for kind in ("widen", "rename", "nullable"):
-        if change.get(f"{kind}_key"):
-            keys[kind] = change[f"{kind}_key"]
-    values = {}
-    for kind in ("add", "widen", "rename", "drop", "nullable"):
-        if change.get(kind):
-            values[kind] = change[kind]
+    keys = _asked(
+        widen=change.widen_key, rename=change.rename_key, nullable=list(change.nullable_key)
+    )
+    values = _asked(
+        add=list(change.add),
+        widen=change.widen,
+        rename=change.rename,
+        drop=list(change.drop),
+        nullable=list(change.nullable),
+    )
     return Evolution(
         key=schema["key"],
         value=schema["value"],
@@ -79,26 +82,18 @@ def evolution_of(change: JsonObject, schema: JsonObject, delimiter: str) -> Evol
     )
 
 
-def wanted_changes(
-    changes: Sequence[JsonObject], image: Image
-) -> Iterator[tuple[str, JsonObject, JsonObject | None]]:
-    """Yield the changes by store: its name, the change that is asked for, and its schema, if there
-    is one.
-    """
-    schemas = spark_image(image).schemas
-    for change in changes:
-        name = f"{change['operator']}/{change.get('store', 'default')}"
-        yield name, change, schemas.get(name)
+def _asked(**parts: object) -> JsonObject:
+    return {kind: part for kind, part in parts.items() if part}
 
 
-def evolutions(changes: Sequence[JsonObject], image: Image, delimiter: str) -> dict[str, Evolution]:
+def evolutions(changes: Sequence[Evolve], image: Image, delimiter: str) -> dict[str, Evolution]:
     """Return those of all stores, without those that cannot be: the findings report them."""
     by_store = {}
-    for name, change, schema in wanted_changes(changes, image):
-        if schema is None:
-            continue
-        with suppress(Unfit):
-            by_store[name] = evolution_of(change, schema, delimiter)
+    schemas = spark_image(image).schemas
+    for change in changes:
+        if change.place in schemas:
+            with suppress(Unfit):
+                by_store[change.place] = evolution_of(change, schemas[change.place], delimiter)
     return by_store
 
 

@@ -335,7 +335,7 @@ def _sessions(request: Request) -> dict[str, str]:
 
 def _sums(request: Request) -> dict[str, object]:
     """Return the sums of values of one key, for the stores that have the columns to add."""
-    columns = list((request.change.merge or {}).get("sum", ()))
+    columns = request.columns_added
     framed = request.provider == ROCKSDB
     sums: dict[str, object] = {}
     for store, schema in spark_image(request.image).schemas.items():
@@ -403,7 +403,7 @@ def _source_view(request: Request) -> dict[str, str]:
         settings[PART] = json.dumps(request.part, sort_keys=True)
     if request.evolved:
         settings[EVOLVE] = json.dumps(_evolution(request)["evolve"], sort_keys=True)
-    if request.joining and (request.change.merge or {}).get("sum"):
+    if request.joining and request.columns_added:
         sums = {"sums": _sums(request), "places": list(request.joining.places)}
         settings[SUMS] = json.dumps(sums, sort_keys=True)
     return settings

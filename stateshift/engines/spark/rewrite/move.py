@@ -48,8 +48,19 @@ from stateshift.engines.spark.places import Rewriting, rewriting_of
 from stateshift.engines.spark.survey.planned_image import after_planned, planned_files
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
 from stateshift.formats.spark.offset_conf import CODEC
-from stateshift.plain import JsonObject
 from stateshift.specification import JobSpec, Spec
+from stateshift.specification.transform import (
+    Change,
+    Compact,
+    Convert,
+    Drop,
+    Evolve,
+    Merge,
+    Rename,
+    Repartition,
+    Rewind,
+    Split,
+)
 from stateshift.step import CopyFiles
 from stateshift.survey import Facts, Image
 
@@ -79,36 +90,34 @@ class StateChange:
     sources: Mapping[str, str] = field(default_factory=dict)
     dropped_operators: tuple[str, ...] = ()
     dropped_sources: tuple[str, ...] = ()
-    split: JsonObject | None = None
-    merge: JsonObject | None = None
-    evolve: tuple[JsonObject, ...] = ()
+    split: Split | None = None
+    merge: Merge | None = None
+    evolve: tuple[Evolve, ...] = ()
 
     @classmethod
-    def of(cls, changes: Sequence[JsonObject]) -> StateChange:
-        """Read a job's `transform`."""
-        by_kind = {change["kind"]: change for change in changes}
-        none: JsonObject = {}
-        convert, rename, drop = (by_kind.get(kind, none) for kind in ("convert", "rename", "drop"))
-        rewind = by_kind.get("rewind", none)
-        compact = by_kind.get("compact", none)
-        return cls(
-            rewind=rewind.get("batch"),
-            renumber=rewind.get("renumber", False),
-            compact="compact" in by_kind,
-            in_place=compact.get("in_place", False),
-            keep_tables=compact.get("keep_tables", False),
-            partitions=by_kind.get("repartition", none).get("partitions"),
-            provider=convert.get("provider"),
-            codec=convert.get("codec"),
-            format_1="checkpoint_format" in convert,
-            operators=rename.get("operators", none),
-            sources=rename.get("sources", none),
-            dropped_operators=tuple(drop.get("operators", ())),
-            dropped_sources=tuple(drop.get("sources", ())),
-            split=by_kind.get("split"),
-            merge=by_kind.get("merge"),
-            evolve=tuple(change for change in changes if change["kind"] == "evolve"),
-        )
+    def of(cls, changes: Sequence[Change]) -> StateChange:
+        """Read a job's `transform`; a change of Flink's images is none here."""
+        asked = cls(evolve=tuple(change for change in changes if isinstance(change, Evolve)))
+        for change in changes:
+            match change:
+                case Rewind(batch, renumber):
+                    asked = replace(asked, rewind=batch, renumber=renumber)
+                case Compact(in_place, keep_tables):
+                    asked = replace(asked, compact=True, in_place=in_place, keep_tables=keep_tables)
+                case Repartition(partitions):
+                    asked = replace(asked, partitions=partitions)
+                case Convert(provider, codec, checkpoint_format):
+                    format_1 = checkpoint_format is not None
+                    asked = replace(asked, provider=provider, codec=codec, format_1=format_1)
+                case Rename():
+                    asked = replace(asked, operators=change.operators, sources=change.sources)
+                case Drop(operators, sources=sources):
+                    asked = replace(asked, dropped_operators=operators, dropped_sources=sources)
+                case Split():
+                    asked = replace(asked, split=change)
+                case Merge():
+                    asked = replace(asked, merge=change)
+        return asked
 
     @property
     def rewrites_state(self) -> bool:

@@ -165,17 +165,23 @@ class Request:
         split = self.change.split
         if split is None:
             return None
-        if "by" in split:
-            return {"shards": shards_of(split["by"], split["part"], partitions_of(self.image) or 0)}
+        if split.by is not None and split.part is not None:
+            return {"shards": shards_of(split.by, split.part, partitions_of(self.image) or 0)}
         rules = {}
         for store in self.stores:
             for name, rule in (store.rules or {}).items():
                 rules[f"{store.operator}/{name}"] = rule
         return {
-            "column": split["column"],
-            "values": list(split["values"]),
+            "column": split.column,
+            "values": list(split.values),
             "rules": plain.to_plain(rules),
         }
+
+    @property
+    def columns_added(self) -> list[str]:
+        """The columns whose values a merge adds."""
+        merge = self.change.merge
+        return [] if merge is None else list(merge.sum)
 
     @cached_property
     def evolved(self) -> Mapping[str, Evolution]:

@@ -20,7 +20,7 @@ from stateshift.engines.spark.survey.restart.image import surveyed_image
 from stateshift.errors import FormatError
 from stateshift.formats.marks import FOLDER, INDEX, TEMPORARY, decode_index
 from stateshift.formats.spark.names import classify
-from stateshift.plain import JsonObject
+from stateshift.specification.transform import Change
 from stateshift.storage.protocol import Storage
 from stateshift.survey import FileInfo, Finding, Survey
 
@@ -35,7 +35,7 @@ def survey(
     storage: Storage,
     thorough: bool = False,
     until: int | None = None,
-    changes: Sequence[JsonObject] = (),
+    changes: Sequence[Change] = (),
 ) -> Survey:
     """Return everything at the storage's location. `thorough` looks into the zips of every epoch,
     not only of the last. With `until`, as if the batch of that number had been the last: the logs

@@ -26,6 +26,7 @@ from tests.support.ground import (
     SOURCE,
     TARGET,
     Ground,
+    changes_of,
     facts_of,
     plan_of,
     running_spec,
@@ -69,7 +70,9 @@ def at_golden(kind: str, batch: int, **keys: Any) -> Finding:
     changes = rewind(batch, renumber=keys.pop("renumber", False))
     tables = {"delta": "delta/sink", "iceberg": "iceberg/db/sink"}
     place = f"file://{TABLES}/{tables[kind]}"
-    source = survey.survey(open_storage(f"file://{TABLES}/{kind}/checkpoint"), changes=changes)
+    source = survey.survey(
+        open_storage(f"file://{TABLES}/{kind}/checkpoint"), changes=changes_of(*changes)
+    )
     sink = read_sink(SinkSpec(kind, place), open_storage, {source.images[0].identity or "": batch})  # type: ignore[arg-type]
     spec = spec_of(source.location, transform=changes, **keys)
     return going_back(plan_of(spec, facts_of(source, sink=sink)))

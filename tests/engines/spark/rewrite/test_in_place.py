@@ -20,7 +20,7 @@ from tests.contracts.faulty import Effects, Faulty, Killed, at
 from tests.engines.spark.test_transforms_golden import source_of
 from tests.formats.golden import CASES
 from tests.support.checkpoints import put
-from tests.support.ground import Ground, plan_of, spec_of
+from tests.support.ground import Ground, changes_of, plan_of, spec_of
 
 NAMES = (
     "window-hdfs",
@@ -136,7 +136,7 @@ def test_a_job_that_goes_on_meanwhile_is_not_overtaken_and_one_that_went_on_is_n
 
 def test_where_nothing_can_be_renamed_the_old_files_stay(tmp_path: Path) -> None:
     ground, location = grounded(tmp_path, "window-hdfs")
-    found = survey.survey(ground.open(location), changes=IN_PLACE)
+    found = survey.survey(ground.open(location), changes=changes_of(*IN_PLACE))
     for renames in (True, False):
         source = replace(found, traits={"renames": renames, "keeps_times": True})
         plan = plan_of(spec_of(location, None, transform=IN_PLACE), Facts(source, source, at=1e12))

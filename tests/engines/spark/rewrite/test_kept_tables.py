@@ -38,7 +38,7 @@ from tests.engines.spark.test_transforms_golden import source_of
 from tests.formats.golden import CASES, IDS
 from tests.formats.rocksdb.test_sst_encoding import table_of
 from tests.support.encoders import encode_changelog
-from tests.support.ground import TARGET, Ground, facts_of, plan_of, plans_of, spec_of
+from tests.support.ground import TARGET, Ground, changes_of, facts_of, plan_of, plans_of, spec_of
 
 KEPT = {"kind": "compact", "keep_tables": True}
 IN_PLACE = {**KEPT, "in_place": True}
@@ -216,7 +216,7 @@ def test_without_a_changelog_every_table_is_copied_and_that_is_said(tmp_path: Pa
 
 def test_a_shard_whose_changelogs_are_more_than_a_table_is_written_anew(tmp_path: Path) -> None:
     ground, location = grounded(tmp_path, golden("window-rocksdb-changelog"))
-    found = survey.survey(ground.open(location), changes=[KEPT])
+    found = survey.survey(ground.open(location), changes=changes_of(KEPT))
     large = [
         file._replace(size=TABLE_BYTES) if file.path.startswith("state/0/1/") else file
         for file in found.files
@@ -386,7 +386,7 @@ def test_changelogs_that_merge_are_refused() -> None:
 def test_in_place_kept_tables_need_no_space_a_second_time(tmp_path: Path, case: str) -> None:
     """Nor do shards without changelogs, which nobody touches."""
     ground, location = grounded(tmp_path, golden(case))
-    found = survey.survey(ground.open(location), changes=[IN_PLACE])
+    found = survey.survey(ground.open(location), changes=changes_of(IN_PLACE))
     large = [
         file._replace(size=TABLE_BYTES) if classify(file.path).kind == "sst" else file
         for file in found.files

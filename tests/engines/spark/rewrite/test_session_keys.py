@@ -13,6 +13,7 @@ from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.rewrite.session_keys import rocksdb_key_maker, whole
 from stateshift.engines.spark.survey import checkpoint as survey
+from stateshift.specification.transform import Compact
 from stateshift.storage.opening import open_patiently
 from tests.formats.golden import CASES
 
@@ -22,7 +23,7 @@ SESSIONS = [case for case in CASES if case.name == "session-hdfs"]
 def keys_of(case: Path) -> tuple[str, set[bytes]]:
     """The schema of the keys, and all of them."""
     storage = open_patiently(str(case / "checkpoint"))
-    image = survey.survey(storage, changes=({"kind": "compact"},)).images[0]
+    image = survey.survey(storage, changes=(Compact(),)).images[0]
     blocks = [
         block
         for shard in image.shards

@@ -18,7 +18,7 @@ from stateshift.step import TransformShard
 from stateshift.storage.local.storage import LocalStorage
 from stateshift.survey import ClusterFacts
 from tests.formats.golden import ROOT
-from tests.support.ground import facts_of, plan_of, spec_of
+from tests.support.ground import changes_of, facts_of, plan_of, spec_of
 
 COMPACT = [{"kind": "compact"}]
 
@@ -27,7 +27,7 @@ def planned(
     written_by: str, target: str | None, changes: list[dict[str, Any]]
 ) -> tuple[Plan, Path]:
     place = ROOT / f"spark-{written_by}" / "window-rocksdb-format2" / "checkpoint"
-    facts = facts_of(survey(LocalStorage(str(place)), changes=changes))
+    facts = facts_of(survey(LocalStorage(str(place)), changes=changes_of(*changes)))
     if target is not None:
         facts = replace(facts, target_cluster=ClusterFacts("theirs", "memory", target, "absent"))
     return plan_of(spec_of(transform=changes, waive=["paths-stay", "older-target"]), facts), place

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.small_files import Reading
 from stateshift.engines.spark.survey.restart.query_files import is_number
-from stateshift.plain import JsonObject
+from stateshift.specification.transform import Change, Drop, Rename
 from stateshift.survey import Operator
 
 _JOIN_STORES = (
@@ -42,7 +42,7 @@ def refuse_incomplete(
     operators: Sequence[Operator],
     named: Collection[str],
     epoch: int | None,
-    changes: Sequence[JsonObject] = (),
+    changes: Sequence[Change] = (),
 ) -> None:
     """Refuse a query after a batch that is done, where an operator or a store is missing. `named`
     are the operators that the last commit names; `changes` are what is to be made of the image.
@@ -74,7 +74,7 @@ def refuse_incomplete(
         )
 
 
-def _refuse_holes(reading: Reading, ids: Sequence[str], changes: Sequence[JsonObject]) -> None:
+def _refuse_holes(reading: Reading, ids: Sequence[str], changes: Sequence[Change]) -> None:
     """Refuse a number between others that no operator has. If operators are renamed or dropped,
     theirs are the numbers that they get, and it is a warning: who renames them one by one leaves a
     hole until the last of them is renamed.
@@ -97,15 +97,16 @@ def _refuse_holes(reading: Reading, ids: Sequence[str], changes: Sequence[JsonOb
             reading.warn(fact, f"state/{missing}")
 
 
-def _ids_after(ids: Iterable[str], changes: Iterable[JsonObject]) -> list[str] | None:
+def _ids_after(ids: Iterable[str], changes: Iterable[Change]) -> list[str] | None:
     """Return the ids of operators behind changes of them; None where there are none."""
     names: Mapping[str, str] = {}
     dropped: Collection[str] = ()
     for change in changes:
-        if change["kind"] == "rename":
-            names = change.get("operators", {})
-        elif change["kind"] == "drop":
-            dropped = change.get("operators", ())
+        match change:
+            case Rename():
+                names = change.operators
+            case Drop():
+                dropped = change.operators
     if not names and not dropped:
         return None
     return [names.get(operator, operator) for operator in ids if operator not in dropped]

@@ -56,7 +56,7 @@ from stateshift.formats.marks import fence_owner
 from stateshift.formats.spark import commits as commit_format
 from stateshift.formats.spark import metadata as metadata_format
 from stateshift.formats.spark import offsets as offset_format
-from stateshift.plain import JsonObject
+from stateshift.specification.transform import Change, Rewind, find_change
 from stateshift.survey import FileInfo, Image, Operator, ShardFiles
 
 
@@ -64,7 +64,7 @@ def surveyed_image(
     reading: Reading,
     files: tuple[FileInfo, ...],
     thorough: bool,
-    changes: Sequence[JsonObject] = (),
+    changes: Sequence[Change] = (),
 ) -> Image:
     """Survey one query's checkpoint, from its listing and its small files; with what `changes` need
     to know. If they rewind it, everything after that batch does not count.
@@ -231,15 +231,15 @@ def _query(reading: Reading, listed: ListedFiles) -> metadata_format.QueryMetada
     return query
 
 
-def _rewind(reading: Reading, listed: ListedFiles, changes: Sequence[JsonObject]) -> bool:
+def _rewind(reading: Reading, listed: ListedFiles, changes: Sequence[Change]) -> bool:
     """Leave out what came after the batch to go back to. Returns whether any batch after it is
     committed: else it is a move as any other, also of a batch that was planned.
     """
-    batches = (change["batch"] for change in changes if change["kind"] == "rewind")
-    batch = next(batches, None)
+    rewind = find_change(changes, Rewind)
     newest = max(listed.commits, default=None)
-    if batch is None or batch == newest:
+    if rewind is None or rewind.batch == newest:
         return False
+    batch = rewind.batch
     is_committed = batch in listed.commits
     if is_committed:
         listed.forget_after(batch)

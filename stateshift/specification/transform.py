@@ -1,0 +1,185 @@
+"""The changes to a job's state on its way, as `transform` of a spec asks for them.
+
+    {"kind": "rewind", "batch": 41, "renumber": true}
+    {"kind": "compact", "in_place": true, "keep_tables": true}
+    {"kind": "repartition", "partitions": 17}
+    {"kind": "convert", "provider": "rocksdb", "codec": "zstd", "checkpoint_format": "v1"}
+                                                                            any of the three
+    {"kind": "rename", "operators": {"0": "1"}, "sources": {"0": "1"}}      either, or both
+    {"kind": "drop", "operators": ["1"], "sources": ["2"]}
+    {"kind": "split", "by": 4, "part": 0}  or  {"kind": "split", "column": "country", "values":
+                                               ["de", "fr"]}
+    {"kind": "merge", "locations": ["/there"], "sum": ["count"]}
+    {"kind": "evolve", "operator": "0", "store": "default",
+     "add": [{"name": "last", "type": "long", "default": 0, "after": "count"}],
+     "widen": {"count": "long"}, "rename": {"a": "b"}, "drop": ["c"], "widen_key": {"id": "long"},
+     "rename_key": {"id": "number"}, "nullable": ["at"], "nullable_key": ["id"]}
+    {"kind": "rescale", "parallelism": 3, "max_parallelism": 256}           either, or both (Flink)
+    {"kind": "union", "operators": ["count"]}                               (Flink)
+    {"kind": "repair", "files": ["/savepoints/savepoint-1"]}                (Flink)
+
+Each kind stands once (`evolve` once for each store, `rename` and `drop` of Flink once for each
+image that they are `of`). Several of them are one rewriting of the state, so their order does not
+matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeVar
+
+from stateshift.plain import JsonObject
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """Go back to a committed batch."""
+
+    kind: ClassVar[str] = "rewind"
+    batch: int
+    renumber: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """One snapshot for each shard in place of a chain of changes."""
+
+    kind: ClassVar[str] = "compact"
+    in_place: bool = False
+    keep_tables: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Repartition:
+    """Another number of state partitions."""
+
+    kind: ClassVar[str] = "repartition"
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Convert:
+    """Another provider, codec or format; or metadata for another Flink."""
+
+    kind: ClassVar[str] = "convert"
+    provider: str | None = None
+    codec: str | None = None
+    checkpoint_format: str | None = None
+    flink: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """Other ids of operators and sources."""
+
+    kind: ClassVar[str] = "rename"
+    operators: Mapping[str, str] = field(default_factory=dict)
+    of: str | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Operators and sources whose state stays behind."""
+
+    kind: ClassVar[str] = "drop"
+    operators: tuple[str, ...] = ()
+    of: str | None = None
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """By shards (`by`, `part`), or by the values of a key column."""
+
+    kind: ClassVar[str] = "split"
+    by: int | None = None
+    part: int | None = None
+    column: str | None = None
+    values: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """The state of other checkpoints of the same query is added."""
+
+    kind: ClassVar[str] = "merge"
+    locations: tuple[str, ...]
+    sum: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evolve:
+    """`add` holds columns as the spec has them: name, type, default, after."""
+
+    kind: ClassVar[str] = "evolve"
+    operator: str
+    store: str = "default"
+    add: tuple[JsonObject, ...] = ()
+    widen: Mapping[str, str] = field(default_factory=dict)
+    rename: Mapping[str, str] = field(default_factory=dict)
+    drop: tuple[str, ...] = ()
+    nullable: tuple[str, ...] = ()
+    widen_key: Mapping[str, str] = field(default_factory=dict)
+    rename_key: Mapping[str, str] = field(default_factory=dict)
+    nullable_key: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """The store as schemas name it."""
+        return f"{self.operator}/{self.store}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rescale:
+    """Another parallelism, or number of key groups."""
+
+    kind: ClassVar[str] = "rescale"
+    parallelism: int | None = None
+    max_parallelism: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """Operators of several Flink images that become one."""
+
+    kind: ClassVar[str] = "union"
+    operators: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Folders with files that a Flink image lacks."""
+
+    kind: ClassVar[str] = "repair"
+    files: tuple[str, ...]
+
+
+Change = (
+    Rewind
+    | Compact
+    | Repartition
+    | Convert
+    | Rename
+    | Drop
+    | Split
+    | Merge
+    | Evolve
+    | Rescale
+    | Union
+    | Repair
+)
+
+
+def find_change(changes: Iterable[Change], kind: type[T]) -> T | None:
+    """Return the change of a kind that stands once."""
+    return next((change for change in changes if isinstance(change, kind)), None)
+
+
+def locations_merged(changes: Iterable[Change]) -> list[str]:
+    """Return the locations whose state is added to the job's."""
+    merge = find_change(changes, Merge)
+    return [] if merge is None else list(merge.locations)
