@@ -10,12 +10,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.support import ROOT, environment
 from tests.servers.flink_ground import Ground, incremental
+from tests.servers.standby import LOST, Following, following
 from tests.support.flink import until
 from tests.support.moving import has_begun, killed_at
 
@@ -174,3 +177,65 @@ def test_a_job_that_cannot_be_followed_is_refused_before_anything_is_done(
     assert words_of_it in json.dumps(told)
     assert ground.here.ask(f"/jobs/{id}")["state"] == "RUNNING"
     assert not (ground.folder / "new-orders").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.row("W-21", on="Flink")
+def test_a_standby_whose_job_and_checkpoints_are_gone_stays_and_a_job_starts_from_it(
+    ground: Ground,
+) -> None:
+    id = ground.started("orders", *words(ground))
+    with lost_standby(ground, id) as standby:
+        kept = standby.image()
+        standby.end()
+        assert standby.image() == kept
+        job = ground.there.run(
+            "jobs.Count",
+            *ground.arguments("orders"),
+            *words(ground),
+            parallelism=2,
+            savepoint=standby.target,
+        )
+        assert ground.there.state(job) == "RUNNING"
+        goes_on(ground)
+
+
+@pytest.mark.slow
+@pytest.mark.row("W-21", on="Flink")
+def test_a_standby_whose_checkpoints_are_there_again_can_be_taken_back(ground: Ground) -> None:
+    id = ground.started("orders", *words(ground))
+    with lost_standby(ground, id) as standby:
+        (ground.folder / "gone").rename(ground.folder / "checkpoints" / id)
+        until(lambda: standby.lost() is None)
+        standby.end()
+        back = standby.asked("rollback", str(standby.workdir), "--yes")
+        assert back.returncode == 0, back.stderr
+        assert standby.image() == {}
+    last = ground.here.retained(id)
+    ground.here.run(
+        "jobs.Count", *ground.arguments("orders"), *words(ground), parallelism=2, savepoint=last
+    )
+    goes_on(ground)
+
+
+@contextmanager
+def lost_standby(ground: Ground, id: str) -> Iterator[Following]:
+    """A standby at work whose job has ended, and whose checkpoints have gone: what an engineer asks
+    for first has been refused.
+    """
+    spec = ground.spec(job_of(ground, id, cutover="never"))
+    with following(ground.folder, spec, ground.folder / "new-orders") as standby:
+        standby.says("can be started from")
+        ground.here.cancelled(id)
+        (ground.folder / "checkpoints" / id).rename(ground.folder / "gone")
+        assert "stays, and can be started from" in standby.says(LOST)
+        kept = standby.image()
+        lost = standby.lost()
+        assert lost is not None and lost["since"]
+        for refused in (("rollback", "--yes"), ("cutover", "--now")):
+            told = standby.asked(refused[0], str(standby.workdir), *refused[1:])
+            assert told.returncode == 4, told.stderr
+            assert "--discard" not in told.stderr
+        assert standby.image() == kept and standby.process.poll() is None
+        assert standby.asked("verify", str(standby.target), "--deep").returncode == 0
+        yield standby

@@ -118,7 +118,7 @@ class Fleet:
         files = (self.folder / "out" / name).glob("*.txt")
         return dict(sorted((int(file.stem), file) for file in files))
 
-    def run(self, spec: Path, *words: str) -> Any:
+    def run(self, spec: Path, *words: str, code: int | None = 0) -> Any:
         """One run, as a line of a crontab has it."""
         ran = stateshift(
             *("rebalance", spec, "--once", "--json", "--set", f"metrics.window={WINDOW}"),
@@ -126,10 +126,22 @@ class Fleet:
             *("--workdir", self.folder / "rebalance"),
             *words,
             cwd=ROOT,
+            code=code,
             seconds=int(SECONDS_MAX),
         )
         self.said.append(ran.json)
         return ran.json
+
+    def drain(self, spec: Path, *words: str) -> Any:
+        """What is told of the drained cluster once the loads are known: code 4 unless it is empty."""
+        while True:
+            assert len(self.said) < RUNS_MAX, [run["reason"] for run in self.said]
+            run = self.run(spec, "--drain", "west", *words, code=None)
+            if not str(run["reason"]).startswith("cannot tell"):
+                break
+            time.sleep(PAUSE)
+        (held,) = run["drained"]
+        return held
 
     def cron(self, spec: Path, times: int, until_even: bool = False) -> list[Any]:
         """Run so many times that tell, with a pause before each; or until the clusters are even. A
@@ -231,4 +243,20 @@ def test_jobs_are_spread_after_two_acting_runs_and_then_stay(fleet: Fleet) -> No
         SECONDS_MAX,
         fleet.folder,
     )
+    assert [fault for name in SHARES for fault in fleet.faults(name)] == []
+
+
+@pytest.mark.row("W-27", on="Spark")
+def test_a_drain_says_that_a_cluster_is_empty_only_where_it_is(fleet: Fleet) -> None:
+    fleet.start()
+    pinned = fleet.spec(pinned=["audit"])
+    held = fleet.drain(pinned)
+    assert {each["job"] for each in held["jobs"]} == set(SHARES) and not held["empty"]
+    held = fleet.drain(pinned, "--yes", "--wait")
+    assert held["jobs"] == [{"job": "audit", "reason": "it is pinned"}] and not held["empty"]
+    assert fleet.drain(fleet.spec(), "--yes")["empty"]
+    later = fleet.cron(fleet.spec(runs=1, load_max=0.99), 2)
+    assert moved(later) == []
+    assert [each["cluster"] for each in later[-1]["cordoned"]] == ["west"]
+    assert fleet.run(fleet.spec(), "--uncordon", "west")["cordoned"] == []
     assert [fault for name in SHARES for fault in fleet.faults(name)] == []

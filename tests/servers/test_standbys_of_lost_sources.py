@@ -7,9 +7,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,12 +17,12 @@ import pytest
 from stateshift.storage.hdfs.opening import open_hdfs
 from stateshift.storage.protocol import Storage
 from tests.look.golden_images import NEWEST, contents, write
+from tests.servers.standby import LOST, Following, following
 from tests.support import s3
 from tests.support.between import DENIED, NO_BUCKET, SLOW_DOWN, Asked, between
 from tests.support.servers import Servers, group
 
 pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.row("W-21")]
-SECONDS_MAX = 240.0
 CASE = "window-hdfs"
 LAST = 5  # batch of the golden image
 
@@ -53,67 +50,26 @@ def _batch(path: str) -> tuple[int, int]:
     return (int(state[1]) - 1, 1) if state else (0, -1)
 
 
-class Following:
-    """`apply --continuous` as a process of its own, from a source into a folder."""
-
-    def __init__(self, folder: Path, source: str, environment: Mapping[str, str]) -> None:
-        self.workdir, self.target = folder / "run", folder / "new" / "orders"
-        self.environment = {**os.environ, **environment}
-        self.told = folder / "told"
-        job = {
-            "name": "orders",
-            "checkpoint_location": source,
-            "remote_location": str(self.target),
-            "mode": "warm",
-            "cutover": "never",
-            "waive": ["paths-stay"],
-        }
-        spec = folder / "spec.json"
-        spec.write_text(json.dumps({"version": 1, "engine": "spark", "jobs": [job]}))
-        self.begin("apply", str(spec), "--continuous", "--yes", "--workdir", str(self.workdir))
-
-    def begin(self, *words: str) -> None:
-        with self.told.open("w") as told:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "stateshift", *words],
-                env=self.environment, stdout=told, stderr=told,
-            )  # fmt: skip
-
-    def says(self, words: str) -> str:
-        """Wait until it has said so; the line."""
-        until = time.monotonic() + SECONDS_MAX
-        while True:
-            told = self.told.read_text()
-            lines = [line for line in told.splitlines() if words in line]
-            if lines:
-                return lines[-1]
-            assert time.monotonic() < until and self.process.poll() is None, told
-            time.sleep(0.2)
-
-    def asked(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "stateshift", *words],
-            env=self.environment, capture_output=True, text=True, check=False, timeout=SECONDS_MAX,
-        )  # fmt: skip
-
-    def image(self) -> dict[str, bytes]:
-        files = sorted(path for path in self.target.rglob("*") if path.is_file())
-        found = {path.relative_to(self.target).as_posix(): path.read_bytes() for path in files}
-        return {path: content for path, content in found.items() if path[0] not in "._"}
-
-    def end(self) -> None:
-        self.process.terminate()
-        self.process.wait(SECONDS_MAX)
+def spec_of(folder: Path, source: str) -> Path:
+    """A standby of a checkpoint whose files the job's log names by absolute path."""
+    job = {
+        "name": "orders",
+        "checkpoint_location": source,
+        "remote_location": str(folder / "new" / "orders"),
+        "mode": "warm",
+        "cutover": "never",
+        "waive": ["paths-stay"],
+    }
+    spec = folder / "spec.json"
+    spec.write_text(json.dumps({"version": 1, "engine": "spark", "jobs": [job]}))
+    return spec
 
 
 @contextmanager
-def following(folder: Path, source: str, environment: Mapping[str, str]) -> Iterator[Following]:
-    made = Following(folder, source, environment)
-    try:
-        yield made
-    finally:
-        made.process.kill()
-        made.process.wait()
+def standby_of(folder: Path, source: str, environment: Mapping[str, str]) -> Iterator[Following]:
+    spec, target = spec_of(folder, source), folder / "new" / "orders"
+    with following(folder, spec, target, environment) as standby:
+        yield standby
 
 
 def lost_and_found(
@@ -129,12 +85,11 @@ def lost_and_found(
     kept = standby.image()
     assert "commits/4" in kept
     lose()
-    line = standby.says("its source cannot be followed")
+    line = standby.says(LOST)
     assert "stays, and can be started from epoch 4" in line
     assert standby.image() == kept
-    status = standby.asked("status", str(standby.workdir), "--json")
-    (job,) = json.loads(status.stdout)["report"]["jobs"]
-    assert job["source_lost"]["epoch"] == 4 and job["source_lost"]["since"]
+    lost = standby.lost()
+    assert lost is not None and lost["epoch"] == 4 and lost["since"]
     refused = standby.asked("rollback", str(standby.workdir), "--yes")
     assert refused.returncode == 4, refused.stderr
     assert "may be the last copy" in refused.stderr and "--discard" not in refused.stderr
@@ -142,15 +97,14 @@ def lost_and_found(
     assert standby.process.poll() is None, "what is refused interrupts nobody"
     standby.end()
     standby.begin("resume", str(standby.workdir))
-    standby.says("its source cannot be followed")
+    standby.says(LOST)
     assert standby.image() == kept
     assert standby.asked("verify", str(standby.target), "--deep").returncode == 0
     bring()
     write(opened(), batches(LAST, LAST))
     standby.says(f"can be started from epoch {LAST}")
     standby.end()
-    report = json.loads(standby.asked("status", str(standby.workdir), "--json").stdout)
-    assert report["report"]["jobs"][0]["source_lost"] is None
+    assert standby.lost() is None
     back = standby.asked("rollback", str(standby.workdir), "--yes")
     assert back.returncode == 0, back.stderr
     assert standby.image() == {}
@@ -171,7 +125,7 @@ def test_a_bucket_that_does_not_answer_ends_no_standby(
         write(source, batches(0, 4))
         with (
             between(endpoint, spoil) as (address, _),
-            following(
+            standby_of(
                 tmp_path,
                 f"s3a://{s3.BUCKET}/{place}",
                 {**environment, "AWS_ENDPOINT_URL_S3": address},
@@ -195,7 +149,7 @@ def test_a_bucket_that_is_emptied_ends_no_standby(moto: Servers, tmp_path: Path)
             for file in list(source.list()):
                 source.remove(file.path)
 
-        with following(tmp_path, f"s3a://{s3.BUCKET}/{place}", environment) as standby:
+        with standby_of(tmp_path, f"s3a://{s3.BUCKET}/{place}", environment) as standby:
             lost_and_found(standby, lambda: source, empty, lambda: write(source, batches(0, 4)))
 
 
@@ -214,7 +168,7 @@ def test_an_hdfs_that_is_stopped_and_started_again_ends_no_standby(
         single.up("hdfs-a")
         write(open_hdfs(location, environment), batches(0, 4))
 
-    with following(tmp_path, location, environment) as standby:
+    with standby_of(tmp_path, location, environment) as standby:
         lost_and_found(
             standby,
             lambda: open_hdfs(location, environment),
