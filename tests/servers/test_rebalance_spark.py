@@ -56,6 +56,7 @@ class Fleet:
     servers: Servers
     folder: Path
     said: list[Any] = field(default_factory=list)
+    codes: list[int] = field(default_factory=list)
 
     @property
     def clusters(self) -> dict[str, Any]:
@@ -130,6 +131,7 @@ class Fleet:
             seconds=int(SECONDS_MAX),
         )
         self.said.append(ran.json)
+        self.codes.append(ran.code)
         return ran.json
 
     def drain(self, spec: Path, *words: str) -> Any:
@@ -141,6 +143,7 @@ class Fleet:
                 break
             time.sleep(PAUSE)
         (held,) = run["drained"]
+        assert self.codes[-1] == (0 if held["empty"] else 4)
         return held
 
     def cron(self, spec: Path, times: int, until_even: bool = False) -> list[Any]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stateshift.engines.spark.rewrite.move import Move
+from stateshift.engines.spark.versions import numbers_of
 from stateshift.survey import ClusterFacts, Facts, Finding
 
 WAIVER = "target-reach"
@@ -42,16 +43,16 @@ def of_ends(move: Move) -> Iterator[Finding]:
     """
     source, target = move.facts.source_cluster, move.facts.target_cluster
     writer = _written_by(move.facts)
-    running = () if source is None else _minor(source.version)
-    if source is not None and running and running >= _minor(writer):
+    running = () if source is None else numbers_of(source.version)
+    if source is not None and running and running >= numbers_of(writer):
         newest, newest_shown = running, f"{source.version} on {source.name}"
     elif writer is not None:
-        newest, newest_shown = _minor(writer), f"{writer}, which wrote the checkpoint"
+        newest, newest_shown = numbers_of(writer), f"{writer}, which wrote the checkpoint"
     else:
         return
     if target is None:
         return  # without a cluster, `of_clusters` says which Spark wrote the checkpoint
-    target_version = _minor(target.version)
+    target_version = numbers_of(target.version)
     if not target_version:
         hints = {
             "command": f'give {target.name} a "version" command',
@@ -81,14 +82,7 @@ def of_ends(move: Move) -> Iterator[Finding]:
 def _written_by(facts: Facts) -> str | None:
     """Return the newest Spark that an image must have been written by, as its survey says it."""
     written = [image.written_by for image in facts.source_images if image.written_by is not None]
-    return max(filter(_minor, written), key=_minor, default=None)
-
-
-def _minor(version: str | None) -> tuple[int, ...]:
-    """Return (4, 3) for 4.3.0, and for `4.3 or later`; nothing where it is not known."""
-    parts = (version or "").split(" ")[0].split(".")[:2]
-    has_both = len(parts) == 2 and all(map(str.isdecimal, parts))
-    return tuple(map(int, parts)) if has_both else ()
+    return max(filter(numbers_of, written), key=numbers_of, default=None)
 
 
 def of_clusters(move: Move) -> Iterator[Finding]:

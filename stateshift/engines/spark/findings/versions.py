@@ -32,6 +32,20 @@ from dataclasses import dataclass, replace
 from stateshift.engines.spark.rewrite.move import Move, StateChange
 from stateshift.engines.spark.rewrite.request import target_version
 from stateshift.engines.spark.survey.restart.operators import PROVIDER, state_refused_since_3
+from stateshift.engines.spark.versions import (
+    CHANGELOGS,
+    FORMAT_2,
+    FORMAT_2_FOUND,
+    FORMAT_2_SINGLE,
+    JOINS,
+    LIST_COMMAS,
+    OFFSETS_2,
+    OLD_STATE_REFUSED,
+    OPERATORS,
+    ROW_CHECKSUMS,
+    TABLES_WITH_XXH3,
+    numbers_of,
+)
 from stateshift.formats.spark.offset_conf import MERGE_OPERATOR, has_row_checksums
 from stateshift.formats.spark.offsets import PARTITIONS
 from stateshift.specification import JobSpec
@@ -41,14 +55,6 @@ JOIN = "spark.sql.streaming.join.stateFormatVersion"
 NAMED_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 JOIN_OPERATOR, TRANSFORMING = "symmetricHashJoin", "transformWithState"
-
-# How an operator's name begins -> what it is to who wrote the job, and the first Spark that has it.
-OPERATORS = {
-    TRANSFORMING: ("transformWithState", (4, 0)),
-    "dedupeWithinWatermark": ("dropDuplicatesWithinWatermark", (3, 5)),
-    "applyInPandasWithState": ("applyInPandasWithState", (3, 4)),
-}
-JOINS = {"3": (4, 1), "4": (4, 3)}
 
 
 @dataclass(frozen=True)
@@ -68,8 +74,8 @@ class Target:
 def of_versions(move: Move) -> Iterator[Finding]:
     """Refuse what the target does not read, where its version is known: its cluster says it."""
     version = target_version(move.facts) or ""
-    parts = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    if len(parts) < 2:
+    parts = numbers_of(version)
+    if not parts:
         return
     target = Target(version, parts)
     for image, name in move.named_images:
@@ -83,23 +89,21 @@ def of_versions(move: Move) -> Iterator[Finding]:
 
 
 def _of_settings(image: Image, name: str, target: Target) -> Iterator[Finding]:
-    if target.parts >= (4, 2):
-        return
-    if image.settings.get(NAMED_SOURCES) == "true":
+    if image.settings.get(NAMED_SOURCES) == "true" and target.parts < OFFSETS_2:
         yield target.refused(
             f"{name} has an offset log of version 2, which Spark {target.version} does not read",
-            (4, 2),
+            OFFSETS_2,
         )
-    if has_row_checksums(image.settings):
+    if has_row_checksums(image.settings) and target.parts < ROW_CHECKSUMS:
         yield target.refused(
             f"the rows of {name} have checksums, which Spark {target.version} takes for a part of "
             "them",
-            (4, 2),
+            ROW_CHECKSUMS,
         )
 
 
 def _of_age(image: Image, name: str, target: Target) -> Iterator[Finding]:
-    if target.parts < (3, 0):
+    if target.parts < OLD_STATE_REFUSED:
         return
     for fact in state_refused_since_3(image.operators, image.settings):
         yield Finding(
@@ -124,12 +128,13 @@ def _of_operators(image: Image, name: str, target: Target) -> Iterator[Finding]:
         yield target.refused(fact, first)
     transforms = any(title.startswith(TRANSFORMING) for title in titles)
     merges_without_comma = image.settings.get(MERGE_OPERATOR) == "2"
-    expects_comma = (4, 0) <= target.parts < (4, 2)
+    commas_since, commas_until = LIST_COMMAS
+    expects_comma = commas_since <= target.parts < commas_until
     if transforms and merges_without_comma and expects_comma:
         yield target.refused(
             f"{name} may keep list states, and Spark {target.version} takes them apart "
             "otherwise than they were put together",
-            (4, 2),
+            commas_until,
             waive="list-state",
             way='where its processors use none, "waive": ["list-state"]',
         )
@@ -153,16 +158,16 @@ def _of_format(move: Move, image: Image, name: str, target: Target) -> Iterator[
         'let it be written in format 1: "transform": [{"kind": "convert", '
         '"checkpoint_format": "v1"}]'
     )
-    if target.parts < (4, 0):
+    if target.parts < FORMAT_2:
         fact = f"{name} is of checkpoint format 2, which Spark {target.version} does not read"
-        yield target.refused(fact, (4, 0), way=way)
-    elif target.parts == (4, 0) and _is_single(image):
+        yield target.refused(fact, FORMAT_2, way=way)
+    elif target.parts < FORMAT_2_SINGLE and _is_single(image):
         fact = (
             f"{name} is of checkpoint format 2 with an operator of one partition, which Spark "
             "4.0 does not take"
         )
-        yield target.refused(fact, (4, 1), way=way)
-    elif target.parts < (4, 3) and not _says_format_2(move.job):
+        yield target.refused(fact, FORMAT_2_SINGLE, way=way)
+    elif target.parts < FORMAT_2_FOUND and not _says_format_2(move.job):
         yield Finding(
             "warn",
             f"{name} is of checkpoint format 2, and Spark {target.version} does not find "
@@ -189,7 +194,7 @@ def _of_changelogs(
     change: StateChange, image: Image, name: str, target: Target
 ) -> Iterator[Finding]:
     has_changelogs = any(path.endswith(".changelog") for path in image.state_files)
-    if has_changelogs and not change.rewrites_state and target.parts < (3, 5):
+    if has_changelogs and not change.rewrites_state and target.parts < CHANGELOGS:
         yield Finding(
             "refuse",
             f"{name} keeps RocksDB changelogs, of which Spark {target.version} knows nothing",
@@ -205,8 +210,8 @@ def _of_tables(change: StateChange, image: Image, name: str, target: Target) -> 
     copies_tables = not replace(change, compact=False).rewrites_state
     is_newer = image.written_by is not None and image.written_by.startswith("4.")
     has_tables = any(path.endswith(".sst") for path in image.state_files)
-    if has_tables and copies_tables and is_newer and target.parts < (3, 4):
+    if has_tables and copies_tables and is_newer and target.parts < TABLES_WITH_XXH3:
         fact = (
             f"{name} has RocksDB tables whose checksums (XXH3) Spark {target.version} does not know"
         )
-        yield target.refused(fact, (3, 4))
+        yield target.refused(fact, TABLES_WITH_XXH3)

@@ -31,6 +31,7 @@ from stateshift.engines.spark.rewrite.stores import (
     stores_of,
 )
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
+from stateshift.engines.spark.versions import is_4_0
 from stateshift.formats.spark.names import CheckpointPath, classify
 from stateshift.formats.spark.offset_conf import MERGE_OPERATOR, ROW_CHECKSUM, delimiter
 from stateshift.plain import JsonObject
@@ -235,11 +236,6 @@ def other_format(image: Image, facts: Facts) -> bool:
 def target_version(facts: Facts) -> str | None:
     """Return the target's Spark version; None where no cluster says it."""
     return facts.target_cluster.version if facts.target_cluster else None
-
-
-def is_4_0(version: str) -> bool:
-    """Whether this is a version of Spark 4.0."""
-    return version.split(".")[:2] == ["4", "0"]
 
 
 def seems_4_0(image: Image, facts: Facts) -> bool:

@@ -54,16 +54,6 @@ REPLAYABLE: Mapping[str, bool | None] = {
     "unknown": None,
 }
 
-# The settings that the offset log records, by the version that began to. Spark 3.3.4 to 4.3.0, read
-# off real logs.
-SINCE = (
-    ("4.3", "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"),
-    ("4.2", "spark.sql.streaming.stateStore.rocksdb.mergeOperatorVersion"),
-    ("4.0", "spark.sql.streaming.stateStore.encodingFormat"),
-    ("3.5", "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan"),
-    ("3.3", "spark.sql.streaming.statefulOperator.useStrictDistribution"),
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
@@ -254,14 +244,6 @@ def _misplaced_log(storage: Storage, path: str) -> Finding | None:
 
 
 _REWRITE = 'clear that place and let this run copy the data ("copy": true): it rewrites the log'
-
-
-def oldest_writer(settings: Mapping[str, str]) -> str | None:
-    """Return the oldest Spark that could have written the last offsets."""
-    for version, key in SINCE:
-        if key in settings:
-            return f"{version} or later"
-    return "before 3.3" if settings else None
 
 
 def _json(text: str) -> object:

@@ -19,7 +19,6 @@ from stateshift.engines.spark.small_files import KEPT_EACH, Reading
 from stateshift.engines.spark.survey.endpoints import (
     Endpoints,
     endpoints_of,
-    oldest_writer,
     refuse_unreadable_ends,
 )
 from stateshift.engines.spark.survey.file_sources import logs_by_source
@@ -51,6 +50,7 @@ from stateshift.engines.spark.survey.restart.settings import (
 )
 from stateshift.engines.spark.survey.restart.shards import Uuids, restartable, shards_of
 from stateshift.engines.spark.survey.restart.tracked import counted_strangers, tracked_schemas
+from stateshift.engines.spark.versions import oldest_writer
 from stateshift.errors import MissingFile
 from stateshift.formats.marks import fence_owner
 from stateshift.formats.spark import commits as commit_format

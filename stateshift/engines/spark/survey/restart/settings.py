@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from stateshift.engines.spark.image import StoreSchema
 from stateshift.engines.spark.small_files import Reading
 from stateshift.engines.spark.survey.restart.operators import PROVIDER, PROVIDERS
+from stateshift.engines.spark.versions import NEWEST, ROCKSDB_FORMAT_MAX
 from stateshift.errors import FormatError
 from stateshift.formats.spark.offset_conf import (
     AGGREGATION_FORMAT,
@@ -40,8 +41,6 @@ from stateshift.formats.spark.offset_conf import (
 from stateshift.formats.spark.offsets import PARTITIONS, OffsetEntry
 from stateshift.formats.spark.types import StructType, decode_struct
 from stateshift.survey import Operator, ShardFiles
-
-ROCKSDB_FORMAT_MAX = 6
 
 _ENDINGS = {
     "hdfs-backed": ("delta", "snapshot"),
@@ -127,7 +126,7 @@ def _faults(settings: Mapping[str, str], state: StateFacts) -> Iterator[str]:
     if state_format_in(settings, ROCKSDB_FORMAT) > ROCKSDB_FORMAT_MAX:
         yield (
             f"says {ROCKSDB_FORMAT}={settings[ROCKSDB_FORMAT]}, and the RocksDB of Spark up to "
-            f"4.3 opens 0 to {ROCKSDB_FORMAT_MAX}"
+            f"{NEWEST} opens 0 to {ROCKSDB_FORMAT_MAX}"
         )
     if encoding_of(settings) == "avro" and not _has_families(state):
         yield f"says {ENCODING}={settings[ENCODING]}, and the state's rows are UnsafeRows"
