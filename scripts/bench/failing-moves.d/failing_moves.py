@@ -36,6 +36,9 @@ from tests.support.flink import Cluster, faults, jar, lines, until  # noqa: E402
 
 KEYS = 7
 DOWN = "down since "
+DAY = 86_400
+RUNS_OF_A_SPEC = 5  # one spec is tried so often
+RESTART_SECONDS_MAX = 90.0  # stop with a savepoint, a start, and another where that is refused
 PAGE = ROOT / "scripts" / "bench" / "results" / "failing-moves.md"
 ALIVE = ("RUNNING", "RESTARTING", "CREATED", "INITIALIZING")
 
@@ -45,7 +48,7 @@ class Proxy:
 
     def __init__(self, url: str) -> None:
         self.url, self.mode = url, "open"
-        self.starts = 0
+        self.starts = self.refused = 0
         proxy = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -59,6 +62,7 @@ class Proxy:
                     self.connection.close()
                     return
                 if is_start and (proxy.mode == "refuses" or proxy.odd()):
+                    proxy.refused += 1
                     self._answer(400, b'{"errors": ["no more jobs here"]}', "application/json")
                     return
                 headers = {
@@ -333,49 +337,71 @@ def cron(clusters: tuple[Cluster, Cluster], folder: Path, seconds: float) -> dic
         watches[name] = Watch(lambda name=name: lines(folder / "out" / name))
     until(lambda: all(lines(folder / "out" / name) for name in watches))
     images = {name: {"images": str(folder / name / "{job}" / "{move}")} for name in ("old", "new")}
-    rebalance = {"clusters": images, "runs": 1, "cool_down": 30, "remembered": 60}
     plain = {"version": 1, "engine": "flink", "clusters": place.clusters(), "jobs": jobs}
     spec = folder / "spec.json"
-    spec.write_text(json.dumps({**plain, "rebalance": rebalance}))
+    policy = {"runs": 1, "cool_down": 30, "remembered": DAY, "idle_below": 0.01}
+
+    def change_spec(number: int) -> None:
+        """Another spec: a move that failed under the one before may be tried again."""
+        throttle = {"bytes_per_second": 1e9 + number}
+        rebalance = {"clusters": images, **policy}
+        spec.write_text(json.dumps({**plain, "throttle": throttle, "rebalance": rebalance}))
+
+    def rebalance(*words: str) -> int:
+        code, error = stateshift(
+            *("rebalance", spec, "--once", "--yes", "--sample", "15s"),
+            *("--workdir", folder / "cron", *words),
+        )
+        codes[code] += 1
+        print("cron", *words, code, error[:110], dict(place.running()), flush=True)
+        time.sleep(15)
+        return code
+
     codes: Counter[int] = Counter()
     until_then = time.monotonic() + seconds
-    tried = 0
+    specs = 0
+    refused_most = moved = 0
     with ExitStack() as stack:
         for watch in watches.values():
             stack.enter_context(watch)
         while time.monotonic() < until_then:
-            before = proxy.starts
-            code, error = stateshift(
-                *(
-                    "rebalance",
-                    spec,
-                    "--once",
-                    "--yes",
-                    "--sample",
-                    "15s",
-                    "--workdir",
-                    folder / "cron",
-                )
-            )
-            codes[code] += 1
-            tried += proxy.starts - before
-            print("cron", code, error[:110], dict(place.running()), flush=True)
-            time.sleep(15)
+            specs += 1
+            change_spec(specs)
+            refused = proxy.refused
+            for _ in range(RUNS_OF_A_SPEC):
+                rebalance()
+            refused_most = max(refused_most, proxy.refused - refused)
+            moved += place.running()["new"]
+            rebalance("--drain", "new")
+            rebalance("--uncordon", "new")
     homes = dict(place.running())
     place.clear()
-    wrong = {}
+    faulty = {}
     for name in watches:
         found = lines(folder / "out" / name)
-        wrong[name] = faults(found, KEYS, 0, len(found))[:2]
-    refused = sorted((folder / "cron" / "refused").glob("*.json"))
+        faulty[name] = faults(found, KEYS, 0, len(found))[:2]
+    longest = {name: round(watch.longest, 1) for name, watch in watches.items()}
+    wrong = [f"{name}: {found}" for name, found in faulty.items() if found]
+    if refused_most > len(jobs):
+        wrong.append(
+            f"{refused_most} moves were refused of one spec, and there are {len(jobs)} jobs"
+        )
+    if not moved or not proxy.refused:
+        wrong.append("no move was made, or none was refused: this shows nothing")
+    if sum(homes.values()) != len(jobs):
+        wrong.append(f"not every job runs in the end: {homes}")
+    if max(longest.values()) > RESTART_SECONDS_MAX:
+        wrong.append("a job was down for longer than a restart takes")
     return {
         "runs": sum(codes.values()),
+        "specs, one after the other": specs,
         "exit codes": dict(codes),
-        "starts asked of the target": tried,
-        "moves that failed": len(refused),
-        "longest without output, s": {n: round(w.longest, 1) for n, w in watches.items()},
+        "moves that were refused by the target": proxy.refused,
+        "of one spec at most": refused_most,
+        "jobs that were moved to the target, and drained from it": moved,
+        "longest without output, s": longest,
         "jobs at the end": homes,
-        "faults": {name: found for name, found in wrong.items() if found},
+        "wrong": wrong,
     }
 
 
@@ -435,7 +461,7 @@ def main() -> int:
                 of_cron = cron(clusters, folder / "cron", asked.cron_seconds)
     PAGE.write_text(page(rounds, of_cron), "utf-8")
     print(PAGE.read_text("utf-8"))
-    return 1 if any(r.wrong for r in rounds) or (of_cron and of_cron["faults"]) else 0
+    return 1 if any(r.wrong for r in rounds) or (of_cron and of_cron["wrong"]) else 0
 
 
 if __name__ == "__main__":
