@@ -350,6 +350,7 @@ def cron(clusters: tuple[Cluster, Cluster], folder: Path, seconds: float) -> dic
     def rebalance(*words: str) -> int:
         code, error = stateshift(
             *("rebalance", spec, "--once", "--yes", "--sample", "15s"),
+            *("--set", "stabilization.interval=20"),
             *("--workdir", folder / "cron", *words),
         )
         codes[code] += 1
