@@ -27,6 +27,7 @@ a run at work
   observation         what is there now, behind the rounds that were made
   halts, backlog      the plans that stop jobs; who reads topics is stopped when it has read all
   warm_rounds         rounds, until a job may be stopped
+  round_choice        what is done next with them: pure
   arrivals            what earlier rounds have copied, and may still be counted on
   round_compaction    many rounds as one
   target_locks        the locks on the targets
