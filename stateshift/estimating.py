@@ -20,7 +20,7 @@ PROBE_SECONDS = 0.5
 START_SECONDS = 20.0
 PREPARED_SECONDS = 5.0  # of a job that is up, and has only its state to load
 STOP_SECONDS = 10.0
-# What a plan assumes of a restart: everything else of its downtime is reckoned.
+# A plan assumes this of a restart: everything else of its downtime is reckoned.
 RESTART_SECONDS = STOP_SECONDS + START_SECONDS
 # The same where the job is prepared while the old one still runs.
 PREPARED_RESTART_SECONDS = STOP_SECONDS + PREPARED_SECONDS
@@ -45,14 +45,11 @@ def probe(storage: Storage, survey: Survey) -> Rates | None:
     except StorageError:
         # The survey is a moment old: what vanished since is the plan's business, not ours.
         return None
-    return Rates(_bytes_a_second(size, seconds), 1 / max(file_seconds, 1e-6))
-
-
-def _bytes_a_second(size: int, seconds: float) -> float:
     # A small file says how fast files open and nothing of bytes: below a megabyte assume a modest
     # disk.
     is_enough = size >= 1 << 20 and seconds > 0
-    return size / seconds if is_enough else ASSUMED_BYTES_PER_SECOND
+    bytes_per_second = size / seconds if is_enough else ASSUMED_BYTES_PER_SECOND
+    return Rates(bytes_per_second, 1 / max(file_seconds, 1e-6))
 
 
 def _seconds_a_file(storage: Storage, files: Sequence[FileInfo]) -> float:
@@ -79,68 +76,41 @@ def _read_some(storage: Storage, path: str) -> tuple[int, float]:
     return size, time.perf_counter() - began
 
 
-def estimated(
+def estimate(
     plan: Plan, facts: Facts, throttle: Throttle = (None, None), left_seconds: float | None = None
 ) -> Estimate:
     """Return the seconds for the whole plan, and for the part of it in which the job is down: all
     of it, in a plain move; behind rounds, what those may leave (`left_seconds`). The spec's limits
     on bytes and requests hold for reading and writing together.
     """
-    rates = _limited(facts.rates or ASSUMED, throttle)
-    seconds = _moving_seconds(plan, rates)
+    known = facts.rates or ASSUMED
+    bytes_max, requests_max = throttle
+    rates = Rates(
+        min(known.bytes_per_second, bytes_max or math.inf),
+        min(known.files_per_second, requests_max or math.inf),
+    )
+    # Files that are copied are read, written and synced; those compared, read on both sides.
+    phases = [phase for phase in plan.phases if phase.name in MOVING]
+    seconds = 2 * sum(phase.files for phase in phases) / rates.files_per_second
+    seconds += 2 * sum(phase.bytes for phase in phases) / rates.bytes_per_second
     if plan.purpose == "move" and left_seconds is not None:
         seconds = min(seconds, left_seconds)
-    seconds += _stopping_seconds(plan)
-    starting = _starting_seconds(plan)
+    if plan.purpose == "halt" and plan.phase("halt"):
+        seconds += STOP_SECONDS
+    starting = 0.0
+    if plan.phase("submit") is not None:
+        is_prepared = any(isinstance(step, SubmitJob) and step.prepared for step in plan)
+        starting = PREPARED_SECONDS if is_prepared else START_SECONDS
     total = round(seconds + starting, 2)
     downtime = 0.0 if plan.purpose in ("start", "warm") else total
-    return Estimate(total, downtime, _basis(rates, _origin(facts, rates), starting))
-
-
-def _moving_seconds(plan: Plan, rates: Rates) -> float:
-    """Return how long files and bytes take: what is copied is read, written and synced; what is
-    compared is read on both sides.
-    """
-    files = size = 0
-    for phase in plan.phases:
-        if phase.name in MOVING:
-            files += phase.files
-            size += phase.bytes
-    return 2 * files / rates.files_per_second + 2 * size / rates.bytes_per_second
-
-
-def _limited(rates: Rates, throttle: Throttle) -> Rates:
-    bytes_max, requests_max = throttle
-    return Rates(
-        min(rates.bytes_per_second, bytes_max or math.inf),
-        min(rates.files_per_second, requests_max or math.inf),
-    )
-
-
-def _stopping_seconds(plan: Plan) -> float:
-    return STOP_SECONDS if plan.purpose == "halt" and plan.phase("halt") else 0.0
-
-
-def _starting_seconds(plan: Plan) -> float:
-    if plan.phase("submit") is None:
-        return 0.0
-    is_prepared = any(isinstance(step, SubmitJob) and step.prepared for step in plan)
-    return PREPARED_SECONDS if is_prepared else START_SECONDS
-
-
-def _origin(facts: Facts, rates: Rates) -> str:
-    """Say where rates are from, unless they were measured."""
-    if rates != (facts.rates or ASSUMED):
-        return " (throttled)"
-    return "" if facts.rates else " (assumed)"
-
-
-def _basis(rates: Rates, origin: str, starting: float) -> str:
-    bytes_read, files_read = byte_rate(rates.bytes_per_second), significant(rates.files_per_second)
-    basis = f"read at {bytes_read} and {files_read} files/s{origin}, writes assumed as fast"
+    origin = "" if facts.rates else " (assumed)"
+    if rates != known:
+        origin = " (throttled)"
+    read = f"{byte_rate(rates.bytes_per_second)} and {significant(rates.files_per_second)} files/s"
+    basis = f"read at {read}{origin}, writes assumed as fast"
     if starting:
         basis += f", {starting:.0f} s assumed for the job's start"
-    return basis
+    return Estimate(total, downtime, basis)
 
 
 def byte_rate(bytes_per_second: float) -> str:

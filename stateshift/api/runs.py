@@ -107,7 +107,7 @@ def apply(
     refuse_another(place)
     with _hints(place):
         proposal = _proposed(request, reached, place, jobs)
-        with migration.enlisted(reached, fleet, proposal.spec, place) as manned:
+        with migration.open_fleet(reached, fleet, proposal.spec, place) as manned:
             report = migration.apply(proposal, run, place, manned)
     return RunResult(report, str(place.path))
 
@@ -165,7 +165,9 @@ def resume(
     corrected = spec_of(spec) if spec is not None else None
     with _hints(place):
         asked = migration.spec_of(place)
-        with migration.enlisted(_reached(adapters, progress, stop), fleet, asked, place) as manned:
+        with migration.open_fleet(
+            _reached(adapters, progress, stop), fleet, asked, place
+        ) as manned:
             report = migration.resume(place, manned, corrected)
     return RunResult(report, str(place.path), place.page_told)
 

@@ -4,9 +4,9 @@ spec ──gather──▶ facts ──engine.plan──▶ plans ──execute�
 
 before a run
   adapters            storages, clusters and brokers: the way to the outside
-  gathering           gather facts, propose plans: reads only
+  gathering           the facts that a plan is computed from: reads only
   cluster_facts       what clusters say of themselves and of a job
-  proposal            what `plan` prints and `apply` executes: a value, to JSON and back
+  proposal            the plans that `plan` prints and `apply` executes: a value, to JSON and back
   wave_order          which jobs move together, and in which order
   preflight           what only questions tell: space, permissions, topics
   source_check        what is moved is read to its end before a job is stopped for it
@@ -17,9 +17,8 @@ before a run
   processes           this machine's cores, where none is
 
 a run at work
-  calls               what can be asked of a run: apply, resume, rollback, status, verify
+  calls               apply, resume, rollback, status: a run carries out its waves in order
   context, plan_book  what every part of a run is given; its plans, saved and read again
-  run                 the waves of a run, in order
   stages              what a wave goes through, a stage a function
   outcomes            what becomes of the other jobs when one fails: a pure table, and the hint
   aftermath           the same, carried out
@@ -33,11 +32,9 @@ a run at work
   target_locks        the locks on the targets
   way_back            the way back, of a run or of one wave
   rollback_checks     what keeps jobs from being taken back
-  failure_record      a failure, written down
   notifications       which events are told to whom the spec names
-  foreign             what others have written to a target
-  run_control         what is asked of a run from outside: cutover, pause, throttle, stop
-  live_status         what a run is at, for whoever watches
+  verification        verify: evidence that still holds, and files of others at a target
+  run_control         its status for people who watch, and their requests: cutover, pause, stop
 
 Each module is imported when something of it is first asked for: who plans waits for nothing that
 carries plans out.
@@ -52,7 +49,6 @@ if TYPE_CHECKING:
     from stateshift.migration.adapters import Adapters, real_adapters, world_of
     from stateshift.migration.backlog import reads_out
     from stateshift.migration.calls import (
-        Verdict,
         apply,
         check_rollback,
         progress_of,
@@ -60,10 +56,9 @@ if TYPE_CHECKING:
         rollback,
         spec_of,
         status,
-        verify,
     )
-    from stateshift.migration.fleet_session import enlisted, places_of, shared
-    from stateshift.migration.gathering import Inquiry, gather, propose
+    from stateshift.migration.fleet_session import open_fleet, open_processes, places_of
+    from stateshift.migration.gathering import Inquiry, gather
     from stateshift.migration.history import is_stopping
     from stateshift.migration.processes import processes_for
     from stateshift.migration.proposal import (
@@ -71,8 +66,10 @@ if TYPE_CHECKING:
         decode_proposal,
         encode_proposal,
         jobs_of,
+        propose,
         refuse_rebalanced,
     )
+    from stateshift.migration.verification import Verdict, verify
     from stateshift.migration.wave_order import check_dataflow, cuts_of, waves
 
 __all__ = [
@@ -86,10 +83,11 @@ __all__ = [
     "cuts_of",
     "decode_proposal",
     "encode_proposal",
-    "enlisted",
     "gather",
     "is_stopping",
     "jobs_of",
+    "open_fleet",
+    "open_processes",
     "places_of",
     "processes_for",
     "progress_of",
@@ -99,7 +97,6 @@ __all__ = [
     "refuse_rebalanced",
     "resume",
     "rollback",
-    "shared",
     "spec_of",
     "status",
     "verify",
@@ -111,7 +108,6 @@ _HOMES = {
     "adapters": ("Adapters", "real_adapters", "world_of"),
     "backlog": ("reads_out",),
     "calls": (
-        "Verdict",
         "apply",
         "check_rollback",
         "progress_of",
@@ -119,10 +115,9 @@ _HOMES = {
         "rollback",
         "spec_of",
         "status",
-        "verify",
     ),
-    "fleet_session": ("enlisted", "places_of", "shared"),
-    "gathering": ("Inquiry", "gather", "propose"),
+    "fleet_session": ("open_fleet", "open_processes", "places_of"),
+    "gathering": ("Inquiry", "gather"),
     "history": ("is_stopping",),
     "processes": ("processes_for",),
     "proposal": (
@@ -130,8 +125,10 @@ _HOMES = {
         "decode_proposal",
         "encode_proposal",
         "jobs_of",
+        "propose",
         "refuse_rebalanced",
     ),
+    "verification": ("Verdict", "verify"),
     "wave_order": ("check_dataflow", "cuts_of", "waves"),
 }
 

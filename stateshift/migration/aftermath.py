@@ -1,4 +1,4 @@
-"""Carry out what `outcomes.outcome` decides, once a wave has failed."""
+"""The reaction to a wave that has failed: what `outcomes.outcome` decides is carried out."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from stateshift.errors import Interrupted, StateshiftError, StorageError
 from stateshift.journal import PlanProgress, RollbackStarted, RunResumed, WaveGivenUp
 from stateshift.migration import outcomes
 from stateshift.migration.context import RunContext
-from stateshift.migration.failure_record import record_failure
-from stateshift.migration.halts import stopped_by_run
+from stateshift.migration.halts import has_stopped_running_job
 from stateshift.migration.history import has_moved
 from stateshift.migration.last_copy import refuse_last_copy
 from stateshift.migration.outcomes import (
@@ -59,7 +58,7 @@ def react(context: RunContext, wave: Sequence[JobSpec], error: StateshiftError) 
     done about it.
     """
     failure, on_failure = outcomes.failure_of(error), context.spec.on_failure
-    if on_failure == "restart" and not stopped_by_run(context, wave):
+    if on_failure == "restart" and not has_stopped_running_job(context, wave):
         raise error  # every job is as it was: so a resume may go on with what was done
     if outcomes.outcome(on_failure, failure, outcomes.CommittedSince.NOBODY) == outcomes.STOPPED:
         raise error  # whatever jobs have committed: so none is asked
@@ -119,7 +118,7 @@ def _give_wave_up(
         after = Aftermath(names, Reached.FORBIDDEN, forbidden.wave_reason)
         _record_given_up(context, error, after)
         return after
-    restarted = stopped_by_run(context, wave)
+    restarted = has_stopped_running_job(context, wave)
     done = Aftermath(names, Reached.DONE, restarted=restarted)
     _record_given_up(context, error, done)  # before it is done: a resume finishes it
     try:
@@ -159,8 +158,8 @@ def _take_run_back(
     """Take the whole run back. Raise the failure where that came to nothing."""
     names = _names(wave)
     every = waves(context.spec, context.progress.jobs)
-    moved = [each for each in every if _all_moved(context, each)]
-    record_failure(context, error)
+    moved = [each for each in every if all(has_moved(context.progress, job.name) for job in each)]
+    context.record_failure(error)
     discard = context.spec.on_failure == "discard"
     context.record(RollbackStarted(context.now(), discard, automatic=True))
     try:
@@ -177,10 +176,6 @@ def _take_run_back(
         raise error.with_hint(hint_after(error.hint, after)) from worse
     after = Aftermath(names, run_reached=Reached.DONE)
     return error.with_hint(hint_after(error.hint, after))
-
-
-def _all_moved(context: RunContext, wave: Sequence[JobSpec]) -> bool:
-    return all(has_moved(context.progress, job.name) for job in wave)
 
 
 def _start_again(context: RunContext, waves: Sequence[Sequence[JobSpec]]) -> Restart | None:

@@ -1,43 +1,43 @@
-"""What can be asked of a run: apply, resume, roll back, status, verify."""
+"""The calls that begin a run, go on with it, take it back and tell of it."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from shlex import quote
 
-from stateshift import __version__, executor, logs, plain
-from stateshift.errors import JournalError, PlanError, StateshiftError
+from stateshift import __version__, logs, plain
+from stateshift.errors import JournalError, PlanError, StateshiftError, StorageError
 from stateshift.journal import (
+    BootNoted,
     Journal,
-    PlanProgress,
     Progress,
     RollbackStarted,
+    RunFinished,
     RunResumed,
     RunStarted,
     decode_records,
     expect_ours,
     fold,
 )
-from stateshift.migration.adapters import Adapters, world_of
+from stateshift.migration.adapters import Adapters
+from stateshift.migration.aftermath import react
 from stateshift.migration.context import RunContext, open_run, reopen_run
 from stateshift.migration.fleet_session import refuse_inside
-from stateshift.migration.foreign import foreign_files
 from stateshift.migration.gathering import check_submits
 from stateshift.migration.last_copy import refuse_last_copy
 from stateshift.migration.notifications import tell_finished, with_end_told
 from stateshift.migration.proposal import Proposal, encode_proposal, proposal_of, refuse
 from stateshift.migration.rollback_checks import refuse_rollback
-from stateshift.migration.run import carry_out
+from stateshift.migration.stages import run_wave
 from stateshift.migration.submit_corrections import correct
-from stateshift.migration.unsynced import note_boot, refuse_lost_copies
+from stateshift.migration.target_locks import release_untouched
+from stateshift.migration.wave_order import waves
 from stateshift.migration.way_back import roll_back_run
-from stateshift.plan import Plan
-from stateshift.purpose import WHILE_IT_RUNS
 from stateshift.report import Report, summarize
 from stateshift.specification import Spec, to_plain_spec
+from stateshift.specification.unsynced import unsynced_locations, unsynced_places
 from stateshift.workdir import Workdir
 
 LOG = "log"
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 def nobody_waits() -> None:
-    """Do nothing: the default of who is called once the journal holds what was begun."""
+    """Do nothing: the default of the call once the journal holds what was begun."""
 
 
 def apply(
@@ -80,9 +80,9 @@ def apply(
         journal.append(
             RunStarted(adapters.clock.now(), run, __version__, plain.fingerprint(plain_spec), names)
         )
-        note_boot(journal, proposal.spec, adapters)
+        _note_boot(journal, proposal.spec, adapters)
         begun()
-        return with_end_told(open_run(proposal, journal, workdir, adapters), carry_out)
+        return with_end_told(open_run(proposal, journal, workdir, adapters), _carry_out)
 
 
 def resume(
@@ -120,11 +120,37 @@ def resume(
                 )
             case _:
                 spec = proposal_of(workdir).spec
-                refuse_lost_copies(journal.progress, spec, adapters.boot, workdir)
+                _refuse_lost_copies(journal.progress, spec, adapters.boot, workdir)
                 journal.append(RunResumed(adapters.clock.now()))
-                note_boot(journal, spec, adapters)
+                _note_boot(journal, spec, adapters)
                 begun()
-                return with_end_told(reopen_run(journal, workdir, adapters), carry_out)
+                return with_end_told(reopen_run(journal, workdir, adapters), _carry_out)
+
+
+def _carry_out(context: RunContext) -> Report:
+    """Carry out all waves, in order, as far as they go. Raise the first failure, once everything
+    was done that the spec says for it.
+    """
+    with context.control.listening():
+        failure: StateshiftError | None = None
+        try:
+            for wave in waves(context.spec, context.progress.jobs):
+                try:
+                    run_wave(context, wave)
+                except StateshiftError as error:
+                    reaction = react(context, wave, error)
+                    failure = failure or reaction.error
+                    if not reaction.goes_on:
+                        break
+            if failure is None:
+                context.record(RunFinished(context.now()))
+        except StateshiftError as error:
+            recorded = context.record_failure(error)
+            release_untouched(context)
+            raise recorded from error
+        if failure is not None:
+            raise context.record_failure(failure) from failure
+        return context.write_report()
 
 
 def rollback(
@@ -179,6 +205,41 @@ def _check_rollback(context: RunContext, discard_progress: bool, discard_last_co
     refuse_rollback(context, known, discard_progress)
 
 
+def _note_boot(journal: Journal, spec: Spec, adapters: Adapters) -> None:
+    """Write down which start of the machine this is, where some of the run is not synced.
+
+    The journal is on disk, and the files that it calls written may not be. As long as the machine
+    runs they are there, whichever process was killed: a run goes on in the same start alone.
+    """
+    if unsynced_locations(spec):
+        journal.append(BootNoted(adapters.clock.now(), adapters.boot))
+
+
+def _refuse_lost_copies(progress: Progress, spec: Spec, boot: str, workdir: Workdir) -> None:
+    """Refuse to go on with copies that a power cut may have damaged. `boot` is empty where the
+    system does not say which start of the machine this is. A step that was only begun is repeated
+    anyhow, and reads what it finds.
+    """
+    if boot != "" and boot == progress.boot:
+        return
+    for job in spec.jobs:
+        plans = progress.plans_of((job.name,))
+        states: set[str] = set()
+        for plan in plans:
+            states.update(step.state for step in plan.steps.values())
+        places = unsynced_places(spec, job)
+        if places and "finished" in states:
+            since = "the machine was started again since, or is another one"
+            if boot == "":
+                since = "this system does not say whether the machine was started again since"
+            raise StorageError(
+                f"{job.name} was copied without sync, and {since}: files of the copy may be lost",
+                location=places[0],
+                hint="take the copy back, then begin again: "
+                f"stateshift rollback {quote(str(workdir.path))}",
+            )
+
+
 def _journal_of(workdir: Workdir) -> Journal:
     """Return the journal of a run that was begun. An empty one, where plans were adopted, was lost:
     what the run has done is not known.
@@ -213,97 +274,22 @@ def _logged(verb: str, workdir: Workdir, adapters: Adapters) -> Iterator[None]:
 
 
 def spec_of(workdir: Workdir) -> Spec:
-    """Return what a run was asked to do."""
+    """Return the spec that a run was begun with."""
     workdir.require()
     return proposal_of(workdir).spec
 
 
 def status(workdir: Workdir) -> Report:
-    """Return where a run stands. Read the journal only, also while another process writes it."""
+    """Return the report of a run so far. Read the journal only, also while another process writes
+    it.
+    """
     workdir.require()
     return summarize(progress_of(workdir))
 
 
 def progress_of(workdir: Workdir) -> Progress:
-    """Return what a run's journal says, also while another process writes it."""
+    """Return the fold of a run's journal, also while another process writes it."""
     content = workdir.lines.read()
     records, good = decode_records(content)
     expect_ours(content[good:])
     return fold(iter(records))
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The answer of `verify WORKDIR`: the steps whose evidence does not hold, what could not be
-    asked any more, and the epoch that each job's image was copied at.
-    """
-
-    broken: tuple[executor.Broken, ...]
-    notes: tuple[str, ...]
-    epochs: Mapping[str, int | None] = field(default_factory=dict)
-    finished: bool = False
-
-
-def verify(workdir: Workdir, adapters: Adapters) -> Verdict:
-    """Ask every step of a run whether its evidence still holds. Once the job has gone on from the
-    image, its files are the job's to change: then only what guards the source and the job itself is
-    asked. What rounds have copied is asked of the move, which keeps it.
-    """
-    workdir.require()
-    # Never a Journal: opening one would cut the line that a live run is writing.
-    progress = progress_of(workdir)
-    world = world_of(proposal_of(workdir).spec, progress.run, workdir, adapters)
-    broken: list[executor.Broken] = []
-    epochs: dict[str, int | None] = {}
-    notes = list(_notes_of_run(progress))
-    planned: list[tuple[PlanProgress, Plan]] = []
-    for adopted in progress.known:
-        if adopted.purpose in WHILE_IT_RUNS:
-            # A later round may have replaced it, or the move removed it: that answers for what it
-            # has kept.
-            continue
-        plan = workdir.read_plan(adopted.plan, adopted.fingerprint)
-        planned.append((adopted, plan))
-        kinds: tuple[str, ...] = ()
-        if _is_confirmed(adopted):
-            notes.append(
-                f"{adopted.job} has gone on from its image since: the image's files were not "
-                "asked, nor those that the job wrote there since; the source's fence and the job "
-                "were"
-            )
-            kinds = ("FenceSource", "SubmitJob")
-        broken += executor.ask(plan, adopted, world, kinds, adapters.fleet)
-        if plan.purpose == "move" and not adopted.undone:
-            epochs[adopted.job] = plan.epoch
-    foreign = foreign_files(planned, world)
-    broken += foreign.broken
-    notes += foreign.notes
-    return Verdict(tuple(broken), tuple(notes), epochs, progress.state == "finished")
-
-
-def _notes_of_run(progress: Progress) -> Iterator[str]:
-    """Yield what could not be asked, since the run has not come so far."""
-    if progress.state != "finished":
-        yield (
-            f"the run is {progress.state}: only what it has done so far, and not taken back, "
-            "was asked"
-        )
-    for job in _followed(progress):
-        yield f"{job} is followed while it runs: what has been copied of it was not asked"
-
-
-def _followed(progress: Progress) -> list[str]:
-    """Return the jobs that have rounds and no move."""
-    moved, followed = set(), set()
-    for adopted in progress.plans:
-        if adopted.purpose == "move":
-            moved.add(adopted.job)
-        elif adopted.purpose in WHILE_IT_RUNS and not adopted.undone:
-            followed.add(adopted.job)
-    return sorted(followed - moved)
-
-
-def _is_confirmed(adopted: PlanProgress) -> bool:
-    """Whether the job has committed a batch since it was started from the image."""
-    confirms = [step for step in adopted.steps.values() if step.phase == "confirm"]
-    return any(step.state == "finished" for step in confirms)

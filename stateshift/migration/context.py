@@ -1,25 +1,27 @@
-"""What every part of a run at work is given: what was asked for, where it is written down, and the
-adapters to the outside. Frozen: what changes in the course of a run stands in the journal alone.
+"""The context of a run at work, which every part of it is given: the request, the journal, and the
+adapters to the outside. Frozen: the journal alone changes in the course of a run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from shlex import quote
+from typing import TypeVar
 
 from stateshift import executor, plain
 from stateshift.engines.protocol import Engine
 from stateshift.engines.registry import engine
-from stateshift.journal import Journal, Progress, Record
+from stateshift.errors import Interrupted, StateshiftError, StorageError
+from stateshift.journal import Journal, Progress, Record, RunFailed
 from stateshift.migration.adapters import Adapters, world_of
-from stateshift.migration.live_status import LiveStatus
+from stateshift.migration.gathering import Inquiry
 from stateshift.migration.origins import origin_of
 from stateshift.migration.plan_book import NumberedPlan, PlanBook
 from stateshift.migration.proposal import Proposal, proposal_of
-from stateshift.migration.run_control import RunControl
+from stateshift.migration.run_control import LiveStatus, RunControl
 from stateshift.notification.notifier import Notifier
 from stateshift.notification.outbox import Outbox
 from stateshift.plan import PHASES, PhaseName
@@ -27,6 +29,8 @@ from stateshift.report import Report, summarize
 from stateshift.specification import JobSpec, Spec
 from stateshift.workdir import Workdir
 from stateshift.world import World
+
+E = TypeVar("E", bound=StateshiftError)
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,18 @@ class RunContext:
 
     @property
     def progress(self) -> Progress:
-        """What has happened so far."""
+        """All that has happened so far."""
         return self.journal.progress
+
+    @property
+    def inquiry(self) -> Inquiry:
+        return Inquiry(self.spec, self.adapters, self.workdir)
+
+    @property
+    def inquiry_at_pace(self) -> Inquiry:
+        """The same with the run's own storages, which keep to its pace and are opened once."""
+        adapters = replace(self.adapters, open_storage=self.world.storage)
+        return Inquiry(self.spec, adapters, self.workdir)
 
     def now(self) -> float:
         return self.adapters.clock.now()
@@ -82,10 +96,35 @@ class RunContext:
         return hint and hint.replace("WORKDIR", quote(str(self.workdir.path)))
 
     def write_report(self) -> Report:
-        """Write where the run stands into its workdir."""
+        """Write the report of the run so far into its workdir."""
         report = summarize(self.progress)
         self.workdir.write("report.json", plain.to_plain(report))
         return report
+
+    def record_failure(self, error: E) -> E:
+        """Write a failure down, unless the journal has it. Return it with this run's own commands
+        in its hint.
+
+        Where the workdir's own disk is full the failure cannot be written down. It is raised all
+        the same, and a journal that ends in the middle of a run can be resumed.
+        """
+        hint = self.with_workdir(error.hint)
+        if isinstance(error, Interrupted):
+            hint = f"stateshift resume {quote(str(self.workdir.path))}"
+        if self.progress.state in ("running", "rolling-back"):
+            with suppress(StorageError):
+                self.record(
+                    RunFailed(
+                        at=self.now(),
+                        error=type(error).__name__,
+                        message=error.fact,
+                        hint=hint,
+                        exit_code=error.exit_code,
+                        step=error.where.get("step"),
+                    )
+                )
+                self.write_report()
+        return error.with_hint(hint)
 
 
 def open_run(
@@ -106,12 +145,10 @@ def open_run(
         status=status,
         control=control,
         plans=PlanBook(proposal, journal, workdir, clock),
-        notifier=Notifier(spec.on, Outbox(workdir.path, workdir.write, _is_held)),
+        notifier=Notifier(
+            spec.on, Outbox(workdir.path, workdir.write, lambda path: Workdir(path).held)
+        ),
     )
-
-
-def _is_held(path: Path) -> bool:
-    return Workdir(path).held
 
 
 def reopen_run(journal: Journal, workdir: Workdir, adapters: Adapters) -> RunContext:

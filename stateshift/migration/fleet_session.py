@@ -1,7 +1,6 @@
 """A fleet for a run, where one is requested: started before anything is begun, so that no job is
-stopped for a fleet that does not come; and stopped however the run ends. Where none is requested,
-the cores of this machine share the work: processes are started by the first step that is worth it,
-and end with the run.
+stopped for a fleet that does not come; and stopped however the run ends. Else the cores of this
+machine share the work: the first step that is worth it starts processes, which end with the run.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ LOG = "fleet.log"
 
 
 @contextmanager
-def enlisted(
+def open_fleet(
     adapters: Adapters, master: str | None, spec: Spec, workdir: Workdir
 ) -> Iterator[Adapters]:
     """The adapters with a fleet behind them for as long as this lasts; where no master is named,
     with this machine's processes.
     """
     if master is None:
-        with shared(adapters, places_of(spec), spec.parallel) as processes:
+        with open_processes(adapters, places_of(spec), spec.parallel) as processes:
             yield adapters if processes is None else replace(adapters, fleet=processes)
         return
     from stateshift.fleet.opening import Application, open_crew
@@ -40,21 +39,25 @@ def enlisted(
     refuse_inside(workdir, spec)
     workdir.create()
     with ExitStack() as fleet:
-        with _with_way_out(workdir):
+        try:
             application = Application(master, workdir.path / LOG, adapters.meter, adapters.stop)
             crew = fleet.enter_context(open_crew(adapters.open_fleet, application, places_of(spec)))
+        except StateshiftError as error:
+            # It is no failure of the run, which has not begun or is as it was.
+            raise error.with_hint(_hint(error, workdir)) from error
         yield replace(adapters, fleet=crew)
 
 
 @contextmanager
-def shared(
+def open_processes(
     adapters: Adapters, places: Iterable[str], parallel: int | None = None
 ) -> Iterator[Processes | None]:
     """As many processes as this machine has room for, for as long as this lasts; None where that is
     one, or where a place is nobody else's.
     """
     count = machine.processes_here(parallel)
-    if adapters.open_processes is None or count == 1 or not _may_share(places):
+    are_reached = all(locations.scheme(place) != "memory" for place in places)
+    if adapters.open_processes is None or count == 1 or not are_reached:
         yield None
         return
     processes = adapters.open_processes(count, adapters.meter, adapters.stop)
@@ -64,23 +67,8 @@ def shared(
         processes.close()
 
 
-def _may_share(places: Iterable[str]) -> bool:
-    """Whether other processes reach these places, too."""
-    return all(locations.scheme(place) != "memory" for place in places)
-
-
-@contextmanager
-def _with_way_out(workdir: Workdir) -> Iterator[None]:
-    """Name the command to give again. What goes wrong here is no failure of the run: it has not
-    begun, or is as it was.
-    """
-    try:
-        yield
-    except StateshiftError as error:
-        raise error.with_hint(_hint(error, workdir)) from error
-
-
 def _hint(error: StateshiftError, workdir: Workdir) -> str | None:
+    """Return a hint with the command to give again."""
     again = "the same command again"
     if workdir.exists:
         again = f"stateshift resume {quote(str(workdir.path))}"
@@ -106,8 +94,8 @@ def places_of(spec: Spec) -> list[str]:
 
 
 def refuse_inside(workdir: Workdir, spec: Spec) -> None:
-    """Refuse a workdir inside a place of the run: its files would be taken for the job's. So is
-    that of who stands in a checkpoint, and moves `.`.
+    """Refuse a workdir inside a place of the run, such as the current directory: its files would be
+    taken for the job's.
     """
     path = os.path.realpath(workdir.path)
     for place in filter(None, places_of(spec)):

@@ -3,12 +3,11 @@ sinks say. Reads only.
 
     Inquiry         whom to ask about the jobs of a spec
     gather          the facts of one job
-    propose         the plans of the spec's jobs, computed from such facts
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
@@ -16,24 +15,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Protocol, TypeVar
 
-from stateshift import lock
 from stateshift.engines.protocol import Engine
 from stateshift.engines.registry import engine
 from stateshift.errors import MissingFile
-from stateshift.estimating import estimated, probe
+from stateshift.estimating import probe
 from stateshift.migration import preflight
 from stateshift.migration.adapters import Adapters
 from stateshift.migration.arrivals import Arrivals, with_arrivals
 from stateshift.migration.cluster_facts import facts_of_source, facts_of_target
-from stateshift.migration.proposal import Proposal, jobs_of
-from stateshift.plan import Plan
 from stateshift.specification import ClusterSpec, JobSpec, Spec, SubmitSpec
 from stateshift.specification.transform import Change, Rewind, locations_merged
-from stateshift.specification.warm import seconds_of
-from stateshift.storage import locations
 from stateshift.storage.opening import real_location
 from stateshift.storage.protocol import Storage
-from stateshift.survey import ClusterFacts, Facts, Finding, SinkFacts, Survey
+from stateshift.survey import ClusterFacts, Facts, SinkFacts, Survey
 from stateshift.workdir import Workdir
 
 LOOKS = 4
@@ -79,7 +73,7 @@ def gather(
         facts = replace(facts, sink=sink, inputs=inputs, tables=tables)
     if arrived:
         facts = with_arrivals(facts, arrived)
-    return preflight.asked(inquiry.spec, job, facts, inquiry.adapters) if probing else facts
+    return preflight.ask(inquiry.spec, job, facts, inquiry.adapters) if probing else facts
 
 
 class Ask(Protocol):
@@ -137,8 +131,8 @@ def _answers(questions: Iterable[Callable[[], T]]) -> tuple[T, ...]:
 
 
 def sink_of(inquiry: Inquiry, job: JobSpec, survey: Survey) -> SinkFacts | None:
-    """Read what the sink that the spec names has of the queries of this image. What it is not asked
-    for by a rewind ends with the image's own last batch.
+    """Read the log of the sink that the spec names, as far as it has the queries of this image.
+    Unless a rewind asks for more, it is read to the image's own last batch.
     """
     if job.sink is None:
         return None
@@ -219,7 +213,7 @@ def _nothing_yet(job: JobSpec, adapters: Adapters) -> tuple[Storage, Survey]:
 
 
 def _last_checkpoint(inquiry: Inquiry, job: JobSpec) -> str | None:
-    """Return where the last checkpoint is; None where the cluster cannot say."""
+    """Return the location of the last checkpoint; None where the cluster cannot say."""
     assert job.source_cluster is not None, "a spec that is checked"
     spec = inquiry.spec.cluster(job.source_cluster)
     cluster = inquiry.adapters.open_cluster(spec, inquiry.workdir)
@@ -288,43 +282,3 @@ def _target_cluster(inquiry: Inquiry, job: JobSpec, before: Facts | None) -> Clu
     if job.source_cluster:
         source = open_cluster(spec.cluster(job.source_cluster), inquiry.workdir)
     return facts_of_target(inquiry.engine, cluster, job.target_cluster, job, source)
-
-
-# ------------------------------------------------------------------------------------ plans
-
-
-def propose(
-    spec: Spec, adapters: Adapters, workdir: Workdir, only: Collection[str] = (), deep: bool = False
-) -> Proposal:
-    """Return the plans of the spec's jobs, with estimates. Read, and change nothing. `deep`: read
-    all that a restart needs to its end.
-    """
-    inquiry = Inquiry(spec, adapters, workdir)
-    plans: list[Plan] = []
-    for job in jobs_of(spec, only):
-        parent = adapters.open_storage(locations.parent(job.destination))
-        lock.refuse_held(parent, locations.name(job.destination))
-        facts = gather(inquiry, job, probing=True)
-        made = list(inquiry.engine.plan(spec, job, facts))
-        if deep:
-            findings = _deep_look(inquiry, job)
-            made[-1] = replace(made[-1], findings=(*made[-1].findings, *findings))
-        plans += _with_estimates(spec, job, facts, made)
-    return Proposal(spec, tuple(plans))
-
-
-def _with_estimates(
-    spec: Spec, job: JobSpec, facts: Facts, plans: Sequence[Plan]
-) -> Iterator[Plan]:
-    has_rounds = any(plan.purpose == "warm" for plan in plans)
-    left = seconds_of(job.until) if has_rounds else None
-    throttle = (spec.bytes_per_second, spec.operations_per_second)
-    for plan in plans:
-        yield replace(plan, estimate=estimated(plan, facts, throttle, left))
-
-
-def _deep_look(inquiry: Inquiry, job: JobSpec) -> tuple[Finding, ...]:
-    from stateshift.migration.source_check import damages
-
-    inquiry.adapters.meter.say(f"{job.name}: looking at the source")
-    return damages(inquiry, job)

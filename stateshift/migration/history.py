@@ -1,4 +1,4 @@
-"""What the journal says of one job of a run. Pure: questions to its progress alone."""
+"""Questions about one job of a run to the journal's progress. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NOT_MOVING = ("halt", *WHILE_IT_RUNS)
 
 
 def has_moved(progress: Progress, job: str) -> bool:
-    """Return whether the job's newest plan has moved it to its target, and stands."""
+    """Whether the job's newest plan has moved it to its target, and was not taken back."""
     plans = progress.plans_of((job,))
     if not plans:
         return False
@@ -32,13 +32,13 @@ def rounds_of(progress: Progress, job: str) -> list[PlanProgress]:
 
 
 def round_count(progress: Progress, job: str) -> int:
-    """Return how many rounds there were, with those that the journal has forgotten since."""
+    """Return the number of rounds so far, with those that the journal has forgotten since."""
     return len(rounds_of(progress, job)) + progress.forgotten.get(job, 0)
 
 
 def attempt_number(progress: Progress, job: str) -> int:
-    """Return how often the run has tried to start the job at its target, this time included. Each
-    attempt has a tag of its own, since what was started under an earlier one has been stopped.
+    """Return the number of attempts to start the job at its target, this one included. Each has a
+    tag of its own, since what was started under an earlier one has been stopped.
     """
     plans = progress.plans_of((job,))
     moves = [plan for plan in plans if plan.purpose not in NOT_MOVING]
@@ -47,14 +47,14 @@ def attempt_number(progress: Progress, job: str) -> int:
 
 
 def was_prepared_and_undone(plan: PlanProgress) -> bool:
-    """Return whether this halt started the target's application early, and was taken back."""
+    """Whether this halt started the target's application early, and was taken back."""
     if plan.purpose != "halt" or not plan.undone:
         return False
     return any(step.phase == "prepare" for step in plan.steps.values())
 
 
 def is_stopping(plan: PlanProgress) -> bool:
-    """Return whether the plan has begun with what stops the job, or what needs it stopped."""
+    """Whether the plan has begun to stop the job, or with steps that need it stopped."""
     if plan.purpose in WHILE_IT_RUNS or plan.undone:
         return False
     return any(step.phase != "prepare" for step in plan.steps.values())

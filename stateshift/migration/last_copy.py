@@ -1,4 +1,4 @@
-"""What a run has copied is deleted only where the source still has it.
+"""A run deletes its copy only where the source still has the image.
 
     refuse_last_copy    every way back of a run asks this before it touches anything
 
@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from shlex import quote
 
 from stateshift.errors import ClusterError, FormatError, LastCopyError, StorageError
 from stateshift.formats.marks import FOLDER
 from stateshift.journal import PlanProgress
 from stateshift.migration.context import RunContext
-from stateshift.migration.gathering import Inquiry, other_images, source_now
+from stateshift.migration.gathering import other_images, source_now
 from stateshift.migration.observation import as_it_runs
 from stateshift.migration.source_check import damage_in
 from stateshift.migration.standby_source import BY_HAND
@@ -37,8 +38,8 @@ from stateshift.terms import terms_of
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """What a run has made of a job at a target: its newest plan, and all files that it read, of
-    which some are `unchanged`.
+    """A job's copy at a target: its newest plan, and all files that the run read for it, of which
+    some are `unchanged`.
     """
 
     job: JobSpec
@@ -83,29 +84,25 @@ def _copies(context: RunContext, plans: Iterable[PlanProgress]) -> Iterator[Copy
         if plan.target == plan.source or plan.purpose not in ("warm", "standby", "move"):
             continue
         place = (job.name, plan.target)
-        # A plan that is undone has read files all the same: they were copied as they are.
-        before = made.get(place)
-        read = frozenset(_files_read(plan)) | (before.read if before else frozenset())
-        made[place] = Copy(job, plan, read)
+        read: set[tuple[str, int, float]] = set()
+        for step in plan:
+            items: Sequence[FileInfo] = ()
+            if isinstance(step, BringFiles | CopyFiles) and step.source == plan.source:
+                items = step.items
+            elif isinstance(step, TransformShard) and step.source == plan.source:
+                items = step.inputs
+            read.update((item.path, item.size, item.modified) for item in items)
+        if place in made:
+            # A plan that is undone has read files all the same: they were copied as they are.
+            read |= made[place].read
+        made[place] = Copy(job, plan, frozenset(read))
         if not adopted.undone:
             kept.add(place)
     yield from (copy for place, copy in made.items() if place in kept)
 
 
-def _files_read(plan: Plan) -> Iterator[tuple[str, int, float]]:
-    """Yield path, size and time of the source's files that a plan reads."""
-    for step in plan:
-        items: Sequence[FileInfo] = ()
-        if isinstance(step, BringFiles | CopyFiles) and step.source == plan.source:
-            items = step.items
-        elif isinstance(step, TransformShard) and step.source == plan.source:
-            items = step.inputs
-        for item in items:
-            yield item.path, item.size, item.modified
-
-
 def _fault(context: RunContext, copy: Copy) -> str | None:
-    """Return why the copy may be the last one; None where it is not."""
+    """Return the reason for which the copy may be the last one; None where it is not."""
     at_target = _survey(context, copy.plan.target)
     if all(file.path.startswith(f"{FOLDER}/") for file in at_target.files):
         return None
@@ -124,11 +121,16 @@ def _faults(context: RunContext, copy: Copy, kept: Sequence[Image]) -> Iterator[
     storage, source = _source(context, copy)
     if not source.images:
         yield f"nothing is at {source.location} that a job could be started from"
-    further = [_survey(context, place) for place in _further(copy.job)]
+    job = copy.job
+    further = [_survey(context, at) for at in (*job.merge_locations, *other_images(job))]
+    names = {image.path for image in source.images}
     for survey in further:
-        if not survey.images and not _is_moved_in(survey.location, source, copy.job):
+        # A directory that joins the source may have done so (Algorithm 5).
+        joins = survey.location in job.merge_locations
+        is_moved_in = joins and locations.name(survey.location) in names
+        if not survey.images and not is_moved_in:
             yield f"nothing is at {survey.location} any more"
-    for data in copy.job.data:
+    for data in job.data:
         if data.copy and _is_empty(context, data.source) and not _is_empty(context, data.target):
             yield f"nothing is at {data.source} any more"
     copy = replace(copy, unchanged=copy.unchanged_in([source, *further]))
@@ -146,19 +148,7 @@ def _source(context: RunContext, copy: Copy) -> tuple[Storage, Survey]:
     job = as_it_runs(context, copy.job)
     if found[1].images or not job.image_writers or copy.job.mode != "warm":
         return found
-    adapters = replace(context.adapters, open_storage=context.world.storage)
-    return source_now(Inquiry(context.spec, adapters, context.workdir), job)
-
-
-def _further(job: JobSpec) -> tuple[str, ...]:
-    return (*job.merge_locations, *other_images(job))
-
-
-def _is_moved_in(location: str, source: Survey, job: JobSpec) -> bool:
-    """Whether a directory that joins the source has done so (Algorithm 5)."""
-    if location not in job.merge_locations:
-        return False
-    return any(image.path == locations.name(location) for image in source.images)
+    return source_now(context.inquiry_at_pace, job)
 
 
 def _is_empty(context: RunContext, location: str) -> bool:
@@ -168,9 +158,9 @@ def _is_empty(context: RunContext, location: str) -> bool:
 def _faults_of(
     context: RunContext, copy: Copy, kept: Image, sources: Sequence[Survey]
 ) -> Iterator[str]:
-    """Yield what speaks against it that a source has this image of the target."""
+    """Yield the faults of the sources as the origin of this image of the target."""
     terms, place = terms_of(context.spec.engine), sources[0].location
-    images = [image for survey in sources for image in survey.images]
+    images = list(chain.from_iterable(survey.images for survey in sources))
     same = [
         image for image in images if context.engine.is_copy(kept, image, copy.job, copy.plan.target)
     ]
@@ -183,30 +173,26 @@ def _faults_of(
     if None not in gone:
         yield f"{place} has {gone[0]} no longer"
     wanted = kept.epoch if copy.plan.epoch is None or len(images) > 1 else copy.plan.epoch
-    if not any(_is_as_new(image, wanted or 0, copy) for image in same):
-        newest = max((image.epoch for image in same if image.epoch is not None), default=None)
-        at = f"has {terms.none_in}" if newest is None else f"is at {terms.at} {newest}"
-        yield f"{place} {at}, and {terms.at} {wanted} was copied"
-
-
-def _is_as_new(image: Image, epoch: int, copy: Copy) -> bool:
-    """Whether a source's image is at an epoch or past it, or still the one that was copied: in a
-    workflow, only that is known of a job that has gone on from the copy.
-    """
-    if image.epoch is None:
-        return False
-    return image.epoch >= epoch or set(image.first_read) <= copy.unchanged
+    newest = max((image.epoch for image in same if image.epoch is not None), default=None)
+    for image in same:
+        if image.epoch is None:
+            continue
+        # In a workflow, only this is known of a job that has gone on from the copy.
+        is_unchanged = copy.unchanged.issuperset(image.first_read)
+        if image.epoch >= (wanted or 0) or is_unchanged:
+            return
+    at = f"has {terms.none_in}" if newest is None else f"is at {terms.at} {newest}"
+    yield f"{place} {at}, and {terms.at} {wanted} was copied"
 
 
 def _damages(context: RunContext, copy: Copy, storage: Storage, source: Survey) -> Iterator[str]:
-    """Yield what is missing at the source, and then what is damaged of it. What is as it was when
-    it was copied was read then.
+    """Yield the files that are missing at the source, and then the damaged ones. Those that are as
+    they were when they were copied were read then.
     """
     for damage in source.damages:
         yield damage.message
     if copy.job.verify_source != "deep":
         return
-    adapters = replace(context.adapters, open_storage=context.world.storage)
-    inquiry = Inquiry(context.spec, adapters, context.workdir)
+    inquiry = context.inquiry_at_pace
     for finding in damage_in(inquiry, copy.job, storage, source, copy.unchanged):
         yield finding.message

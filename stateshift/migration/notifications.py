@@ -1,5 +1,4 @@
-"""Which events of a run are told, and what is said of them. They are sent beside the run
-(`notification`).
+"""The events of a run that are told. They are sent beside the run (`notification`).
 
     ready     once a process: warm jobs could be stopped now and wait for a person or their hours;
               or a standby has its first image to start from
@@ -7,9 +6,9 @@
     finished  the run is finished; noted in the workdir once it was sent, so that a resume sends it
               if the process died in between
 
-So whoever resumes a run that was killed has its end told at least once, and maybe twice. Nothing is
-told of a plan that is refused before the run begins, nor of a rollback that succeeds: whoever asked
-for it sees it.
+The end of a run that is killed and resumed is told at least once, and maybe twice. Nothing is told
+of a plan that is refused before the run begins, nor of a rollback that succeeds: the person who
+asked for it sees it.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ BUG_EXIT_CODE = 1
 
 
 def with_end_told(context: RunContext, work: Callable[[RunContext], Report]) -> Report:
-    """Do the work of a run, and tell how it has ended. What was not sent by an earlier one is sent
-    meanwhile.
+    """Do the work of a run, and tell how it has ended. Notices that an earlier one has not sent are
+    sent meanwhile.
     """
     context.notifier.send_kept()
     try:

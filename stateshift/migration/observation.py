@@ -1,10 +1,10 @@
-"""Facts as a run sees them now: behind the rounds that it has made, and with the job by the id that
+"""Facts as a run sees them now: after the rounds that it has made, and with the job by the id that
 it has now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -13,14 +13,13 @@ from stateshift.errors import StalePlan
 from stateshift.journal import PlanProgress
 from stateshift.migration.arrivals import Arrivals, arrivals, with_arrivals
 from stateshift.migration.context import RunContext
-from stateshift.migration.gathering import LOOKS, SECONDS_BETWEEN_LOOKS, Inquiry, gather
+from stateshift.migration.gathering import LOOKS, SECONDS_BETWEEN_LOOKS, gather
 from stateshift.migration.history import is_stopping, plans_while_running
 from stateshift.migration.plan_book import NumberedPlan
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
-from stateshift.step import AnyStep, StopJob, TakeCheckpoint, TakeSavepoint, places_filled
+from stateshift.step import StopJob, TakeCheckpoint, TakeSavepoint, places_filled
 from stateshift.step.restarting import current_tag
-from stateshift.storage.protocol import Storage
 from stateshift.survey import Facts, Survey
 
 # The steps that end a job.
@@ -32,7 +31,7 @@ T = TypeVar("T")
 
 
 def once_heard(context: RunContext, look: Callable[[], T]) -> T:
-    """Return what `look` returns, looking again while a cluster gives it no answer. A look changes
+    """Return the result of `look`, looking again while a cluster gives it no answer. A look changes
     nothing.
 
     Raises:
@@ -55,17 +54,16 @@ def once_heard(context: RunContext, look: Callable[[], T]) -> T:
 
 
 def facts_of(context: RunContext, job: JobSpec, before: Facts | None = None) -> Facts:
-    """Return what is there now, and what of it rounds have copied. With facts from `before` no
-    cluster is asked.
+    """Return the facts now, with what rounds have copied. With facts from `before` no cluster is
+    asked.
     """
-    inquiry = Inquiry(context.spec, context.adapters, context.workdir)
     arrived = arrivals_of(context, job)
-    return gather(inquiry, as_it_runs(context, job), arrived=arrived, before=before)
+    return gather(context.inquiry, as_it_runs(context, job), arrived=arrived, before=before)
 
 
 def facts_as_proposed(context: RunContext, job: JobSpec, proposed: Plan | None) -> Facts:
-    """Return what is there now, if the job is still the one that this was proposed for. One that
-    is followed may be in the middle of something: it is looked at more than once.
+    """Return the facts now, if the job is still the one that this was proposed for. One that is
+    followed may be in the middle of something: it is looked at more than once.
     """
     looks_left = LOOKS if job.mode == "warm" else 1
     while True:
@@ -84,19 +82,17 @@ def facts_behind_round(context: RunContext, job: JobSpec, facts: Facts) -> Facts
     """
     open_storage = context.adapters.open_storage
     _, target = context.engine.survey(facts.target.location, open_storage)
-    data = tuple(
-        (here, _listed_again(there, open_storage(there.location))) for here, there in facts.data
-    )
-    return with_arrivals(replace(facts, target=target, data=data), arrivals_of(context, job))
+    data = []
+    for here, there in facts.data:
+        files = tuple(sorted(open_storage(there.location).list()))
+        data.append((here, replace(there, files=files)))
+    now = replace(facts, target=target, data=tuple(data))
+    return with_arrivals(now, arrivals_of(context, job))
 
 
 def arrivals_of(context: RunContext, job: JobSpec) -> Arrivals:
-    """Return what the job's rounds have copied to its target."""
+    """Return the files that the job's rounds have copied to its target."""
     return arrivals(plans_while_running(context.progress, job.name), context.plans.read)
-
-
-def _listed_again(survey: Survey, storage: Storage) -> Survey:
-    return replace(survey, files=tuple(sorted(storage.list())))
 
 
 def halt_of_restarted_job(context: RunContext, halt: NumberedPlan) -> Plan | None:
@@ -122,26 +118,17 @@ def as_it_runs(context: RunContext, job: JobSpec) -> JobSpec:
     """Return the job by the id that it has now."""
     if not job.image_writers:
         return job
-    ids = _ids_halted(context, job)
-    return job.written_by(ids) if ids else job
-
-
-def _ids_halted(context: RunContext, job: JobSpec) -> tuple[str, ...]:
-    """Return the ids by which the job's halt stops it; none where it has no halt."""
     halt = context.plans.adopted(job, "halt")
     if halt is None:
-        return ()
-    return _jobs_halted(halt_of_restarted_job(context, halt) or halt[1])
-
-
-def _jobs_halted(plan: Plan) -> tuple[str, ...]:
-    return tuple(step.job_id for step in plan if isinstance(step, TakeCheckpoint | TakeSavepoint))
+        return job
+    plan = halt_of_restarted_job(context, halt) or halt[1]
+    ids = [step.job_id for step in plan if isinstance(step, TakeCheckpoint | TakeSavepoint)]
+    return job.written_by(tuple(ids)) if ids else job
 
 
 def has_stopped(context: RunContext, jobs: Iterable[JobSpec]) -> bool:
-    """Return whether some of these jobs has been stopped, or may have been: the others follow it,
-    whatever was to be awaited before. One that moves alone, and runs on behind a stop that failed,
-    has not.
+    """Whether some of these jobs has been stopped, or may have been: the others follow it, whatever
+    was to be awaited before. One that moves alone, and runs on after a stop that failed, has not.
     """
     wave = tuple(jobs)
     plans = context.progress.plans_of(tuple(job.name for job in wave))
@@ -151,45 +138,34 @@ def has_stopped(context: RunContext, jobs: Iterable[JobSpec]) -> bool:
 
 
 def _runs_on(context: RunContext, job: JobSpec, plans: Iterable[PlanProgress]) -> bool:
-    """Return whether nothing has ended the job so far, and its cluster says that it runs."""
-    stopping = [plan for plan in plans if is_stopping(plan)]
-    if any(_has_ended_its_job(context, plan) for plan in stopping):
-        return False
+    """Whether nothing has ended the job so far, and its cluster says that it runs."""
+    for plan in filter(is_stopping, plans):
+        if plan.purpose != "halt":
+            return False
+        ends = [step for step in context.plans.read(plan) if isinstance(step, ENDS)]
+        if any(plan.finished(step.name) for step in ends):
+            return False
     cluster = facts_of(context, job).source_cluster
     return cluster is not None and cluster.state == "running"
 
 
-def _has_ended_its_job(context: RunContext, plan: PlanProgress) -> bool:
-    if plan.purpose != "halt":
-        return True
-    ends = [step for step in context.plans.read(plan) if isinstance(step, ENDS)]
-    return any(plan.finished(step.name) for step in ends)
-
-
 def remove_leftovers(context: RunContext, plans: Iterable[PlanProgress]) -> None:
-    """Remove what is left of files that a round was at when it was cut short. It is never
+    """Remove the leftovers of files that a round was writing when it was cut short. It is never
     repeated but by other rounds, and the files go before the image can be seen.
     """
     targets: set[str] = set()
     for plan in plans:
-        targets |= places_filled(_cut_short(context, plan))
+        names = {name for name, step in plan.steps.items() if step.state == "started"}
+        if names:
+            steps = [step for step in context.plans.read(plan) if step.name in names]
+            targets |= places_filled(steps)
     for target in sorted(targets):
         context.world.storage(target).prune()
 
 
-def _cut_short(context: RunContext, plan: PlanProgress) -> Iterator[AnyStep]:
-    """Yield the steps that were begun and not finished."""
-    names = {name for name, step in plan.steps.items() if step.state == "started"}
-    if not names:
-        return
-    for step in context.plans.read(plan):
-        if step.name in names:
-            yield step
-
-
 def stale(job: JobSpec, source: Survey | None, taken_back: bool) -> StalePlan:
-    """Return the error for facts that are no longer those of the plan; `source` is what a job is
-    to be restarted from.
+    """Return the error for facts that are no longer those of the plan; a job is to be restarted
+    from `source`.
     """
     if source is not None and not source.images and not job.image_writers:
         return StalePlan(

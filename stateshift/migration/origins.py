@@ -1,5 +1,5 @@
-"""What jobs were started with where they run, asked of their clusters before they are stopped: a
-move that fails starts them again with it.
+"""The origins of jobs: the options with which they were started where they run, asked of their
+clusters before they are stopped. A move that fails starts them again with these.
 
     <workdir>/origins.json    {"orders": {"cluster", "options", "environment", "why"}}: for the
                               owner's eyes alone, since it may hold credentials
@@ -27,28 +27,28 @@ FILE = "origins.json"
 
 
 def note_origins(context: RunContext, jobs: Iterable[JobSpec]) -> None:
-    """Ask, and write down, what these jobs were started with. A cluster that does not tell is no
+    """Ask for the origins of these jobs, and write them down. A cluster that does not tell is no
     reason to stay: `source_submit` may say it.
     """
     for job in jobs:
         if job.source_cluster is None or not job.moves:
             continue
-        origin = _asked(context, job)
+        origin = _ask_origin(context, job)
         known = _read(context.workdir)
         if origin.options is None and known.get(job.name, {}).get("options") is not None:
             continue  # an earlier attempt of the run has been told more
         context.workdir.write(FILE, {**known, job.name: asdict(origin)})
-        told = _told(origin)
-        context.record(OriginNoted(context.now(), job.name, job.source_cluster, told))
+        line = _without_credentials(origin)
+        context.record(OriginNoted(context.now(), job.name, job.source_cluster, line))
 
 
 def origin_of(workdir: Workdir, job: str) -> Origin | None:
-    """Return what was written down of a job."""
+    """Return the origin of a job that was written down."""
     noted = _read(workdir).get(job)
     return None if noted is None else Origin(**noted)
 
 
-def _asked(context: RunContext, job: JobSpec) -> Origin:
+def _ask_origin(context: RunContext, job: JobSpec) -> Origin:
     assert job.source_cluster is not None, "a job that runs somewhere"
     cluster = context.world.cluster(job.source_cluster)
     if not hasattr(cluster, "origin"):
@@ -61,18 +61,14 @@ def _asked(context: RunContext, job: JobSpec) -> Origin:
         return Origin(why=f"{job.source_cluster} did not tell what it began with: {error.fact}")
 
 
-def _told(origin: Origin) -> str:
-    """Return what was told in a line without credentials."""
+def _without_credentials(origin: Origin) -> str:
     if origin.options is None:
         return redact(origin.why)
-    options = {key: _shown(value) for key, value in origin.options.items()}
+    options: dict[str, object] = dict(origin.options)
+    for key, value in options.items():
+        if isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
+            options[key] = redact_words(list(value))
     return redact(plain.canonical(options))
-
-
-def _shown(value: object) -> object:
-    if isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
-        return redact_words(list(value))
-    return value
 
 
 def _read(workdir: Workdir) -> dict[str, Any]:

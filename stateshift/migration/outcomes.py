@@ -1,5 +1,4 @@
-"""What becomes of the jobs of a run when one of them fails. Pure: here it is only decided and
-said.
+"""The fate of the jobs of a run when one of them fails. Pure: here it is only decided and said.
 
     outcome(on_failure, failure, committed_since) -> Outcome
 
@@ -36,9 +35,9 @@ class Failure(Enum):
 
 
 class CommittedSince(Enum):
-    """Whose progress on a target forbids taking the run back. A spec that says `discard` allows
-    that progress to be thrown away; what else forbids it (a later run has moved the job on, say)
-    counts in the same way.
+    """The jobs whose progress on a target forbids taking the run back. A spec that says `discard`
+    allows that progress to be thrown away; other reasons against it (a later run has moved the job
+    on, say) count in the same way.
     """
 
     NOBODY = "nobody"
@@ -47,14 +46,14 @@ class CommittedSince(Enum):
 
 
 class WaveFate(Enum):
-    """What becomes of the wave that failed."""
+    """The fate of the wave that failed."""
 
     LEAVE = "leave"
     TAKE_BACK = "take back"
 
 
 class RunFate(Enum):
-    """What becomes of the other waves."""
+    """The fate of the other waves."""
 
     STOP = "stop"
     GO_ON = "go on"
@@ -63,7 +62,7 @@ class RunFate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What becomes of the wave that failed, and of the run's other waves."""
+    """The fate of the wave that failed, and of the run's other waves."""
 
     wave: WaveFate
     run: RunFate
@@ -73,7 +72,7 @@ STOPPED = Outcome(WaveFate.LEAVE, RunFate.STOP)
 
 
 def outcome(on_failure: OnFailure, failure: Failure, committed_since: CommittedSince) -> Outcome:
-    """Return what becomes of the wave that failed, and of the others."""
+    """Return the fate of the wave that failed, and of the others."""
     if failure is Failure.INTERRUPTED or on_failure == "stop":
         return STOPPED
     if on_failure == "finish":
@@ -89,7 +88,7 @@ def _wave_fate(committed_since: CommittedSince) -> WaveFate:
 
 
 def failure_of(error: StateshiftError) -> Failure:
-    """Return how a wave ended that raised this error."""
+    """Return the end of a wave that raised this error."""
     return Failure.INTERRUPTED if isinstance(error, Interrupted) else Failure.FAILED
 
 
@@ -105,15 +104,15 @@ class Reached(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something was not taken back, and the way out of that."""
+    """Why something was not taken back, and the hint."""
 
     fact: str
-    way_out: str | None = None
+    hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """What became of jobs that had been stopped for a rollback that was then refused."""
+    """The fate of jobs that had been stopped for a rollback that was then refused."""
 
     jobs: tuple[str, ...]
     trouble: str | None = None
@@ -121,7 +120,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Aftermath:
-    """What was done once a wave had failed: how far taking it back came, and taking back the run.
+    """The reaction to a wave that failed: how far taking it back came, and taking back the run.
     `wave_reason` and `run_reason` say why that came no further.
     """
 
@@ -139,21 +138,17 @@ def hint_after(own: str | None, after: Aftermath) -> str | None:
     is the hint of the failure itself, where nothing was done about it.
     """
     if after.run_reached not in (Reached.NOTHING, Reached.FORBIDDEN):
-        return _of_run(after)
+        return _run_hint(after)
     if after.wave_reached is Reached.NOTHING:
         return own
-    return _of_wave_and_rest(after)
-
-
-def _of_wave_and_rest(after: Aftermath) -> str:
-    of_wave = _of_wave(after)
+    hint = _wave_hint(after)
     if after.run_reached is Reached.FORBIDDEN and after.run_reason is not None:
-        return f"{of_wave}; the rest was not taken back: {after.run_reason.fact}"
-    return of_wave
+        hint += f"; the rest was not taken back: {after.run_reason.fact}"
+    return hint
 
 
-def _of_wave(after: Aftermath) -> str:
-    names, reason = names_of(after.wave), after.wave_reason or Reason("")
+def _wave_hint(after: Aftermath) -> str:
+    names, reason = _names(after.wave), after.wave_reason or Reason("")
     match after.wave_reached:
         case Reached.FORBIDDEN:
             return (
@@ -161,8 +156,8 @@ def _of_wave(after: Aftermath) -> str:
                 "again"
             )
         case Reached.COMMITTED:
-            not_back = f"{names} was not taken back: {reason.fact}; {reason.way_out}"
-            return not_back + _of_restart(after.restart)
+            not_back = f"{names} was not taken back: {reason.fact}; {reason.hint}"
+            return not_back + _restart_hint(after.restart)
         case Reached.FAILED:
             return (
                 f"taking {names} back failed, too ({reason.fact}): `stateshift resume WORKDIR` "
@@ -176,13 +171,12 @@ def _of_wave(after: Aftermath) -> str:
             )
 
 
-def _of_run(after: Aftermath) -> str:
+def _run_hint(after: Aftermath) -> str:
     reason = after.run_reason or Reason("")
     match after.run_reached:
         case Reached.COMMITTED:
-            not_back = f"the run was not taken back: {reason.fact}; {reason.way_out}"
-            started_again = _of_restart(after.restart)
-            return not_back + started_again
+            not_back = f"the run was not taken back: {reason.fact}; {reason.hint}"
+            return not_back + _restart_hint(after.restart)
         case Reached.FAILED:
             return (
                 f"taking the run back failed, too ({reason.fact}): `stateshift resume WORKDIR` "
@@ -194,15 +188,14 @@ def _of_run(after: Aftermath) -> str:
             )
 
 
-def _of_restart(restart: Restart | None) -> str:
+def _restart_hint(restart: Restart | None) -> str:
     if restart is None:
         return ""
-    names = names_of(restart.jobs)
+    names = _names(restart.jobs)
     if restart.trouble is not None:
         return f"; to start {names} there again failed, too ({restart.trouble})"
     return f"; started there again: {names}"
 
 
-def names_of(jobs: Sequence[str]) -> str:
-    """Return the names of jobs for a sentence."""
+def _names(jobs: Sequence[str]) -> str:
     return " and ".join(jobs)

@@ -13,7 +13,7 @@ Nothing of it is in a plan's fingerprint: space comes and goes, and topics grow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from stateshift.errors import StateshiftError
@@ -25,13 +25,14 @@ from stateshift.survey import Facts, Survey, Topics
 Offsets = Mapping[str, Mapping[int, int]]
 
 
-def asked(spec: Spec, job: JobSpec, facts: Facts, adapters: Adapters) -> Facts:
-    """Return the same facts, and what only questions tell."""
+def ask(spec: Spec, job: JobSpec, facts: Facts, adapters: Adapters) -> Facts:
+    """Add the answers to facts."""
     if not spec.restart:
         return facts
     stays = job.target is None
     source = facts.source
-    if _is_fenced(spec, job):
+    is_changed = not stays or bool(job.transform)
+    if spec.engine == "spark" and job.moves and is_changed:  # it gets a fence
         source = _asked(source, adapters, _first_looked_into(source))
     if stays:
         source = _asked(_beside(source, adapters), adapters, ())
@@ -39,31 +40,23 @@ def asked(spec: Spec, job: JobSpec, facts: Facts, adapters: Adapters) -> Facts:
     else:
         target = _asked(_beside(facts.target, adapters), adapters, ("",))
     merges = [_asked(each, adapters, ("", *_first_looked_into(each))) for each in facts.merges]
+    data = []
+    for spec_of_data, (from_survey, to_survey) in zip(job.data, facts.data, strict=True):
+        if spec_of_data.copy:
+            to_survey = _asked(to_survey, adapters, ("",))
+        data.append((from_survey, to_survey))
     return replace(
         facts,
         source=source,
         target=target,
         merges=tuple(merges),
-        data=tuple(_data_asked(job, facts, adapters)),
+        data=tuple(data),
         topics=_topics(job, facts, adapters),
     )
 
 
-def _is_fenced(spec: Spec, job: JobSpec) -> bool:
-    """Return whether the run makes a fence at the job's source."""
-    is_changed = job.target is not None or bool(job.transform)
-    return spec.engine == "spark" and job.moves and is_changed
-
-
-def _data_asked(job: JobSpec, facts: Facts, adapters: Adapters) -> Iterator[tuple[Survey, Survey]]:
-    """Yield both surveys of each data location, asked where something is copied to it."""
-    for data, (from_survey, to_survey) in zip(job.data, facts.data, strict=True):
-        answered = _asked(to_survey, adapters, ("",)) if data.copy else to_survey
-        yield from_survey, answered
-
-
 def _asked(survey: Survey, adapters: Adapters, folders: tuple[str, ...]) -> Survey:
-    """Return a survey with its free space, and which of these folders may not be written to."""
+    """Add free space to a survey, and those of the folders that may not be written to."""
     storage = adapters.open_storage(survey.location)
     answers = {}
     for folder in folders:
@@ -78,7 +71,7 @@ def _beside(survey: Survey, adapters: Adapters) -> Survey:
 
 
 def _with_denied(survey: Survey, answers: Mapping[str, bool | None]) -> Survey:
-    """Add what may not be written to. That is known, whatever else is not known."""
+    """Add the places that may not be written to. That is known, whatever else is not known."""
     denied = [place for place, answer in answers.items() if answer is False]
     known = (*(survey.denied or ()), *denied)
     is_unknown = any(answer is None for answer in answers.values())

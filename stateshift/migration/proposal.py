@@ -1,5 +1,6 @@
-"""What `plan` prints and `apply` executes, as a value; to JSON and back.
+"""The value that `plan` prints and `apply` executes; to JSON and back.
 
+propose          the plans of the spec's jobs, computed from facts: reads only
 Proposal         the plans of every job that was named, with the spec they were made from
 jobs_of          the jobs to work on, in the order in which they move
 proposal_of      the proposal that a run began with, from its workdir
@@ -8,20 +9,26 @@ refuse           raise the first finding that stops a plan
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from shlex import quote
 
-from stateshift import __version__, plain
+from stateshift import __version__, lock, plain
 from stateshift.errors import Complaint, JournalError, PlanError, SpecError
+from stateshift.estimating import estimate
 from stateshift.extensions import names_added
+from stateshift.migration.adapters import Adapters
+from stateshift.migration.gathering import Inquiry, gather
+from stateshift.migration.source_check import damages
 from stateshift.migration.wave_order import cuts_of, waves
 from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
 from stateshift.specification import JobSpec, Spec, parse_spec, to_plain_spec
+from stateshift.specification.warm import seconds_of
 from stateshift.specification.waves import sharing
+from stateshift.storage import locations
 from stateshift.suggestion import did_you_mean
-from stateshift.survey import Finding
+from stateshift.survey import Facts, Finding
 from stateshift.workdir import Workdir
 
 TOGETHER = "leave out --job, or make a spec of the jobs that move"
@@ -51,7 +58,10 @@ class Proposal:
         wanted = jobs_of(self.spec, only or planned)
         without = [job.name for job in wanted if job.name not in planned]
         if without:
-            raise _not_planned(without)
+            raise PlanError(
+                f"nothing was planned for {', '.join(map(repr, without))}",
+                hint="plan again: without --job, or with every one that is to move",
+            )
         return wanted
 
     def of_jobs(self, only: Collection[str]) -> Proposal:
@@ -65,11 +75,35 @@ def _fingerprint(spec: plain.Value, plans: Iterable[Plan]) -> str:
     return plain.fingerprint([spec, [plan.fingerprint for plan in plans]])
 
 
-def _not_planned(names: Sequence[str]) -> PlanError:
-    return PlanError(
-        f"nothing was planned for {', '.join(map(repr, names))}",
-        hint="plan again: without --job, or with every one that is to move",
-    )
+def propose(
+    spec: Spec, adapters: Adapters, workdir: Workdir, only: Collection[str] = (), deep: bool = False
+) -> Proposal:
+    """Return the plans of the spec's jobs, with estimates. Read, and change nothing. `deep`: read
+    all that a restart needs to its end.
+    """
+    inquiry = Inquiry(spec, adapters, workdir)
+    plans: list[Plan] = []
+    for job in jobs_of(spec, only):
+        parent = adapters.open_storage(locations.parent(job.destination))
+        lock.refuse_held(parent, locations.name(job.destination))
+        facts = gather(inquiry, job, probing=True)
+        made = list(inquiry.engine.plan(spec, job, facts))
+        if deep:
+            adapters.meter.say(f"{job.name}: looking at the source")
+            findings = damages(inquiry, job)
+            made[-1] = replace(made[-1], findings=(*made[-1].findings, *findings))
+        plans += _with_estimates(spec, job, facts, made)
+    return Proposal(spec, tuple(plans))
+
+
+def _with_estimates(
+    spec: Spec, job: JobSpec, facts: Facts, plans: Sequence[Plan]
+) -> Iterator[Plan]:
+    has_rounds = any(plan.purpose == "warm" for plan in plans)
+    left = seconds_of(job.until) if has_rounds else None
+    throttle = (spec.bytes_per_second, spec.operations_per_second)
+    for plan in plans:
+        yield replace(plan, estimate=estimate(plan, facts, throttle, left))
 
 
 def encode_proposal(proposal: Proposal) -> dict[str, object]:
@@ -111,21 +145,16 @@ def decode_proposal(value: object) -> Proposal:
 
 
 def proposal_of(workdir: Workdir) -> Proposal:
-    """Return what a run carries out. Its plans are in the format of the version that made them."""
+    """Return the proposal of a run. Its plans are in the format of the version that made them."""
     value = workdir.read("proposal.json")
     made_by = value.get("stateshift") if isinstance(value, dict) else None
     try:
         return decode_proposal(value)
     except PlanError as error:
-        where = f"{workdir.path / 'proposal.json'}: {error.fact}"
-        raise JournalError(where, hint=_way_out(made_by)) from error
-
-
-def _way_out(made_by: object) -> str:
-    """Return how a run goes on whose proposal this version cannot read."""
-    if made_by in (None, __version__):
-        return "restore it from a copy"
-    return f"pip install stateshift=={made_by}, then the same command again"
+        hint = f"pip install stateshift=={made_by}, then the same command again"
+        if made_by in (None, __version__):
+            hint = "restore it from a copy"
+        raise JournalError(f"{workdir.path / 'proposal.json'}: {error.fact}", hint=hint) from error
 
 
 def refuse(plans: Sequence[Plan]) -> None:
@@ -141,12 +170,16 @@ def jobs_of(spec: Spec, only: Collection[str] = ()) -> tuple[JobSpec, ...]:
     (IS-3), with all that moves together among them.
     """
     refuse_rebalanced(spec)
-    _refuse_unknown(spec, only)
+    names = [job.name for job in spec.jobs]
+    for name in only:
+        if name not in names:
+            fact = f"the spec has no job {name!r}{did_you_mean(name, names)}"
+            hint = f"--job takes one of: {', '.join(sorted(names))}"
+            raise SpecError((Complaint("--job", fact),), hint=hint)
     jobs = tuple(chain.from_iterable(waves(spec)))
     if only:
         jobs = tuple(job for job in jobs if job.name in only)
-        _refuse_some_that_share(spec, jobs)
-        _refuse_some_of_a_cut(spec, only)
+        _refuse_divided(spec, jobs, only)
     return jobs
 
 
@@ -159,36 +192,19 @@ def refuse_rebalanced(spec: Spec, file: str = "SPEC") -> None:
         raise SpecError((Complaint("/rebalance", message),), hint=hint)
 
 
-def _refuse_unknown(spec: Spec, only: Collection[str]) -> None:
-    names = [job.name for job in spec.jobs]
-    for name in only:
-        if name not in names:
-            fact = f"the spec has no job {name!r}{did_you_mean(name, names)}"
-            hint = f"--job takes one of: {', '.join(sorted(names))}"
-            raise SpecError((Complaint("--job", fact),), hint=hint)
-
-
-def _refuse_some_that_share(spec: Spec, jobs: Sequence[JobSpec]) -> None:
-    """Refuse some of the jobs that have a source in common, and not all of them."""
+def _refuse_divided(spec: Spec, jobs: Sequence[JobSpec], only: Collection[str]) -> None:
+    """Refuse some of the jobs that share a source, or change at one cut, and not all of them."""
     for job in jobs:
         left = [other.name for other in sharing(spec, job) if other not in jobs]
         if left:
             fact = f"{job.name!r} shares its source with {left[0]!r}: they move together"
             raise PlanError(fact, hint=TOGETHER)
-
-
-def _refuse_some_of_a_cut(spec: Spec, only: Collection[str]) -> None:
-    """Refuse some of the jobs that change at one cut, and not all of them."""
     for cut in cuts_of(spec):
         named = [name for name in cut.jobs if name in only]
         left = [repr(name) for name in cut.jobs if name not in only]
         if named and left:
-            raise _cut_error(named[0], left)
-
-
-def _cut_error(named: str, left: Sequence[str]) -> PlanError:
-    fact = (
-        f"{named!r} is stopped at one cut with {', '.join(left)}: by the spec's "
-        "dataflow they move together"
-    )
-    return PlanError(fact, hint=TOGETHER)
+            fact = (
+                f"{named[0]!r} is stopped at one cut with {', '.join(left)}: by the spec's "
+                "dataflow they move together"
+            )
+            raise PlanError(fact, hint=TOGETHER)

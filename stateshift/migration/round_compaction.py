@@ -4,10 +4,9 @@ journal and time than one that is followed for an hour.
     rounds 1 2 3 ... 100  ->  round 1, "what is there" as a round that copied nothing, and the last
                               few
 
-The journal is then rewritten without the others. They can be forgotten once everything that lies at
-the target is some remaining plan's to answer for: what counts as copied stands in the new one, what
-makes a standby an image in the plan that published it last. Where something else is there, all is
-kept until it is gone.
+The journal is then rewritten without the others. They can be forgotten once some remaining plan
+answers for everything at the target: the new one for what counts as copied, the plan that published
+last for what makes a standby an image. While anything else is there, all is kept.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Remembered:
-    """`plan` stands for the plans that are `forgotten`, by their numbers; `evidence` is what its
-    steps have shown.
+class Compaction:
+    """`plan` replaces the plans that are `forgotten`, by their numbers; `evidence` is what
+    its steps have shown.
     """
 
     plan: Plan
@@ -47,64 +46,36 @@ class Remembered:
     forgotten: frozenset[int]
 
 
-def remember(context: RunContext, job: JobSpec, facts: Facts) -> None:
-    """Make one round of so many of a job. What lies at the target and is nobody's goes first,
-    unless it may be a part of an image that can be seen.
+def is_due(rounds: int) -> bool:
+    """Whether it is time to try: not behind each round, should something speak against it."""
+    return rounds > ROUNDS_MAX and (rounds - ROUNDS_MAX) % ROUNDS_KEPT == 1
+
+
+def compact(context: RunContext, job: JobSpec, facts: Facts) -> None:
+    """Make one round of so many of a job. Leftovers at the target go first, unless they may be a
+    part of an image that can be seen.
     """
     rounds = plans_while_running(context.progress, job.name)
     facts = facts_behind_round(context, job, facts)
     if facts.left and job.cutover != NEVER:
-        phases = phases_of(Phase("retire", tuple(dropped(facts.left))))
+        phases = phases_of(Phase("retire", tuple(_removals(facts.left))))
         newest = context.plans.read(rounds[-1])
         tidying = replace(newest, purpose="standby", phases=phases, findings=())
         context.execute([context.plans.adopt(tidying)])
         facts = replace(facts, left=())
-    memory = remembered(rounds, arrivals_of(context, job), facts, context.plans.read)
-    if memory is None:
+    compaction = _compaction(rounds, arrivals_of(context, job), facts, context.plans.read)
+    if compaction is None:
         return
-    remove_leftovers(context, [plan for plan in rounds if plan.plan in memory.forgotten])
-    number, _ = context.plans.adopt(memory.plan)
-    for name, evidence in memory.evidence.items():
+    remove_leftovers(context, [plan for plan in rounds if plan.plan in compaction.forgotten])
+    number, _ = context.plans.adopt(compaction.plan)
+    for name, evidence in compaction.evidence.items():
         context.record(StepStarted(context.now(), number, "copy", name))
         context.record(StepFinished(context.now(), number, name, 0.0, 0, 0, evidence))
     context.record(PlanFinished(context.now(), number))
-    context.plans.forget(memory.forgotten, job.name)
+    context.plans.forget(compaction.forgotten, job.name)
 
 
-def remembered(
-    rounds: list[PlanProgress],
-    arrived: Arrivals,
-    facts: Facts,
-    read: Callable[[PlanProgress], Plan],
-) -> Remembered | None:
-    """Return one plan for all plans of a job while it ran, and what they have copied. None where
-    there is nothing to gain by it, or too much lies at the target.
-    """
-    warm = [plan for plan in rounds if plan.purpose == "warm"]
-    if len(warm) <= ROUNDS_MAX:
-        return None
-    staying = {plan.plan for plan in (*warm[:1], *warm[-ROUNDS_KEPT:], *_last_standby(rounds))}
-    written = arrivals([plan for plan in rounds if plan.plan in staying], read).written
-    if any(path not in written.get(place, ()) for place, path in facts.left):
-        return None
-    steps: list[BringFiles] = []
-    evidence: dict[str, Evidence] = {}
-    for step, shown in _steps(facts.brought, arrived):
-        steps.append(step)
-        evidence[step.name] = shown
-    if not steps:
-        return None
-    plan = replace(read(warm[-1]), phases=phases_of(Phase("copy", tuple(steps))), findings=())
-    return Remembered(plan, evidence, frozenset(plan.plan for plan in rounds) - staying)
-
-
-def _last_standby(plans: Iterable[PlanProgress]) -> list[PlanProgress]:
-    """Return the plan that published an image last, if there is one."""
-    standby = [plan for plan in plans if plan.purpose != "warm"]
-    return [plan for plan in standby if plan.finished_at is not None][-1:]
-
-
-def dropped(left: Iterable[tuple[str, str]]) -> Iterator[KeepBrought]:
+def _removals(left: Iterable[Key]) -> Iterator[KeepBrought]:
     """Yield the steps that remove what rounds have left at targets, and no image needs."""
     paths_at: dict[str, list[str]] = {}
     for target, path in sorted(left):
@@ -113,34 +84,57 @@ def dropped(left: Iterable[tuple[str, str]]) -> Iterator[KeepBrought]:
         yield KeepBrought(f"retire/left-{number}", target, (), tuple(paths))
 
 
-def due(rounds: int) -> bool:
-    """Whether it is time to try: not behind each round, should something speak against it."""
-    return rounds > ROUNDS_MAX and (rounds - ROUNDS_MAX) % ROUNDS_KEPT == 1
+def _compaction(
+    rounds: list[PlanProgress],
+    arrived: Arrivals,
+    facts: Facts,
+    read: Callable[[PlanProgress], Plan],
+) -> Compaction | None:
+    """Return one plan for all plans of a job while it ran, and what they have copied. None where
+    there is nothing to gain by it, or too much lies at the target.
+    """
+    warm = [plan for plan in rounds if plan.purpose == "warm"]
+    if len(warm) <= ROUNDS_MAX:
+        return None
+    others = [plan for plan in rounds if plan.purpose != "warm"]
+    published = [plan for plan in others if plan.finished_at is not None]
+    kept = {plan.plan for plan in (*warm[:1], *warm[-ROUNDS_KEPT:], *published[-1:])}
+    written = arrivals([plan for plan in rounds if plan.plan in kept], read).written
+    if any(path not in written.get(place, ()) for place, path in facts.left):
+        return None
+    evidence: dict[str, Evidence] = {}
+    steps = list(_steps(facts.brought, arrived, evidence))
+    if not steps:
+        return None
+    plan = replace(read(warm[-1]), phases=phases_of(Phase("copy", tuple(steps))), findings=())
+    return Compaction(plan, evidence, frozenset(plan.plan for plan in rounds) - kept)
 
 
 def _steps(
-    brought: Mapping[Key, Brought], arrived: Arrivals
-) -> Iterator[tuple[BringFiles, Evidence]]:
-    """Yield steps for what is there and counts, and what they have shown. The anchors of what came
-    last vouch for what came before it, too: who has not gone back behind that has not gone back
-    behind an earlier one.
+    brought: Mapping[Key, Brought], arrived: Arrivals, evidence: dict[str, Evidence]
+) -> Iterator[BringFiles]:
+    """Yield steps for what is there and counts; add what they have shown to `evidence`. The anchors
+    of what came last vouch for what came before it, too: who has not gone back behind that has not
+    gone back behind an earlier one.
     """
-    chains = _last_of_each(arrived.chains)  # they stand in the first step
-    number = 0
-    for files in _files_that_count(brought, arrived):
-        for bundle in bundled(files, FILES_MAX):
-            yield _step(f"copy/there-{number}", bundle, files[-1].step, chains), _evidence(bundle)
-            chains = ()
-            number += 1
-
-
-def _files_that_count(brought: Mapping[Key, Brought], arrived: Arrivals) -> Iterable[list[Arrived]]:
-    """Return the files that count, those together that have the same source and target."""
+    # The last chain of each shard and place: a workflow's queries number their operators alike.
+    last_chains: dict[tuple[object, ...], ShardFiles] = {}
+    for chain in arrived.chains:
+        folder = chain.files[0].rpartition("/")[0] if chain.files else ""
+        last_chains[chain.operator, chain.store, chain.shard, folder] = chain
+    chains = tuple(last_chains.values())  # they are in the first step
     files_between: dict[Key, list[Arrived]] = {}
     for key, file in arrived.files.items():
         if key in brought:
             files_between.setdefault((file.step.source, file.step.target), []).append(file)
-    return files_between.values()
+    for files in files_between.values():
+        for bundle in bundled(files, FILES_MAX):
+            step = _step(f"copy/there-{len(evidence)}", bundle, files[-1].step, chains)
+            shown = [FileEvidence(file.name, file.file.size, file.digest) for file in bundle]
+            stamps = {file.name: file.stamp for file in bundle}
+            evidence[step.name] = FilesBrought(tuple(shown), stamps, missed=0)
+            yield step
+            chains = ()
 
 
 def _step(
@@ -148,10 +142,7 @@ def _step(
 ) -> BringFiles:
     names = tuple(file.name for file in files)
     items = tuple(file.file for file in files)
-    paths = tuple(item.path for item in items)
-    new_names: tuple[str, ...] = ()
-    if names != paths:
-        new_names = names
+    are_renamed = names != tuple(item.path for item in items)
     return BringFiles(
         name,
         last.source,
@@ -161,21 +152,5 @@ def _step(
         last.anchors,
         last.keep_times,
         last.read_back,
-        new_names,
+        names if are_renamed else (),
     )
-
-
-def _evidence(files: Sequence[Arrived]) -> FilesBrought:
-    shown = tuple(FileEvidence(file.name, file.file.size, file.digest) for file in files)
-    return FilesBrought(shown, {file.name: file.stamp for file in files}, missed=0)
-
-
-def _last_of_each(chains: Iterable[ShardFiles]) -> tuple[ShardFiles, ...]:
-    """Return the last chain of each shard, and of each place where it lies: a workflow's queries
-    number their operators alike.
-    """
-    return tuple({(c.operator, c.store, c.shard, _folder(c)): c for c in chains}.values())
-
-
-def _folder(chain: ShardFiles) -> str:
-    return chain.files[0].rpartition("/")[0] if chain.files else ""

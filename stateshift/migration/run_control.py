@@ -1,4 +1,5 @@
-"""How a run at work heeds requests from outside: cutover, pause, throttle, stop.
+"""A run at work and the people who watch it: its status in `live.json`, and their requests, which
+it heeds: cutover, pause, throttle, stop.
 
 `look` is called between any two writes, by every thread of the run; it reads the wishes a few times
 a second. A pause is waited for right there, and only while the job runs: once it has been stopped,
@@ -10,15 +11,90 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from stateshift.journal import Journal, Steered
-from stateshift.migration.live_status import SECONDS_BETWEEN_WORDS, LiveStatus
 from stateshift.specification import Spec
-from stateshift.steering import Throttle, Wishes
+from stateshift.steering import Live, Steering, Throttle, Wishes
 from stateshift.storage.wrappers import Pace
-from stateshift.world import World
+from stateshift.survey import Left
+from stateshift.world import Clock, Meter, World
 
 SECONDS_BETWEEN_LOOKS = 0.2
+SECONDS_BETWEEN_WORDS = 0.5
+
+
+class LiveStatus:
+    """A meter that passes on what it is told, and keeps `live.json`."""
+
+    def __init__(self, inner: Meter, steering: Steering, clock: Clock) -> None:
+        self._inner, self.steering, self._clock = inner, steering, clock
+        self._lock = threading.Lock()
+        self._live = Live(clock.now())
+        self._told = float("-inf")
+        self._said = ""
+
+    def phase(self, job: str, name: str, files: int, bytes: int) -> None:
+        self._inner.phase(job, name, files, bytes)
+        now = self._clock.now()
+        self._change(
+            True,
+            job=job,
+            phase=name,
+            began=now,
+            files=files,
+            bytes=bytes,
+            files_done=0,
+            bytes_done=0,
+            waiting="",
+        )
+
+    def step(self, name: str, description: str) -> None:
+        self._inner.step(name, description)
+
+    def done(self, files: int, bytes: int) -> None:
+        self._inner.done(files, bytes)
+        self._change(False, more=(files, bytes))
+
+    def say(self, line: str) -> None:
+        self._inner.say(line)
+
+    def left(self, job: str, left: Left) -> None:
+        with self._lock:
+            both = {**self._live.left, job: left}
+        self._change(True, left=both, down_since=None)
+
+    def stopping(self) -> None:
+        """Forget what was left: the job is being stopped."""
+        self._change(True, left={}, down_since=None)
+
+    def down(self, since: float | None) -> None:
+        self._change(True, down_since=since)
+
+    def waiting(self, job: str, what: str) -> None:
+        """Say once, for the readers of a log, why nothing goes on."""
+        if what != self._live.waiting:
+            self._change(True, waiting=what)
+        if what and what != self._said:
+            self._said = what
+            self._inner.say(f"{job}: waiting {what}")
+
+    def paused(self, on: bool) -> None:
+        self._change(True, paused=on)
+
+    def _change(self, at_once: bool, more: tuple[int, int] = (0, 0), **values: object) -> None:
+        with self._lock:
+            now, live = self._clock.now(), self._live
+            self._live = replace(
+                live,
+                at=now,
+                files_done=live.files_done + more[0],
+                bytes_done=live.bytes_done + more[1],
+            )
+            self._live = replace(self._live, **values)  # type: ignore[arg-type]
+            if at_once or now - self._told >= SECONDS_BETWEEN_WORDS or now < self._told:
+                self._told = now
+                self.steering.tell(self._live)
 
 
 class RunControl:
@@ -47,15 +123,14 @@ class RunControl:
 
     def look(self) -> None:
         """Heed what is requested now; return when the run may go on."""
-        while self._looked_again() and self._has_to_wait():
+        while self._heed_now() and self.may_pause and self.wishes.paused:
+            if self._stop.is_set():
+                return
             self._clock.sleep(SECONDS_BETWEEN_LOOKS)
             self._looked = float("-inf")
 
-    def _has_to_wait(self) -> bool:
-        return self.may_pause and self.wishes.paused and not self._stop.is_set()
-
-    def _looked_again(self) -> bool:
-        """Whether there is something to heed. One thread reads, the others go by what it has
+    def _heed_now(self) -> bool:
+        """Heed the wishes; whether there is a pause. One thread reads, the others go by what it has
         read.
         """
         with self._lock:
@@ -90,18 +165,14 @@ class RunControl:
         if wishes.stop:
             self._stop.set()
         if wishes.throttle != before.throttle:
-            self._set_pace(wishes.throttle or self._spec_says)
+            limits = wishes.throttle or self._spec_says
+            if self._pace is not None:
+                self._pace.bytes_per_second = limits.bytes_per_second
+                self._pace.operations_per_second = limits.operations_per_second
+                self._record("throttle", _in_words(limits))
         if wishes.cutover != before.cutover and wishes.cutover is not None:
             self._record("cutover", wishes.cutover)
-        self._set_paused(wishes.paused and self.may_pause)
-
-    def _set_pace(self, limits: Throttle) -> None:
-        if self._pace is not None:
-            self._pace.bytes_per_second = limits.bytes_per_second
-            self._pace.operations_per_second = limits.operations_per_second
-            self._record("throttle", _in_words(limits))
-
-    def _set_paused(self, paused: bool) -> None:
+        paused = wishes.paused and self.may_pause
         if paused != self._paused:
             self._paused = paused
             self._status.paused(paused)

@@ -1,19 +1,17 @@
-"""The deep look: what a move is made from is read to its end while the job still runs.
+"""The deep look: the source of a move is read to its end while the job still runs.
 
 A survey goes by names, sizes and a few heads. Damage inside a file would come to light only in a
 copy or a comparison, with the job down. Here every byte that a restart needs is read before
-anything is stopped, locked or fenced.
+anything is stopped, locked or fenced. A fork stops nothing: the files that its steps check while
+they rewrite them are not read here, too.
 
-Of a fork nothing is stopped: what its steps check while they rewrite it is not read here, too.
-
-A job that runs writes on and tidies up meanwhile. What is damaged in a committed epoch stays
-damaged: only what every one of a few looks finds counts, and what vanishes between two of them does
-not.
+A job that runs writes on and tidies up meanwhile. Damage in a committed epoch stays: it counts only
+if every one of a few looks finds it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -22,12 +20,11 @@ from typing import TYPE_CHECKING, cast
 from stateshift.engines.protocol import Engine
 from stateshift.engines.views import DeepCheck, ImageAt
 from stateshift.errors import MissingFile, PlanError
-from stateshift.migration.adapters import Adapters
 from stateshift.migration.gathering import Inquiry, other_images, sink_of, source_now
 from stateshift.specification import JobSpec
 from stateshift.specification.transform import Drop
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Finding, Image, ShardFiles, Survey
+from stateshift.survey import Finding, Image, Survey
 
 if TYPE_CHECKING:
     from stateshift.engines.views import Readers
@@ -39,7 +36,7 @@ Look = Callable[[], tuple[Storage, Survey]]
 
 
 def damages(inquiry: Inquiry, job: JobSpec, checked: Collection[str] = ()) -> tuple[Finding, ...]:
-    """Return what `verify --deep` would refuse of the job's images and a plan does not see. The
+    """Return the refusals of `verify --deep` for the job's images that a plan does not see. The
     entries of the source's files that others have `checked`, or will, are not read.
     """
     if not inquiry.spec.restart:
@@ -51,12 +48,12 @@ def damages(inquiry: Inquiry, job: JobSpec, checked: Collection[str] = ()) -> tu
     findings: list[Finding] = []
     for number, look in enumerate(looks):
         others = checked if number == 0 else ()
-        moved = partial(_what_is_looked_at, inquiry.engine, job, number, others, look)
-        findings += _lasting(inquiry, moved, job)
+        moved = partial(_look_at_moved, inquiry.engine, job, number, others, look)
+        findings += _lasting_damage(inquiry, moved, job)
     return tuple(findings)
 
 
-def _what_is_looked_at(
+def _look_at_moved(
     kind: Engine, job: JobSpec, number: int, checked: Collection[str], look: Look
 ) -> tuple[Storage, Survey]:
     """Return a survey without the operators that the spec leaves behind: their damage goes nowhere,
@@ -67,13 +64,9 @@ def _what_is_looked_at(
     images: list[Image] = []
     for image in survey.images:
         moved = kind.taken_along(job, number, image)
-        left = [shard for shard in moved.shards if not _are_checked(shard, checked)]
+        left = [shard for shard in moved.shards if not set(shard.files).issubset(checked)]
         images.append(replace(moved, shards=tuple(left)))
     return storage, replace(survey, images=tuple(images))
-
-
-def _are_checked(shard: ShardFiles, checked: Collection[str]) -> bool:
-    return all(path in checked for path in shard.files)
 
 
 def damage_in(
@@ -82,7 +75,7 @@ def damage_in(
     """Return the damage in an image that was surveyed, beside the files that others have
     `checked`.
     """
-    look = partial(_what_is_looked_at, inquiry.engine, job, 0, checked, lambda: (storage, survey))
+    look = partial(_look_at_moved, inquiry.engine, job, 0, checked, lambda: (storage, survey))
     return _damage_now(inquiry, look, job)
 
 
@@ -90,48 +83,38 @@ def refuse_damaged(
     inquiry: Inquiry, jobs: Iterable[JobSpec], checked: Mapping[str, Collection[str]]
 ) -> None:
     """Refuse an image that no job could restart from: nothing is stopped for it. `checked` are the
-    files that a job's steps check, by its name.
-    """
-    for job in _each_source_once(jobs, checked):
-        inquiry.adapters.meter.say(f"{job.name}: looking at the source")
-        findings = damages(inquiry, job, checked.get(job.name, ()))
-        if findings:
-            raise _damage_error(job, findings)
-
-
-def _damage_error(job: JobSpec, findings: Sequence[Finding]) -> PlanError:
-    first = findings[0]
-    more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-    way_out = "`stateshift verify --deep` tells of all of it and what a job could restart from"
-    skip = 'to move it as it is: "verify": {"source": "names"}'
-    return PlanError(
-        f"{job.name} cannot restart from its source: {first.message}{more}",
-        hint=f"{first.hint or way_out}; {skip}",
-    )
-
-
-def _each_source_once(
-    jobs: Iterable[JobSpec], checked: Mapping[str, Collection[str]]
-) -> Iterator[JobSpec]:
-    """Yield those whose source is to be looked into. What jobs divide among them is read for the
-    first, but operators that only another one takes along, or does not check by itself.
+    files that a job's steps check, by its name. A source that jobs divide among them is read for
+    the first, but operators that only another one takes along, or does not check by itself.
     """
     seen: set[tuple[object, ...]] = set()
     for job in jobs:
-        read = (_what_is_read(job), frozenset(checked.get(job.name, ())))
-        if job.verify_source == "deep" and read not in seen:
-            seen.add(read)
-            yield job
+        checked_files = checked.get(job.name, ())
+        part = (_part_read(job), frozenset(checked_files))
+        if job.verify_source != "deep" or part in seen:
+            continue
+        seen.add(part)
+        inquiry.adapters.meter.say(f"{job.name}: looking at the source")
+        findings = damages(inquiry, job, checked_files)
+        if not findings:
+            continue
+        first = findings[0]
+        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+        hint = "`stateshift verify --deep` tells of all of it and what a job could restart from"
+        skip = 'to move it as it is: "verify": {"source": "names"}'
+        raise PlanError(
+            f"{job.name} cannot restart from its source: {first.message}{more}",
+            hint=f"{first.hint or hint}; {skip}",
+        )
 
 
-def _what_is_read(job: JobSpec) -> tuple[object, ...]:
+def _part_read(job: JobSpec) -> tuple[object, ...]:
     images = (job.source, *job.merge_locations, *other_images(job))
     operators = tuple(operator.name for operator in job.operators)
     drops = tuple(change for change in job.transform if isinstance(change, Drop))
     return images, operators, drops
 
 
-def _lasting(inquiry: Inquiry, look: Look, job: JobSpec) -> list[Finding]:
+def _lasting_damage(inquiry: Inquiry, look: Look, job: JobSpec) -> list[Finding]:
     """Return the damage that is there at each of a few looks."""
     if not job.may_run:
         return _damage_now(inquiry, look, job)
@@ -142,14 +125,12 @@ def _lasting(inquiry: Inquiry, look: Look, job: JobSpec) -> list[Finding]:
         # The job may tidy up while we read: a file that is needed is missed by the next survey.
         with suppress(MissingFile):
             now = _damage_now(inquiry, look, job)
-            lasting = now if lasting is None else _both(lasting, now)
+            if lasting is not None:
+                now = [finding for finding in lasting if finding in now]
+            lasting = now
             if not lasting:
                 return []
     return lasting or []
-
-
-def _both(findings: Iterable[Finding], others: Collection[Finding]) -> list[Finding]:
-    return [finding for finding in findings if finding in others]
 
 
 def _damage_now(inquiry: Inquiry, look: Look, job: JobSpec) -> list[Finding]:
@@ -170,21 +151,25 @@ def _damage_in(
     at = ImageAt(storage, survey, newest, image.path or survey.location)
     by_names = inquiry.engine.judge(at, None, None).findings
     deep = DeepCheck(history=False)  # which finds nothing that keeps a job from restarting
-    to_the_end = inquiry.engine.judge(at, deep, _readers(inquiry.adapters)).findings
-    found = [*to_the_end, *_of_planned_state(inquiry, job, survey, image, to_the_end)]
-    return [finding for finding in _refusals(found) if finding not in by_names]
+    fleet = inquiry.adapters.fleet
+    readers = cast("Readers", fleet) if hasattr(fleet, "deep") else None
+    to_the_end = inquiry.engine.judge(at, deep, readers).findings
+    found = [*to_the_end, *_damage_in_planned_state(inquiry, job, survey, image, to_the_end)]
+    refusals = [finding for finding in found if finding.level == "refuse"]
+    return [finding for finding in refusals if finding not in by_names]
 
 
-def _of_planned_state(
+def _damage_in_planned_state(
     inquiry: Inquiry, job: JobSpec, survey: Survey, image: Image, findings: Iterable[Finding]
 ) -> Iterator[Finding]:
-    """Yield as a refusal what is wrong with the state of a planned batch, where the sink that the
-    spec names has the batch: nobody writes that state again.
+    """Yield a refusal for each warning of the state of a planned batch, where the spec's sink has
+    the batch: nobody writes that state again.
     """
     planned = image.planned_state
     if planned is None or image.planned is None or job.planned_batch != "keep":
         return
-    wrong = [each for each in findings if each.level == "warn" and each.path in planned.files]
+    warnings = [finding for finding in findings if finding.level == "warn"]
+    wrong = [finding for finding in warnings if finding.path in planned.files]
     sink = sink_of(inquiry, job, survey) if wrong else None
     if sink is None or not sink.skips(image.identity, image.planned):
         return
@@ -198,12 +183,3 @@ def _of_planned_state(
             hint=f"restore that file from a copy of the checkpoint; or restore the sink to batch "
             f'{image.epoch}, and go on in a fork ("mode": "fork")',
         )
-
-
-def _refusals(findings: Iterable[Finding]) -> list[Finding]:
-    return [finding for finding in findings if finding.level == "refuse"]
-
-
-def _readers(adapters: Adapters) -> Readers | None:
-    """Return the fleet, where it can read images."""
-    return cast("Readers", adapters.fleet) if hasattr(adapters.fleet, "deep") else None

@@ -1,7 +1,7 @@
-"""Whether a standby may follow its source: what it has is never given up for something worse.
+"""The source of a standby, which never gives its copy up for something worse.
 
-    follow     what is there now, or why it cannot be followed
-    fault_of   why what is there is not the continuation of what the standby has. Pure
+    follow     the facts now, or the reason why the source cannot be followed
+    fault_of   the reason why a source does not continue what the standby has. Pure
 
 A source may vanish, answer nothing, be emptied, be damaged, hold another query or an older batch.
 None of that ends a standby: the copy may be the last one. It stays as it is until the source is
@@ -30,25 +30,31 @@ NAMED_MAX = 3
 def follow(
     context: RunContext, job: JobSpec, proposed: Plan | None, before: Facts | None
 ) -> Facts | str:
-    """Return what is there now; or why that cannot be followed. What its cluster said `before`
-    counts where it gives no answer.
+    """Return the facts now; or the reason why the source cannot be followed. The cluster's word of
+    `before` counts where it gives no answer.
 
     Raises:
         StalePlan: somebody else writes at the target; or it is another job than the one that was
             planned, and nothing of that is kept yet.
     """
-    reason = ""
+    reason, identity = "", context.engine.identity
     for _ in range(LOOKS):
         try:
-            facts = _facts(context, job, before)
+            facts = _facts_now(context, job, before)
         except (StorageError, FormatError, ClusterError) as error:
             if is_at(error, context.world.storage(job.destination).location):
                 raise
             return error.fact
         else:
-            _refuse_others(job, facts.target)
+            if facts.target.kind != "empty":
+                named = ", ".join(file.path for file in facts.target.files[:NAMED_MAX])
+                raise StalePlan(
+                    f"others write to {job.destination} ({named}): a job may have gone on there. "
+                    "Nothing was written over",
+                    hint=f"this standby is over, and its copy is that job's now: {BY_HAND}",
+                )
             is_new = not facts.shown and not facts.brought and bool(facts.source.images)
-            if is_new and proposed is not None and _is_another(context, proposed, facts):
+            if is_new and proposed is not None and proposed.facts != identity(facts):
                 raise stale(job, facts.source, taken_back=False)
             reason = fault_of(context.engine, job, facts) or ""
             if not reason:
@@ -59,7 +65,13 @@ def follow(
     return reason
 
 
-def _facts(context: RunContext, job: JobSpec, before: Facts | None) -> Facts:
+def is_at(error: Exception, location: str) -> bool:
+    """Whether an error is of this location."""
+    place = getattr(error, "location", None) or ""
+    return f"{place}/".startswith(f"{location.rstrip('/')}/")
+
+
+def _facts_now(context: RunContext, job: JobSpec, before: Facts | None) -> Facts:
     try:
         return facts_of(context, job)
     except ClusterError:
@@ -67,32 +79,8 @@ def _facts(context: RunContext, job: JobSpec, before: Facts | None) -> Facts:
         return facts_of(context, job, before=before or Facts(nothing, nothing))
 
 
-def _is_another(context: RunContext, proposed: Plan, facts: Facts) -> bool:
-    return context.engine.identity(facts) != proposed.facts
-
-
-def is_at(error: Exception, location: str) -> bool:
-    """Whether an error is of this location."""
-    place = getattr(error, "location", None) or ""
-    return f"{place}/".startswith(f"{location.rstrip('/')}/")
-
-
-def _refuse_others(job: JobSpec, target: Survey) -> None:
-    """Refuse a target to which others have written: a job may have been started there."""
-    if target.kind == "empty":
-        return
-    named = ", ".join(file.path for file in target.files[:NAMED_MAX])
-    raise StalePlan(
-        f"others write to {job.destination} ({named}): a job may have gone on there. Nothing was "
-        "written over",
-        hint=f"this standby is over, and its copy is that job's now: {BY_HAND}",
-    )
-
-
 def fault_of(engine: Engine, job: JobSpec, facts: Facts) -> str | None:
-    """Return why what is at the source is not the continuation of what the standby has; None where
-    it is.
-    """
+    """Return the reason why the source does not continue the standby's images; None where it does."""
     return next(_faults(engine, job, facts), None)
 
 
@@ -107,26 +95,26 @@ def _faults(engine: Engine, job: JobSpec, facts: Facts) -> Iterator[str]:
     for image in kept:
         # A job that writes one image after the other gives each a place of its own.
         now = source.images[0] if job.image_writers else at_source.get(image.path)
-        yield from _faults_of(engine, image, now, source)
+        fault = _fault_of_image(engine, image, now, source)
+        if fault is not None:
+            yield fault
     for damage in source.damages:
         yield damage.message
 
 
-def _faults_of(engine: Engine, kept: Image, now: Image | None, source: Survey) -> Iterator[str]:
+def _fault_of_image(engine: Engine, kept: Image, now: Image | None, source: Survey) -> str | None:
     terms, place = terms_of(source.engine or ""), source.location
     if now is None:
-        yield f"{kept.path or 'the job'} is no longer at {place}"
-    elif None not in (kept.identity, now.identity) and kept.identity != now.identity:
-        yield f"{place} holds the image of another job than was copied ({now.identity})"
-    elif now.epoch is None:
-        yield f"{place} has {terms.none_in}, and {terms.at} {kept.epoch} was copied"
-    elif now.epoch < (kept.epoch or 0):
+        return f"{kept.path or 'the job'} is no longer at {place}"
+    if None not in (kept.identity, now.identity) and kept.identity != now.identity:
+        return f"{place} holds the image of another job than was copied ({now.identity})"
+    if now.epoch is None:
+        return f"{place} has {terms.none_in}, and {terms.at} {kept.epoch} was copied"
+    if now.epoch < (kept.epoch or 0):
         copied = f"{terms.at} {kept.epoch} that was copied"
-        yield f"{place} is at {terms.at} {now.epoch}, older than {copied}"
-    else:
-        gone = engine.lacks(now, kept)
-        if gone is not None:
-            yield f"{place} has {gone} no longer"
+        return f"{place} is at {terms.at} {now.epoch}, older than {copied}"
+    gone = engine.lacks(now, kept)
+    return f"{place} has {gone} no longer" if gone is not None else None
 
 
 def kept_epoch(context: RunContext, job: JobSpec) -> int | None:

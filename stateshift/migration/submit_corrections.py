@@ -3,8 +3,7 @@ done by the spec.
 
     <workdir>/corrected.json    the corrected spec, which every later command of the run goes by
 
-A plan that was adopted stays as it is: what it says of the start is overridden when the job is
-started.
+An adopted plan stays as it is: the correction overrides it when the job is started.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _SHOWN_MAX = 5
 
 
 def correct(workdir: Workdir, before: Spec, after: Spec) -> None:
-    """Keep the corrected spec, if nothing but how jobs are started differs; else say what does."""
+    """Keep the corrected spec, if only the start of jobs differs; else refuse what differs."""
     different = sorted(_differences(_comparable(before), _comparable(after), ""))
     if different:
         more = f" and {len(different) - _SHOWN_MAX} more" if len(different) > _SHOWN_MAX else ""
@@ -39,7 +38,7 @@ def correct(workdir: Workdir, before: Spec, after: Spec) -> None:
     workdir.write(FILE, to_plain_spec(after))
 
 
-def started_with(workdir: Workdir) -> dict[str, JobSpec]:
+def read_started_jobs(workdir: Workdir) -> dict[str, JobSpec]:
     """Return the jobs of a run by their names, as it has started them."""
     corrected = (workdir.path / FILE).exists()
     value = workdir.read(FILE if corrected else "spec.json")
@@ -48,28 +47,24 @@ def started_with(workdir: Workdir) -> dict[str, JobSpec]:
 
 
 def corrections(workdir: Workdir, spec: Spec) -> dict[str, Correction]:
-    """Return how jobs are started otherwise than the run's spec says."""
+    """Return the corrections of a run by the names of the jobs."""
     value = workdir.read(FILE) if (workdir.path / FILE).exists() else None
     if value is None:
         return {}
-    return _corrections(spec, parse_spec(plain.canonical(value), names_added=names_added))
-
-
-def _corrections(spec: Spec, corrected: Spec) -> dict[str, Correction]:
+    corrected = parse_spec(plain.canonical(value), names_added=names_added)
     corrections = {}
-    for job, after in zip(spec.jobs, corrected.jobs, strict=True):
-        submit = after.submit
-        if submit is not None and submit != job.submit:
-            corrections[job.name] = _correction(job.submit or SubmitSpec(), submit)
+    for job, corrected_job in zip(spec.jobs, corrected.jobs, strict=True):
+        after = corrected_job.submit
+        if after is not None and after != job.submit:
+            before = job.submit.options if job.submit is not None else SubmitSpec().options
+            corrections[job.name] = Correction(
+                before, after.options, after.environment, after.seconds_max
+            )
     return corrections
 
 
-def _correction(before: SubmitSpec, after: SubmitSpec) -> Correction:
-    return Correction(before.options, after.options, after.environment, after.seconds_max)
-
-
 def _comparable(spec: Spec) -> dict[str, object]:
-    """Return the spec, without what may differ."""
+    """Return the spec without the keys that may differ."""
     jobs = tuple(replace(job, submit=None, cutover="") for job in spec.jobs)
     value: dict[str, object] = dict(to_plain_spec(replace(spec, jobs=jobs)))
     for key in _HOW_FAST:
@@ -87,8 +82,8 @@ def _differences(one: object, other: object, pointer: str) -> Iterator[str]:
 
 
 def _pairs(one: object, other: object) -> list[tuple[object, object, object]]:
-    """Return what has to be compared inside two values: (key, value, value). Nothing where they
-    can only be compared whole.
+    """Return the pairs of values inside two values, with their key. None where they can only be
+    compared whole.
     """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         keys = one.keys() | other.keys()

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from stateshift import lock
 from stateshift.errors import StateshiftError
-from stateshift.journal import LockReleased, LockTaken, PlanProgress
+from stateshift.journal import LockReleased, LockTaken
 from stateshift.migration.context import RunContext
 from stateshift.migration.history import plans_while_running
 from stateshift.specification import JobSpec
@@ -16,7 +16,7 @@ from stateshift.storage.protocol import Storage
 
 
 def lock_target(context: RunContext, job: JobSpec) -> None:
-    """Lock where a job goes to, and refuse a source that another run has locked."""
+    """Lock the target of a job, and refuse a source that another run has locked."""
     location, run = job.destination, context.world.run
     if location not in context.progress.locks:
         context.record(LockTaken(context.now(), location))
@@ -36,7 +36,7 @@ def is_kept_fresh(context: RunContext, job: JobSpec) -> bool:
 
 
 def release_target(context: RunContext, job: JobSpec) -> None:
-    """Release the lock on where a job goes to, if this run has taken it; record that it did."""
+    """Release the lock on the target of a job, if this run has taken it; record that it did."""
     location = job.destination
     if location in context.progress.locks:
         lock.release(_above(context, location), locations.name(location), context.world.run)
@@ -44,24 +44,17 @@ def release_target(context: RunContext, job: JobSpec) -> None:
 
 
 def release_untouched(context: RunContext) -> None:
-    """Release each target on which nothing was begun, or where everything was taken back. What
-    goes wrong with it is not told: the failure counts that ended the run, and a resume finds its
-    own lock.
+    """Release each target on which nothing was begun, or where everything was taken back. An error
+    of that is suppressed: the failure that ended the run counts, and a resume finds its own lock.
     """
+    touched: set[str] = set()
+    for plan in context.progress.plans:
+        if any(step.state != "undone" for step in plan.steps.values()):
+            touched.add(plan.job)
     for name in context.progress.jobs:
-        if not _is_touched(context, name):
+        if name not in touched:
             with suppress(StateshiftError):
                 release_target(context, context.job(name))
-
-
-def _is_touched(context: RunContext, job: str) -> bool:
-    plans = [plan for plan in context.progress.plans if plan.job == job]
-    return any(_has_effect(plan) for plan in plans)
-
-
-def _has_effect(plan: PlanProgress) -> bool:
-    """Return whether a step of the plan was begun and not taken back."""
-    return any(step.state != "undone" for step in plan.steps.values())
 
 
 def _above(context: RunContext, location: str) -> Storage:

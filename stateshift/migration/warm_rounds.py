@@ -31,7 +31,6 @@ from stateshift.errors import (
 from stateshift.journal import PlanProgress, RoundSeen, SourceLost
 from stateshift.migration import round_compaction
 from stateshift.migration.context import RunContext
-from stateshift.migration.gathering import Inquiry
 from stateshift.migration.halts import prepare
 from stateshift.migration.history import round_count, rounds_of
 from stateshift.migration.notifications import tell_ready
@@ -287,8 +286,8 @@ class WarmRounds:
             if look.is_news(self._published):
                 self._publish(look)
         for look in choice.looks:
-            if round_compaction.due(len(rounds_of(self.context.progress, look.job.name))):
-                round_compaction.remember(self.context, look.job, look.facts)
+            if round_compaction.is_due(len(rounds_of(self.context.progress, look.job.name))):
+                round_compaction.compact(self.context, look.job, look.facts)
 
     def _copy_rounds(self, looks: Sequence[Look]) -> list[Look]:
         """Make a round of each look. Return those of which every file was copied."""
@@ -388,10 +387,8 @@ class WarmRounds:
         """Whether a standby's source is whole, read to its end: what is to take the place of the
         standby's image comes from there. It is lost where it is not.
         """
-        adapters = replace(self.context.adapters, open_storage=self.context.world.storage)
-        inquiry = Inquiry(self.context.spec, adapters, self.context.workdir)
         try:
-            findings = damages(inquiry, look.job)
+            findings = damages(self.context.inquiry_at_pace, look.job)
             fault = findings[0].message if findings else None
         except (StorageError, FormatError, ClusterError) as error:
             fault = error.fact

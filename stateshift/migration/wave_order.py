@@ -11,8 +11,7 @@ they are in one wave, which stops all of them before it copies any.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterator, Sequence
 
 from stateshift.dataflow.cuts import Cut, cuts
 from stateshift.dataflow.wave_strategy import in_waves
@@ -34,22 +33,35 @@ def check_dataflow(spec: Spec) -> None:
 
 def waves(spec: Spec, names: Collection[str] | None = None) -> tuple[Wave, ...]:
     """Return these jobs, or all, once, in the waves in which they move."""
-    every = in_waves(spec, _together(spec))
-    return every if names is None else _with_jobs(every, names)
+    # Every job once, in the spec's order, with those that it has to move with.
+    groups = [list(group) for group in group_by_source(spec)]
+    for cut in cuts_of(spec):
+        groups = _join_cut(groups, cut)
+    order = {job.name: number for number, job in enumerate(spec.jobs)}
+    for group in groups:
+        group.sort(key=lambda job: order[job.name])
+    groups.sort(key=lambda group: order[group[0].name])
+    every = in_waves(spec, [tuple(group) for group in groups])
+    if names is None:
+        return every
+    named = [tuple(job for job in wave if job.name in names) for wave in every]
+    return tuple(filter(None, named))
 
 
-def _with_jobs(every: Iterable[Wave], names: Collection[str]) -> tuple[Wave, ...]:
-    """Return the waves with these jobs alone; a wave that has none of them is left out."""
-    with_jobs = []
-    for wave in every:
-        asked = tuple(job for job in wave if job.name in names)
-        if asked:
-            with_jobs.append(asked)
-    return tuple(with_jobs)
+def _join_cut(groups: Sequence[list[JobSpec]], cut: Cut) -> list[list[JobSpec]]:
+    """Return the groups, with all those as one that have a job of the cut."""
+    apart: list[list[JobSpec]] = []
+    inside: list[JobSpec] = []
+    for group in groups:
+        if any(job.name in cut.jobs for job in group):
+            inside += group
+        else:
+            apart.append(group)
+    return [*apart, inside]
 
 
 def cuts_of(spec: Spec, names: Sequence[str] | None = None) -> tuple[Cut, ...]:
-    """Return which of these jobs, or of all, are stopped at one cut."""
+    """Return the cuts at which these jobs, or all, are stopped."""
     if spec.dataflow is None:
         return ()
     moving = [job.name for job in spec.jobs if job.moves]
@@ -59,33 +71,6 @@ def cuts_of(spec: Spec, names: Sequence[str] | None = None) -> tuple[Cut, ...]:
     return cuts(spec.dataflow, moving, units)
 
 
-def _together(spec: Spec) -> list[Wave]:
-    """Return every job once, in the spec's order, with those that it has to move with."""
-    groups = [list(group) for group in group_by_source(spec)]
-    for cut in cuts_of(spec):
-        groups = _joined(groups, cut)
-    return _in_order(spec, groups)
-
-
-def _in_order(spec: Spec, groups: list[list[JobSpec]]) -> list[Wave]:
-    order = {job.name: number for number, job in enumerate(spec.jobs)}
-    for group in groups:
-        group.sort(key=lambda job: order[job.name])
-    groups.sort(key=lambda group: order[group[0].name])
-    return [tuple(group) for group in groups]
-
-
-def _joined(groups: Sequence[list[JobSpec]], cut: Cut) -> list[list[JobSpec]]:
-    """Return the groups, with all those as one that have a job of the cut."""
-    inside = [group for group in groups if _is_cut_by(cut, group)]
-    apart = [group for group in groups if not _is_cut_by(cut, group)]
-    return [*apart, list(chain.from_iterable(inside))]
-
-
-def _is_cut_by(cut: Cut, group: Sequence[JobSpec]) -> bool:
-    return any(job.name in cut.jobs for job in group)
-
-
 def _jobs_without_operators(spec: Spec) -> Iterator[Complaint]:
     if spec.dataflow is None:
         return
@@ -93,32 +78,22 @@ def _jobs_without_operators(spec: Spec) -> Iterator[Complaint]:
     known = list(dict.fromkeys(job for job in jobs if job is not None))
     for job in spec.jobs:
         if job.name not in known:
-            yield _without_operator(job.name, known)
-
-
-def _without_operator(job: str, known: list[str]) -> Complaint:
-    hint = did_you_mean(job, known)
-    fact = f"no operator of the dataflow is of the job {job!r}{hint}"
-    expected = '"job" of its operators, or at least one operator of its own'
-    return Complaint("/dataflow", fact, None, expected)
+            hint = did_you_mean(job.name, known)
+            fact = f"no operator of the dataflow is of the job {job.name!r}{hint}"
+            expected = '"job" of its operators, or at least one operator of its own'
+            yield Complaint("/dataflow", fact, None, expected)
 
 
 def _cuts_in_two_waves(spec: Spec) -> Iterator[Complaint]:
-    wave_of = _wave_numbers(spec)
-    for cut in cuts_of(spec) if spec.waves else ():
-        for other in cut.jobs[1:]:
-            if wave_of[other] != wave_of[cut.jobs[0]]:
-                yield _in_two_waves(cut, other)
-
-
-def _wave_numbers(spec: Spec) -> dict[str, int]:
+    if not spec.waves:
+        return
     wave_of: dict[str, int] = {}
     for number, wave in enumerate(spec.waves):
         wave_of |= dict.fromkeys(wave, number)
-    return wave_of
-
-
-def _in_two_waves(cut: Cut, other: str) -> Complaint:
-    fact = f"{cut.jobs[0]!r} and {other!r} change at one cut, and are in two waves"
-    expected = f'one wave for {", ".join(cut.jobs)}, or no "dataflow"'
-    return Complaint("/waves", fact, None, expected)
+    for cut in cuts_of(spec):
+        first, *others = cut.jobs
+        for other in others:
+            if wave_of[other] != wave_of[first]:
+                fact = f"{first!r} and {other!r} change at one cut, and are in two waves"
+                expected = f'one wave for {", ".join(cut.jobs)}, or no "dataflow"'
+                yield Complaint("/waves", fact, None, expected)

@@ -13,7 +13,6 @@ from stateshift import executor
 from stateshift.errors import StateshiftError, StorageError
 from stateshift.journal import PlanProgress, RollbackRefused, RunRolledBack
 from stateshift.migration.context import RunContext
-from stateshift.migration.failure_record import record_failure
 from stateshift.migration.last_copy import refuse_last_copy
 from stateshift.migration.rollback_checks import (
     FROM_THE_START,
@@ -49,7 +48,7 @@ def roll_back_run(context: RunContext) -> Report:
     except CommittedSince as error:
         raise _record_refusal(context, error) from error
     except StateshiftError as error:
-        raise record_failure(context, error) from error
+        raise context.record_failure(error) from error
     return context.write_report()
 
 

@@ -73,7 +73,7 @@ def test_who_plans_waits_for_nothing_that_carries_plans_out(tmp_path: Path) -> N
     spec.write_text(json.dumps({"version": 1, "jobs": [job]}))
     modules = imported_by("plan", str(spec))
     assert "stateshift.migration.gathering" in modules
-    carrying_out = {"executor", "report", "migration.calls", "migration.run", "migration.stages"}
+    carrying_out = {"executor", "report", "migration.calls", "migration.stages"}
     assert not modules & {f"stateshift.{name}" for name in carrying_out}
     assert not modules & READING_STATE
     assert not [name for name in modules if name.startswith("stateshift.formats.flink.metadata")]

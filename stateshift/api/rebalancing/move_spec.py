@@ -20,7 +20,7 @@ from stateshift.api.rebalancing.surveying import Surveyed
 from stateshift.api.rebalancing.whereabouts import with_parallelism
 from stateshift.errors import StateshiftError
 from stateshift.extensions import names_added
-from stateshift.migration.submit_corrections import started_with
+from stateshift.migration.submit_corrections import read_started_jobs
 from stateshift.specification import (
     JobSpec,
     Mode,
@@ -130,7 +130,7 @@ def _moved_with(request: RebalanceRequest, name: str, place: Place) -> SubmitSpe
         return None
     for folder in (Path(request.folder) / "runs").glob(f"{place.number:04}-*"):
         with suppress(StateshiftError):
-            moved = started_with(Workdir(folder)).get(name)
+            moved = read_started_jobs(Workdir(folder)).get(name)
             return None if moved is None else moved.submit
     return None
 

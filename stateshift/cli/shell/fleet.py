@@ -64,9 +64,9 @@ def readers_for(
         with fleet_for(terminal, master, locations_read) as crew:
             yield crew
         return
-    from stateshift.migration import shared
+    from stateshift.migration import open_processes
     from stateshift.storage import locations
 
     places = [locations.normal(each, os.getcwd()) for each in locations_read]
-    with shared(terminal.adapters(_Speaking(terminal)), places, parallel) as processes:
+    with open_processes(terminal.adapters(_Speaking(terminal)), places, parallel) as processes:
         yield processes

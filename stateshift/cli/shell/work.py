@@ -93,7 +93,7 @@ def _with_fleet(
 ) -> AbstractContextManager[Adapters]:
     if spec is None:
         return nullcontext(adapters)
-    return migration.enlisted(adapters, fleet, spec, workdir)
+    return migration.open_fleet(adapters, fleet, spec, workdir)
 
 
 def _failed(terminal: Terminal, workdir: Workdir, error: StateshiftError) -> int:

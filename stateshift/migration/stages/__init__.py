@@ -1,4 +1,4 @@
-"""What a wave goes through: a named list of stages, in this order, each logged by its name.
+"""The stages of a wave, in this order, each logged by its name.
 
     stage                        module
     finish_interrupted_rollback  earlier_attempt  a rollback of this wave that was cut short
@@ -7,11 +7,11 @@
     stop_jobs                    stop             carry out the plans that stop jobs
     plan_move                    move_plan        the move plans of what is there now
     restart_failed               earlier_attempt  start jobs again that an earlier attempt left
-    execute_plans                execute          carry the move plans out, phase by phase
+    execute_plans                move_plan        carry the move plans out, phase by phase
     release_targets              targets          let go of the locks
 
-A stage is a function of the run's context and the wave's state. What a resume finds done is skipped
-by the stage itself: a wave always goes through all of them.
+A stage is a function of the run's context and the wave's state. It skips by itself what a resume
+finds done: a wave always goes through all of them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from stateshift.migration.stages.earlier_attempt import (
     finish_interrupted_rollback,
     restart_failed,
 )
-from stateshift.migration.stages.execute import execute_plans
-from stateshift.migration.stages.move_plan import plan_move
+from stateshift.migration.stages.move_plan import execute_plans, plan_move
 from stateshift.migration.stages.stop import follow_until_cutover, stop_jobs
 from stateshift.migration.stages.targets import lock_targets, release_targets
 from stateshift.migration.stages.wave_state import WaveState

@@ -4,7 +4,6 @@ and jobs that are down. In a first run they do nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stateshift.clusters.protocol import JobState
@@ -27,7 +26,7 @@ def finish_interrupted_rollback(context: RunContext, wave: WaveState) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What became of a job that an earlier attempt of the run has started.
+    """The fate of a job that an earlier attempt of the run has started.
 
     stopped   it was stopped to be taken back, and was not
     hopeless  it is alive, and gets no further
@@ -39,7 +38,7 @@ class Attempt:
     ended: bool
 
     def is_over(self, state: JobState) -> bool:
-        """Return whether a job in this state runs no more, and is started again."""
+        """Whether a job in this state runs no more, and is started again."""
         if state in (JobState.FAILED, JobState.ABSENT):
             return True
         return state is JobState.FINISHED and (self.stopped or self.ended)
@@ -86,11 +85,14 @@ def _restart_if_over(context: RunContext, numbered: NumberedPlan, step: SubmitJo
 def _attempt(
     context: RunContext, plan: Plan, done: PlanProgress, submit: StepProgress | None
 ) -> Attempt | None:
-    """Return what became of a job that was started; None where nobody waited for it or stopped
-    it.
-    """
-    waits = list(_waits_in_vain(plan, done))
-    stopped = was_stopped(submit)
+    """Return the fate of a job that was started; None where nobody waited for it or stopped it."""
+    # The waits that were begun, and that have seen no progress.
+    awaits = [step for step in plan if isinstance(step, AwaitProgress) and step.name in done.steps]
+    waits = [step for step in awaits if not done.finished(step.name)]
+    # It was stopped to be taken back, and is not yet started again.
+    stopped = submit is not None and (
+        submit.state == "undone" or (submit.state == "started" and submit.stopped)
+    )
     if not waits and not stopped:
         return None
     world = context.world
@@ -99,21 +101,3 @@ def _attempt(
         hopeless=any(wait.is_hopeless(world) for wait in waits),
         ended=any(wait.ended_in_vain(world) for wait in waits),
     )
-
-
-def _waits_in_vain(plan: Plan, done: PlanProgress) -> Iterator[AwaitProgress]:
-    """Yield the waits that were begun, and that have seen no progress."""
-    for step in plan:
-        if not isinstance(step, AwaitProgress) or step.name not in done.steps:
-            continue
-        if not done.finished(step.name):
-            yield step
-
-
-def was_stopped(submit: StepProgress | None) -> bool:
-    """Return whether what a step had started was stopped to be taken back, and is not yet started
-    again.
-    """
-    if submit is None:
-        return False
-    return submit.state == "undone" or (submit.state == "started" and submit.stopped)

@@ -1,11 +1,10 @@
-"""The stage that makes the move plans of a wave, from what is there once its jobs are stopped."""
+"""The stages that make the move plans of a wave, once its jobs are stopped, and carry them out."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from stateshift.errors import StalePlan
-from stateshift.journal import PlanProgress
 from stateshift.migration.context import RunContext
 from stateshift.migration.halts import undo_halts
 from stateshift.migration.history import attempt_number
@@ -15,7 +14,6 @@ from stateshift.migration.stages.wave_state import WaveState
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
 from stateshift.step.evidence import ImageTaken, known
-from stateshift.survey import Facts
 
 
 def plan_move(context: RunContext, wave: WaveState) -> None:
@@ -32,7 +30,11 @@ def _plan_of(context: RunContext, wave: WaveState, job: JobSpec) -> Plan:
     """
     is_halted = job.name in wave.halted
     moved = with_halt_images(context, job)
-    facts = _facts(context, moved, is_halted)
+    facts = facts_of(context, moved)
+    cluster = facts.source_cluster
+    if is_halted and cluster is not None and cluster.state == "unknown":
+        # A cluster that cannot see the job was asked to stop it, and said that it did.
+        facts = replace(facts, source_cluster=replace(cluster, state="absent"))
     attempt = attempt_number(context.progress, job.name)
     made = context.engine.plan(
         context.spec, moved, replace(facts, attempt=attempt, stopped=is_halted)
@@ -55,25 +57,17 @@ def _plan_of(context: RunContext, wave: WaveState, job: JobSpec) -> Plan:
     return made[-1]
 
 
-def _facts(context: RunContext, job: JobSpec, is_halted: bool) -> Facts:
-    facts = facts_of(context, job)
-    cluster = facts.source_cluster
-    if is_halted and cluster is not None and cluster.state == "unknown":
-        # A cluster that cannot see the job was asked to stop it, and said that it did.
-        return replace(facts, source_cluster=replace(cluster, state="absent"))
-    return facts
-
-
 def with_halt_images(context: RunContext, job: JobSpec) -> JobSpec:
     """Return the job from where its halt has left its images, if it was asked for some."""
     plans = context.progress.plans_of((job.name,))
     halts = [plan for plan in plans if plan.purpose == "halt"]
     if not halts or halts[-1].undone or not job.image_writers:
         return job
-    images = _images_of(halts[-1])
-    return job.started_from(images) if images else job
+    evidence = [known(step.evidence) for step in halts[-1].steps.values()]
+    images = [shown.image for shown in evidence if isinstance(shown, ImageTaken)]
+    return job.started_from(tuple(images)) if images else job
 
 
-def _images_of(halt: PlanProgress) -> tuple[str, ...]:
-    evidence = [known(step.evidence) for step in halt.steps.values()]
-    return tuple(shown.image for shown in evidence if isinstance(shown, ImageTaken))
+def execute_plans(context: RunContext, wave: WaveState) -> None:
+    """Carry out what is left of the wave's plans, together, phase by phase."""
+    context.execute(wave.moves)

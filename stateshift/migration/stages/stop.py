@@ -1,5 +1,5 @@
-"""The stages at whose end the jobs of a wave are down: warm jobs are followed while they run, until
-they may be stopped; then all are stopped. Jobs at one cut are stopped in parts: a reader of topics
+"""The stages that stop the jobs of a wave: warm jobs are followed while they run, until they may be
+stopped; then all are stopped. Jobs at one cut are stopped in parts: a reader of topics
 goes on until it has read what those before it have written.
 """
 
@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import chain
 
 from stateshift.migration.backlog import Backlog, parts, reads_out
 from stateshift.migration.context import RunContext
@@ -28,19 +29,14 @@ def follow_until_cutover(context: RunContext, wave: WaveState) -> None:
     """Bring the images of warm jobs over, round by round; return when the wave is to be
     stopped.
     """
-    warm = [job for job in wave.pending if _is_followed(context, job)]
+    # One that was started again after it was stopped is still to be followed.
+    proposed = [job for job in wave.pending if context.plans.proposed(job, "warm") is not None]
+    warm = [job for job in proposed if not has_stopped(context, (job,))]
     if not warm or has_stopped(context, wave.pending):
         return
     rounds = WarmRounds(context, warm)
     rounds.until_cutover()
     wave.beside_stop = rounds.while_they_stop()
-
-
-def _is_followed(context: RunContext, job: JobSpec) -> bool:
-    """Return whether a job is still to be followed: it was not stopped yet, or has been started
-    again.
-    """
-    return context.plans.proposed(job, "warm") is not None and not has_stopped(context, (job,))
 
 
 def stop_jobs(context: RunContext, wave: WaveState) -> None:
@@ -60,13 +56,19 @@ def stop_jobs(context: RunContext, wave: WaveState) -> None:
 def halt(
     context: RunContext, jobs: Sequence[JobSpec], beside: BesideWork | None = None
 ) -> frozenset[str]:
-    """Carry out the halts that there are. Return the names of the jobs that they stopped.
-    `beside` goes on meanwhile.
+    """Carry out the halts that there are, while `beside` goes on. Return the names of the jobs that
+    they stopped.
     """
-    halts = _halts_of(context, jobs)
-    groups = [_with_halt(part, halts) for part in parts(context.spec, jobs)]
+    halts: dict[str, NumberedPlan] = {}
+    for job in jobs:
+        plan = halt_of(context, job)
+        if plan is not None:
+            halts[job.name] = plan
+    groups: list[list[JobSpec]] = []
+    for part in parts(context.spec, jobs):
+        groups.append([job for job in part if job.name in halts])
     is_begun = has_stopped(context, jobs)
-    readers = _readers(context, groups[1:], halts)
+    readers = _readers(context, chain.from_iterable(groups[1:]), halts)
     if not is_begun:
         for reader in readers.values():
             reader.first_look()
@@ -77,83 +79,49 @@ def halt(
     context.status.stopping()
     with _running_beside(None if is_begun else beside):
         for group in groups:
-            _stop_group(context, group, halts, readers)
+            for reader in [readers[job.name] for job in group if job.name in readers]:
+                reader.wait()
+            context.execute([halts[job.name] for job in group])
     context.status.down(_down_since(context, halts.values()))
     return frozenset(halts)
 
 
-def _halts_of(context: RunContext, jobs: Sequence[JobSpec]) -> dict[str, NumberedPlan]:
-    halts = {}
-    for job in jobs:
-        plan = halt_of(context, job)
-        if plan is not None:
-            halts[job.name] = plan
-    return halts
-
-
-def _with_halt(jobs: Iterable[JobSpec], halts: Mapping[str, NumberedPlan]) -> list[JobSpec]:
-    return [job for job in jobs if job.name in halts]
-
-
-def _stop_group(
-    context: RunContext,
-    group: Sequence[JobSpec],
-    halts: Mapping[str, NumberedPlan],
-    readers: Mapping[str, Backlog],
-) -> None:
-    for job in group:
-        if job.name in readers:
-            readers[job.name].wait()
-    context.execute([halts[job.name] for job in group])
-
-
-def _down_since(context: RunContext, halts: Iterable[NumberedPlan]) -> float | None:
-    """Return when the last of the jobs was down."""
-    ends = []
-    for number, _ in halts:
-        for step in context.progress.plans[number].steps.values():
-            if step.phase == "halt":
-                ends.append(step.at + step.seconds)
-    return max(ends, default=None)
-
-
 def _readers(
-    context: RunContext, groups: Sequence[Sequence[JobSpec]], halts: Mapping[str, NumberedPlan]
+    context: RunContext, jobs: Iterable[JobSpec], halts: Mapping[str, NumberedPlan]
 ) -> dict[str, Backlog]:
-    """Return what waits until a job has read all, for each job that still has to be stopped, and
-    of which somebody can be asked.
+    """Return the backlog that a job has to read before it is stopped, for each job that is not
+    stopped yet, and of which somebody can be asked.
     """
-    readers = {}
-    for group in groups:
-        for job in group:
-            reader = _reader(context, job, halts[job.name])
-            if reader is not None:
-                readers[job.name] = reader
+    readers: dict[str, Backlog] = {}
+    for job in jobs:
+        number, plan = halts[job.name]
+        phase = plan.phase("halt")
+        if phase is None or context.progress.plans[number].finished(phase.steps[0].name):
+            continue
+        step = phase.steps[0]
+        if isinstance(step, StopJob) and reads_out(context.spec, job):
+            readers[job.name] = Backlog(context, job, step)
+            continue
+        context.say(
+            f"{job.name} is stopped with the others: nobody here can ask whether it has read all "
+            "by then"
+        )
     return readers
 
 
-def _reader(context: RunContext, job: JobSpec, halt: NumberedPlan) -> Backlog | None:
-    number, plan = halt
-    phase = plan.phase("halt")
-    if phase is None:
-        return None
-    step = phase.steps[0]
-    progress = context.progress.plans[number]
-    if progress.finished(step.name):
-        return None
-    if isinstance(step, StopJob) and reads_out(context.spec, job):
-        return Backlog(context, job, step)
-    context.say(
-        f"{job.name} is stopped with the others: nobody here can ask whether it has read all by "
-        "then"
-    )
-    return None
+def _down_since(context: RunContext, halts: Iterable[NumberedPlan]) -> float | None:
+    """Return the time at which the last of the jobs was down."""
+    ends: list[float] = []
+    for number, _ in halts:
+        steps = context.progress.plans[number].steps.values()
+        ends += [step.at + step.seconds for step in steps if step.phase == "halt"]
+    return max(ends, default=None)
 
 
 @contextmanager
 def _running_beside(work: BesideWork | None) -> Iterator[None]:
-    """Do `work` in a thread of its own for as long as the block takes. What it is at then, it
-    finishes.
+    """Do `work` in a thread of its own for as long as the block takes. It finishes what it does
+    then.
     """
     if work is None:
         yield

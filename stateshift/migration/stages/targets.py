@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from stateshift.migration.context import RunContext
-from stateshift.migration.gathering import Inquiry
 from stateshift.migration.history import has_moved
 from stateshift.migration.observation import has_stopped
 from stateshift.migration.source_check import refuse_damaged
 from stateshift.migration.stages.wave_state import WaveState
 from stateshift.migration.target_locks import is_kept_fresh, lock_target, release_target
 from stateshift.migration.trials import try_starts
+from stateshift.plan import Plan
 from stateshift.specification import JobSpec
 from stateshift.step import CompareImages, TransformShard
 
@@ -21,24 +19,21 @@ def lock_targets(context: RunContext, wave: WaveState) -> None:
     Nothing is locked for a job that could not restart from its source.
     """
     wave.pending = [job for job in wave.jobs if not has_moved(context.progress, job.name)]
-    _release_moved(context, wave)
-    if not has_stopped(context, wave.pending):
-        _refuse_damaged_sources(context, wave)
-        try_starts(context, wave.pending)
-    _lock_pending(context, wave)
-    for job in wave.pending:
-        _load_transforms(context, job)
-
-
-def _release_moved(context: RunContext, wave: WaveState) -> None:
     for job in wave.jobs:
         if job not in wave.pending:
             release_target(context, job)
-
-
-def _lock_pending(context: RunContext, wave: WaveState) -> None:
+    if not has_stopped(context, wave.pending):
+        # A standby that has copied something waits for its source, whatever has become of that.
+        asked = [job for job in wave.pending if not is_kept_fresh(context, job)]
+        checked = {job.name: _files_checked_by_steps(context, job) for job in asked}
+        refuse_damaged(context.inquiry_at_pace, asked, checked)
+        try_starts(context, wave.pending)
     for job in wave.pending:
         lock_target(context, job)
+    # While the jobs still run: Arrow alone takes a third of a second.
+    for job in wave.pending:
+        for plan in context.plans.proposed_for(job):
+            _load_engine_parts(context, plan)
 
 
 def release_targets(context: RunContext, wave: WaveState) -> None:
@@ -48,16 +43,7 @@ def release_targets(context: RunContext, wave: WaveState) -> None:
     context.status.down(None)
 
 
-def _refuse_damaged_sources(context: RunContext, wave: WaveState) -> None:
-    adapters = replace(context.adapters, open_storage=context.world.storage)
-    inquiry = Inquiry(context.spec, adapters, context.workdir)
-    # A standby that has copied something waits for its source, whatever has become of that.
-    asked = [job for job in wave.pending if not is_kept_fresh(context, job)]
-    checked = {job.name: _checked_by_steps(context, job) for job in asked}
-    refuse_damaged(inquiry, asked, checked)
-
-
-def _checked_by_steps(context: RunContext, job: JobSpec) -> frozenset[str]:
+def _files_checked_by_steps(context: RunContext, job: JobSpec) -> frozenset[str]:
     """Return the files of the source that the job's own steps check while they rewrite them: those
     of the plan that it has begun with, or else of the proposed one.
     """
@@ -73,13 +59,9 @@ def _checked_by_steps(context: RunContext, job: JobSpec) -> frozenset[str]:
     return frozenset(checked)
 
 
-def _load_transforms(context: RunContext, job: JobSpec) -> None:
-    """Load what the job's plans need of its engine while it still runs: Arrow alone takes a third
-    of a second.
-    """
-    for plan in context.plans.proposed_for(job):
-        for step in plan:
-            if isinstance(step, TransformShard):
-                context.world.transforms.get(step.transform)
-            elif isinstance(step, CompareImages) and step.source_shards:
-                context.world.entries.get(step.engine)
+def _load_engine_parts(context: RunContext, plan: Plan) -> None:
+    for step in plan:
+        if isinstance(step, TransformShard):
+            context.world.transforms.get(step.transform)
+        elif isinstance(step, CompareImages) and step.source_shards:
+            context.world.entries.get(step.engine)

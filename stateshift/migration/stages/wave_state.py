@@ -1,4 +1,4 @@
-"""What the stages of one wave hand on to each other."""
+"""The state of one wave, which its stages hand on to each other."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ BesideWork = Callable[[threading.Event], None]
 
 @dataclass
 class WaveState:
-    """`pending` are the jobs that have not moved yet; `beside_stop` is what goes on while they
-    stop, `halted` the jobs that a halt of this run has stopped, and `moves` the plans that bring
+    """`pending` are the jobs that have not moved yet; `beside_stop` is the work beside their stop,
+    `halted` the jobs that a halt of this run has stopped, and `moves` the plans that bring
     them to their targets.
     """
 
