@@ -36,7 +36,7 @@ a run at work
   verification        verify: evidence that still holds, and files of others at a target
   run_control         its status for people who watch, and their requests: cutover, pause, stop
 
-Each module is imported when something of it is first asked for: who plans waits for nothing that
+Each module is imported when something of it is first asked for: to plan waits for nothing that
 carries plans out.
 """
 
@@ -105,36 +105,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "adapters": ("Adapters", "real_adapters", "world_of"),
-    "backlog": ("reads_out",),
-    "calls": (
-        "apply",
-        "check_rollback",
-        "progress_of",
-        "resume",
-        "rollback",
-        "spec_of",
-        "status",
-    ),
-    "fleet_session": ("open_fleet", "open_processes", "places_of"),
-    "gathering": ("Inquiry", "gather"),
-    "history": ("is_stopping",),
-    "processes": ("processes_for",),
-    "proposal": (
-        "Proposal",
-        "decode_proposal",
-        "encode_proposal",
-        "jobs_of",
-        "propose",
-        "refuse_rebalanced",
-    ),
-    "verification": ("Verdict", "verify"),
-    "wave_order": ("check_dataflow", "cuts_of", "waves"),
+    "adapters": "Adapters real_adapters world_of",
+    "backlog": "reads_out",
+    "calls": "apply check_rollback progress_of resume rollback spec_of status",
+    "fleet_session": "open_fleet open_processes places_of",
+    "gathering": "Inquiry gather",
+    "history": "is_stopping",
+    "processes": "processes_for",
+    "proposal": "Proposal decode_proposal encode_proposal jobs_of propose refuse_rebalanced",
+    "verification": "Verdict verify",
+    "wave_order": "check_dataflow cuts_of waves",
 }
 
 
 def __getattr__(name: str) -> object:
-    home = next((home for home, names in _HOMES.items() if name in names), None)
+    home = next((home for home, names in _HOMES.items() if name in names.split()), None)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{home}"), name)

@@ -37,7 +37,7 @@ PARALLEL = 4
 
 # (how many, what is shown, set once somebody asked to stop)
 OpenProcesses = Callable[[int, Meter, threading.Event], Processes]
-# What these brokers have of topics: partition -> (first offset, the one after the last); nothing
+# The spans of topics at these brokers: partition -> (first offset, the one after the last); nothing
 # for a topic that is not there.
 AskTopics = Callable[[KafkaSpec, Sequence[str]], Mapping[str, Mapping[int, tuple[int, int]]]]
 # The records around these offsets, at brokers that a file of properties says how to reach.
@@ -94,7 +94,7 @@ def open_processes(count: int, meter: Meter, stop: threading.Event) -> Processes
 @dataclass(frozen=True)
 class Adapters:
     """How the outside is reached. Tests put in-memory twins here; nothing else has to be
-    patched. Who has storages of their own has no `open_processes`: those open theirs by location.
+    patched. Twins of storages have no `open_processes`: processes open theirs by location.
     """
 
     open_storage: Callable[[str], Storage]
@@ -119,7 +119,7 @@ def real_adapters(meter: Meter | None = None, stop: threading.Event | None = Non
     watched = meter or Unwatched()
 
     def cluster(spec: ClusterSpec, workdir: Workdir) -> Cluster:
-        # Where there is no cluster, nobody waits for this import.
+        # Nobody waits for this import without a cluster.
         from stateshift.clusters.opening import Contacts, open_cluster
 
         contacts = Contacts(open_patiently, say=watched.say, interrupt=interrupt)
@@ -140,7 +140,7 @@ def real_adapters(meter: Meter | None = None, stop: threading.Event | None = Non
 
 
 def world_of(spec: Spec, run: str, workdir: Workdir, adapters: Adapters) -> World:
-    """Return what the steps of one run may touch. Storages and clusters are opened once."""
+    """Return the world of one run's steps. Storages and clusters are opened once."""
     storages: dict[str, Storage] = {}
     clusters: dict[str, Cluster] = {}
     opening = threading.Lock()

@@ -44,7 +44,7 @@ class Reaction:
 
 @dataclass(frozen=True, slots=True)
 class Forbidden:
-    """Who forbids taking jobs back, and why. The run and the wave may be forbidden for different
+    """The jobs that forbid taking others back, and the reasons. The run and the wave may be forbidden for different
     reasons.
     """
 
@@ -92,7 +92,7 @@ def _forbidden(context: RunContext, wave: Sequence[JobSpec]) -> Forbidden:
 
 def _reason_against(context: RunContext, plans: Sequence[PlanProgress]) -> Reason | None:
     visible = [plan for plan in plans if may_have_started(context, plan)]
-    # Where nothing has started, what has failed may be the target: its job runs again all the same.
+    # If nothing has started, the target may be what has failed: its job runs again all the same.
     passed = () if visible else (StorageError,)
     try:
         with suppress(*passed):

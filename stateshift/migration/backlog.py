@@ -8,10 +8,9 @@ all of it.
     reader.wait()                  return when the job has read what its topics hold, or there is no
                                    use in waiting
 
-What the one has written before the change is then read by the other before the change, too: nothing
-is left between them. Only topics can be asked how far they go, by the brokers that the spec names
-(`kafka`), and only Spark's checkpoints tell how far a job has come while it runs. Where that is not
-so it is said, and nobody waits.
+Nothing is then left between them: the other has read before the change what the one has written.
+Only topics can be asked for their ends, by the brokers that the spec names (`kafka`), and only
+Spark's checkpoints tell the progress of a job while it runs. Else a line says so, and nobody waits.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from stateshift.migration.wave_order import cuts_of
 from stateshift.specification import JobSpec, Spec
 from stateshift.specification.waves import sharing
 from stateshift.step import StopJob
-from stateshift.survey import Image
 
 POLL_SECONDS = 1.0
 OVER = (JobState.FINISHED, JobState.FAILED, JobState.ABSENT)
@@ -34,21 +32,17 @@ Place = tuple[str, int]  # topic and partition
 
 
 def parts(spec: Spec, wave: Sequence[JobSpec]) -> list[list[JobSpec]]:
-    """Return the jobs in parts. Jobs that are in no cut are stopped with the first."""
-    rank_of = _ranks(spec, wave)
-    made: list[list[JobSpec]] = [[] for _ in range(1 + max(rank_of.values(), default=0))]
-    for job in wave:
-        made[rank_of.get(job.name, 0)].append(job)
-    return made
-
-
-def _ranks(spec: Spec, wave: Sequence[JobSpec]) -> dict[str, int]:
-    """Return the place of each job in the order of its cut."""
+    """Return the jobs in parts, by their place in the order of their cut. Jobs that are in no cut
+    are stopped with the first.
+    """
     rank_of: dict[str, int] = {}
     for cut in cuts_of(spec, [job.name for job in wave]):
         for rank, part in enumerate(cut.order):
             rank_of |= dict.fromkeys(part, rank)
-    return rank_of
+    made: list[list[JobSpec]] = [[] for _ in range(1 + max(rank_of.values(), default=0))]
+    for job in wave:
+        made[rank_of.get(job.name, 0)].append(job)
+    return made
 
 
 def reads_out(spec: Spec, job: JobSpec) -> bool:
@@ -66,8 +60,8 @@ class Backlog:
         self._awaited: dict[Place, int] | None = None  # how far the topics go
 
     def first_look(self) -> None:
-        """Ask while all jobs run. What cannot be asked now could not be asked when others have
-        stopped either: nobody stops for it.
+        """Ask while all jobs run. Brokers that cannot be asked now could not be asked when others
+        have stopped either: nobody stops for them.
         """
         try:
             self._look()
@@ -75,55 +69,45 @@ class Backlog:
         except Interrupted:
             raise
         except StateshiftError as error:
-            raise error.with_hint(self._hint_at_first(error)) from error
-
-    def _hint_at_first(self, error: StateshiftError) -> str:
-        nothing = f'nothing was stopped; without "kafka" {self.job.name} is not waited for'
-        return f"{error.hint}; {nothing}" if error.hint else nothing
+            hint = f'nothing was stopped; without "kafka" {self.job.name} is not waited for'
+            if error.hint:
+                hint = f"{error.hint}; {hint}"
+            raise error.with_hint(hint) from error
 
     def wait(self) -> None:
-        """Return when the job has read what its topics held when this began, or has ended."""
+        """Wait until the job has read what its topics held when this began, or has ended."""
         clock = self.context.adapters.clock
         until = clock.now() + self.stop.seconds_max
         while True:
             began = clock.now()
             trouble = ""
             try:
-                has_ended = self._has_ended()
+                cluster = self.context.world.cluster(self.stop.cluster)
+                has_ended = cluster.find_source(self.stop.request).state in OVER
                 self._look()
-                self._find_ends()
+                if self._awaited is None:
+                    self._awaited = self._ends()
+                    self._begin(self._awaited)
             except Interrupted:
                 raise
             except StateshiftError as error:
-                # What a job writes may be gone when we read it, and brokers may be busy.
+                # The job may have tidied up a file that we read, and brokers may be busy.
                 trouble = error.fact
             left = self._left()
-            if not trouble and self._is_over(left, has_ended):
+            if not trouble and (has_ended or not left):
+                if left:
+                    self.context.say(
+                        f"{self.job.name} has ended before it had read all: {left:,} records are "
+                        "left for later"
+                    )
                 return
             if clock.now() >= until:
                 raise self._in_vain(left, trouble)
             self.context.world.check_interrupted()
             clock.sleep(max(POLL_SECONDS, clock.now() - began))
 
-    def _has_ended(self) -> bool:
-        cluster = self.context.world.cluster(self.stop.cluster)
-        return cluster.find_source(self.stop.request).state in OVER
-
-    def _is_over(self, left: int, has_ended: bool) -> bool:
-        if left and has_ended:
-            self.context.say(
-                f"{self.job.name} has ended before it had read all: {left:,} records are left "
-                "for later"
-            )
-        return has_ended or not left
-
-    def _find_ends(self) -> None:
-        """Ask once how far the topics go, and say what is waited for."""
-        if self._awaited is None:
-            self._awaited = self._ends()
-            self._begin(self._awaited)
-
     def _begin(self, ends: Mapping[Place, int]) -> None:
+        """Say once what is waited for."""
         name = self.job.name
         if not self._read:
             self.context.say(
@@ -135,64 +119,57 @@ class Backlog:
         )
         unread = sorted(self._unknown(ends) & (self._had or set()))
         if unread:
-            self._say_unread(unread)
-
-    def _say_unread(self, unread: Sequence[Place]) -> None:
-        names = ", ".join(f"{topic}/{number}" for topic, number in unread[:3])
-        more = f" and {len(unread) - 3} more" if len(unread) > 3 else ""
-        self.context.say(
-            f"not waited for: {names}{more}, of which {self.job.name} has read nothing so far"
-        )
+            names = ", ".join(f"{topic}/{number}" for topic, number in unread[:3])
+            more = f" and {len(unread) - 3} more" if len(unread) > 3 else ""
+            self.context.say(
+                f"not waited for: {names}{more}, of which {name} has read nothing so far"
+            )
 
     def _unknown(self, ends: Mapping[Place, int]) -> set[Place]:
         """Return the partitions of which no query has read anything."""
         return ends.keys() - {place for _, place in self._read}
 
     def _left(self) -> int:
-        """Return how many records there are still to read."""
+        """Return the number of records that are still to be read. A partition that came while we
+        looked on is the job's to find: it has it in its next batch.
+        """
         ends = self._awaited or {}
         left = 0
         for (_, place), offset in self._read.items():
             left += max(0, ends.get(place, 0) - offset)
         if self._had is not None:
-            left += self._left_of_new(ends, self._had)
-        return left
-
-    def _left_of_new(self, ends: Mapping[Place, int], had: set[Place]) -> int:
-        """Return how many records new partitions hold. A partition that came while we looked on is
-        the job's to find: it has it in its next batch.
-        """
-        topics = {topic for _, (topic, _) in self._read}
-        left = 0
-        for place in self._unknown(ends) - had:
-            if place[0] in topics:
-                left += ends[place]
+            topics = {topic for _, (topic, _) in self._read}
+            new = [place for place in self._unknown(ends) - self._had if place[0] in topics]
+            left += sum(ends[place] for place in new)
         return left
 
     def _look(self) -> None:
-        """Find how far every query has come, by the last batch that it has committed. What one look
-        does not find stays as it was: no query goes back.
+        """Find the offsets of every query, by the last batch that it has committed. An offset that
+        one look does not find stays as it was: no query goes back.
         """
         context, job = self.context, self.job
         _, survey = context.engine.survey(job.source, context.adapters.open_storage)
         for other in (job, *sharing(context.spec, job)):
             for image in context.engine.own_part(context.spec, other, survey).images:
-                _refuse_damaged(image, job.source)
-                self._look_at(image)
-
-    def _look_at(self, image: Image) -> None:
-        for endpoint in image.endpoints:
-            for topic, offsets in endpoint.offsets.items():
-                for number, offset in offsets.items():
-                    self._read[image.path, (topic, number)] = offset
+                for finding in image.findings:
+                    if finding.is_damage:
+                        raise StorageError(finding.message, location=job.source)
+                for endpoint in image.endpoints:
+                    for topic, offsets in endpoint.offsets.items():
+                        for number, offset in offsets.items():
+                            self._read[image.path, (topic, number)] = offset
 
     def _ends(self) -> dict[Place, int]:
-        """Return how far its topics go by now. What is written later is not waited for."""
+        """Return the ends of its topics by now. Records that are written later are not awaited."""
         topics = sorted({topic for _, (topic, _) in self._read})
         if not topics:
             return {}
         assert self.job.kafka is not None, "who cannot ask does not wait"
-        return _ends_of(self.context.adapters.ask_topics(self.job.kafka, topics))
+        ends: dict[Place, int] = {}
+        for topic, spans in self.context.adapters.ask_topics(self.job.kafka, topics).items():
+            for number, (_, end) in spans.items():
+                ends[topic, number] = end
+        return ends
 
     def _in_vain(self, left: int, trouble: str) -> ClusterError:
         name = self.job.name
@@ -206,17 +183,3 @@ class Backlog:
             "how long to wait"
         )
         return ClusterError(fact, cluster=self.stop.cluster, job=name, hint=hint)
-
-
-def _ends_of(spans: Mapping[str, Mapping[int, tuple[int, int]]]) -> dict[Place, int]:
-    ends: dict[Place, int] = {}
-    for topic, partitions in spans.items():
-        for number, (_, end) in partitions.items():
-            ends[topic, number] = end
-    return ends
-
-
-def _refuse_damaged(image: Image, location: str) -> None:
-    for finding in image.findings:
-        if finding.is_damage:
-            raise StorageError(finding.message, location=location)

@@ -57,8 +57,8 @@ def apply(
     adapters: Adapters,
     begun: Callable[[], None] = nobody_waits,
 ) -> Report:
-    """Carry out a proposal as a new run. What is there now must still be what the plans were
-    made from.
+    """Carry out a proposal as a new run. The facts must still be those that the plans were made
+    from.
     """
     refuse(proposal.plans)
     jobs = proposal.jobs()

@@ -105,8 +105,8 @@ class RunContext:
         """Write a failure down, unless the journal has it. Return it with this run's own commands
         in its hint.
 
-        Where the workdir's own disk is full the failure cannot be written down. It is raised all
-        the same, and a journal that ends in the middle of a run can be resumed.
+        If the workdir's own disk is full the failure cannot be written down. It is raised all the
+        same, and a journal that ends in the middle of a run can be resumed.
         """
         hint = self.with_workdir(error.hint)
         if isinstance(error, Interrupted):

@@ -88,7 +88,7 @@ def undo_halts(context: RunContext, jobs: Sequence[JobSpec]) -> None:
         if adopted is None:
             continue
         number, halt = adopted
-        # What the job's other plans have written stays.
+        # The files of the job's other plans stay.
         others: list[NumberedPlan] = []
         for plan in context.progress.plans_of((job.name,)):
             if not plan.undone and plan.plan != number:

@@ -37,10 +37,8 @@ class PlanBook:
         return [plan for plan in self._proposal.plans if plan.job == job.name]
 
     def proposed(self, job: JobSpec, purpose: Purpose) -> Plan | None:
-        for plan in self.proposed_for(job):
-            if plan.purpose == purpose:
-                return plan
-        return None
+        plans = [plan for plan in self.proposed_for(job) if plan.purpose == purpose]
+        return plans[0] if plans else None
 
     def adopted(self, job: JobSpec, *purposes: Purpose) -> NumberedPlan | None:
         """Return the newest plan of these purposes that the run carries out for a job. A halt

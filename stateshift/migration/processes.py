@@ -40,7 +40,7 @@ def is_shared(plan: Plan) -> bool:
 
 
 def processes_for(plans: Iterable[Plan], parallel: int | None) -> int:
-    """Return how many processes of this machine would share the work of these plans."""
+    """Return the number of processes of this machine that would share the work of these plans."""
     return processes_here(parallel) if any(map(is_shared, plans)) else 1
 
 

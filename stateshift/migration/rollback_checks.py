@@ -1,5 +1,5 @@
-"""What keeps a run, or some of its waves, from being taken back. Each check is about some plans of
-the run, and raises a PlanError with the fact and the way out.
+"""The checks that keep a run, or some of its waves, from being taken back. Each is about some plans
+of the run, and raises a PlanError with the fact and a hint.
 
     refuse_rollback          every check below, before anything is taken back
     refuse_moved_on          a later run has moved the job on from the target
@@ -12,7 +12,7 @@ the run, and raises a PlanError with the fact and the way out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from shlex import quote
 
@@ -28,7 +28,7 @@ from stateshift.specification import JobSpec
 from stateshift.step import AwaitProgress, LiftFence, SubmitJob
 from stateshift.step.evidence import JobConfirmed, known
 from stateshift.storage import locations
-from stateshift.terms import Terms, terms_of
+from stateshift.terms import terms_of
 
 # These phases are undone before it is asked once more whether a job has committed: it is stopped
 # by then.
@@ -40,8 +40,8 @@ class CommittedSince(PlanError):
 
 
 def refuse_rollback(context: RunContext, plans: Iterable[PlanProgress], discard: bool) -> None:
-    """Refuse to take these plans back, if anything speaks against it. With `discard`, what jobs
-    have committed may be thrown away.
+    """Refuse to take these plans back, if anything speaks against it. With `discard`, the progress
+    of jobs may be thrown away.
     """
     checked = list(plans)
     refuse_moved_on(context, checked)
@@ -52,22 +52,17 @@ def refuse_rollback(context: RunContext, plans: Iterable[PlanProgress], discard:
 
 
 def may_have_started(context: RunContext, adopted: PlanProgress) -> bool:
-    """Return whether a job may have begun to run on the plan's target. Where nothing was submitted,
-    and nothing is finished, nobody has: the target need not be asked, and may be what has failed.
+    """Whether a job may have begun to run on the plan's target. None has while nothing is submitted
+    or finished: then the target need not be asked, and may be what has failed.
     """
     if adopted.undone or adopted.purpose in NOT_MOVING:
         return False
     if adopted.finished_at is not None or _is_in_place(context.plans.read(adopted)):
         return True
-    if _is_hidden(adopted):
+    published = [step for step in adopted.steps.values() if step.phase == "publish"]
+    if published and all(step.state == "undone" for step in published):
         return False
     return any(step.phase in FROM_THE_START for step in adopted.steps.values())
-
-
-def _is_hidden(adopted: PlanProgress) -> bool:
-    """Return whether what made the target's image visible was taken back."""
-    visible = [step for step in adopted.steps.values() if step.phase == "publish"]
-    return bool(visible) and all(step.state == "undone" for step in visible)
 
 
 def refuse_moved_on(context: RunContext, plans: Iterable[PlanProgress]) -> None:
@@ -80,16 +75,12 @@ def refuse_moved_on(context: RunContext, plans: Iterable[PlanProgress]) -> None:
         plan = context.plans.read(adopted)
         if plan.purpose != "move" or plan.target == plan.source:
             continue
-        _refuse_later_run(context, adopted.job, plan.target)
-
-
-def _refuse_later_run(context: RunContext, job: str, target: str) -> None:
-    owner = context.world.fence(target)
-    if owner not in (None, context.world.run):
-        raise PlanError(
-            f"run {owner} has moved {job} on from {target} since",
-            hint="take that run back first: stateshift runs lists the workdirs",
-        )
+        owner = context.world.fence(plan.target)
+        if owner not in (None, context.world.run):
+            raise PlanError(
+                f"run {owner} has moved {adopted.job} on from {plan.target} since",
+                hint="take that run back first: stateshift runs lists the workdirs",
+            )
 
 
 def refuse_foreign_job(
@@ -102,63 +93,50 @@ def refuse_foreign_job(
         job = context.spec.job(adopted.job)
         if job is None or not job.moves or adopted.undone:
             continue
-        if _publishes_standby(context, adopted) and job.target_cluster != job.source_cluster:
-            _refuse_started_by_hand(context, job, then)
-        for step in context.plans.read(adopted):
-            if isinstance(step, SubmitJob) and step.name in adopted.steps:
-                _refuse_if_foreign(context, job, step, then)
+        if _runs_unsubmitted(context, job, adopted):
+            raise PlanError(
+                f"{job.name} runs on {job.target_cluster}, and this run did not start it",
+                hint=f"stop it, then: stateshift {then} {quote(str(context.workdir.path))}",
+            )
 
 
-def _refuse_if_foreign(context: RunContext, job: JobSpec, step: SubmitJob, then: str) -> None:
-    if step.status(context.world).state.alive:
-        return
-    request = StopRequest(job.name, job.destination)
-    if context.world.cluster(step.cluster).find_source(request).state.alive:
-        raise _foreign(context, job, then)
-
-
-def _refuse_started_by_hand(context: RunContext, job: JobSpec, then: str) -> None:
-    """Refuse where a job runs on a standby. A cluster that cannot be asked keeps nobody from it."""
-    if job.target_cluster is None:
-        return
-    request = StopRequest(job.name, job.destination)
-    with suppress(ClusterError):
-        if context.world.cluster(job.target_cluster).find_source(request).state.alive:
-            raise _foreign(context, job, then)
-
-
-def _foreign(context: RunContext, job: JobSpec, then: str) -> PlanError:
-    return PlanError(
-        f"{job.name} runs on {job.target_cluster}, and this run did not start it",
-        hint=f"stop it, then: stateshift {then} {quote(str(context.workdir.path))}",
-    )
+def _runs_unsubmitted(context: RunContext, job: JobSpec, adopted: PlanProgress) -> bool:
+    world, request = context.world, StopRequest(job.name, job.destination)
+    is_elsewhere = job.target_cluster != job.source_cluster and job.target_cluster is not None
+    if is_elsewhere and _publishes_standby(context, adopted):
+        with suppress(ClusterError):  # a cluster that cannot be asked keeps nobody from it
+            if world.cluster(job.target_cluster or "").find_source(request).state.alive:
+                return True
+    for step in context.plans.read(adopted):
+        if isinstance(step, SubmitJob) and step.name in adopted.steps:
+            if step.status(world).state.alive:
+                continue
+            if world.cluster(step.cluster).find_source(request).state.alive:
+                return True
+    return False
 
 
 def refuse_built_on(context: RunContext, plans: Iterable[PlanProgress]) -> None:
     """Refuse where state was compacted in place: later versions of a job that has gone on may
     name our files.
     """
-    terms = _terms(context)
+    terms = terms_of(context.spec.engine)
     for adopted in plans:
         if adopted.undone or not _is_in_place(context.plans.read(adopted)):
             continue
         if _has_gone_on(context, adopted):
-            raise _built_on(adopted.job, terms)
-
-
-def _built_on(job: str, terms: Terms) -> PlanError:
-    return PlanError(
-        f"{job} has {terms.done} {terms.many} since, on the files that were "
-        "written here: it cannot do without them",
-        hint="what was set aside may be removed; there is nothing to take back",
-    )
+            raise PlanError(
+                f"{adopted.job} has {terms.done} {terms.many} since, on the files that were "
+                "written here: it cannot do without them",
+                hint="what was set aside may be removed; there is nothing to take back",
+            )
 
 
 def refuse_lost_progress(context: RunContext, plans: Iterable[PlanProgress]) -> None:
     """Refuse where a job has committed since, whoever started it."""
-    terms = _terms(context)
+    terms = terms_of(context.spec.engine)
     for adopted in plans:
-        # Of one that was taken back, the image there is a later attempt's.
+        # If it was taken back, the image there is a later attempt's.
         if adopted.undone or not _has_committed(context, adopted):
             continue
         again = ""
@@ -172,21 +150,15 @@ def refuse_lost_progress(context: RunContext, plans: Iterable[PlanProgress]) -> 
 
 
 def _has_committed(context: RunContext, adopted: PlanProgress) -> bool:
-    """Return whether the job has committed on the target: by our own evidence, by the files that
-    are there, or by its cluster.
+    """Whether the job has committed on the target: by our own evidence, by the files that are
+    there, or by its cluster.
     """
-    if _was_seen_to_commit(adopted):
-        return True
-    return _has_gone_on(context, adopted) or _has_completed(context, adopted)
-
-
-def _was_seen_to_commit(adopted: PlanProgress) -> bool:
     for step in adopted.steps.values():
         if step.phase == "confirm" and step.state == "finished":
             evidence = known(step.evidence)
             if isinstance(evidence, JobConfirmed) and evidence.committed:
                 return True
-    return False
+    return _has_gone_on(context, adopted) or _has_completed(context, adopted)
 
 
 def refuse_new_checkpoint(context: RunContext, adopted: PlanProgress) -> None:
@@ -208,7 +180,7 @@ def refuse_last_batch(context: RunContext, adopted: PlanProgress, discards: bool
         return
     if not _has_gone_on(context, adopted):
         return
-    terms = _terms(context)
+    terms = terms_of(context.spec.engine)
     again = "`stateshift resume WORKDIR` starts it there again"
     if in_place:
         raise CommittedSince(
@@ -224,15 +196,13 @@ def refuse_last_batch(context: RunContext, adopted: PlanProgress, discards: bool
 
 
 def is_whole(adopted: PlanProgress) -> bool:
-    """Return whether nothing of the plan is taken back but what a job had been started by."""
+    """Whether nothing of the plan is taken back but the start of its job."""
     undone = [step for step in adopted.steps.values() if step.state == "undone"]
     return all(step.phase in FROM_THE_START for step in undone)
 
 
 def is_only_stopped(adopted: PlanProgress) -> bool:
-    """Return whether the plan's job was stopped to be taken back, and nothing else of the plan
-    was undone.
-    """
+    """Whether the plan's job was stopped to be taken back, and no other step was undone."""
     submits = [step for step in adopted.steps.values() if step.phase == "submit"]
     return any(step.state == "undone" for step in submits) and is_whole(adopted)
 
@@ -241,84 +211,63 @@ def _discarding(context: RunContext) -> str:
     return f"stateshift rollback {quote(str(context.workdir.path))} --discard-progress"
 
 
-def _terms(context: RunContext) -> Terms:
-    return terms_of(context.spec.engine)
-
-
 def _has_completed(context: RunContext, adopted: PlanProgress) -> bool:
-    """Return whether the job that was started there has completed a checkpoint of its own, where
-    only its cluster tells.
+    """Whether the job that was started there has completed a checkpoint of its own, where only its
+    cluster tells: the first one that still knows a job which was started.
     """
-    plan = context.plans.read(adopted)
+    plan, world = context.plans.read(adopted), context.world
     awaited = [step for step in plan if isinstance(step, AwaitProgress)]
     waits = [step for step in awaited if not step.commits]
     if not waits:
         return False
-    return _any_started_has_completed(context, _started(plan, adopted), waits)
-
-
-def _started(plan: Plan, adopted: PlanProgress) -> Iterator[SubmitJob]:
-    """Yield the steps of a plan that have started a job."""
-    for step in plan:
-        if isinstance(step, SubmitJob) and adopted.has_effect(step.name):
-            yield step
-
-
-def _any_started_has_completed(
-    context: RunContext, started: Iterable[SubmitJob], waits: list[AwaitProgress]
-) -> bool:
-    """Return what the first cluster says that still knows a job which was started."""
-    for step in started:
-        completed = _has_completed_as_started(context, step, waits)
-        if completed is not None:
-            return completed
+    submits = [step for step in plan if isinstance(step, SubmitJob)]
+    for submit in submits:
+        if not adopted.has_effect(submit.name):
+            continue
+        state = submit.status(world).state
+        if state.alive:
+            return any(wait.completed(world) for wait in waits)
+        if state is JobState.FAILED:
+            with suppress(ClusterError):  # its cluster may know no more of it
+                return any(wait.completed(world) for wait in waits)
     return False
 
 
-def _has_completed_as_started(
-    context: RunContext, step: SubmitJob, waits: list[AwaitProgress]
-) -> bool | None:
-    state = step.status(context.world).state
-    if state.alive:
-        return _any_completed(context, waits)
-    if state is JobState.FAILED:
-        with suppress(ClusterError):  # its cluster may know no more of it
-            return _any_completed(context, waits)
-    return None
-
-
-def _any_completed(context: RunContext, waits: Iterable[AwaitProgress]) -> bool:
-    return any(wait.completed(context.world) for wait in waits)
-
-
 def _has_gone_on(context: RunContext, adopted: PlanProgress) -> bool:
-    """Return whether the target's image has a later epoch than the one that was copied there."""
+    """Whether the target's image has a later epoch than the one that was copied there."""
     plan = context.plans.read(adopted)
     if _publishes_standby(context, adopted):
         return _has_gone_on_from_standby(context, adopted, plan)
-    if not adopted.steps or not _writes_image(plan):
+    if not adopted.steps or plan.purpose != "move":
+        return False
+    if plan.target == plan.source and not _is_in_place(plan):
         return False
     at_target = _epochs_at(context, plan.engine, plan.target)
-    copied = _copied_epochs(context, plan, at_target)
-    return any(_is_later(at_target.get(path), epoch) for path, epoch in copied.items())
+    copied: dict[str, int | None] = {"": plan.epoch}
+    if plan.epoch is None and set(at_target.values()) - {None}:  # a workflow
+        copied = _epochs_at(context, plan.engine, plan.source)
+    for path, epoch in copied.items():
+        if epoch is not None and (at_target.get(path) or 0) > epoch:
+            return True
+    return False
 
 
 def _publishes_standby(context: RunContext, adopted: PlanProgress) -> bool:
-    """Whether this is the plan that has published last what a job could be started from, while the
+    """Whether this plan has published the last image that a job could be started from, while the
     job ran.
     """
-    plans = context.progress.plans_of((adopted.job,))
-    later = [plan for plan in plans if plan.plan > adopted.plan and not plan.undone]
-    publishing = [plan for plan in (adopted, *later) if _begun_to_publish(plan)]
-    return adopted.purpose == "standby" and not adopted.undone and publishing == [adopted]
-
-
-def _begun_to_publish(adopted: PlanProgress) -> bool:
-    return any(step.phase == "publish" for step in adopted.steps.values())
+    if adopted.purpose != "standby" or adopted.undone:
+        return False
+    publishing: list[PlanProgress] = []
+    for plan in context.progress.plans_of((adopted.job,)):
+        has_published = any(step.phase == "publish" for step in plan.steps.values())
+        if plan.plan >= adopted.plan and not plan.undone and has_published:
+            publishing.append(plan)
+    return publishing == [adopted]
 
 
 def _has_gone_on_from_standby(context: RunContext, adopted: PlanProgress, plan: Plan) -> bool:
-    """Return whether a job has committed at a standby: what says so is none of our files."""
+    """Whether a job has committed at a standby: a file that is none of ours says so."""
     _, survey = engine(plan.engine).survey(plan.target, context.world.storage)
     rounds = plans_while_running(context.progress, adopted.job)
     ours = arrivals(rounds, context.plans.read).written.get(plan.target, set())
@@ -326,28 +275,8 @@ def _has_gone_on_from_standby(context: RunContext, adopted: PlanProgress, plan: 
     return any(not ours.issuperset(image.first_read[-1:]) for image in committed)
 
 
-def _writes_image(plan: Plan) -> bool:
-    """Return whether the plan writes an image: at another location, or in place."""
-    if plan.purpose != "move":
-        return False
-    return plan.target != plan.source or _is_in_place(plan)
-
-
-def _copied_epochs(
-    context: RunContext, plan: Plan, at_target: Mapping[str, int | None]
-) -> Mapping[str, int | None]:
-    """Return the epoch of each image that was copied, by its path."""
-    if plan.epoch is None and set(at_target.values()) - {None}:  # a workflow
-        return _epochs_at(context, plan.engine, plan.source)
-    return {"": plan.epoch}
-
-
-def _is_later(epoch: int | None, copied: int | None) -> bool:
-    return copied is not None and (epoch or 0) > copied
-
-
 def _epochs_at(context: RunContext, kind: str, location: str) -> dict[str, int | None]:
-    """Return the epochs of the images there, by where they lie below the location."""
+    """Return the epochs of the images there, by their paths below the location."""
     above = context.world.storage(location).location
     _, survey = engine(kind).survey(location, context.world.storage)
     epochs = {}
@@ -358,5 +287,5 @@ def _epochs_at(context: RunContext, kind: str, location: str) -> dict[str, int |
 
 
 def _is_in_place(plan: Plan) -> bool:
-    """Return whether the plan changes an image where it lies."""
+    """Whether the plan changes an image where it lies."""
     return plan.target == plan.source and any(isinstance(step, LiftFence) for step in plan)

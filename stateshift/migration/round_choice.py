@@ -280,7 +280,7 @@ def hopeless(look: Look) -> PlanError | None:
     if job.rounds is not None and job.until is not None and left.round >= job.rounds:
         limit = job.until.partition("<")[2].strip()
         return PlanError(f"{fact}: not less than {limit}", hint=hint)
-    # What was left after each of the last rounds, and before them.
+    # The seconds that were left after each of the last rounds, and before them.
     seconds_after = {earlier.round: earlier.seconds for earlier in look.lefts if earlier.round}
     last = list(seconds_after.values())[-PATIENCE - 1 :]
     if len(last) <= PATIENCE or any(after < SHRINKS * before for before, after in pairwise(last)):

@@ -80,7 +80,7 @@ def _facts_now(context: RunContext, job: JobSpec, before: Facts | None) -> Facts
 
 
 def fault_of(engine: Engine, job: JobSpec, facts: Facts) -> str | None:
-    """Return the reason why the source does not continue the standby's images; None where it does."""
+    """Return the reason why the source does not continue the copy; None where it does."""
     return next(_faults(engine, job, facts), None)
 
 

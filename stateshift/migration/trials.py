@@ -1,5 +1,5 @@
-"""The start of a job, tried as far as its cluster allows before the old one is stopped: a program
-that refuses its arguments is found out while it costs nothing.
+"""The start of a job is tried before the old one is stopped, as far as its cluster allows: a
+program that refuses its arguments is found out while it costs nothing.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _submission(context: RunContext, job: JobSpec, submit: SubmitSpec) -> Submis
 
 
 def _checked(submit: SubmitSpec, submission: Submission) -> Trial:
-    """Return what the spec's `submit_check` says."""
+    """Return the trial by the spec's `submit_check`."""
     if submit.check is None:
         return Trial()
     process = subprocess.Popen(

@@ -3,9 +3,9 @@ have written to its targets.
 
 A target is empty when a run begins, so that all that is there is the run's, or somebody's: a
 commit, an offset log or a file of the state. A job that goes on from the image writes there as
-well. Where the run itself has started one, its files are not asked. Where its image is a later one
-and a job could restart from that, a job was started by hand, and a note says so. Everything else
-does not hold.
+well. If the run itself has started one, its files are not asked. If its image is a later one and a
+job could restart from that, a job was started by hand, and a note says so. Everything else does not
+hold.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Verdict:
 def verify(workdir: Workdir, adapters: Adapters) -> Verdict:
     """Ask every step of a run whether its evidence still holds. Once the job has gone on from the
     image, its files are the job's to change: then only what guards the source and the job itself is
-    asked. What rounds have copied is asked of the move, which keeps it.
+    asked. The move, which keeps what rounds have copied, is asked for it.
     """
     workdir.require()
     # Never a Journal: opening one would cut the line that a live run is writing.
@@ -86,7 +86,7 @@ def verify(workdir: Workdir, adapters: Adapters) -> Verdict:
 
 
 def _notes_of_run(progress: Progress) -> Iterator[str]:
-    """Yield what could not be asked, since the run has not come so far."""
+    """Yield notes of steps that could not be asked, since the run has not come so far."""
     if progress.state != "finished":
         yield (
             f"the run is {progress.state}: only what it has done so far, and not taken back, "

@@ -101,7 +101,7 @@ class WarmRounds:
         self._copied_at = context.now()
 
     def until_cutover(self) -> None:
-        """Return when the jobs are to be stopped."""
+        """Make rounds until the jobs are to be stopped."""
         control = self.context.control
         control.may_pause = True
         try:
@@ -179,7 +179,7 @@ class WarmRounds:
         left = self._left(job, plan, looking)
         earlier = last.lefts if last is not None else ()
         if last is not None and (left.round or last.left.round):
-            # What has come since the round that emptied it.
+            # The files that have come since the round that emptied it.
             since = now - (self._copied_at if left.round == last.left.round else last.at)
             if since > 0:
                 left = replace(left, written_per_second=round(left.bytes / since, 1))
@@ -191,7 +191,7 @@ class WarmRounds:
         return look
 
     def _facts_now(self, job: JobSpec, last: Look | None) -> Facts | None:
-        """Return what is there now; None where a standby cannot follow its source."""
+        """Return the facts now; None where a standby cannot follow its source."""
         proposed = self.context.plans.proposed(job, "warm")
         if job.cutover != NEVER:
             return facts_as_proposed(self.context, job, proposed)
@@ -316,8 +316,8 @@ class WarmRounds:
         return whole
 
     def _publish(self, look: Look) -> bool:
-        """Make an image of what rounds have copied; whether it is one. What the job has tidied away
-        by now, the next round looks for.
+        """Make an image of what rounds have copied; whether it is one. If the job has tidied a file
+        away by now, the next round looks for another.
         """
         context, name = self.context, look.job.name
         try:

@@ -1,13 +1,14 @@
 """The way back: of a whole run, or of one wave while the run goes on.
 
 All jobs are stopped and asked before any image is touched, so that what cannot be taken back is
-whole. What takes long, and keeps no job from running where it was, comes last.
+whole. Long work that keeps no job from running where it was comes last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import chain
 
 from stateshift import executor
 from stateshift.errors import StateshiftError, StorageError
@@ -79,36 +80,39 @@ def _undo(context: RunContext, plans: Sequence[PlanProgress]) -> None:
         refuse_last_copy(context, plans)
     refuse_foreign_job(context, [adopted for adopted in pending if is_whole(adopted)])
     _stop_started_jobs(context, pending)
-    _let_jobs_run(context, pending)
-    for position, adopted in enumerate(pending):
-        _undo_plan(context, adopted, pending[position + 1 :])
-
-
-def _keeps_job_from_running(plan: Plan) -> bool:
-    return plan.target == plan.source or _touches_source(plan)
-
-
-def _undo_halts(context: RunContext, pending: Sequence[PlanProgress]) -> None:
-    """Lift the fences and start the old jobs, where that is all that they need."""
-    read = [(adopted, context.plans.read(adopted)) for adopted in pending]
-    moves = [plan for adopted, plan in read if plan.purpose != "halt" and adopted.steps]
-    if any(map(_keeps_job_from_running, moves)):
-        return
-    for adopted, plan in read:
-        executor.roll_back_phases(adopted.plan, plan, context.world, context.journal, ("halt",))
-
-
-def _let_jobs_run(context: RunContext, pending: Sequence[PlanProgress]) -> None:
-    """Undo everything that keeps the old jobs from running, and start them."""
+    # Undo everything that keeps the old jobs from running, and start them.
     for position, adopted in enumerate(pending):
         plan = context.plans.read(adopted)
         if _keeps_job_from_running(plan):
             _undo_plan(context, adopted, pending[position + 1 :])
         else:
-            # What lies in the target, where nobody can see it, does not keep the job from running.
-            executor.roll_back_phases(
-                adopted.plan, plan, context.world, context.journal, NOT_FILLING
-            )
+            # Files in the target that nobody can see do not keep the job from running.
+            _undo_phases(context, adopted, NOT_FILLING)
+    for position, adopted in enumerate(pending):
+        _undo_plan(context, adopted, pending[position + 1 :])
+
+
+def _keeps_job_from_running(plan: Plan) -> bool:
+    if plan.target == plan.source:
+        return True
+    filling = [phase.steps for phase in plan.phases if phase.name in FILLING]
+    steps = chain.from_iterable(filling)
+    return any(isinstance(step, FenceSource | MoveFiles) for step in steps)
+
+
+def _undo_halts(context: RunContext, pending: Sequence[PlanProgress]) -> None:
+    """Lift the fences and start the old jobs, where that is all that they need."""
+    begun = [context.plans.read(adopted) for adopted in pending if adopted.steps]
+    moves = [plan for plan in begun if plan.purpose != "halt"]
+    if any(map(_keeps_job_from_running, moves)):
+        return
+    for adopted in pending:
+        _undo_phases(context, adopted, ("halt",))
+
+
+def _undo_phases(context: RunContext, adopted: PlanProgress, phases: Sequence[PhaseName]) -> None:
+    plan = context.plans.read(adopted)
+    executor.roll_back_phases(adopted.plan, plan, context.world, context.journal, phases)
 
 
 def _undo_plan(context: RunContext, adopted: PlanProgress, later: Sequence[PlanProgress]) -> None:
@@ -119,7 +123,10 @@ def _undo_plan(context: RunContext, adopted: PlanProgress, later: Sequence[PlanP
 
 def _stop_started_jobs(context: RunContext, pending: Sequence[PlanProgress]) -> None:
     """Stop the jobs that the run has started, and refuse what they have committed meanwhile."""
-    discards = _discards(context)
+    progress = context.progress
+    discards = context.spec.on_failure == "discard"
+    if progress.state == "rolling-back":
+        discards = progress.discard
     if not discards:
         for adopted in pending:
             refuse_new_checkpoint(context, adopted)
@@ -127,28 +134,8 @@ def _stop_started_jobs(context: RunContext, pending: Sequence[PlanProgress]) -> 
         # Ours still; or again, where the run had finished.
         lock_target(context, context.job(adopted.job))
     for adopted in pending:
-        plan = context.plans.read(adopted)
-        executor.roll_back_phases(
-            adopted.plan, plan, context.world, context.journal, FROM_THE_START
-        )
+        _undo_phases(context, adopted, FROM_THE_START)
     for adopted in pending:
         now = context.progress.plans[adopted.plan]
         if is_only_stopped(now):
             refuse_last_batch(context, now, discards)
-
-
-def _discards(context: RunContext) -> bool:
-    """Return whether what a job has committed since may be thrown away."""
-    progress = context.progress
-    if progress.state == "rolling-back":
-        return progress.discard
-    return context.spec.on_failure == "discard"
-
-
-def _touches_source(plan: Plan) -> bool:
-    filling = [phase for phase in plan.phases if phase.name in FILLING]
-    return any(_has_source_step(phase.steps) for phase in filling)
-
-
-def _has_source_step(steps: Sequence[object]) -> bool:
-    return any(isinstance(step, FenceSource | MoveFiles) for step in steps)

@@ -87,7 +87,8 @@ def _attempt(
 ) -> Attempt | None:
     """Return the fate of a job that was started; None where nobody waited for it or stopped it."""
     # The waits that were begun, and that have seen no progress.
-    awaits = [step for step in plan if isinstance(step, AwaitProgress) and step.name in done.steps]
+    begun = [step for step in plan if done.steps.get(step.name) is not None]
+    awaits = [step for step in begun if isinstance(step, AwaitProgress)]
     waits = [step for step in awaits if not done.finished(step.name)]
     # It was stopped to be taken back, and is not yet started again.
     stopped = submit is not None and (
