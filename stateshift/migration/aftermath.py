@@ -44,9 +44,7 @@ class Reaction:
 
 @dataclass(frozen=True, slots=True)
 class Forbidden:
-    """The jobs that forbid taking others back, and the reasons. The run and the wave may be forbidden for different
-    reasons.
-    """
+    """The jobs that forbid taking others back, and the reasons for the run and for the wave."""
 
     by: outcomes.CommittedSince
     wave_reason: Reason | None = None

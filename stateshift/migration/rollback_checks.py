@@ -26,7 +26,7 @@ from stateshift.migration.history import NOT_MOVING, plans_while_running
 from stateshift.plan import PHASES, Plan
 from stateshift.specification import JobSpec
 from stateshift.step import AwaitProgress, LiftFence, SubmitJob
-from stateshift.step.evidence import JobConfirmed, known
+from stateshift.step.evidence import JobConfirmed, require_known
 from stateshift.storage import locations
 from stateshift.terms import terms_of
 
@@ -155,7 +155,7 @@ def _has_committed(context: RunContext, adopted: PlanProgress) -> bool:
     """
     for step in adopted.steps.values():
         if step.phase == "confirm" and step.state == "finished":
-            evidence = known(step.evidence)
+            evidence = require_known(step.evidence)
             if isinstance(evidence, JobConfirmed) and evidence.committed:
                 return True
     return _has_gone_on(context, adopted) or _has_completed(context, adopted)

@@ -1,5 +1,5 @@
-"""Large files are read ahead, while the piece before is still being written: else of two networks,
-or of the two directions of one, each stands still while the other is used.
+"""Large files are read ahead, while the piece before is still being written: else each of two
+networks, or directions of one, is idle while the other is used.
 
 All files of a process that are read ahead share PIECES_MAX pieces, so that many at once take no
 more memory than a few. One that gets none of them is read piece by piece, as it is written.
@@ -25,7 +25,7 @@ _free = threading.BoundedSemaphore(PIECES_MAX)
 
 
 def ahead(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the same chunks. What goes wrong is raised behind those that came before it."""
+    """Yield the same chunks. An error is raised after those that came before it."""
     reader = _Reader(chunks)
     try:
         threading.Thread(
@@ -41,9 +41,9 @@ def ahead(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class _Reader:
-    """A thread that fills a queue. The last thing in it is None, or what went wrong. Each chunk in
-    it holds one of the pieces, but for the first behind one that was taken: so that who waits for a
-    chunk never waits for other files.
+    """A thread that fills a queue. The last item in it is None, or an error. Each chunk in it holds
+    one of the pieces, but for the first after one that was taken: the reader of a chunk does not
+    wait for other files.
     """
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
@@ -54,7 +54,16 @@ class _Reader:
     def run(self) -> None:
         last: BaseException | None = None
         try:
-            self._put_chunks()
+            while (piece := self._piece()) is not None:
+                chunk = None
+                try:
+                    chunk = next(self._chunks, None)
+                finally:
+                    if chunk is None:
+                        _give_back(piece)
+                if chunk is None:
+                    break
+                self._put(chunk, piece)
             if isinstance(self._chunks, Generator):
                 self._chunks.close()
         except BaseException as error:
@@ -63,20 +72,6 @@ class _Reader:
         del last  # its traceback holds this frame
         if self._closed.is_set():
             self._empty()
-
-    def _put_chunks(self) -> None:
-        piece = self._piece()
-        while piece is not None:
-            chunk = None
-            try:
-                chunk = next(self._chunks, None)
-            finally:
-                if chunk is None:
-                    _give_back(piece)
-            if chunk is None:
-                return
-            self._put(chunk, piece)
-            piece = self._piece()
 
     def read(self) -> Iterator[bytes]:
         while True:
@@ -104,7 +99,7 @@ class _Reader:
                 _give_back(self._queue.get_nowait()[1])
 
     def _piece(self) -> bool | None:
-        """Whether what is read next holds a piece; None once nobody wants it."""
+        """Whether the next chunk holds a piece; None once nobody wants it."""
         while not self._closed.is_set():
             if self._queue.empty():
                 return False

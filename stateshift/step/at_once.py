@@ -1,10 +1,10 @@
 """The items of one step, several at once where each of them waits for a network.
 
-How many, the storages say: on a disk one after the other is as fast. A storage with a lane
+The storages say how many: on a disk one after the other is as fast. A storage with a lane
 (`storage.lanes`) is used by all steps of a run together for as many as are worth it, one without
-for `Traits.at_once` in each step. Results come in the items' order. After the first
-failure no more are begun, those that run may finish, and it is raised: the step's repeat finds what
-they left. So does an interruption end it.
+for `Traits.at_once` in each step. Results come in the items' order. After the first failure or an
+interruption no more are begun, those that run may finish, and it is raised: the step's repeat finds
+what they left.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextvars import copy_context
 from itertools import chain
 from typing import TypeVar
 
-from stateshift.storage.protocol import Lane, Storage
+from stateshift.storage.protocol import Storage
 from stateshift.world import World
 
 T = TypeVar("T")
@@ -37,7 +37,10 @@ def each(
     at_once = min(len(items), max(storage.traits.at_once for storage in storages))
     if at_once <= 1:
         return [_one(world, item, do) for item in items]
-    lanes, failed = _lanes(storages), threading.Event()
+    # Each lane once, and in one order: steps that wait for two do not wait for each other.
+    lane_at = {storage.location: storage.traits.lane for storage in storages}
+    lanes = [lane for _, lane in sorted(lane_at.items()) if lane is not None]
+    failed = threading.Event()
 
     def one_of_many(item: T) -> list[R]:
         moved = None
@@ -71,11 +74,3 @@ def each(
 def _one(world: World, item: T, do: Callable[[T], R]) -> R:
     world.check_interrupted()
     return do(item)
-
-
-def _lanes(storages: Sequence[Storage]) -> list[Lane]:
-    """Return each lane once, and always in one order: steps that wait for two do not wait for each
-    other.
-    """
-    lanes = {storage.location: storage.traits.lane for storage in storages}
-    return [lane for _, lane in sorted(lanes.items()) if lane is not None]

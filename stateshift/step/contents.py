@@ -1,5 +1,5 @@
-"""What the steps that write files have in common: content that is recognised by its digest, written
-where it is not there already, asked for again, and removed where it is still ours.
+"""The files of steps: content that is recognised by its digest, written where it is not there
+already, asked for again, and removed where it is still ours.
 """
 
 from __future__ import annotations
@@ -35,9 +35,7 @@ def digest_of(content: Iterator[bytes]) -> tuple[int, str]:
 
 
 def same_checksum(source: Storage, target: Storage, path: str, target_path: str) -> bool:
-    """Whether both sides hold the same bytes, by the storages' own word. Where one has none,
-    nobody knows.
-    """
+    """Whether both sides hold the same bytes, by the storages' own word, if both have one."""
     kept = source.checksum(path)
     return kept is not None and kept == target.checksum(target_path)
 
@@ -50,8 +48,8 @@ def may_hold(world: World, target: Storage, path: str, files: int) -> bool:
 
 
 def reading(source: Storage, item: FileInfo) -> Input:
-    """Return what reads a file that a plan names, from an offset on. From one in its middle it is
-    not read ahead: who begins there seldom wants all that is left.
+    """Return a reader of a file that a plan names, from an offset on. From one in its middle it
+    does not read ahead: seldom all of the rest is wanted.
     """
     is_far = source.traits.at_once > 1  # a disk is read ahead by its system
 
@@ -76,7 +74,7 @@ def reading(source: Storage, item: FileInfo) -> Input:
 @dataclass(frozen=True, slots=True)
 class NewFile:
     """A file to be written. One that makes an image visible has to be `whole`: durable before it is
-    seen. Where the `size` that it has to have is known, no other content takes its place.
+    seen. If the `size` that it has to have is known, no other content takes its place.
     """
 
     path: str
@@ -133,7 +131,7 @@ class _Digesting:
 
 
 def files_hold(world: World, location: str, files: Sequence[FileEvidence]) -> list[Discrepancy]:
-    """Return which of the files do not hold what was written."""
+    """Return a discrepancy for each file that does not hold what was written."""
     storage = world.storage(location)
 
     def asked(file: FileEvidence) -> Discrepancy | None:
@@ -154,7 +152,7 @@ def files_hold(world: World, location: str, files: Sequence[FileEvidence]) -> li
 def files_are_there(
     world: World, location: str, files: Sequence[FileEvidence]
 ) -> list[Discrepancy]:
-    """Return which of the files are gone, whatever is in the others by now."""
+    """Return a discrepancy for each file that is gone, whatever is in the others by now."""
     storage = world.storage(location)
 
     def asked(file: FileEvidence) -> Discrepancy | None:
@@ -171,8 +169,8 @@ def remove_ours(
     paths: tuple[str, ...],
     written: Sequence[FileEvidence] | None,
 ) -> list[str]:
-    """Remove what we wrote, last written first. What somebody changed since is no longer ours,
-    and stays.
+    """Remove what we wrote, last written first. A file that somebody changed since is no longer
+    ours, and stays.
     """
     storage = world.storage(location)
     changed = set()
@@ -191,7 +189,7 @@ def remove_ours(
 
 
 def paths_in_words(paths: tuple[str, ...]) -> str:
-    """Return the path, or how many there are with the first and the last."""
+    """Return the path, or the number of paths with the first and the last."""
     if not paths:
         return "nothing"
     if len(paths) == 1:

@@ -1,4 +1,4 @@
-"""What a finished step has shown: a class for each kind of evidence.
+"""The evidence of finished steps: a class for each kind.
 
 In the journal evidence is a JSON object without a kind. It is told apart by the one key that no
 other kind has:
@@ -19,7 +19,7 @@ other kind has:
     tag           JobStarted      PrepareJob, SubmitJob
     committed     JobConfirmed    AwaitProgress
 
-What fits no class (another version may have written it) is kept as it is, as OtherEvidence. Fields
+Evidence that fits no class (another version may have written it) is kept as OtherEvidence. Fields
 that hold their default are left out; `repeated` is true where an earlier attempt was cut short,
 whose share the evidence cannot tell.
 """
@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -38,7 +39,7 @@ E = TypeVar("E", bound="Evidence")
 
 
 class FileEvidence(NamedTuple):
-    """What a step can show of a file that it wrote."""
+    """A file as a step can show that it wrote it."""
 
     path: str
     size: int
@@ -47,7 +48,7 @@ class FileEvidence(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What every kind has."""
+    """The part that every kind has."""
 
     repeated: bool = False
 
@@ -65,19 +66,22 @@ class Evidence:
         """Return the evidence that the journal holds, of whatever kind."""
         if not isinstance(value, dict):
             raise plain.Misfit(pointer, "evidence is not an object")
-        kind = _kind_of(value)
+        kind = next((kind for key, kind in _KINDS.items() if key in value), None)
         if kind is not None:
-            try:
-                return _read(kind, value, pointer)
-            except plain.Misfit:
-                pass
+            with suppress(plain.Misfit):
+                # Files are read here: a large job has a million of them, and the general reader
+                # looks at each annotation again.
+                done = {}
+                if "files" in value:
+                    done["files"] = _files(value["files"], f"{pointer}/files")
+                return plain.read_fields(kind, value, pointer, done)
         rest = {key: item for key, item in value.items() if key != "repeated"}
         return OtherEvidence(rest, repeated=value.get("repeated") is True)
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorFold:
-    """How much an operator holds, in each unit, and the sum of its hashes."""
+    """The entries of an operator, counted in each unit, and the sum of their hashes."""
 
     digest: str
     entries: int
@@ -95,7 +99,7 @@ class OperatorFold:
 
 @dataclass(frozen=True, slots=True)
 class FilesWritten(Evidence):
-    """The files that a step has written, with their sizes and digests; and what the shards came to
+    """The files that a step has written, with their sizes and digests; and the folds of the shards
     that it has read for them, each by the name that `images.reading_of` gives it.
     """
 
@@ -111,8 +115,8 @@ class FilesWritten(Evidence):
 
 @dataclass(frozen=True, slots=True)
 class FilesBrought(Evidence):
-    """`stamps` is what the files looked like at the target, by name. `missed` were gone, or other
-    files, before they had arrived.
+    """`stamps` are those of the files at the target, by name. `missed` were gone, or other files,
+    before they had arrived.
     """
 
     files: tuple[FileEvidence, ...]
@@ -253,7 +257,7 @@ class OtherEvidence(Evidence):
 
 _OF_ANOTHER_VERSION = "the journal was written by another version of stateshift: use that one"
 
-# Which key tells a kind. Those that have a key of another kind, too, come first.
+# The key that tells a kind. Kinds that have a key of another one, too, come first.
 _KINDS: Mapping[str, type[Evidence]] = {
     "stamps": FilesBrought,
     "dropped": FilesKept,
@@ -272,23 +276,6 @@ _KINDS: Mapping[str, type[Evidence]] = {
 }
 
 
-def _kind_of(value: Mapping[str, object]) -> type[Evidence] | None:
-    for key, kind in _KINDS.items():
-        if key in value:
-            return kind
-    return None
-
-
-def _read(kind: type[Evidence], value: Mapping[str, object], pointer: str) -> Evidence:
-    """Read evidence of a known kind. Its files are read here: a large job has a million of them,
-    and the general reader looks at each annotation again.
-    """
-    if "files" not in value:
-        return plain.read_fields(kind, value, pointer)
-    files = _files(value["files"], f"{pointer}/files")
-    return plain.read_fields(kind, value, pointer, {"files": files})
-
-
 def _files(value: object, pointer: str) -> tuple[FileEvidence, ...]:
     if not isinstance(value, list):
         raise plain.Misfit(pointer, "files are not a list")
@@ -296,13 +283,10 @@ def _files(value: object, pointer: str) -> tuple[FileEvidence, ...]:
         files = tuple(FileEvidence(path, size, digest) for path, size, digest in value)
     except (TypeError, ValueError):
         files = ()
-    if len(files) != len(value) or not all(map(_is_file, files)):
+    is_file = [tuple(map(type, file)) == (str, int, str) for file in files]
+    if len(files) != len(value) or not all(is_file):
         raise plain.Misfit(pointer, "a file is not a path, a size and a digest")
     return files
-
-
-def _is_file(file: FileEvidence) -> bool:
-    return (type(file.path), type(file.size), type(file.digest)) == (str, int, str)
 
 
 def files_of(evidence: Evidence) -> tuple[FileEvidence, ...]:
@@ -327,8 +311,8 @@ def of_kind(evidence: Evidence, kind: type[E]) -> E:
     )
 
 
-def known(evidence: Evidence | None) -> Evidence | None:
-    """Return the evidence, for whoever decides by its kind.
+def require_known(evidence: Evidence | None) -> Evidence | None:
+    """Return the evidence, to decide by its kind.
 
     Raises:
         JournalError: this version does not know the kind, and cannot tell what it says.

@@ -1,6 +1,4 @@
-"""What a job's failure means for the run that started it: how long a query that ended is given,
-and the way out.
-"""
+"""A job's failure, for the run that started it: the patience with an ended query, and the hint."""
 
 from __future__ import annotations
 
@@ -29,8 +27,8 @@ _BACK = (
 
 @dataclass(slots=True)
 class QueryWatch:
-    """Looks for a query that has ended for good while its driver lives. `commits` are what the
-    job's queries write.
+    """Looks for a query that has ended for good while its driver lives. The job's queries write
+    `commits`.
     """
 
     storage: Storage
@@ -69,23 +67,17 @@ def ended_query(
         failure = cluster.failure(tag, alive=True)
     if failure is None or failure.query is None:
         return failure
-    identities = _identities(storage, commits)
-    if not identities:
-        return failure
+    # The file with the id of a query lies beside the folder of its commits. It may not be written.
+    paths = [PurePosixPath(commit).parent.parent / "metadata" for commit in commits]
+    contents = [content_of(storage, str(path)) for path in paths]
+    identities = [content for content in contents if content is not None]
     query = failure.query.encode()
-    return failure if any(query in identity for identity in identities) else None
+    is_of_job = not identities or any(query in identity for identity in identities)
+    return failure if is_of_job else None
 
 
-def _identities(storage: Storage, commits: tuple[str, ...]) -> list[bytes]:
-    """Return what the job's queries say of themselves, as far as they have written it."""
-    contents = [content_of(storage, _identity_path(commit)) for commit in commits]
-    return [content for content in contents if content is not None]
-
-
-def way_out(failure: Failure | None, location: str, otherwise: str) -> str:
-    """Return the commands that lead on; `otherwise` is what a resume does where nothing is
-    known.
-    """
+def hint_for(failure: Failure | None, location: str, otherwise: str) -> str:
+    """Return the commands that lead on; `otherwise` is the effect of a resume of unknown use."""
     remedy = failure.remedy if failure is not None else Remedy.UNKNOWN
     match remedy:
         case Remedy.ROLLBACK:
@@ -108,10 +100,3 @@ def way_out(failure: Failure | None, location: str, otherwise: str) -> str:
         case Remedy.UNKNOWN:
             other = 'with another "submit": `stateshift resume WORKDIR --spec FILE`'
             return f"{_BACK}; {otherwise} ({other})"
-
-
-def _identity_path(commit: str) -> str:
-    """Return the file with the id of the query that writes `commit`: `metadata`, beside the folder
-    of commits.
-    """
-    return str(PurePosixPath(commit).parent.parent / "metadata")

@@ -4,7 +4,7 @@ LiftFence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
@@ -78,14 +78,23 @@ class FenceSource(NoFiles):
     def run(self, world: World) -> Evidence:
         """Put up all files at once, where each waits for a network: the job is down meanwhile. It
         may have gone on, and a fence before the commit of the batch that it is in would kill it: so
-        all are looked at before the first is put up. Of several runs that put one up together, the
-        one that has the first file has the source: it waits for the others, which take theirs away.
+        all are looked at before the first is put up. If several runs put one up together, the one
+        that has the first file has the source: it waits for the others, which take theirs away.
         """
         storage, text = world.storage(self.location), fence_text(world.run).encode()
         ready = _ready(world, self.ready)
         try:
             each(world, self.paths, lambda path: self._refuse_others(storage, path, text), storage)
-            self._put_up(world, storage, text, dict(zip(self.paths, ready, strict=False)))
+            ready_for = dict(zip(self.paths, ready, strict=False))
+
+            def take(path: str) -> bool:
+                return _take(storage, path, text, ready_for.get(path))
+
+            are_ours = each(world, self.paths, take, storage)
+            for path, is_ours in zip(self.paths, are_ours, strict=True):
+                if not is_ours:
+                    patience = 0.0 if path == self.paths[0] else OTHERS_SECONDS_MAX
+                    self._take_from_others(world, storage, path, text, patience)
         except StalePlan:
             _take_down(storage, self.paths, text)
             raise
@@ -93,22 +102,24 @@ class FenceSource(NoFiles):
             _forget_ready(world, storage, ready)
         return SourceFenced(self.paths, "remove these files")
 
-    def _put_up(
-        self, world: World, storage: Storage, text: bytes, ready: Mapping[str, str]
-    ) -> None:
-        def take(path: str) -> bool:
-            return _take(storage, path, text, ready.get(path))
-
-        taken = each(world, self.paths, take, storage)
-        for path, is_ours in zip(self.paths, taken, strict=True):
-            if not is_ours:
-                patience = 0.0 if path == self.paths[0] else OTHERS_SECONDS_MAX
-                self._take_from_others(world, storage, path, text, patience)
-
     def _refuse_others(self, storage: Storage, path: str, text: bytes) -> None:
+        """Refuse a file that somebody else wrote first: another run, or the job."""
         content = content_of(storage, path)
-        if content not in (None, text):
-            raise _taken(f"{self.location}/{path}", content)
+        if content in (None, text):
+            return
+        place, owner = f"{self.location}/{path}", fence_owner(content or b"")
+        if owner is not None:
+            raise OtherRunError(
+                f"{place} was fenced by run {owner} after the plan was made: two runs move one "
+                "source",
+                hint="let the other run finish; this one changed nothing: let go of its target "
+                "with `stateshift rollback WORKDIR`",
+            )
+        raise StalePlan(
+            f"{place} was written after the plan was made: the job is still running",
+            hint="stop the job, let go of the target (`stateshift rollback WORKDIR`), then plan "
+            "again; nothing was changed",
+        )
 
     def _take_from_others(
         self, world: World, storage: Storage, path: str, text: bytes, patience: float
@@ -183,7 +194,7 @@ class LiftFence(NoFiles):
 
 
 def _take_down(storage: Storage, paths: Sequence[str], text: bytes) -> None:
-    """Remove what is ours of a fence, last written first."""
+    """Remove our files of a fence, last written first."""
     for path in reversed(paths):
         if content_of(storage, path) == text:
             storage.remove(path)
@@ -210,21 +221,3 @@ def _take(storage: Storage, path: str, text: bytes, ready: str | None = None) ->
         return True
     except AlreadyThere:
         return content_of(storage, path) == text
-
-
-def _taken(place: str, content: bytes | None) -> StalePlan:
-    """Return the error for a file that somebody else wrote first: another run, or the job."""
-    owner = fence_owner(content or b"")
-    if owner is not None:
-        return OtherRunError(
-            f"{place} was fenced by run {owner} after the plan was made: two runs move one source",
-            hint="let the other run finish; this one changed nothing: let go of its target with "
-            "`stateshift rollback WORKDIR`",
-        )
-    return StalePlan(
-        f"{place} was written after the plan was made: the job is still running",
-        hint=(
-            "stop the job, let go of the target (`stateshift rollback WORKDIR`), then plan "
-            "again; nothing was changed"
-        ),
-    )

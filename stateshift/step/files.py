@@ -86,9 +86,9 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class CopyFiles(Bundle):
-    """Stream a bundle of files from one location to another. What makes an image visible has to be
-    `whole`: durable before it is seen, so that a power cut leaves no half of it. Where it was
-    `staged`, it only gets its name.
+    """Stream a bundle of files from one location to another. Files that make an image visible have
+    to be `whole`: durable before they are seen, so that a power cut leaves no half of one. `staged`
+    ones only get their names.
 
     The engine may overwrite files that are `replaceable`: the evidence holds as long as they are
     there.
@@ -120,8 +120,11 @@ class CopyFiles(Bundle):
             item, name = named
             written = _published(source, target, item) if self.staged else None
             if written is None:
-                new = not may_hold(world, target, name, len(self.items))
-                written = _copy(self._new_file(source, item, name), item, target, new)
+                modified = item.modified if self.keep_times and item.modified else None
+                file = NewFile(name, reading(source, item), modified, self.whole, item.size)
+                is_new = not may_hold(world, target, name, len(self.items))
+                written = settle(target, file, is_new)
+                _refuse_changed(item, file, written, target)
             world.meter.done(1, item.size)
             return written
 
@@ -131,15 +134,11 @@ class CopyFiles(Bundle):
             target.prune(FOLDER)
         return FilesWritten(tuple(written))
 
-    def _new_file(self, source: Storage, item: FileInfo, name: str) -> NewFile:
-        modified = item.modified if self.keep_times and item.modified else None
-        return NewFile(name, reading(source, item), modified, self.whole, item.size)
-
 
 @dataclass(frozen=True, slots=True)
 class StageFiles(Bundle):
-    """Copy what will make an image visible, under names that say nothing to its engine: while that
-    is done, nobody waits for it. Who publishes it has the evidence.
+    """Copy the files that will make an image visible, under names that say nothing to its engine:
+    nobody waits for that. The step that publishes them has the evidence.
     """
 
     kind: ClassVar[str] = "StageFiles"
@@ -208,7 +207,17 @@ class MoveFiles:
         storage = world.storage(self.location)
 
         def rename(item: Rename) -> None:
-            _rename(storage, item.path, item.target_path)
+            # A repeat finds the file in its new place.
+            if storage.stat(item.path) is not None or storage.stat(item.target_path) is None:
+                try:
+                    storage.move(item.path, item.target_path)
+                except AlreadyThere as error:
+                    raise StorageError(
+                        f"cannot move {item.path}: {item.target_path} is there already",
+                        location=storage.location,
+                        hint="two operators of one name; remove or rename one of the two "
+                        "directories",
+                    ) from error
             world.meter.done(1, 0)
 
         each(world, self.items, rename, storage)
@@ -235,7 +244,16 @@ class MoveFiles:
                 # file of somebody else that has kept us from moving ours.
                 with suppress(AlreadyThere):
                     storage.move(item.target_path, item.path)
-        _prune_empty(storage, tuple(item.target_path for item in self.items))
+        # Directories that held the files, and those above, as far as no file is in them.
+        used: set[str] = set()
+        for item in sorted(self.items, key=lambda item: item.target_path, reverse=True):
+            folder = item.target_path.rpartition("/")[0]
+            while folder and folder not in used:
+                used.add(folder)
+                if next(storage.list(folder), None) is not None:
+                    break
+                storage.prune(folder)
+                folder = folder.rpartition("/")[0]
         return left
 
 
@@ -300,17 +318,12 @@ class WriteFile:
         before = self.replaces
         if before is None:
             return remove_ours(world, self.target, (self.path,), written_files(evidence))
-        storage = world.storage(self.target)
-        if self._is_unchanged(storage):
+        storage, ours = world.storage(self.target), digest_of(iter((self.content,)))
+        is_gone = storage.stat(self.path) is None
+        if is_gone or digest_of(storage.chunks(self.path)) == ours:
             storage.write(self.path, lambda: iter((before.encode("utf-8"),)))
             storage.sync()
         return []
-
-    def _is_unchanged(self, storage: Storage) -> bool:
-        """Whether the file holds what was written, or is gone."""
-        if storage.stat(self.path) is None:
-            return True
-        return digest_of(storage.chunks(self.path)) == digest_of(iter((self.content,)))
 
 
 def size_of(named: tuple[FileInfo, str]) -> int:
@@ -323,9 +336,7 @@ def _staged(item: FileInfo) -> str:
 
 
 def _published(source: Storage, target: Storage, item: FileInfo) -> FileEvidence | None:
-    """Give what was staged its name; None where it is not there, as in a repeat, or is not what
-    it should be.
-    """
+    """Give a staged file its name; None where it is not there, as in a repeat, or is another."""
     staged = _staged(item)
     info = target.stat(staged)
     if info is None or info.size != item.size:
@@ -338,44 +349,14 @@ def _published(source: Storage, target: Storage, item: FileInfo) -> FileEvidence
     return FileEvidence(item.path, size, digest)
 
 
-def _copy(file: NewFile, item: FileInfo, target: Storage, new: bool) -> FileEvidence:
-    written = settle(target, file, new)
-    if written.size != item.size:
-        if not file.whole:
-            target.remove(file.path)
-        raise StalePlan(
-            f"{item.path} changed while it was copied: {item.size} bytes when planned, "
-            f"{written.size} when read",
-            hint="stop the job that writes it, take this run back (`stateshift rollback "
-            "WORKDIR`), then plan again",
-        )
-    return written
-
-
-def _rename(storage: Storage, path: str, target_path: str) -> None:
-    """Rename once: a repeat finds the file in its new place and is content."""
-    if storage.stat(path) is None and storage.stat(target_path) is not None:
+def _refuse_changed(item: FileInfo, file: NewFile, written: FileEvidence, target: Storage) -> None:
+    if written.size == item.size:
         return
-    try:
-        storage.move(path, target_path)
-    except AlreadyThere as error:
-        raise StorageError(
-            f"cannot move {path}: {target_path} is there already",
-            location=storage.location,
-            hint="two operators of one name; remove or rename one of the two directories",
-        ) from error
-
-
-def _prune_empty(storage: Storage, paths: tuple[str, ...]) -> None:
-    """Remove the directories that held these paths, and those above, as far as no file is in
-    them.
-    """
-    used: set[str] = set()
-    for path in sorted(paths, reverse=True):
-        folder = path.rpartition("/")[0]
-        while folder and folder not in used:
-            used.add(folder)
-            if next(storage.list(folder), None) is not None:
-                break
-            storage.prune(folder)
-            folder = folder.rpartition("/")[0]
+    if not file.whole:
+        target.remove(file.path)
+    raise StalePlan(
+        f"{item.path} changed while it was copied: {item.size} bytes when planned, "
+        f"{written.size} when read",
+        hint="stop the job that writes it, take this run back (`stateshift rollback WORKDIR`), "
+        "then plan again",
+    )

@@ -1,10 +1,10 @@
 """CompareImages: prove that two images hold the same entries.
 
 Entries are folded per operator into a count and a sum of 128-bit hashes modulo 2^128: order does
-not matter, and duplicates do not cancel as they would under exclusive or. What an engine compares
-whole (a file whose entries need not be told apart) is folded in the same way, and counted by
-itself: as a file, not as an entry. What holds no entries (logs, metadata) is compared byte for byte
-instead, and so is everything where the spec asks for `digests`.
+not matter, and duplicates do not cancel as they would under exclusive or. A file that an engine
+compares whole (its entries need not be told apart) is folded in the same way, and counted as a
+file, not as an entry. Files without entries (logs, metadata) are compared byte for byte instead,
+and so are all where the spec asks for `digests`.
 
     Fold      {operator: {"sum": of hashes, "entries": how many, "files": how many, ...}}, see
               `world.Unit`
@@ -25,11 +25,13 @@ from stateshift.step.evidence import FilesWritten, ImagesCompared, OperatorFold,
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
 from stateshift.survey import ShardFiles
-from stateshift.world import EntriesReader, Pairs, Unit, World, unit_of
+from stateshift.world import Pairs, Unit, World, unit_of
 
 if TYPE_CHECKING:
     from stateshift.formats.blocks import Block
     from stateshift.step.files import CopyFiles
+
+UNTOUCHED = "the source is untouched: take the run back with `stateshift rollback WORKDIR`"
 
 Fold = dict[str, dict[str, int]]
 SUM = "sum"
@@ -115,7 +117,7 @@ class CompareImages:
         return self.judged(at_source, fold_entries(target, self.engine, world), world)
 
     def known(self, world: World) -> Iterator[Fold]:
-        """Yield what shards of the source came to when steps before this one read them."""
+        """Yield the folds of shards of the source that steps before this one have read."""
         for side in self.sources:
             for shard in side.shards:
                 sums = world.read.get(reading_of(side.location, shard, side.settings))
@@ -135,7 +137,7 @@ class CompareImages:
 
     @property
     def sides(self) -> tuple[Side, Side]:
-        """What is folded: the source, and the target."""
+        """The two sides that are folded: the source, and the target."""
         shards = self.source_shards if self.target_shards is None else self.target_shards
         settings = self.settings if self.target_settings is None else self.target_settings
         source = Side(self.source, self.source_shards, self.settings)
@@ -146,24 +148,21 @@ class CompareImages:
         return (self.sides[0], *self.beside)
 
     def judged(self, at_source: Fold, at_target: Fold, world: World) -> Evidence:
-        """Return the evidence, from what both sides came to, whoever has folded them."""
+        """Return the evidence, from the folds of both sides, whoever has made them."""
         different = _different(at_source, at_target)
         if different:
-            raise self._different_entries(different[0], at_source, at_target)
+            raise VerifyError(
+                f"operator {different[0]}: the target does not hold the same entries as the source",
+                step=self.name,
+                expected=_in_words(at_source.get(different[0])),
+                found=_in_words(at_target.get(different[0])),
+                hint=UNTOUCHED,
+            )
         pairs = tuple(zip(self.paths, self.names or self.paths, strict=True))
         known = self._compare_files(pairs, world)
         world.meter.done(self.files, self.bytes)
         operators = {o: as_evidence(sums) for o, sums in sorted(at_source.items())}
         return ImagesCompared(operators, paths=len(pairs), by_checksum=sum(known))
-
-    def _different_entries(self, operator: str, at_source: Fold, at_target: Fold) -> VerifyError:
-        return VerifyError(
-            f"operator {operator}: the target does not hold the same entries as the source",
-            step=self.name,
-            expected=_in_words(at_source.get(operator)),
-            found=_in_words(at_target.get(operator)),
-            hint="the source is untouched: take the run back with `stateshift rollback WORKDIR`",
-        )
 
     def _compare_files(self, pairs: Sequence[tuple[str, str]], world: World) -> list[bool]:
         """Compare files byte for byte. Return whether the storages' checksums were enough for
@@ -189,7 +188,7 @@ class CompareImages:
         return self.held(now, evidence)
 
     def held(self, now: Fold, evidence: Evidence) -> list[Discrepancy]:
-        """Return what the target does not come to any more."""
+        """Return a discrepancy for each operator whose entries at the target have changed."""
         compared = of_kind(evidence, ImagesCompared).operators
         before = {operator: sums_in(shown) for operator, shown in compared.items()}
         broken = []
@@ -199,7 +198,7 @@ class CompareImages:
         return broken
 
     def unreadable(self, error: FormatError | MissingFile) -> Discrepancy:
-        """Return that the target cannot be read any more."""
+        """Return the discrepancy of a target that cannot be read any more."""
         return Discrepancy(self.target, "the compared entries", str(error))
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
@@ -207,15 +206,15 @@ class CompareImages:
 
 
 def reading_of(location: str, shard: ShardFiles, settings: Mapping[str, str]) -> str:
-    """Return a name for what is read of a shard: the same for the same files, seen by the same
+    """Return a name for the fold of a shard: the same for the same files, read by the same
     settings.
     """
     return plain.fingerprint([location, plain.to_plain(shard), dict(settings)])
 
 
 def read_before(evidences: Iterable[Evidence | None]) -> dict[str, Mapping[str, int]]:
-    """Return what shards came to that steps have read, by their names; without those that came to
-    something else the second time.
+    """Return the folds of shards that steps have read, by their names; without those that differed
+    the second time.
     """
     read: dict[str, Mapping[str, int]] = {}
     differing = set()
@@ -229,12 +228,16 @@ def read_before(evidences: Iterable[Evidence | None]) -> dict[str, Mapping[str, 
 
 
 def fold_entries(side: Side, engine: str, world: World) -> Fold:
-    """Return counts and hash sum of what a side holds, per operator."""
+    """Return counts and hash sum of a side's entries, per operator."""
     storage = world.storage(side.location)
     read = world.entries.get(engine)
 
     def fold(shard: ShardFiles) -> Fold:
-        return _folded(read, storage, shard, side.settings)
+        assert read is not None, "a plan that compares entries is only made where they can be read"
+        sums = no_entries()
+        for store, entries in read(storage.chunks, shard, side.settings):
+            add_entries(sums, store, entries)
+        return {shard.operator: sums}
 
     return fold_together(each(world, side.shards, fold, storage))
 
@@ -257,61 +260,39 @@ def _different(fold: Fold, other: Fold) -> list[str]:
     return [o for o in operators if _identity(fold.get(o)) != _identity(other.get(o))]
 
 
-def _folded(
-    read: EntriesReader | None,
-    storage: Storage,
-    shard: ShardFiles,
-    settings: Mapping[str, str],
-) -> Fold:
-    assert read is not None, "a plan that compares entries is only made where they can be read"
-    sums = no_entries()
-    for store, entries in read(storage.chunks, shard, settings):
-        add_entries(sums, store, entries)
-    return {shard.operator: sums}
-
-
 def no_entries() -> dict[str, int]:
-    """Return what a shard comes to before any of its entries was added."""
+    """Return the sums of a shard before any of its entries was added."""
     return {SUM: 0, "entries": 0}
 
 
 def add_entries(sums: dict[str, int], store: str, entries: Block | Pairs) -> None:
-    """Add entries of a store to what a shard comes to."""
-    unit = unit_of(store)
-    sums[unit] = sums.get(unit, 0) + len(entries)
-    if isinstance(entries, list):
-        total = sum(_hashes(store, entries))
-    else:
-        total = _sum_of_hashes(store, entries)
-    sums[SUM] = (sums[SUM] + total) % (1 << 128)
-
-
-def _hashes(store: str, pairs: Pairs) -> Iterator[int]:
-    """Yield the hash of each entry: of "<size of the store's name> <size of the key>
-    <store><key><value>".
+    """Add entries of a store to the sums of a shard. The hash of an entry is that of "<size of the
+    store's name> <size of the key> <store><key><value>".
     """
-    from mmh3 import mmh3_x64_128_digest  # who only reads a journal needs none of it
+    unit, name = unit_of(store), store.encode()
+    sums[unit] = sums.get(unit, 0) + len(entries)
+    total = sums[SUM]
+    if isinstance(entries, list):
+        from mmh3 import mmh3_x64_128_digest  # to read a journal needs none of it
 
-    name = store.encode()
-    for key, value in pairs:
-        digest = mmh3_x64_128_digest(b"%d %d %b%b%b" % (len(name), len(key), name, key, value))
-        yield int.from_bytes(digest, "little")
+        for key, value in entries:
+            digest = mmh3_x64_128_digest(b"%d %d %b%b%b" % (len(name), len(key), name, key, value))
+            total += int.from_bytes(digest, "little")
+    else:
+        # Many at once. It loads Arrow, for which no plan should wait.
+        from stateshift.formats.murmur import sum128
 
-
-def _sum_of_hashes(store: str, block: Block) -> int:
-    """Return the sum of the same, of many at once."""
-    # Loads Arrow, for which no plan should wait.
-    from stateshift.formats.murmur import sum128
-
-    name = store.encode()
-    return sum128(lambda size: b"%d %d %b" % (len(name), size, name), block.keys, block.values)
+        total += sum128(
+            lambda size: b"%d %d %b" % (len(name), size, name), entries.keys, entries.values
+        )
+    sums[SUM] = total % (1 << 128)
 
 
 def _compare_bytes(
     source: Storage, target: Storage, pair: tuple[str, str], large: bool, step: str
 ) -> bool:
-    """Whether the storages' own checksums were enough. Asking for those of small files costs
-    what reading them does.
+    """Whether the storages' own checksums were enough. To ask for those of small files is no
+    cheaper than to read them.
     """
     path, name = pair
     if large and same_checksum(source, target, path, name):
@@ -323,15 +304,15 @@ def _compare_bytes(
             step=step,
             expected=f"{here[0]} bytes, sha256 {here[1][:12]}",
             found=f"{there[0]} bytes, sha256 {there[1][:12]}",
-            hint="the source is untouched: take the run back with `stateshift rollback WORKDIR`",
+            hint=UNTOUCHED,
         )
     return False
 
 
 def _identity(sums: Mapping[str, int] | None) -> tuple[int, int] | None:
-    """Return what two sides have to agree on: how much there is in all, and its sum. What is told
-    apart into entries on one side may be counted otherwise on the other, and in the evidence of
-    earlier versions.
+    """Return the number of entries in all and the sum, on which two sides have to agree. Entries
+    that one side tells apart may be counted otherwise on the other, and in the evidence of earlier
+    versions.
     """
     if sums is None:
         return None
@@ -339,7 +320,7 @@ def _identity(sums: Mapping[str, int] | None) -> tuple[int, int] | None:
 
 
 def as_evidence(sums: Mapping[str, int]) -> OperatorFold:
-    """Return what an operator, or a shard of it, comes to as the journal has it."""
+    """Return the sums of an operator, or a shard of it, as the journal has them."""
     return OperatorFold(f"{sums[SUM]:032x}", **{unit: sums.get(unit, 0) for unit in UNITS})
 
 
@@ -352,7 +333,7 @@ def sums_in(evidence: OperatorFold) -> dict[str, int]:
 
 
 def _in_words(sums: Mapping[str, int] | None) -> str:
-    """Return how much there is: `3 entries, 1 file, digest …`."""
+    """Return the words for sums: `3 entries, 1 file, digest …`."""
     if sums is None:
         return "no entries"
     words = []

@@ -22,7 +22,7 @@ from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.step.restarting import Restart
 from stateshift.world import World
 
-# What a job may have been before it was stopped, to be started again.
+# The states before its stop in which a job may have run, so that it is started again.
 RAN = ("running", "queued", "unknown")
 
 
@@ -86,7 +86,9 @@ class StopJob(NoFiles):
         state = cluster.find_source(self.request).state
         again = f"start it again from {self.location}"
         if state.alive:
-            if evidence is not None or not self._is_being_stopped(world):
+            storage = world.storage(self.location)
+            is_ending = is_being_stopped(storage, self.job, self.tag, world.clock.now())
+            if evidence is not None or not is_ending:
                 return []
             told = world.origins(self.job)
             if self.restart is None and (told is None or told.options is None):
@@ -97,28 +99,16 @@ class StopJob(NoFiles):
         forget_stop(world.storage(self.location), self.job)
         if evidence is None and state is JobState.UNKNOWN:
             return [f"{self.job} may have been stopped or not: {again} if it does not run"]
-        if evidence is not None and not _may_have_run(of_kind(evidence, JobStopped)):
-            return []
+        if evidence is not None:
+            stop = of_kind(evidence, JobStopped)
+            if not stop.repeated and stop.state_before not in RAN:
+                return []
         owner = world.fence(self.location)
         if owner is not None:
             moved = f"run {owner} has moved it away from {self.location}"
             return [f"{self.job} is stopped, and not started again: {moved}"]
-        self._refuse_nothing(world)
-        # Jobs that share a source start it again once.
-        first_tag = f"{tag_of(world, self.location)}.restart"
-        return Restart(
-            self.cluster,
-            self.job,
-            self.location,
-            first_tag,
-            self.restart,
-            self.restart_environment,
-        ).run(world)
-
-    def _refuse_nothing(self, world: World) -> None:
-        """Refuse to start the job over an empty place: it would begin anew there, as if it had
-        never run. A place that gives no answer is left to its cluster.
-        """
+        # Over an empty place it would begin anew, as if it had never run. A place that gives no
+        # answer is left to its cluster.
         with suppress(StorageError):
             files = world.storage(self.location).list()
             if all(file.path.startswith(f"{FOLDER}/") for file in files):
@@ -130,12 +120,13 @@ class StopJob(NoFiles):
                     hint=f"bring back what was at {self.location}, then: stateshift rollback "
                     "WORKDIR",
                 )
-
-    def _is_being_stopped(self, world: World) -> bool:
-        storage = world.storage(self.location)
-        return is_being_stopped(storage, self.job, self.tag, world.clock.now())
-
-
-def _may_have_run(evidence: JobStopped) -> bool:
-    """Return whether the job may have run before it was stopped."""
-    return evidence.repeated or evidence.state_before in RAN
+        # Jobs that share a source start it again once.
+        first_tag = f"{tag_of(world, self.location)}.restart"
+        return Restart(
+            self.cluster,
+            self.job,
+            self.location,
+            first_tag,
+            self.restart,
+            self.restart_environment,
+        ).run(world)

@@ -42,8 +42,8 @@ class NoFiles:
 
 
 def tag_of(world: World, job: str) -> str:
-    """Return what a second attempt recognises the first by: unique to this run and this job, safe
-    in file names.
+    """Return the tag by which a second attempt recognises the first: unique to this run and job,
+    safe in file names.
     """
     return f"{world.run}.{fingerprint(job)[:8]}"
 
@@ -86,7 +86,7 @@ def release(storage: Storage, tag: str) -> None:
 
 
 def content_of(storage: Storage, path: str) -> bytes | None:
-    """Return what a small file holds; None where it is not there."""
+    """Return the content of a small file; None where it is not there."""
     if storage.stat(path) is None:
         return None
     try:

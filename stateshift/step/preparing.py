@@ -1,5 +1,5 @@
 """PrepareJob: the target's application is started before the old job is stopped, and waits for its
-image, so that what it takes to come up is no part of the downtime.
+image, so that its start is no part of the downtime.
 
     we  submit it with STATESHIFT_WAIT, under the tag that it will run under
     it  comes up, calls `stateshift.job.wait`, writes `_stateshift/waiting`, and looks for
@@ -23,7 +23,7 @@ from stateshift.plain import JsonObject
 from stateshift.step.evidence import JobStarted
 from stateshift.step.marks import NoFiles, content_of, forget_marks
 from stateshift.step.protocol import Discrepancy, Evidence
-from stateshift.step.starting import LOG_LINES, first_tag, stopped, without_frames
+from stateshift.step.starting import LOG_LINES, first_tag, stop_started_job, without_frames
 from stateshift.world import World
 
 
@@ -94,7 +94,7 @@ class PrepareJob(NoFiles):
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         cluster, tag = world.cluster(self.cluster), first_tag(world, self.job, self.attempt)
         if cluster.find(tag).state is not JobState.ABSENT:
-            stopped(
+            stop_started_job(
                 cluster,
                 self.cluster,
                 StopRequest(self.job, self.location, tag, options=self.options),

@@ -1,4 +1,4 @@
-"""What every step can be asked, and what it answers.
+"""The questions that every step can be asked, and its answers.
 
 A step is a frozen value: it says everything about itself, and holds nothing open. `run` may be
 repeated at any time, also after it was killed in the middle, and ends in the same place. `holds`
@@ -73,8 +73,8 @@ class Step(Protocol):
 
 
 class Fleet(Protocol):
-    """Other processes that run steps of an unordered phase: the same steps, the same evidence. What
-    comes back is what the step itself would have answered or raised here.
+    """Other processes that run steps of an unordered phase: the same steps, the same evidence. They
+    answer or raise what the step itself would have here.
     """
 
     def takes(self, step: Step) -> bool:
@@ -90,7 +90,7 @@ class Fleet(Protocol):
         ...
 
     def slots(self, waiting: int) -> int:
-        """Return how many steps to hand over at once, while so many wait. May change at any
+        """Return the number of steps to hand over at once, while so many wait. May change at any
         time.
         """
         ...

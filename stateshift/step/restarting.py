@@ -1,5 +1,5 @@
-"""Start a job again where it was, once its stop is taken back: with what it was started with there,
-as its cluster has told before it was stopped; else as the spec's `source_submit` says.
+"""The restart of a job where it was, once its stop is taken back: as it was started there, by the
+word of its cluster before it was stopped; else as the spec's `source_submit` says.
 
 A cluster that refuses a start has done nothing, and the next way is tried. One that gives no answer
 may have started the job: nothing else is tried then.
@@ -7,14 +7,13 @@ may have started the job: nothing else is tried then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
 from stateshift.clusters.protocol import (
     Cluster,
     JobState,
-    Origin,
     SavepointCluster,
     Silent,
     StopRequest,
@@ -24,7 +23,7 @@ from stateshift.errors import ClusterError
 from stateshift.plain import JsonObject
 from stateshift.world import World
 
-# Who waits for slots, or for a first checkpoint, is given these.
+# For a job that waits for slots, or for a first checkpoint.
 GOING_SECONDS_MAX = 90.0
 # A program that refuses its arguments ends within these.
 SETTLED_SECONDS = 5.0
@@ -34,7 +33,7 @@ _ENDS = {JobState.FINISHED: "ended", JobState.FAILED: "failed"}
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A job to be started again from `location`; `first_tag` is what its tags begin with.
+    """A job to be started again from `location`; its tags begin with `first_tag`.
     `tells_progress`: its cluster is a SavepointCluster, which tells how far a job has come.
     """
 
@@ -47,10 +46,15 @@ class Restart:
     tells_progress: bool = False
 
     def run(self, world: World) -> list[str]:
-        """Start the job, and see that it does not fail at once. Return what is left to a person."""
+        """Start the job, and see that it does not fail at once. Return lines on what is left."""
         cluster = world.cluster(self.cluster)
         told = world.origins(self.job)
-        ways = list(self._ways(told))
+        ways: list[tuple[str, JsonObject, Mapping[str, str]]] = []
+        if told is not None and told.options is not None:
+            ways.append(("as it was started", told.options, told.environment))
+        is_told = bool(ways) and told is not None and self.options == told.options
+        if self.options is not None and not is_told:
+            ways.append(("by source_submit", self.options, self.environment))
         if not ways:
             why = told.why if told is not None and told.why else "no source_submit in the spec"
             return [f"{self.job} is stopped: start it again from {self.location} ({why})"]
@@ -60,7 +64,7 @@ class Restart:
             submission = Submission(tag, self.job, self.location, None, options, environment)
             try:
                 cluster.submit(submission)
-                return self._settled(cluster, tag, world)
+                return self._await_settled(cluster, tag, world)
             except Silent:
                 raise
             except ClusterError as error:
@@ -73,15 +77,7 @@ class Restart:
             "WORKDIR` tries it again",
         )
 
-    def _ways(self, told: Origin | None) -> Iterator[tuple[str, JsonObject, Mapping[str, str]]]:
-        if told is not None and told.options is not None:
-            yield "as it was started", told.options, told.environment
-            if self.options == told.options:
-                return
-        if self.options is not None:
-            yield "by source_submit", self.options, self.environment
-
-    def _settled(self, cluster: Cluster, tag: str, world: World) -> list[str]:
+    def _await_settled(self, cluster: Cluster, tag: str, world: World) -> list[str]:
         """Return once the job goes on: it runs for a while or, where its cluster tells it, has
         completed a checkpoint.
         """

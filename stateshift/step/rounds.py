@@ -1,9 +1,9 @@
 """Steps of a move that begins while the job runs: BringFiles, in each round, and KeepBrought, once
 it has stopped.
 
-A running job writes, tidies up, may be started again or go back to an earlier batch. So nothing
-that a round meets is an error: what is gone, or is another file by the time it was read, is left
-out of the evidence, and the next round, or the move, copies what is then there. What stands in the
+A running job writes, tidies up, may be started again or go back to an earlier batch. Nothing of
+that is an error of a round: a file that is gone, or is another one by the time it was read, is left
+out of the evidence, and the next round, or the move, copies what is then there. A file in the
 evidence was read whole while its stamp stayed the same, and was read back from the target with the
 same digest.
 """
@@ -85,31 +85,17 @@ class BringFiles(Bundle):
             new = before is None
             written = settle(target, NewFile(name, reading(source, item), modified), new)
             after, arrived = source.stat(item.path), target.stat(name)
-            is_whole = _is_the_same(item, after) and written.size == item.size
-            if (
-                is_whole
-                and arrived is not None
-                and self._was_read_back(source, target, item, written)
-            ):
-                return written, arrived.stamp
-        # What was there before may belong to an image, and is still as it was.
-        if not _is_untouched(before, target.stat(name)):
+            # By its storage's word it is the very file that it was.
+            is_the_same = after is not None and after.stamp == item.stamp != ""
+            if is_the_same and written.size == item.size and arrived is not None:
+                is_whole = not self.read_back or _is_whole(source, target, item, written)
+                if is_whole:
+                    return written, arrived.stamp
+        # A file that was there before may belong to an image, and is still as it was.
+        now = target.stat(name)
+        if before is None or before.stamp == "" or before != now:
             target.remove(name)
         return None
-
-    def _was_read_back(
-        self, source: Storage, target: Storage, item: FileInfo, written: FileEvidence
-    ) -> bool:
-        return not self.read_back or _is_whole(source, target, item, written)
-
-
-def _is_untouched(before: FileInfo | None, now: FileInfo | None) -> bool:
-    return before is not None and before.stamp != "" and before == now
-
-
-def _is_the_same(item: FileInfo, now: FileInfo | None) -> bool:
-    """Whether a file is, by its storage's word, the very one that it was."""
-    return now is not None and item.stamp != "" and now.stamp == item.stamp
 
 
 def _is_whole(source: Storage, target: Storage, item: FileInfo, written: FileEvidence) -> bool:

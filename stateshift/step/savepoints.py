@@ -3,8 +3,8 @@ it where the spec says so, and TakeCheckpoint, which ends the job with the last 
 keeps.
 
 The savepoint is written below a folder of the spec's, under a name that the engine makes up, the
-checkpoint where the job keeps them: where it lies stands in the evidence, and the plan of the move
-is made from there. A repeat asks with the same tag, and gets the same one.
+checkpoint where the job keeps them. The evidence has its location, from which the plan of the move
+is made. A repeat asks with the same tag, and gets the same one.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ from stateshift.step.evidence import ImageTaken, of_kind
 from stateshift.step.marks import NoFiles, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.step.restarting import Restart
-from stateshift.storage.protocol import Storage
-from stateshift.survey import FileInfo
 from stateshift.world import World
 
 ENDING = ("Suspend Savepoint", "Terminate Savepoint")
@@ -76,7 +74,11 @@ class TakesImage(NoFiles):
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         """Start the job again from its image, which is left where it is."""
         cluster = _cluster(world, self.cluster)
-        if not self.ends or not self._has_ended(cluster, world):
+        if not self.ends:
+            return []
+        if self._is_on_its_way_out(cluster, world):
+            self._await_end(cluster, world)
+        if self._state(cluster).alive:
             return []
         if evidence is None:
             # Begun, and the job does not run: it has ended with this image, or before it was asked
@@ -97,19 +99,12 @@ class TakesImage(NoFiles):
             tells_progress=True,
         ).run(world)
 
-    def _has_ended(self, cluster: SavepointCluster, world: World) -> bool:
-        """Whether the job has ended. What we have asked of it cannot be called off: where it is on
-        its way out, its end is waited for.
-        """
-        if self._is_on_its_way_out(cluster, world):
-            world.meter.say(f"{self.job} is about to end, as it was asked to: that is waited for")
-            self._await_end(cluster, world)
-        return not self._state(cluster).alive
-
     def _is_on_its_way_out(self, cluster: SavepointCluster, world: World) -> bool:
         return self._state(cluster).alive and cluster.is_ending(self.request(world))
 
     def _await_end(self, cluster: SavepointCluster, world: World) -> None:
+        """Wait until the job has ended: the request to end it cannot be called off."""
+        world.meter.say(f"{self.job} is about to end, as it was asked to: that is waited for")
         until = world.clock.now() + self.seconds_max
         while self._is_on_its_way_out(cluster, world):
             if world.clock.now() >= until:
@@ -124,9 +119,7 @@ class TakesImage(NoFiles):
             world.clock.sleep(0.5)
 
     def tag_again(self, world: World) -> str:
-        """Return what the tags begin with under which the job is started once its end is taken
-        back.
-        """
+        """Return the first tag under which the job is started once its end is taken back."""
         return f"{tag_of(world, self.job_id)}.restart"
 
     def _state(self, cluster: SavepointCluster) -> JobState:
@@ -182,24 +175,21 @@ class TakeSavepoint(TakesImage):
         return ImageTaken(image, self.job_id, began, seconds, note, ended=self.ends)
 
     def _left_behind(self, world: World, gone: Gone) -> str:
-        """Return where the savepoint is that ended the job, by what it says of itself: Flink names
-        its folder after the job, and writes its metadata last.
+        """Return the location of the savepoint that ended the job, by its metadata: Flink names its
+        folder after the job, and writes its metadata last.
         """
         storage = world.storage(self.directory)
-        new = self._metadata_since(storage, gone.since - CLOCKS_APART)
-        ours = [path for path in new if ended_with(storage.read(path))]
+        name = re.compile(rf"savepoint-{re.escape(self.job_id[:6])}-[0-9a-f]{{12}}/{METADATA}")
+        since = gone.since - CLOCKS_APART
+        new = []
+        for file in storage.list():
+            modified: float | None = file.modified  # not every storage says it
+            if name.fullmatch(file.path) and (modified is None or modified >= since):
+                new.append(file.path)
+        ours = [path for path in new if has_ended_job(storage.read(path))]
         if len(ours) != 1:
             raise gone
         return f"{self.directory.rstrip('/')}/{ours[0].rpartition('/')[0]}"
-
-    def _metadata_since(self, storage: Storage, since: float) -> list[str]:
-        """Return the metadata of the job's savepoints that were written since."""
-        name = re.compile(rf"savepoint-{re.escape(self.job_id[:6])}-[0-9a-f]{{12}}/{METADATA}")
-        found = []
-        for file in storage.list():
-            if name.fullmatch(file.path) and _is_since(file, since):
-                found.append(file.path)
-        return found
 
     def request(self, world: World) -> SavepointRequest:
         return SavepointRequest(
@@ -253,9 +243,9 @@ class TakeCheckpoint(TakesImage):
         return CheckpointRequest(tag_of(world, self.job_id), self.job_id, self.seconds_max)
 
     def _last(self, world: World, image: str) -> str:
-        """Return the last checkpoint. What a cluster lists of a job that has ended may be as old as
-        some seconds: where this one is not there, or a later one lies beside, it is asked again.
-        One that it never lists was not completed, whatever was written.
+        """Return the last checkpoint. A cluster's list for a job that has ended may be some seconds
+        old: if this one is not there, or a later one lies beside, it is asked again. A checkpoint
+        that it never lists was not completed, whatever was written.
         """
         later = later_ones(world, image)
         until = world.clock.now() + LISTED_SECONDS_MAX
@@ -267,12 +257,6 @@ class TakeCheckpoint(TakesImage):
             image = _cluster(world, self.cluster).latest_checkpoint(self.job_id) or image
             later = [other for other in later if number_of(other) > number_of(image)]
         return image
-
-
-def _is_since(file: FileInfo, since: float) -> bool:
-    """Whether a file was modified since, as far as its storage says when that was."""
-    modified: float | None = file.modified
-    return modified is None or modified >= since
 
 
 def _is_there(world: World, image: str) -> bool:
@@ -300,11 +284,11 @@ def later_ones(world: World, image: str) -> list[str]:
 
 
 def _left_whole(world: World, image: str | None) -> str | None:
-    """Return the last checkpoint that is whole, of this one and the later ones beside it: whoever
-    wrote them is gone, and so writes nothing more. Where it was not completed, no sink of its job
-    knows of it, and whoever starts from it tells them, as after a failure.
+    """Return the last checkpoint that is whole, of this one and the later ones beside it: their
+    writer is gone, and writes nothing more. If it was not completed, no sink of its job knows of
+    it, and the job that starts from it tells them, as after a failure.
     """
-    from stateshift.formats.flink.metadata import decode_metadata  # see `ended_with`
+    from stateshift.formats.flink.metadata import decode_metadata  # see `has_ended_job`
 
     if image is None:
         return None
@@ -315,7 +299,7 @@ def _left_whole(world: World, image: str | None) -> str | None:
     return None
 
 
-def ended_with(content: bytes) -> bool:
+def has_ended_job(content: bytes) -> bool:
     """Whether a job was to end with this savepoint, by its metadata."""
     # Imported here: every plan knows these steps, and those of Spark's jobs read no savepoint.
     from stateshift.formats.flink.metadata import decode_metadata

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,8 +24,7 @@ from stateshift.storage.protocol import Content, Input
 from stateshift.survey import FileInfo
 from stateshift.world import Contents, ShardRead, World
 
-# What becomes of so little is held until all of it is written at once, where each file is waited
-# for.
+# The outputs of so little are held until all of them are written at once, if each is waited for.
 TOGETHER_BYTES_MAX = 1024 * 1024
 
 
@@ -88,10 +87,13 @@ class TransformShard:
     def run(self, world: World) -> Evidence:
         contents = world.transforms[self.transform](self.options, self.opened(world))
         assert len(contents) == len(self.outputs), f"{self.transform} made {len(contents)} outputs"
-        made = tuple(_needed(self.outputs, contents))
+        made: list[tuple[str, Content]] = []
+        for path, content in zip(self.outputs, contents, strict=True):
+            if content is not None:
+                made.append((path, content))
         target = world.storage(self.target)
         if target.traits.at_once > 1 and self.bytes <= TOGETHER_BYTES_MAX:
-            made = tuple((path, _held(content)) for path, content in made)
+            made = [(path, _hold(content)) for path, content in made]
             written = tuple(each(world, made, lambda output: self._put(world, *output), target))
             target.sync()
         else:
@@ -101,7 +103,7 @@ class TransformShard:
         return FilesWritten(written, self.sums_of(shards_read))
 
     def opened(self, world: World) -> list[Input]:
-        """Return what reads each of the inputs."""
+        """Return a reader of each of the inputs."""
         inputs: list[Input] = []
         for place in self._places:
             storage = world.storage(place.location)
@@ -117,7 +119,7 @@ class TransformShard:
         return files
 
     def sums_of(self, shards_read: Iterable[ShardRead]) -> dict[str, OperatorFold]:
-        """Return what shards came to that were read, by the names that a comparison asks for."""
+        """Return the folds of shards that were read, by the names that a comparison asks for."""
         read = {}
         for shard_read in shards_read:
             name = reading_of(self.source, shard_read.shard, shard_read.settings)
@@ -137,15 +139,6 @@ class TransformShard:
         return remove_ours(world, self.target, self.outputs, written_files(evidence))
 
 
-def _needed(
-    paths: Sequence[str], contents: Sequence[Content | None]
-) -> Iterator[tuple[str, Content]]:
-    """Yield the outputs that there is a content for."""
-    for path, content in zip(paths, contents, strict=True):
-        if content is not None:
-            yield path, content
-
-
-def _held(content: Content) -> Content:
+def _hold(content: Content) -> Content:
     made = b"".join(content())
     return lambda: iter((made,))

@@ -26,20 +26,18 @@ from stateshift.clusters.protocol import (
 from stateshift.errors import ClusterError, StalePlan
 from stateshift.plain import JsonObject
 from stateshift.step.evidence import JobConfirmed, JobStarted, SourceFenced
-from stateshift.step.failures import QueryWatch, way_out
+from stateshift.step.failures import QueryWatch, hint_for
 from stateshift.step.fences import FenceSource
 from stateshift.step.marks import NoFiles, content_of, forget_marks, release, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
-from stateshift.storage.protocol import Storage
 from stateshift.terms import Terms, terms_of
 from stateshift.world import World
 
-# What is asked for of a log, and what of it an error shows.
+# The lines of a log that are asked for, and those that an error shows.
 LOG_LINES = 200
 SHOWN_LINES = 20
 
-# More often nobody starts a job again: a cluster that has an answer to every tag knows none of
-# them.
+# Nobody starts a job again more often: a cluster with an answer to every tag knows none of them.
 STARTS_MAX = 64
 
 OVER = (JobState.FINISHED, JobState.FAILED, JobState.ABSENT)
@@ -79,7 +77,11 @@ class SubmitJob(NoFiles):
 
     def run(self, world: World) -> Evidence:
         tag, status = self._latest(world)
-        if self.prepared and self._has_to_start_again(world, tag, status):
+        # A job that was prepared is over, then. If it was started again since, its image was there
+        # already, and it may have ended well.
+        was_early = tag == first_tag(world, self.job, self.attempt)
+        has_ended_early = was_early and status.state is JobState.FINISHED
+        if self.prepared and (status.state is JobState.FAILED or has_ended_early):
             return self._submitted(_following(tag), world, None)
         if status.state in (JobState.ABSENT, JobState.UNKNOWN):
             return self._submitted(tag, world, None)
@@ -87,15 +89,6 @@ class SubmitJob(NoFiles):
             self._refuse_unfenced(world)
             release(world.storage(self.location), tag)
         return self._submitted(tag, world, status.id or tag)
-
-    def _has_to_start_again(self, world: World, tag: str, status: JobStatus) -> bool:
-        """Whether a job that was prepared is over. If it was started again since, its image was
-        there already, and it may have ended well.
-        """
-        if status.state is JobState.FAILED:
-            return True
-        was_early = tag == first_tag(world, self.job, self.attempt)
-        return was_early and status.state is JobState.FINISHED
 
     def _refuse_unfenced(self, world: World) -> None:
         for fence in self.fences:
@@ -124,7 +117,7 @@ class SubmitJob(NoFiles):
 
     def _stop(self, world: World, tag: str) -> None:
         request = StopRequest(self.job, self.location, tag, options=self.options)
-        stopped(world.cluster(self.cluster), self.cluster, request)
+        stop_started_job(world.cluster(self.cluster), self.cluster, request)
 
     def _submitted(self, tag: str, world: World, job: str | None) -> Evidence:
         if job is None:
@@ -156,8 +149,8 @@ class SubmitJob(NoFiles):
 @dataclass(frozen=True, slots=True)
 class AwaitProgress(NoFiles):
     """Wait until the job that was restored from this image gets further. A job of Spark writes each
-    of `commits` with its first batch; a job of Flink is asked about at its cluster. `idle` is what
-    a job writes (through `stateshift.job`) when it is restored and has nothing to read.
+    of `commits` with its first batch; a job of Flink is asked about at its cluster. A job writes
+    `idle` (through `stateshift.job`) when it is restored and has nothing to read.
     """
 
     kind: ClassVar[str] = "AwaitProgress"
@@ -185,7 +178,9 @@ class AwaitProgress(NoFiles):
         began = world.clock.now()
         silence = Silence(world.clock.now)
         seconds_max = self._seconds_max(world)
-        watch = self._watch(world, seconds_max)
+        watch = None
+        if self.commits:
+            watch = QueryWatch(world.storage(self.location), self.commits, seconds_max)
         while True:
             world.check_interrupted()
             seconds = world.clock.now() - began
@@ -201,7 +196,7 @@ class AwaitProgress(NoFiles):
             world.clock.sleep(min(2.0, 0.1 + seconds / 20, seconds_max / 10))
 
     def _look(self, watch: QueryWatch | None, seconds: float, world: World) -> Evidence | None:
-        """Return what shows that the job has gone on, if anything does after so many seconds.
+        """Return the evidence that the job has gone on, if there is any after so many seconds.
 
         Raises:
             Silent: its cluster gives no answer.
@@ -212,13 +207,23 @@ class AwaitProgress(NoFiles):
         # Before the files: a job that ends in between has written them by then.
         tag, status = _latest(cluster, first)
         committed, is_enough = self._progress(cluster, tag, world)
-        # What was committed may be an earlier start's: one that failed since has shown nothing.
+        # A commit may be an earlier start's: one that failed since has shown nothing.
         failed_again = status.state is JobState.FAILED and tag != first
         has_ended_well = bool(committed) and status.state is JobState.FINISHED
         if has_ended_well or (is_enough and not failed_again):
-            return self._evidence(committed, seconds, world)
+            return JobConfirmed(
+                committed=tuple(committed),
+                at=world.clock.now(),
+                idle=tuple(path for path in self.commits if path not in committed),
+                epoch=self.epoch,
+                seconds=seconds,
+            )
         if status.state in OVER:
-            raise self._died(status, is_enough, tag, world)
+            when = f"before it {self._terms.done} a {self._terms.one}"
+            if is_enough:
+                when = "when it was started again"
+            fact = f"{self.job} {_death(status)} {when}"
+            raise self._failed(fact, "mend this, and {} starts it again", tag, world)
         if watch is not None:
             self._refuse_ended_query(watch, status, tag, world)
         self._refuse_late(status, seconds, tag, world)
@@ -232,7 +237,12 @@ class AwaitProgress(NoFiles):
         state = _in_words(status) if status.state is JobState.UNKNOWN else status.state
         fact = f"{self.job} is {state} and has {none} in {seconds_max:.0f} s"
         again = "{} waits again"
-        if not self.commits and self._writes_none(tag, world):
+        writes_none = False
+        if not self.commits:
+            with suppress(ClusterError):
+                cluster = cast(SavepointCluster, world.cluster(self.cluster))
+                writes_none = cluster.progress(tag).writes_none
+        if writes_none:
             fact += ": its checkpointing is off"
             again = (
                 'under "submit" give it "flink_configuration": '
@@ -241,26 +251,9 @@ class AwaitProgress(NoFiles):
             )
         raise self._failed(fact, again, tag, world)
 
-    def _writes_none(self, tag: str, world: World) -> bool:
-        with suppress(ClusterError):
-            return cast(SavepointCluster, world.cluster(self.cluster)).progress(tag).writes_none
-        return False
-
     def _seconds_max(self, world: World) -> float:
         correction = world.corrections.get(self.job)
         return self.seconds_max if correction is None else correction.seconds_max
-
-    def _watch(self, world: World, seconds_max: float) -> QueryWatch | None:
-        if not self.commits:
-            return None
-        return QueryWatch(world.storage(self.location), self.commits, seconds_max)
-
-    def _died(self, status: JobStatus, was_enough: bool, tag: str, world: World) -> ClusterError:
-        when = f"before it {self._terms.done} a {self._terms.one}"
-        if was_enough:
-            when = "when it was started again"
-        fact = f"{self.job} {_death(status)} {when}"
-        return self._failed(fact, "mend this, and {} starts it again", tag, world)
 
     def _refuse_ended_query(
         self, watch: QueryWatch, status: JobStatus, tag: str, world: World
@@ -275,9 +268,7 @@ class AwaitProgress(NoFiles):
             raise self._failed(fact, again, tag, world, failure)
 
     def _progress(self, cluster: Cluster, tag: str, world: World) -> tuple[list[str], bool]:
-        """Return what has been committed, and whether that is enough. Where no file shows it, the
-        cluster does.
-        """
+        """Return the commits, and whether they are enough. Without files the cluster tells them."""
         if not self.commits:
             return self._by_cluster(cluster, tag)
         storage = world.storage(self.location)
@@ -287,7 +278,7 @@ class AwaitProgress(NoFiles):
             if storage.stat(path) is not None:
                 committed.append(path)
             elif is_enough:
-                is_enough = _is_idle(storage, idle, tag)
+                is_enough = tag.encode() in (content_of(storage, idle) or b"")
         return committed, is_enough
 
     def ended_in_vain(self, world: World) -> bool:
@@ -309,12 +300,7 @@ class AwaitProgress(NoFiles):
             return False
         if not self.commits:
             return cast(SavepointCluster, cluster).progress(tag).hopeless is not None
-        return self._has_ended_query(cluster, world)
-
-    def _has_ended_query(self, cluster: Cluster, world: World) -> bool:
-        """Whether a query has ended that nothing starts again: a job that gets further meanwhile
-        has none.
-        """
+        # A job that gets further meanwhile has no query that nothing starts again.
         watch = QueryWatch(world.storage(self.location), self.commits, self.seconds_max)
         while True:
             world.check_interrupted()
@@ -338,56 +324,36 @@ class AwaitProgress(NoFiles):
         image and no other.
         """
         progress = cast(SavepointCluster, cluster).progress(tag)
-        self._refuse_other_image(progress)
-        self._refuse_hopeless(progress)
-        is_restored = progress.restored is not None or not self.location
+        restored = progress.restored
+        if restored is not None and self.location and not _is_at(restored, self.location):
+            raise ClusterError(
+                f"{self.job} was restored from {restored}, and not from {self.location}",
+                cluster=self.cluster,
+                job=self.job,
+                hint="`stateshift rollback WORKDIR` takes the run back",
+            )
+        if progress.hopeless is not None:
+            raise ClusterError(
+                f"{self.job} fails again and again with the same: {progress.hopeless}",
+                cluster=self.cluster,
+                job=self.job,
+                hint="`stateshift rollback WORKDIR` takes the run back, and starts the old job "
+                "again if the spec says how: it would fail in the same way as often as it is "
+                'resumed. With another "submit" (a jar that is mended, say) it is started again: '
+                "`stateshift resume WORKDIR --spec FILE`",
+            )
+        is_restored = restored is not None or not self.location
         if not is_restored or not self._is_later(progress):
             return [], False
         return [f"checkpoint {progress.epoch}"], progress.running
 
-    def _refuse_other_image(self, progress: JobProgress) -> None:
-        restored = progress.restored
-        if restored is None or not self.location or _is_at(restored, self.location):
-            return
-        raise ClusterError(
-            f"{self.job} was restored from {restored}, and not from {self.location}",
-            cluster=self.cluster,
-            job=self.job,
-            hint="`stateshift rollback WORKDIR` takes the run back",
-        )
-
-    def _refuse_hopeless(self, progress: JobProgress) -> None:
-        if progress.hopeless is None:
-            return
-        hint = (
-            "`stateshift rollback WORKDIR` takes the run back, and starts the old job again if "
-            "the spec says how: it would fail in the same way as often as it is resumed. With "
-            'another "submit" (a jar that is mended, say) it is started again: `stateshift resume '
-            "WORKDIR --spec FILE`"
-        )
-        raise ClusterError(
-            f"{self.job} fails again and again with the same: {progress.hopeless}",
-            cluster=self.cluster,
-            job=self.job,
-            hint=hint,
-        )
-
     def _is_later(self, progress: JobProgress) -> bool:
         return progress.epoch is not None and progress.epoch > (self.epoch or 0)
-
-    def _evidence(self, committed: list[str], seconds: float, world: World) -> Evidence:
-        return JobConfirmed(
-            committed=tuple(committed),
-            at=world.clock.now(),
-            idle=tuple(path for path in self.commits if path not in committed),
-            epoch=self.epoch,
-            seconds=seconds,
-        )
 
     def _failed(
         self, fact: str, again: str, tag: str, world: World, failure: Failure | None = None
     ) -> ClusterError:
-        """Return the error, with the newest exception of the job, and what it said last."""
+        """Return the error, with the newest exception of the job, and the end of its log."""
         cluster = world.cluster(self.cluster)
         failure = failure or cluster.failure(tag)
         if failure is not None:
@@ -399,7 +365,7 @@ class AwaitProgress(NoFiles):
             fact,
             cluster=self.cluster,
             job=self.job,
-            hint=way_out(failure, self.location, again.format("`stateshift resume WORKDIR`")),
+            hint=hint_for(failure, self.location, again.format("`stateshift resume WORKDIR`")),
         )
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
@@ -409,9 +375,9 @@ class AwaitProgress(NoFiles):
         return []
 
 
-def stopped(cluster: Cluster, name: str, request: StopRequest) -> None:
-    """Return when a job that we started runs no more: its image must not be pulled from under it,
-    nor the old job be started beside it.
+def stop_started_job(cluster: Cluster, name: str, request: StopRequest) -> None:
+    """Stop a job that we started: its image must not be pulled from under it, nor the old job be
+    started beside it.
     """
     after = cluster.stop(request)
     if after.state.alive:
@@ -425,14 +391,14 @@ def stopped(cluster: Cluster, name: str, request: StopRequest) -> None:
 
 def without_frames(log: str) -> str:
     """Return a log's last lines, without the JVM's stack frames: they would be all of them, and
-    what failed stands above.
+    the failure is above.
     """
     lines = [line for line in log.strip().splitlines() if not _FRAME.match(line)]
     return "\n".join(lines[-SHOWN_LINES:]).strip()
 
 
 def first_tag(world: World, job: str, attempt: int) -> str:
-    """Return the tag that an attempt to move the job begins with: what an earlier one started was
+    """Return the tag with which an attempt to move the job begins: the job of an earlier one was
     stopped, and is over.
     """
     tag = tag_of(world, job)
@@ -446,8 +412,8 @@ def _following(tag: str) -> str:
 
 
 def _latest(cluster: Cluster, tag: str) -> tuple[str, JobStatus]:
-    """Return the last tag under which something was started, and what became of it; the first one
-    where nothing was.
+    """Return the last tag under which something was started, and its status; the first tag if
+    nothing was.
     """
     status = cluster.find(tag)
     for _ in range(STARTS_MAX):
@@ -476,11 +442,6 @@ def _place_of(url: str) -> tuple[str, str]:
     parts = _URL.fullmatch(url)
     assert parts is not None, "it matches any text"
     return parts[1] or "", parts[2].strip("/")
-
-
-def _is_idle(storage: Storage, path: str, tag: str) -> bool:
-    content = content_of(storage, path)
-    return content is not None and tag.encode() in content
 
 
 def _death(status: JobStatus) -> str:

@@ -13,7 +13,7 @@ from stateshift.migration.proposal import refuse
 from stateshift.migration.stages.wave_state import WaveState
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
-from stateshift.step.evidence import ImageTaken, known
+from stateshift.step.evidence import ImageTaken, require_known
 
 
 def plan_move(context: RunContext, wave: WaveState) -> None:
@@ -63,7 +63,7 @@ def with_halt_images(context: RunContext, job: JobSpec) -> JobSpec:
     halts = [plan for plan in plans if plan.purpose == "halt"]
     if not halts or halts[-1].undone or not job.image_writers:
         return job
-    evidence = [known(step.evidence) for step in halts[-1].steps.values()]
+    evidence = [require_known(step.evidence) for step in halts[-1].steps.values()]
     images = [shown.image for shown in evidence if isinstance(shown, ImageTaken)]
     return job.started_from(tuple(images)) if images else job
 
