@@ -1,4 +1,4 @@
-"""What other installed packages add to stateshift: engines and cluster kinds, by entry points.
+"""The engines and cluster kinds of other installed packages, by entry points.
 
     [project.entry-points."stateshift.engines"]
     toy = "toy_engine:ENGINE"
@@ -12,7 +12,7 @@ name is asked for, and not before. A name that stateshift has itself cannot be t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from stateshift.errors import PlanError
@@ -30,7 +30,7 @@ def names_added(group: str) -> Collection[str]:
 
 
 def load(group: str, name: str) -> Any:
-    """Import what an installed package adds under a name.
+    """Import the object that an installed package adds under a name.
 
     Args:
         group: ENGINES or CLUSTERS.
@@ -43,7 +43,12 @@ def load(group: str, name: str) -> Any:
     candidates = [entry for entry in _entries(group) if entry.name == name]
     if not candidates:
         raise PlanError(f"no installed package adds {name!r} to {group}")
-    _expect_one(candidates, group, name)
+    if len({entry.value for entry in candidates}) > 1:
+        packages = sorted(_package(entry) for entry in candidates)
+        raise PlanError(
+            f"{' and '.join(packages)} both add {name!r} to {group}",
+            hint=f"keep one of them: python -m pip uninstall {packages[0]}",
+        )
     entry = candidates[0]
     try:
         return entry.load()
@@ -51,24 +56,14 @@ def load(group: str, name: str) -> Any:
         raise PlanError(
             f"{name!r} of {group} cannot be loaded from {entry.value}: "
             f"{type(error).__name__}: {error}",
-            hint=_way_out(entry),
+            hint=_hint(entry),
         ) from error
-
-
-def _expect_one(candidates: Sequence[EntryPoint], group: str, name: str) -> None:
-    """Refuse entry points of one name that stand for different objects."""
-    if len({entry.value for entry in candidates}) > 1:
-        packages = sorted(_package(entry) for entry in candidates)
-        raise PlanError(
-            f"{' and '.join(packages)} both add {name!r} to {group}",
-            hint=f"keep one of them: python -m pip uninstall {packages[0]}",
-        )
 
 
 def refuse(group: str, name: str, lacks: str) -> PlanError:
     """Return the error for an entry point whose object does not keep the protocol."""
     entry = next(entry for entry in _entries(group) if entry.name == name)
-    return PlanError(f"{name!r} of {group} ({entry.value}) {lacks}", hint=_way_out(entry))
+    return PlanError(f"{name!r} of {group} ({entry.value}) {lacks}", hint=_hint(entry))
 
 
 def _entries(group: str) -> list[EntryPoint]:
@@ -78,7 +73,7 @@ def _entries(group: str) -> list[EntryPoint]:
     return list(entry_points(group=group))
 
 
-def _way_out(entry: EntryPoint) -> str:
+def _hint(entry: EntryPoint) -> str:
     package = _package(entry)
     return (
         f"mend the package that adds it (python -m pip show {package}), "

@@ -28,9 +28,8 @@ def take(parent: Storage, name: str, run: str, workdir: str, host: str) -> None:
     path = name + LOCK_SUFFIX
     content = json.dumps({"run": run, "workdir": workdir, "host": host}).encode()
     for _ in range(ATTEMPTS):
-        holder = _holder(
-            parent, path
-        )  # looked at first: a full disk must not keep us from what is ours already
+        # Looked at first: a full disk must not keep us from a lock that is ours already.
+        holder = _holder(parent, path)
         if holder is not None and holder.get("run") == run:
             return
         if holder is not None:
@@ -39,13 +38,18 @@ def take(parent: Storage, name: str, run: str, workdir: str, host: str) -> None:
             parent.create(path, content)
             _log.info("lock taken: %s/%s", redact(parent.location.rstrip("/")), path)
             return
-    raise _unreadable(parent, name)
+    # A name that can be neither read nor created, as that of a link to nothing.
+    lock = f"{parent.location.rstrip('/')}/{path}"
+    raise JournalError(
+        f"the lock {lock} cannot be read, and cannot be created: the name is taken by "
+        "something that is no file, "
+        "such as a link that leads nowhere",
+        hint=f"look at it (ls -l); if no run has made it, remove {lock}",
+    )
 
 
 def refuse_held(parent: Storage, name: str) -> None:
-    """Refuse to plan for a target that a run still works on: what is there now is not what will
-    be.
-    """
+    """Refuse to plan for a target that a run still works on, and changes."""
     holder = _holder(parent, name + LOCK_SUFFIX)
     if holder is not None:
         raise _held(parent, name, holder)
@@ -65,17 +69,6 @@ def _held(parent: Storage, name: str, holder: dict[str, str]) -> JournalError:
         hint=f"stateshift status {quote(where)} tells whether it is at work; "
         f"else stateshift resume {quote(where)}, or stateshift rollback {quote(where)}; "
         f"if that workdir is lost, {by_hand}",
-    )
-
-
-def _unreadable(parent: Storage, name: str) -> JournalError:
-    """A name that can be neither read nor created, as that of a link to nothing."""
-    path = f"{parent.location.rstrip('/')}/{name}{LOCK_SUFFIX}"
-    return JournalError(
-        f"the lock {path} cannot be read, and cannot be created: the name is taken by "
-        "something that is no file, "
-        "such as a link that leads nowhere",
-        hint=f"look at it (ls -l); if no run has made it, remove {path}",
     )
 
 
@@ -107,8 +100,8 @@ def release(parent: Storage, name: str, run: str) -> None:
 
 
 def _holder(parent: Storage, path: str) -> dict[str, str] | None:
-    """Return what the lock says of itself; None where there is none. Return how it begins where it
-    is none of ours: a proxy may answer with a page.
+    """Return the content of the lock; None where there is none. Return its begin if it is none of
+    ours: a proxy may answer with a page.
     """
     try:
         content = parent.read(path, 1 << 16)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -29,10 +29,16 @@ def ask(
     kinds: Sequence[str] = (),
     fleet: Fleet | None = None,
 ) -> list[Broken]:
-    """Return the steps whose evidence does not hold any more; only of some `kinds` where given. A
-    fleet is asked many at once; its answers stand in the plan's order.
+    """Return the finished steps whose evidence does not hold any more; only of some `kinds` where
+    given. A fleet is asked many at once; its answers come in the plan's order.
     """
-    steps = _with_evidence(plan, progress, kinds)
+    steps = [step for step in plan if progress.finished(step.name)]
+    if kinds:
+        steps = [step for step in steps if step.kind in kinds]
+    lifted = {(step.location, step.paths) for step in steps if isinstance(step, LiftFence)}
+    fences = [step for step in steps if isinstance(step, FenceSource)]
+    down = {step.name for step in fences if (step.location, step.paths) in lifted}
+    steps = [step for step in steps if step.name not in down]
     answers = _answers(steps, progress, world, fleet)
     broken: list[Broken] = []
     for step, discrepancies in zip(steps, answers, strict=True):
@@ -43,34 +49,12 @@ def ask(
 def _answers(
     steps: Sequence[AnyStep], progress: PlanProgress, world: World, fleet: Fleet | None
 ) -> list[list[Discrepancy]]:
-    """Return what does not hold any more of each step, asked by the fleet if it takes any."""
+    """Return the discrepancies of each step, asked by the fleet if it takes any."""
     taken = [] if fleet is None else list(filter(fleet.takes, steps))
     if fleet is None or not is_worth(fleet, taken):
         return [_ask_step(step, progress, world, None) for step in steps]
     fleet.begin("verify", taken, world)
-    return _ask_side_by_side(steps, progress, world, fleet, len(taken))
-
-
-def _with_evidence(plan: Plan, progress: PlanProgress, kinds: Sequence[str]) -> list[AnyStep]:
-    """Return the finished steps of these kinds, or of all, but for fences that were lifted
-    again.
-    """
-    finished = [step for step in plan if progress.finished(step.name)]
-    if kinds:
-        finished = [step for step in finished if step.kind in kinds]
-    lifted = {(step.location, step.paths) for step in finished if isinstance(step, LiftFence)}
-    return [step for step in finished if not _is_lifted(step, lifted)]
-
-
-def _is_lifted(step: AnyStep, lifted: Collection[tuple[str, tuple[str, ...]]]) -> bool:
-    return isinstance(step, FenceSource) and (step.location, step.paths) in lifted
-
-
-def _ask_side_by_side(
-    steps: Sequence[AnyStep], progress: PlanProgress, world: World, fleet: Fleet, waiting: int
-) -> list[list[Discrepancy]]:
-    """Ask many steps at once; `waiting` of them are the fleet's."""
-    threads_max = min(THREADS_MAX, max(1, fleet.slots(waiting)))
+    threads_max = min(THREADS_MAX, max(1, fleet.slots(len(taken))))
     with ThreadPoolExecutor(threads_max) as threads:
         try:
             return list(threads.map(lambda step: _ask_step(step, progress, world, fleet), steps))

@@ -4,10 +4,9 @@ The executor skips what the journal holds as finished and repeats the rest; repe
 always safe, so there is no resume code. A step's record is on disk before the step's effect begins,
 and its evidence before the next phase. Phases are barriers; inside a phase up to `world.parallel`
 steps run at once, in an ordered phase one after the other. Steps that compute over much state wait
-for a core instead: more of them at once take more memory, and no less time. Of small ones that
-mostly wait for a network more run beside each other, as many as their storage says is worth it. A
-fleet, where there is one, runs those steps of an unordered phase that it takes, and the journal
-says the same.
+for a core instead: more of them at once take more memory, and no less time. Small ones that mostly
+wait for a network run beside each other as many as their storage says is worth it. A fleet, where
+there is one, runs those steps of an unordered phase that it takes, and the journal says the same.
 """
 
 from __future__ import annotations
@@ -18,9 +17,10 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from stateshift.errors import StateshiftError
-from stateshift.journal import Journal, PlanFinished, PlanProgress, StepFinished, StepStarted
+from stateshift.journal import Journal, PlanFinished, StepFinished, StepStarted
 from stateshift.plan import PHASES, Phase, PhaseName, Plan
 from stateshift.step import (
     AnyStep,
@@ -36,10 +36,10 @@ from stateshift.world import World
 
 _log = logging.getLogger(__name__)
 
-# What steps may decode together of which more run at once than there are cores.
+# The bytes that steps may decode together, if more run at once than there are cores.
 DECODED_BYTES_MAX = 16 * 1024 * 1024
 
-# What steps may hold together of which more run at once than `world.parallel`.
+# The bytes that steps may hold together, if more run at once than `world.parallel`.
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 
 # More of them at once wait for a storage no faster: of the files of each, one is read at a time.
@@ -65,16 +65,13 @@ def execute_together(
         if not parts:
             continue
         _execute_phase(name, parts, world, journal, fleet)
-        _tidy(parts, world, journal)
+        for part in parts:
+            if not part.phase.ordered:
+                _remove_temporaries(part, world, journal)
     if phases is PHASES:
-        _finish(plans, world, journal)
-
-
-def _finish(plans: Sequence[tuple[int, Plan]], world: World, journal: Journal) -> None:
-    """Write down that all of these plans are carried out."""
-    for number, _ in plans:
-        if journal.progress.plans[number].finished_at is None:
-            journal.append(PlanFinished(world.clock.now(), number))
+        for number, _ in plans:
+            if journal.progress.plans[number].finished_at is None:
+                journal.append(PlanFinished(world.clock.now(), number))
 
 
 def _execute_phase(
@@ -94,14 +91,14 @@ def _execute_phase(
 
 @dataclass(frozen=True)
 class _Part:
-    """What one plan has left to do in a phase."""
+    """The part of a phase that one plan has left to do."""
 
     number: int
     plan: Plan
     phase: Phase
 
     def units(self) -> list[_Unit]:
-        """Return what may run side by side."""
+        """Return the units that may run side by side."""
         steps = self.phase.steps
         if self.phase.ordered:
             return [_Unit(self.number, list(steps), True)]
@@ -117,29 +114,23 @@ def _pending_parts(
         phase = plan.phase(name)
         if phase is None:
             continue
-        steps = _pending_steps(phase, journal.progress.plans[number])
+        progress = journal.progress.plans[number]
+        steps = [step for step in phase.steps if not progress.finished(step.name)]
         if steps:
             parts.append(_Part(number, plan, replace(phase, steps=tuple(steps))))
     return parts
 
 
-def _pending_steps(phase: Phase, progress: PlanProgress) -> list[AnyStep]:
-    return [step for step in phase.steps if not progress.finished(step.name)]
-
-
-def _tidy(parts: Sequence[_Part], world: World, journal: Journal) -> None:
-    """Remove what is left over of steps that ran side by side."""
-    for part in parts:
-        if not part.phase.ordered:
-            _remove_temporary(part, world, journal)
-
-
-def _remove_temporary(part: _Part, world: World, journal: Journal) -> None:
+def _remove_temporaries(part: _Part, world: World, journal: Journal) -> None:
     """Remove the temporary files that an attempt may have left that was cut short: before the image
     is published, while nobody but us writes there.
     """
     done = journal.progress.plans[part.number].steps
-    repeated = [step for step in part.phase.steps if _was_repeated(done[step.name].evidence)]
+    repeated: list[AnyStep] = []
+    for step in part.phase.steps:
+        evidence = done[step.name].evidence
+        if evidence is not None and evidence.repeated:
+            repeated.append(step)
     for place in sorted(places_filled(repeated) - {part.plan.source}):
         world.storage(place).prune()
 
@@ -158,7 +149,7 @@ class _Unit:
 
     @property
     def bytes_decoded(self) -> int:
-        """What its steps decode, which takes a core and memory."""
+        """The bytes that its steps decode, which takes a core and memory."""
         return sum(step.bytes for step in self.steps if step.decodes)
 
 
@@ -172,23 +163,16 @@ def is_worth(fleet: Fleet, taken: Sequence[Step]) -> bool:
     return len(taken) > 0 and fleet.is_worth(sum(step.bytes for step in taken))
 
 
-def _units_of(parts: Sequence[_Part]) -> list[_Unit]:
-    units: list[_Unit] = []
-    for part in parts:
-        units += part.units()
-    return units
-
-
 class _Phase:
-    """The steps of one phase that are still to be run, here or by a fleet. What has to run in order
-    runs as one unit: a fleet takes none of it.
+    """The steps of one phase that are still to be run, here or by a fleet. Steps that have to run
+    in order are one unit, of which a fleet takes none.
     """
 
     def __init__(
         self, name: str, parts: Sequence[_Part], world: World, journal: Journal, fleet: Fleet | None
     ) -> None:
         self.name, self.world, self.journal = name, world, journal
-        self.units = _units_of(parts)
+        self.units = list(chain.from_iterable(part.units() for part in parts))
         self.failure: BaseException | None = None
         self._read: dict[int, Mapping[str, Mapping[str, int]]] = {}
         self._lock = threading.Lock()
@@ -211,30 +195,18 @@ class _Phase:
     def _run_side_by_side(self) -> None:
         queue = list(reversed(self.units))
         running: dict[Future[None], _Unit] = {}
-        count = min(len(queue), self._threads_max())
+        threads_max = THREADS_MAX if self.fleet else max(map(self._at_once, self.units))
+        count = min(len(queue), threads_max)
         with ThreadPoolExecutor(count, thread_name_prefix=self.name) as threads:
             while running or self._goes_on(queue):
-                self._start_some(threads, queue, running)
-                self._await_one(running)
+                while self._goes_on(queue) and self._may_start(queue, running.values()):
+                    unit = queue.pop()
+                    running[threads.submit(self._run_unit, unit)] = unit
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    del running[future]
+                    self.failure = self.failure or future.exception()
         if self.failure is not None:
             raise self.failure
-
-    def _threads_max(self) -> int:
-        return THREADS_MAX if self.fleet else max(map(self._at_once, self.units))
-
-    def _start_some(
-        self, threads: ThreadPoolExecutor, queue: list[_Unit], running: dict[Future[None], _Unit]
-    ) -> None:
-        """Start the last units of the queue, as many as may run now."""
-        while self._goes_on(queue) and self._may_start(queue, running.values()):
-            unit = queue.pop()
-            running[threads.submit(self._run_unit, unit)] = unit
-
-    def _await_one(self, running: dict[Future[None], _Unit]) -> None:
-        """Wait until one of the units that run is done, at least."""
-        for future in wait(running, return_when=FIRST_COMPLETED).done:
-            del running[future]
-            self.failure = self.failure or future.exception()
 
     def _goes_on(self, queue: Sequence[_Unit]) -> bool:
         return self.failure is None and len(queue) > 0
@@ -249,17 +221,14 @@ class _Phase:
             return False
         if len(here) >= self.world.parallel:
             return unit.bytes + sum(other.bytes for other in here) <= WAITING_BYTES_MAX
-        return self._has_core(unit, here)
-
-    def _has_core(self, unit: _Unit, running: Collection[_Unit]) -> bool:
-        """Whether this machine has a core left for a unit, if it takes one; or all is little."""
-        decoded = [other.bytes_decoded for other in running if other.bytes_decoded]
+        # A core is left for it, if it takes one; or all is little.
+        decoded = [other.bytes_decoded for other in here if other.bytes_decoded]
         if not unit.bytes_decoded or len(decoded) < max(1, self.world.cores):
             return True
         return unit.bytes_decoded + sum(decoded) <= DECODED_BYTES_MAX
 
     def _at_once(self, unit: _Unit) -> int:
-        """Return how many may run at most, this one among them."""
+        """Return the number of units that may run at most, this one among them."""
         step = unit.steps[0]
         if unit.ordered or not isinstance(step, TransformShard):
             return self.world.parallel
@@ -279,16 +248,20 @@ class _Phase:
         _log.info("step %s begins: %s", step.name, step.kind)
         began = time.perf_counter()
         try:
-            evidence = self._evidence(unit, step)
+            evidence = self._run_anywhere(unit, step)
         except StateshiftError as error:
             error.where.setdefault("step", step.name)
             _log.info("step %s fails: %s", step.name, type(error).__name__)
             raise
         seconds = time.perf_counter() - began
         if _log.isEnabledFor(logging.INFO):
-            _log.info("step %s ends: %.3f s, evidence: %s", step.name, seconds, _counted(evidence))
+            words = []  # the amount of each kind: `files 3, bytes`
+            for name, value in evidence.to_plain().items():
+                words.append(f"{name} {len(value)}" if isinstance(value, list) else name)
+            shown = ", ".join(words) or "none"
+            _log.info("step %s ends: %.3f s, evidence: %s", step.name, seconds, shown)
         if journal.progress.plans[number].steps[step.name].repeated:
-            # What an earlier attempt had done already, it cannot say.
+            # It cannot tell the share of an earlier attempt.
             evidence = replace(evidence, repeated=True)
         now = world.clock.now()
         rounded = round(seconds, 6)
@@ -296,31 +269,15 @@ class _Phase:
             StepFinished(now, number, step.name, rounded, step.files, step.bytes, evidence)
         )
 
-    def _evidence(self, unit: _Unit, step: AnyStep) -> Evidence:
+    def _run_anywhere(self, unit: _Unit, step: AnyStep) -> Evidence:
+        world = self.world
         if isinstance(step, CompareImages):
-            world = replace(self.world, read=self._read_before(unit.number))
-        else:
-            world = self.world
+            # What steps of earlier phases have read need not be read again.
+            with self._lock:
+                if unit.number not in self._read:
+                    steps = list(self.journal.progress.plans[unit.number].steps.values())
+                    self._read[unit.number] = read_before(done.evidence for done in steps)
+                world = replace(world, read=self._read[unit.number])
         if self.fleet is not None and _is_taken(unit, self.fleet):
             return self.fleet.run(step, world)
         return step.run(world)
-
-    def _read_before(self, number: int) -> Mapping[str, Mapping[str, int]]:
-        """Return what steps of earlier phases have read, so that it need not be read again."""
-        with self._lock:
-            if number not in self._read:
-                steps = list(self.journal.progress.plans[number].steps.values())
-                self._read[number] = read_before(step.evidence for step in steps)
-            return self._read[number]
-
-
-def _counted(evidence: Evidence) -> str:
-    """Return how much evidence of each kind there is: `files 3, bytes`."""
-    words = []
-    for name, value in evidence.to_plain().items():
-        words.append(f"{name} {len(value)}" if isinstance(value, list) else name)
-    return ", ".join(words) or "none"
-
-
-def _was_repeated(evidence: Evidence | None) -> bool:
-    return evidence is not None and evidence.repeated

@@ -1,5 +1,5 @@
-"""What a user's job imports: where its checkpoint is under the current spec, and how it is stopped
-between two batches.
+"""The part that a user's job imports: its checkpoint's location under the current spec, and its
+stop between two batches.
 
     from stateshift import job
 
@@ -12,14 +12,14 @@ out; None otherwise.
 A job that is to come up before the old one is stopped (`"prepare": true` of its `submit`) calls
 `job.wait()` before its first query; at any other time that returns at once.
 
-The same code runs before and after a move: the location comes from STATESHIFT_CHECKPOINT, which
-whoever submits the job hands over, or else from the spec (an argument, or the file that
+The same code runs before and after a move: the location comes from STATESHIFT_CHECKPOINT, which the
+submitter of the job hands over, or else from the spec (an argument, or the file that
 STATESHIFT_SPEC names), from the entry of the job's name: STATESHIFT_JOB, or an argument. Beside the
 image, under `_stateshift`:
 
     operators.json  name -> directory, added to by `checkpoint`; what stands there is not hashed
                     again
-    stop            the marker that `watch` looks for, written by whoever wants the job to stop
+    stop            the marker that `watch` looks for, written to stop the job
     stopping        the job's answer to it: a copy
     waiting         the answer of a job that was started early; `released`, written when its image
                     is there, ends that

@@ -115,8 +115,8 @@ def _read_hadoop(file: Java) -> bytes | None:
 
 def _write_hadoop(file: Java, content: bytes) -> None:
     """Write a file under another name first, then rename it over what was there, as Spark does
-    (CheckpointFileManager.scala, FileContextBasedCheckpointFileManager). Where there is no such
-    rename, a file of an object store appears whole.
+    (CheckpointFileManager.scala, FileContextBasedCheckpointFileManager). Without such a rename, a
+    file of an object store appears whole.
     """
     from py4j.protocol import Py4JJavaError
 

@@ -19,55 +19,60 @@ _asked: dict[tuple[str, str], str] = {}
 
 
 def location(job: str | None = None, spec: Spec | str | None = None) -> str:
-    """Return the checkpoint location of this job: what whoever started it handed over, in its
-    environment or in its session's settings, else what the spec says. `spec` is a spec, or the path
-    of one.
+    """Return the checkpoint location of this job: by its environment or its session's settings, or
+    else by the spec. `spec` is a spec, or the path of one.
     """
-    place, ours = handed_over("CHECKPOINT"), handed_over("JOB")
+    place, ours = read_setting("CHECKPOINT"), read_setting("JOB")
     means_us = job is None or ours is None or job == ours
     if place and means_us:
         return place
-    return _location_by_spec(_current(spec), job or ours)
-
-
-def _location_by_spec(current: Spec | None, job: str | None) -> str:
-    """Return where a job restarts from, or where it is, as the spec says."""
+    current = _current(spec)
     if current is None:
         why = "no checkpoint location: there is neither STATESHIFT_CHECKPOINT nor a spec"
         hint = "export STATESHIFT_SPEC=spec.json, or submit the job through stateshift"
         raise SpecError((Complaint("", why),), hint=hint)
-    entry = _entry(current, job)
-    if current.restart:
-        return entry.destination
-    return entry.source
+    entry = _entry(current, job or ours)
+    return entry.destination if current.restart else entry.source
 
 
-def handed_over(what: str) -> str | None:
-    """Return CHECKPOINT, JOB, TAG or a switch, as whoever started the job has set it."""
+def read_setting(what: str) -> str | None:
+    """Return CHECKPOINT, JOB, TAG or a switch, as it was set where the job was started."""
     return os.environ.get(f"STATESHIFT_{what}") or files.setting(f"spark.stateshift.{what.lower()}")
 
 
 def checkpoint(name: str, job: str | None = None, spec: Spec | str | None = None) -> str:
-    """Return where the operator of this name keeps its state. Creates nothing but the entry in the
-    index.
+    """Return the location of the state of the operator of this name. Creates nothing but the entry
+    in the index. Refuses a directory that another name has, there or in this process (IS-7).
     """
     place = location(job, spec)
-    index = _index(place)
+    index: Mapping[str, str] = {}
+    if files.reachable(place):
+        content = files.read(place, marks.INDEX)
+        if content is not None:
+            index = marks.decode_index(content, f"{place}/{marks.INDEX}")
     directory = _directory(name, job, _current(spec), index)
-    _claim(place, directory, name, index)
+    owners = [owner for owner, taken in index.items() if taken == directory]
+    owners.append(_asked.get((place, directory), name))
+    other = next((owner for owner in owners if owner != name), None)
+    if other is not None:
+        raise PlanError(
+            f"{name!r} and {other!r} both have the directory {directory} below {place}",
+            hint='rename one of them, or give one a "directory" in the spec\'s operators',
+        )
+    _asked[place, directory] = name
     if index.get(name) != directory and files.reachable(place):
         files.write(place, marks.INDEX, marks.encode_index({**index, name: directory}))
     return f"{place.rstrip('/')}/{directory}"
 
 
 def results(name: str, job: str | None = None, spec: Spec | str | None = None) -> str | None:
-    """Return where the operator of this name keeps its results: beside its state in production,
-    nowhere else. Whether it is production, the spec says; where the job has none, whoever started
-    it: STATESHIFT_PRODUCTION, or the session's setting spark.stateshift.production.
+    """Return the location of the results of the operator of this name: beside its state in
+    production, None elsewhere. The spec says whether it is production; without a spec
+    STATESHIFT_PRODUCTION does, or the session's setting spark.stateshift.production.
     """
     current = _current(spec)
     if current is None:
-        production = (handed_over("PRODUCTION") or "").lower() == "true"
+        production = (read_setting("PRODUCTION") or "").lower() == "true"
     else:
         production = current.production
     if not production:
@@ -75,50 +80,18 @@ def results(name: str, job: str | None = None, spec: Spec | str | None = None) -
     return uid.results_directory(checkpoint(name, job, spec), production)
 
 
-def _index(place: str) -> Mapping[str, str]:
-    """Return the directories by name, as the index has them; empty if there is none."""
-    if not files.reachable(place):
-        return {}
-    content = files.read(place, marks.INDEX)
-    return {} if content is None else marks.decode_index(content, f"{place}/{marks.INDEX}")
-
-
-def _claim(place: str, directory: str, name: str, known: Mapping[str, str]) -> None:
-    """Refuse a directory that another name has, in the index or in this process (IS-7)."""
-    other = _other_owner(place, directory, name, known)
-    if other is not None:
-        raise PlanError(
-            f"{name!r} and {other!r} both have the directory {directory} below {place}",
-            hint='rename one of them, or give one a "directory" in the spec\'s operators',
-        )
-    _asked[place, directory] = name
-
-
-def _other_owner(place: str, directory: str, name: str, known: Mapping[str, str]) -> str | None:
-    """Return the first name but this one that has the directory; None where there is none."""
-    owners = [owner for owner, taken in known.items() if taken == directory]
-    owners.append(_asked.get((place, directory), name))
-    return next((owner for owner in owners if owner != name), None)
-
-
 def _directory(name: str, job: str | None, spec: Spec | None, known: Mapping[str, str]) -> str:
     """Return the spec's directory, else the index's, else the hash: in this order, so that state
     that is there is used again under another hash profile, or where the job does not see the spec.
     """
-    given = None if spec is None else _given(spec, job, name)
-    if given is not None:
-        return given
+    operators = () if spec is None else _entry(spec, job or read_setting("JOB")).operators
+    given = [operator.directory for operator in operators if operator.name == name]
+    if given and given[0] is not None:
+        return given[0]
     if known.get(name):
         return known[name]
     profile = HashProfile() if spec is None else spec.uid_hash
     return uid.directory_name(name, profile.p, profile.m, profile.offset, profile.signed)
-
-
-def _given(spec: Spec, job: str | None, name: str) -> str | None:
-    """Return the directory that a spec gives an operator."""
-    operators = _entry(spec, job or handed_over("JOB")).operators
-    directories = (operator.directory for operator in operators if operator.name == name)
-    return next(directories, None)
 
 
 def _current(spec: Spec | str | None) -> Spec | None:
@@ -142,18 +115,13 @@ def _current(spec: Spec | str | None) -> Spec | None:
 def _entry(spec: Spec, name: str | None) -> JobSpec:
     """Return the entry of this name, and no other (IS-3); without a name the only one."""
     names = [entry.name for entry in spec.jobs]
+    if name is None and len(names) != 1:
+        complaint = Complaint("/jobs", f"which of {', '.join(names)} is this job?")
+        raise SpecError((complaint,), hint=f"export STATESHIFT_JOB={names[0]}" if names else None)
     if name is None:
-        return _only_entry(spec)
+        return spec.jobs[0]
     entry = spec.job(name)
     if entry is None:
         message = f"no job is called {name!r}{did_you_mean(name, names, BRACKETED)}"
         raise SpecError((Complaint("/jobs", message, name, ", ".join(names)),))
     return entry
-
-
-def _only_entry(spec: Spec) -> JobSpec:
-    names = [entry.name for entry in spec.jobs]
-    if len(names) == 1:
-        return spec.jobs[0]
-    complaint = Complaint("/jobs", f"which of {', '.join(names)} is this job?")
-    raise SpecError((complaint,), hint=f"export STATESHIFT_JOB={names[0]}" if names else None)

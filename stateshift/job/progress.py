@@ -1,5 +1,4 @@
-"""What a job tells of its queries: their last batches, in a file beside each checkpoint, for
-`stateshift advise`.
+"""The last batches of a job's queries, in a file beside each checkpoint, for `stateshift advise`.
 
 Nothing of it may disturb the job. A file is written at most every EVERY_SECONDS, whole or not at
 all; where it cannot be, that is logged once and tried again later.
@@ -27,7 +26,7 @@ from stateshift.formats.spark.progress import (
 )
 from stateshift.job import files
 from stateshift.job.files import Java
-from stateshift.job.places import handed_over
+from stateshift.job.places import read_setting
 
 EVERY_SECONDS = 10.0
 # The trigger of a query, also of one that was given none. Source: Spark 3.3 to 4.3, Triggers.scala.
@@ -36,7 +35,7 @@ OFF = ("false", "0", "no", "off")
 
 _log = logging.getLogger(__name__)
 
-# What Spark has of a query: its StreamingExecution. py4j's objects have no types here.
+# Spark's StreamingExecution of a query. py4j's objects have no types here.
 Execution: TypeAlias = Java
 Write: TypeAlias = Callable[[str, str, bytes], None]
 
@@ -45,7 +44,7 @@ def keeps_progress() -> bool:
     """Whether queries keep their progress: unless STATESHIFT_PROGRESS, or the session's setting
     spark.stateshift.progress, is false.
     """
-    word = handed_over("PROGRESS") or ""
+    word = read_setting("PROGRESS") or ""
     return word.strip().lower() not in OFF
 
 
@@ -79,7 +78,9 @@ class ProgressFile:
         if not str(self._execution.trigger().toString()).startswith(GOES_ON):
             return
         before = progress = self._progress
-        for document in self._new_documents():
+        # Spark keeps a hundred, or as many as its conf says; each that is asked for takes two
+        # calls into the JVM. The oldest comes first.
+        for document in reversed(list(islice(self._newest_first(), BATCHES_MAX))):
             batch = batch_of_document(document)
             if batch is None:
                 continue
@@ -89,19 +90,12 @@ class ProgressFile:
         if progress is None or progress is before:
             return
         place = str(self._execution.resolvedCheckpointRoot())
-        complete = replace(progress, cores=self._cores())
+        complete = replace(progress, cores=self._count_cores())
         self._write(place, marks.PROGRESS, encode_progress(complete))
         self._progress = progress
 
-    def _new_documents(self) -> list[dict[str, Any]]:
-        """Return the progress documents that tell of batches behind the last known, oldest first.
-        Spark keeps a hundred, or as many as its conf says; each that is asked for takes two calls
-        into the JVM.
-        """
-        newest = list(islice(self._newest_first(), BATCHES_MAX))
-        return newest[::-1]
-
     def _newest_first(self) -> Iterator[dict[str, Any]]:
+        """Yield the progress documents of batches after the last known."""
         known = self._progress.batches[-1].id if self._progress is not None else -1
         documents = self._execution.recentProgress()
         for number in reversed(range(len(documents))):
@@ -110,7 +104,7 @@ class ProgressFile:
                 return
             yield document
 
-    def _cores(self) -> int | None:
+    def _count_cores(self) -> int | None:
         """Return the cores of the executors that are at work, as the driver counts them."""
         try:
             executors = self._execution.sparkSession().sparkContext().statusStore()

@@ -1,17 +1,16 @@
 """Running queries, watched: stopped between two batches when the marker is there, and reported idle
 when they are.
 
-How a query is stopped between two batches: its loop asks before every batch whether the query is
-still active (MicroBatchExecution.runActivatedStream, Spark 3.3 to 4.3), which is a flag of its own:
+A query is stopped between two batches: its loop asks before every batch whether the query is still
+active (MicroBatchExecution.runActivatedStream, Spark 3.3 to 4.3), which is a flag of its own:
 StreamExecution.state. We set it to TERMINATED, as `stop` does, but without the interruption that
 comes with `stop`. The query then finishes the batch it is in, commits it, and its thread ends. Only
 one that sleeps until its next trigger is interrupted: its thread says so itself
 (ProcessingTimeExecutor calls Clock.waitTillTime), and whatever wakes it now, it asks before it does
 anything. Spark 4.3 asks once more within a batch, when that has been planned, and interrupts its
 own thread if it is to end (MicroBatchExecution.runBatch): so the flag is set while a batch is being
-done, or none is under way. Where a Spark has no such flag, the moment between two batches is waited
-for and may be missed: the batch that `stop` then cuts short has been planned and not committed, and
-Spark repeats it.
+done, or none is under way. In a Spark without such a flag, the moment between two batches may be
+missed: then `stop` cuts a batch short that was planned and not committed, and Spark repeats it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from stateshift.errors import PlanError, SpecError
 from stateshift.formats import marks
 from stateshift.job import files
 from stateshift.job.files import Java
-from stateshift.job.places import handed_over, location
+from stateshift.job.places import location, read_setting
 from stateshift.job.progress import ProgressFile, keeps_progress
 
 _log = logging.getLogger(__name__)
@@ -33,10 +32,11 @@ _log = logging.getLogger(__name__)
 # pyspark's StreamingQuery. pyspark is imported late, and mypy does not read its types.
 Query: TypeAlias = Any
 
-# How long a moment is waited for in which setting a query's flag does not cut its batch short.
+# For the moment in which setting a query's flag does not cut its batch short.
 FLAG_SECONDS_MAX = 10.0
-# How long a query may take to finish its batch before it is stopped in the middle of it.
+# For a query to finish its batch, before it is stopped in the middle of it.
 BATCH_SECONDS_MAX = 240.0
+WAITS_FOR_INPUT = ("Waiting for data to arrive", "Waiting for next trigger")
 
 
 def run(*queries: Query) -> None:
@@ -50,20 +50,27 @@ def run(*queries: Query) -> None:
 
 
 def watch(*queries: Query, seconds: float = 0.2) -> None:
-    """Return when all queries have ended, or when the stop marker is there and each has been
-    stopped between two of its batches. Raises what a query failed with. Looks every so many
-    `seconds`. Keeps what the queries say of their batches beside their checkpoints.
+    """Watch queries until all have ended, or until the stop marker is there and each has been
+    stopped between two of its batches. Raises the error of a query that failed. Looks every so many
+    `seconds`. Keeps the progress of the queries beside their checkpoints.
     """
     places = _places(queries)
-    tag = handed_over("TAG")
+    tag = read_setting("TAG")
     restoring = list(queries) if tag else []
     kept = queries if keeps_progress() else ()
     progress = [ProgressFile(_execution(query)) for query in kept]
     beside = _Beside()
-    while _running(queries):
+    while _any_runs(queries):
         if any(beside.is_answered(place) for place in places):
-            return _stop(queries)
-        for query in list(filter(_is_idle, restoring)):
+            return _stop_all(queries)
+        for query in list(restoring):
+            # Spark says so (ProgressContext and StreamExecution.updateStatusMessage) after its
+            # first look at the sources: a batch that was planned when the query was stopped has
+            # been done again by then.
+            status = query.status
+            is_busy = status["isTriggerActive"] or status["isDataAvailable"]
+            if is_busy or status["message"] not in WAITS_FOR_INPUT:
+                continue
             if beside.is_marked_idle(query, tag or ""):
                 restoring.remove(query)
         for file in progress:
@@ -74,8 +81,8 @@ def watch(*queries: Query, seconds: float = 0.2) -> None:
 
 
 class _Beside:
-    """Does what is done beside the queries while they run, or wait. The job comes first: where a
-    storage fails, that is logged once, and tried again at the next look.
+    """The work beside the queries while they run, or wait. The job comes first: a storage that
+    fails is logged once, and tried again at the next look.
     """
 
     def __init__(self) -> None:
@@ -91,7 +98,13 @@ class _Beside:
 
     def is_marked_idle(self, query: Query, tag: str) -> bool:
         """Whether it is noted by now that a query is restored and has nothing to read."""
-        return self._tried(marks.IDLE, lambda: _mark_idle(query, tag))
+
+        def mark() -> bool:
+            idle = marks.encode_idle(tag, _latest(_execution(query).commitLog()))
+            files.write(_checkpoint_of(query), marks.IDLE, idle)
+            return True
+
+        return self._tried(marks.IDLE, mark)
 
     def _tried(self, what: str, act: Callable[[], bool]) -> bool:
         try:
@@ -103,27 +116,20 @@ class _Beside:
             return False
 
 
-def _mark_idle(query: Query, tag: str) -> bool:
-    """Note that a query has nothing to read; it is noted, or an error is raised."""
-    mark = marks.encode_idle(tag, _committed(query))
-    files.write(_checkpoint_of(query), marks.IDLE, mark)
-    return True
-
-
 def wait(
     job: str | None = None, seconds: float = 0.1, first: Callable[[], object] | None = None
 ) -> None:
-    """Return when this job's image is there: at once, unless it was started early. Called before
-    its first query, and once what takes its time is done: the session, libraries, lookup tables.
+    """Wait until this job's image is there: it is, unless the job was started early. Called before
+    its first query, and after all that takes its time: the session, libraries, lookup tables.
     `first` is done only by one that was started early, before it says that it waits: its query once
     over next to nothing, say, with a checkpoint of its own, so that the code is loaded. Looks every
     so many `seconds`. One that is asked to stop meanwhile ends here.
     """
-    if not handed_over("WAIT"):
+    if not read_setting("WAIT"):
         return
     if first is not None:
         first()
-    place, tag = location(job), handed_over("TAG") or ""
+    place, tag = location(job), read_setting("TAG") or ""
     files.write(place, marks.WAITING, marks.encode_tag(tag))
     beside = _Beside()
     while not beside.is_released(place, tag):
@@ -137,26 +143,22 @@ def stop_requested() -> bool:
     return _marker(location()) is not None
 
 
-def _stop(queries: tuple[Query, ...]) -> None:
+def _stop_all(queries: tuple[Query, ...]) -> None:
     """Set the flags of all of them first, so that they finish their batches at the same time; then
     wait for each.
     """
     flagged = [_set_flag(query) for query in queries]
     until = time.monotonic() + BATCH_SECONDS_MAX
     for query, is_flagged in zip(queries, flagged, strict=True):
-        _await_batch(query, _has_stopped if is_flagged else _between_batches, until)
+        may_stop = _has_stopped if is_flagged else _between_batches
+        while time.monotonic() < until and not may_stop(query):
+            time.sleep(0.02)
         query.stop()
         query.awaitTermination()
 
 
-def _await_batch(query: Query, may_stop: Callable[[Query], bool], until: float) -> None:
-    """Return when a query may be stopped, or at `until`."""
-    while time.monotonic() < until and not may_stop(query):
-        time.sleep(0.02)
-
-
 def _set_flag(query: Query) -> bool:
-    """Set the flag that ends a query behind its batch. Return False if this Spark has none."""
+    """Set the flag that ends a query after its batch. Return False if this Spark has none."""
     from py4j.java_gateway import JavaObject
     from py4j.protocol import Py4JError
 
@@ -215,19 +217,8 @@ def _between_batches(query: Query) -> bool:
     return not query.status["isTriggerActive"] and planned == _latest(execution.commitLog())
 
 
-def _is_idle(query: Query) -> bool:
-    """Whether a query is restored and waits for input. Spark says so (ProgressContext and
-    StreamExecution.updateStatusMessage) after its first look at the sources: what was planned when
-    it was stopped has been done again by then.
-    """
-    status = query.status
-    if status["isTriggerActive"] or status["isDataAvailable"]:
-        return False
-    return status["message"] in ("Waiting for data to arrive", "Waiting for next trigger")
-
-
-def _running(queries: tuple[Query, ...]) -> bool:
-    """Whether any of them runs. Raises what one that does not has failed with."""
+def _any_runs(queries: tuple[Query, ...]) -> bool:
+    """Whether any of them runs. Raises the error of one that failed."""
     ended = [query for query in queries if not query.isActive]
     for query in ended:
         query.awaitTermination()
@@ -239,7 +230,7 @@ def _marker(place: str) -> bytes | None:
     content = files.read(place, marks.STOP)
     if content is None:
         return None
-    job, tag = handed_over("JOB"), handed_over("TAG")
+    job, tag = read_setting("JOB"), read_setting("TAG")
     return content if marks.asks_to_stop(content, job, tag, time.time()) else None
 
 
@@ -253,8 +244,8 @@ def _answer_marker(place: str) -> bool:
 
 
 def _places(queries: tuple[Query, ...]) -> tuple[str, ...]:
-    """Return where the marker may be: at the job's location, or, if nothing says what that is,
-    beside each query.
+    """Return the places of the marker: the job's location, or, if that is not known, those of the
+    queries' checkpoints.
     """
     if any(not hasattr(query, "_jsq") for query in queries):
         raise PlanError(
@@ -274,10 +265,6 @@ def _execution(query: Query) -> Java:
 
 def _checkpoint_of(query: Query) -> str:
     return str(_execution(query).resolvedCheckpointRoot())
-
-
-def _committed(query: Query) -> int | None:
-    return _latest(_execution(query).commitLog())
 
 
 def _latest(log: Java) -> int | None:

@@ -1,4 +1,4 @@
-"""What happened: records, one a line, and their fold.
+"""The journal of a run: records, one a line, and their fold.
 
 records   one thing that happened, at one time
 progress  everything a journal says so far; `advance(progress, record)` is the whole state machine

@@ -2,8 +2,8 @@
 
     line  =  crc32 of the JSON, 8 hex digits | blank | JSON | newline
 
-A last line that is cut short is what a kill leaves behind: it is dropped, its effect is repeated. A
-damaged line anywhere else is refused.
+A kill leaves behind a last line that is cut short: it is dropped, its effect is repeated. A damaged
+line anywhere else is refused.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import threading
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from stateshift import plain
@@ -28,7 +29,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_records(content: bytes) -> tuple[list[Record], int]:
-    """Return the records, and how many bytes of `content` hold them: what lies behind is a line
+    """Return the records, and the number of bytes that hold them: the rest of `content` is a line
     that a kill cut short.
     """
     records: list[Record] = []
@@ -37,7 +38,11 @@ def decode_records(content: bytes) -> tuple[list[Record], int]:
         end = content.find(b"\n", good)
         if end < 0:
             break
-        record = _decode_line(content[good:end])
+        record: Record | None = None
+        head, _, text = content[good:end].partition(b" ")
+        with suppress(ValueError, RecursionError):
+            if len(head) == 8 and int(head, 16) == zlib.crc32(text):
+                record = plain.from_plain(Record, json.loads(text))
         if record is None:
             if end + 1 == len(content):
                 break
@@ -53,7 +58,7 @@ def decode_records(content: bytes) -> tuple[list[Record], int]:
 
 
 class Lines(Protocol):
-    """Where the journal's bytes are kept."""
+    """The place in which the journal's bytes are kept."""
 
     def read(self) -> bytes: ...
 
@@ -62,7 +67,7 @@ class Lines(Protocol):
         ...
 
     def cut(self, size: int) -> None:
-        """Drop what lies behind `size`."""
+        """Drop the bytes after `size`."""
         ...
 
     def replace(self, content: bytes) -> None:
@@ -100,8 +105,8 @@ class Journal:
             return progress
 
     def forget(self, plans: Collection[int], job: str) -> None:
-        """Rewrite it without these plans: their numbers stay taken. One more of the job's
-        stands for them.
+        """Rewrite it without these plans, whose numbers stay taken. One more of the job's replaces
+        them.
         """
         with self._lock:
             records, _ = decode_records(self._lines.read())
@@ -139,10 +144,14 @@ def _without(
 
 
 def expect_ours(tail: bytes) -> None:
-    """What a kill, or a crash of the machine, leaves behind the last whole line begins as a line of
-    ours does, or is zeros. Anything else is somebody else's file, which is not ours to cut.
+    """Refuse a file of somebody else's, which is not ours to cut. A kill, or a crash of the
+    machine, leaves zeros after the last whole line, or the begin of a line of ours: the checksum
+    and the bracket, as far as it goes.
     """
-    if not _begins_as_ours(tail) and tail.strip(b"\0\n"):
+    head, _, text = tail[:10].partition(b" ")
+    is_checksum = len(head) <= 8 and all(digit in b"0123456789abcdef" for digit in head)
+    begins_as_ours = is_checksum and text[:1] in (b"", b"{")
+    if not begins_as_ours and tail.strip(b"\0\n"):
         raise JournalError(
             "the journal does not end as one that stateshift wrote",
             hint=(
@@ -150,26 +159,3 @@ def expect_ours(tail: bytes) -> None:
                 "it from a copy"
             ),
         )
-
-
-def _begins_as_ours(tail: bytes) -> bool:
-    """Whether this begins with the checksum and the bracket of a line, as far as it goes."""
-    head, _, text = tail[:10].partition(b" ")
-    if len(head) > 8 or any(c not in b"0123456789abcdef" for c in head):
-        return False
-    return text[:1] in (b"", b"{")
-
-
-def _checksum_fits(head: bytes, text: bytes) -> bool:
-    return len(head) == 8 and int(head, 16) == zlib.crc32(text)
-
-
-def _decode_line(line: bytes) -> Record | None:
-    head, _, text = line.partition(b" ")
-    try:
-        if not _checksum_fits(head, text):
-            return None
-        record: Record = plain.from_plain(Record, json.loads(text))
-    except (ValueError, RecursionError):
-        return None
-    return record

@@ -1,4 +1,4 @@
-"""What a journal says so far: the fold of its records. `advance` is the whole state machine."""
+"""The progress of a run: the fold of its records. `advance` is the whole state machine."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ State = Literal[
 
 @dataclass(frozen=True, slots=True)
 class StepProgress:
-    """What the journal says of one step so far."""
+    """One step so far, by the journal."""
 
     phase: str
     state: Literal["started", "finished", "undone"]
@@ -54,13 +54,13 @@ class StepProgress:
     evidence: Evidence | None = None
     left: tuple[str, ...] = ()
     repeated: bool = False  # an earlier attempt was cut short: `at` is when that one began
-    stopped: bool = False  # what an earlier one had started was stopped by us
+    stopped: bool = False  # we stopped what an earlier one had started
     undone_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class PlanProgress:
-    """What the journal says of one plan so far, and of the steps that were begun."""
+    """One plan so far, by the journal, and the steps that were begun."""
 
     plan: int
     job: str
@@ -191,7 +191,18 @@ def advance(progress: Progress, record: Record) -> Progress:
             return _with_started(after, record)
         case StepFinished():
             before = _step(progress, record.plan, record.step, record)
-            return _with_step(after, record.plan, record.step, _finished(before, record))
+            seconds = record.seconds
+            if before.repeated:  # it took time before, too
+                seconds = max(seconds, record.at - before.at)
+            finished = replace(
+                before,
+                state="finished",
+                seconds=seconds,
+                files=record.files,
+                bytes=record.bytes,
+                evidence=record.evidence,
+            )
+            return _with_step(after, record.plan, record.step, finished)
         case StepUndone():
             before = _step(progress, record.plan, record.step, record)
             begun = _with_plan(after, replace(progress.plans[record.plan], finished_at=None))
@@ -243,7 +254,13 @@ def advance(progress: Progress, record: Record) -> Progress:
             )
         case RollbackRefused():
             _expect(progress.state == "rolling-back", progress, record)
-            failure = _refusal(record, progress.reason)
+            # It names what the run was to be taken back for, if it has decided that itself.
+            failure = RunFailed(
+                record.at, record.error, record.message, record.hint, record.exit_code
+            )
+            if progress.reason is not None:
+                hint = f"not taken back: {record.message}; {record.hint}"
+                failure = replace(progress.reason, hint=hint)
             return replace(
                 after, state="failed", failure=failure, reason=None, discard=False, last_copy=False
             )
@@ -253,7 +270,7 @@ def advance(progress: Progress, record: Record) -> Progress:
 
 
 def _lost_after(lost: Mapping[str, SourceLost], record: SourceLost) -> Mapping[str, SourceLost]:
-    """Return the sources that are lost after this record. The first look says since when."""
+    """Return the sources that are lost after this record, each since the first look."""
     others = {job: earlier for job, earlier in lost.items() if job != record.job}
     if not record.reason:
         return others
@@ -265,32 +282,8 @@ def _other_locks(progress: Progress, location: str) -> tuple[str, ...]:
     return tuple(lock for lock in progress.locks if lock != location)
 
 
-def _finished(before: StepProgress, record: StepFinished) -> StepProgress:
-    """Return a step that has finished. One that was repeated took time before, too."""
-    seconds = record.seconds
-    if before.repeated:
-        seconds = max(seconds, record.at - before.at)
-    return replace(
-        before,
-        state="finished",
-        seconds=seconds,
-        files=record.files,
-        bytes=record.bytes,
-        evidence=record.evidence,
-    )
-
-
-def _refusal(record: RollbackRefused, reason: RunFailed | None) -> RunFailed:
-    """Return the failure of a run that is not taken back: what it was to be taken back for, if the
-    run has decided that itself.
-    """
-    if reason is None:
-        return RunFailed(record.at, record.error, record.message, record.hint, record.exit_code)
-    return replace(reason, hint=f"not taken back: {record.message}; {record.hint}")
-
-
 def fold(records: Iterator[Record]) -> Progress:
-    """Return what has happened so far by these records."""
+    """Return the progress by these records."""
     progress = Progress()
     for record in records:
         progress = advance(progress, record)

@@ -82,9 +82,9 @@ class PlanAdopted:
 
 @dataclass(frozen=True, slots=True)
 class PlansForgotten:
-    """So many plans stood here, one after the other, among them so many `rounds` of each job. What
-    they have copied, a later one answers for, which copied nothing itself: it stands for one of
-    them.
+    """The number of plans that were here, one after the other, and of each job's `rounds` among
+    them. A later plan, which copied nothing itself, answers for what they have copied, and counts
+    as one of them.
     """
 
     kind: ClassVar[str] = "plans-forgotten"
@@ -141,8 +141,8 @@ class PlanFinished:
 
 @dataclass(frozen=True, slots=True)
 class OriginNoted:
-    """What a job was started with where it runs was asked of its cluster, before it is stopped.
-    `told` has no credentials: what a restart needs is in the workdir's `origins.json`.
+    """The cluster of a job has told how it was started, before it is stopped. `told` has no
+    credentials: the workdir's `origins.json` has what a restart needs.
     """
 
     kind: ClassVar[str] = "origin-noted"
@@ -164,7 +164,7 @@ class RoundSeen:
 
 @dataclass(frozen=True, slots=True)
 class SourceLost:
-    """From here on a standby cannot follow its source, and why. Empty: it can again. `epoch` is
+    """A standby cannot follow its source from here on, and why. Empty: it can again. `epoch` is
     that of the image it keeps.
     """
 

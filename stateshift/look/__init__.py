@@ -6,8 +6,8 @@
     export       its state, or what single batches did to it, as Parquet, Arrow or JSON lines
     diff         two images compared by their entries
 
-Whose image it is, the registry of engines tells, and the engine does the rest (`engines.views`).
-Each module is imported when something of it is first asked for: who inspects waits for nothing that
+The registry of engines tells the engine of an image, which does the rest (`engines.views`). Each
+module is imported when something of it is first asked for: to inspect waits for nothing that
 compares.
 """
 

@@ -1,5 +1,5 @@
-"""Which parts of a state have been checked, and when: one small file a location, for whoever checks
-a part each night.
+"""The parts of a state that have been checked, and when: one small file a location, to check a part
+each night.
 
     DIR/<name>-<digest>.json    {"location": "hdfs://…/orders", "parts": 30,
                                  "checked": {"1": 1772323200.0, "2": 1772409600.0}}
@@ -45,25 +45,21 @@ class NextPart:
 
 
 def wanted_part(text: str) -> Part | NextPart:
-    """Return which part is wanted: `1/30`, `next/30`, or `next`.
+    """Return the part that is wanted: `1/30`, `next/30`, or `next`.
 
     Raises:
         ValueError: the text is none of these; its words say what was expected.
     """
     number = _NUMBERED.fullmatch(text)
     if number is not None:
-        return _numbered(int(number[1]), int(number[2]))
+        parts = _number_of_parts(int(number[2]))
+        if not 1 <= int(number[1]) <= parts:
+            raise ValueError(f"parts of {parts} are 1/{parts} to {parts}/{parts}")
+        return Part(int(number[1]), parts)
     due = _NEXT.fullmatch(text)
     if due is None:
         raise ValueError("expected 1/30, next/30 or next")
     return NextPart(None if due[1] is None else _number_of_parts(int(due[1])))
-
-
-def _numbered(number: int, of: int) -> Part:
-    parts = _number_of_parts(of)
-    if not 1 <= number <= parts:
-        raise ValueError(f"parts of {parts} are 1/{parts} to {parts}/{parts}")
-    return Part(number, parts)
 
 
 def _number_of_parts(of: int) -> int:
@@ -106,7 +102,7 @@ class PartsFile:
     location: str
 
     def read(self) -> CheckedParts | None:
-        """Return what is remembered; None where nothing is.
+        """Return the parts that are remembered; None where none are.
 
         Raises:
             StorageError: the file cannot be read, or is damaged.
@@ -172,23 +168,22 @@ def due_part(file: PartsFile, wanted: Part | NextPart) -> Part:
         StorageError: what is remembered cannot be read, or nothing can be kept there.
     """
     before = file.read()
-    part = wanted if isinstance(wanted, Part) else _next(file, before, wanted.of)
+    if isinstance(wanted, Part):
+        part = wanted
+    elif before is not None and wanted.of in (None, before.parts):
+        part = before.next
+    elif wanted.of is not None:
+        part = Part(1, wanted.of)
+    else:
+        fact = f"no part of {file.location} was checked yet ({file.path} is not there)"
+        raise SpecError((Complaint("--part", fact),), hint="say of how many: --part next/30")
     file.write(before or CheckedParts(part.of))
     return part
 
 
-def _next(file: PartsFile, before: CheckedParts | None, of: int | None) -> Part:
-    if before is not None and of in (None, before.parts):
-        return before.next
-    if of is not None:
-        return Part(1, of)
-    fact = f"no part of {file.location} was checked yet ({file.path} is not there)"
-    raise SpecError((Complaint("--part", fact),), hint="say of how many: --part next/30")
-
-
 def remember(file: PartsFile, part: Part, at: float, sound: bool) -> CheckedParts:
-    """Remember that a part was found sound at this time. Return what has been checked so far, of as
-    many parts.
+    """Remember that a part was found sound at this time. Return the checked parts so far, of as
+    many.
     """
     before = file.read() or CheckedParts(part.of)
     if sound:
@@ -198,7 +193,7 @@ def remember(file: PartsFile, part: Part, at: float, sound: bool) -> CheckedPart
 
 
 def usual_folder(environment: Mapping[str, str]) -> Path:
-    """Return where parts are remembered if no folder is named: the user's folder for state, as the
+    """Return the folder of remembered parts if none is named: the user's folder for state, as the
     XDG Base Directory Specification has it.
     """
     named = environment.get("XDG_STATE_HOME", "")

@@ -21,9 +21,7 @@ _SUFFIXES = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "jsonl", ".json
 def export(
     location: str, to: str, wanted: Wanted | None = None, opening: Opening = open_patiently
 ) -> Export:
-    """Return what would be exported to `to`. Refuse here what can be refused without reading the
-    state.
-    """
+    """Return the export to `to`. Refuse here what can be refused without reading the state."""
     place = locations.normal(location, os.getcwd())
     made = rows_of(location, _format(to), wanted or Wanted(), opening)
     if to != STDOUT and relation(locations.normal(to, os.getcwd()), place) in ("same", "inside"):
@@ -33,7 +31,7 @@ def export(
 
 
 def rows_of(location: str, format: str, wanted: Wanted, opening: Opening) -> Export:
-    """Return what would be exported in this format, wherever it goes."""
+    """Return the export in this format, wherever it goes."""
     place = locations.normal(location, os.getcwd())
     return shown_by(place, opening=opening).export(location, wanted, format, opening)
 

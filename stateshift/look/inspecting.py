@@ -1,7 +1,6 @@
-"""Looking into an image, a workflow directory or a single file: what is there, and some of its
-state, decoded.
-
-Who looks at a directory waits for nothing that decodes files: that is imported where it is used.
+"""Looking into an image, a workflow directory or a single file: the files there, and some of its
+state, decoded. To look at a directory waits for nothing that decodes files: that is imported where
+it is used.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from stateshift.survey import Survey
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What there is: a survey of a directory, or a single file decoded."""
+    """A survey of a directory, or a single file decoded."""
 
     survey: Survey | None = None
     file: DecodedFile | None = None
@@ -38,7 +37,9 @@ def inspect(location: str, opening: Opening = open_patiently) -> Look:
         return Look(file=decoded_file(storage, name, location, opening))
     _, _, survey = found_at(location, opening)
     if not survey.images and survey.kind == "empty":
-        raise MissingFile(f"nothing is at {location}", location=location, hint=_above(location))
+        parent = locations.parent(locations.normal(location, os.getcwd()))
+        hint = f"check the path: stateshift inspect {quote(parent)}"
+        raise MissingFile(f"nothing is at {location}", location=location, hint=hint)
     return Look(survey)
 
 
@@ -50,9 +51,3 @@ def entries(
     """
     engine, storage, survey = found_at(location, opening)
     return engine.first_entries(storage, survey, limit)
-
-
-def _above(location: str) -> str:
-    """Say where to look for what is not here."""
-    parent = locations.parent(locations.normal(location, os.getcwd()))
-    return f"check the path: stateshift inspect {quote(parent)}"

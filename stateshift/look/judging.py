@@ -4,7 +4,7 @@ needed byte says.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from shlex import quote
 
@@ -21,7 +21,7 @@ from stateshift.engines.views import (
     Readers,
 )
 from stateshift.storage.opening import open_patiently
-from stateshift.survey import Finding, Image
+from stateshift.survey import Finding
 
 EVERYTHING = DeepCheck()
 
@@ -112,15 +112,21 @@ def restartable(
     together = None
     if thorough:
         together = _checked_together(checked, how.part)
-    findings += _too_many_parts(together)
-    whole = all(map(_has_start, survey.images))
+        if together.part is not None and together.coverage is not None:
+            shards = together.coverage.shards_all
+            if 0 < shards < together.part.of:  # however often they are read
+                fact = f"{together.part.of} parts of {shards} shards: some hold no state"
+                findings.append(Finding("note", fact, hint=f"--part next/{shards}"))
+    # Each image's epoch is one to restart from, or its first batch is planned.
+    others = [image for image in survey.images if not image.begins]
+    whole = all(image.epoch is not None and image.epoch in image.epochs for image in others)
     refused = any(finding.level == "refuse" for finding in findings)
     epochs = judged[0].epochs if len(judged) == 1 else ()  # a workflow has none in common
     return Judgement(
         whole and not refused,
         survey.epoch,
         epochs,
-        tuple(_with_way_out(finding, judged, engine) for finding in findings),
+        tuple(_with_hint(finding, judged, engine) for finding in findings),
         tuple(judged),
         engine.name,
         together,
@@ -154,26 +160,9 @@ def _checked_together(images: Collection[Judged], part: Part | None) -> Checked:
     )
 
 
-def _too_many_parts(checked: Checked | None) -> Iterator[Finding]:
-    """Yield a note where some parts hold nothing, however often they are read."""
-    if checked is None or checked.part is None or checked.coverage is None:
-        return
-    shards = checked.coverage.shards_all
-    if 0 < shards < checked.part.of:
-        fact = f"{checked.part.of} parts of {shards} shards: some hold no state"
-        yield Finding("note", fact, hint=f"--part next/{shards}")
-
-
-def _has_start(image: Image) -> bool:
-    """Whether the image's epoch is one to restart from, or its first batch is planned."""
-    if image.begins:
-        return True
-    return image.epoch is not None and image.epoch in image.epochs
-
-
-def _with_way_out(finding: Finding, judged: list[JudgedImage], engine: Engine) -> Finding:
-    """Return the finding with a way out, which an earlier epoch is where one works. To verify is a
-    good hint in a plan; here it was just done.
+def _with_hint(finding: Finding, judged: list[JudgedImage], engine: Engine) -> Finding:
+    """Return the finding with a hint: an earlier epoch, where one works. To verify is a good hint
+    in a plan; here it was just done.
     """
     if finding.hint and finding.hint.startswith("stateshift verify"):
         finding = replace(finding, hint=None)
