@@ -37,7 +37,7 @@ JOB_DOWN = 10
 
 
 class StateshiftError(Exception):
-    """A fact, and the way out."""
+    """A fact, and a hint."""
 
     exit_code = 1
 
@@ -48,7 +48,7 @@ class StateshiftError(Exception):
         self.where = {key: value for key, value in where.items() if value is not None}
 
     def with_hint(self, hint: str | None) -> Self:
-        """Return the same error with another way out."""
+        """Return the same error with another hint."""
         other = type(self).__new__(type(self), *self.args)
         other.__dict__.update(self.__dict__)
         other.hint = hint
@@ -157,7 +157,7 @@ class PlanError(StateshiftError):
 
 
 class StalePlan(PlanError):
-    """What was found is no longer what the plan was made from."""
+    """The facts are no longer those that the plan was made from."""
 
 
 class OtherRunError(StalePlan):
@@ -165,7 +165,7 @@ class OtherRunError(StalePlan):
 
 
 class LastCopyError(PlanError):
-    """What would be deleted may be the last copy."""
+    """A deletion might take the last copy."""
 
 
 class Incompatible(PlanError):
@@ -179,7 +179,7 @@ class VerifyError(StateshiftError):
 
 
 class StorageError(StateshiftError):
-    """Where bytes live failed. `where` holds the location."""
+    """A storage failed. `where` holds the location."""
 
     exit_code = 6
 
@@ -201,7 +201,7 @@ class TransientStorageError(StorageError):
 
 
 class ClusterError(StateshiftError):
-    """Where jobs run failed. `where` holds cluster and job."""
+    """A cluster failed. `where` holds cluster and job."""
 
     exit_code = 7
 

@@ -1,16 +1,16 @@
 """Log records: where they go, and that no secret goes with them.
 
-Every module that talks to the outside logs through a logger of its own below "stateshift". What is
-logged:
+Every module that talks to the outside logs through a logger of its own below "stateshift". The
+levels:
 
     WARNING  a request that is repeated: which attempt, how long it waits, why
     INFO     runs, waves, phases and steps: begin, end, evidence; jobs submitted and stopped; locks
     DEBUG    requests, commands, operations of storages
 
-Who hears it:
+The listeners:
 
-    kept_in(path)   the log of a run, at DEBUG: a file of at most BYTES_MAX and an older one
-    heard_by(own)   `-v` and `-vv` of every command: INFO and DEBUG, on stderr
+    keep_log(path)  the log of a run, at DEBUG: a file of at most BYTES_MAX and an older one
+    listen(own)     `-v` and `-vv` of every command: INFO and DEBUG, on stderr
     anybody         a program that embeds this package adds handlers of its own; it hears DEBUG only
                     if it asks for it, also while a run keeps its own log
 
@@ -40,7 +40,7 @@ BYTES_MAX = 16 * 1024 * 1024
 
 leave_logging_to_the_program()
 
-# What a text with a secret in it holds. Most have none, and are not looked at any closer.
+# A text with a secret has one of these. Most have none, and are not looked at any closer.
 _SUSPICIOUS = re.compile(
     r"pass|secret|token|credential|key|sig|delegation|bearer|basic|curl|pwd|@", re.IGNORECASE
 )
@@ -64,38 +64,28 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line, and its traceback, if it has one, below."""
-        when = f"{self._to_the_second(record.created)}.{int(record.msecs):03}Z"
-        text = _visible(self._clean(record.getMessage()))
+        second, to_the_second = self._second
+        if second != int(record.created):  # worked out once for all records of a second
+            second = int(record.created)
+            to_the_second = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            self._second = (second, to_the_second)
+        when = f"{to_the_second}.{int(record.msecs):03}Z"
+        text = self._clean(record.getMessage())
+        if not text.isprintable():  # a file may have a name that holds a line's end
+            characters = list(text)
+            for place, character in enumerate(characters):
+                if not character.isprintable():
+                    characters[place] = character.encode("unicode_escape").decode("ascii")
+            text = "".join(characters)
         line = f"{when} {record.levelname} {record.name}: {text}"
         if record.exc_info:
             line = f"{line}\n{self._clean(self.formatException(record.exc_info))}"
         return line
 
-    def _to_the_second(self, seconds: float) -> str:
-        """Return the date and the time, worked out once for all records of a second."""
-        second, text = self._second
-        if second != int(seconds):
-            text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-            self._second = (int(seconds), text)
-        return text
-
     def _clean(self, text: str) -> str:
         for value in self._values:
             text = text.replace(value, "***")
         return clean(text)
-
-
-def _visible(text: str) -> str:
-    """Escape what is not printable: a file may have a name that holds a line's end."""
-    if text.isprintable():
-        return text
-    return "".join(map(_escaped, text))
-
-
-def _escaped(character: str) -> str:
-    if character.isprintable():
-        return character
-    return character.encode("unicode_escape").decode("ascii")
 
 
 class RunLogHandler(logging.Handler):
@@ -153,21 +143,21 @@ class RunLogHandler(logging.Handler):
 
 
 @contextmanager
-def kept_in(path: Path) -> Iterator[None]:
+def keep_log(path: Path) -> Iterator[None]:
     """Keep every record in the file `path` while this lasts.
 
     Raises OSError where the file cannot be opened, and where a link stands there.
     """
     handler = RunLogHandler(path)
     try:
-        with heard_by(handler):
+        with listen(handler):
             yield
     finally:
         handler.close()
 
 
 @contextmanager
-def heard_by(handler: logging.Handler) -> Iterator[None]:
+def listen(handler: logging.Handler) -> Iterator[None]:
     """Hand every record to `handler`, as far as its level goes, while this lasts."""
     _audience.add(handler)
     try:

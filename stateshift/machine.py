@@ -1,4 +1,4 @@
-"""What this machine has: cores and memory, and how many processes of ours fit.
+"""The machine's cores and memory, and the number of processes of ours that fit.
 
 cores      those that this process may use, and no more than its container is given time for
 memory     all of it, or its container's
@@ -28,7 +28,7 @@ _STATUS, _PEAK = Path("/proc/self/status"), "VmHWM:"
 
 
 def cores() -> int:
-    """Return how many cores this process may use, where the system says it."""
+    """Return the number of cores that this process may use, where the system says it."""
     usable = getattr(os, "sched_getaffinity", None)
     count = len(usable(0)) if usable else os.cpu_count() or 1
     quota = _words_of(_CGROUP / "cpu.max")
@@ -38,7 +38,7 @@ def cores() -> int:
 
 
 def memory() -> int:
-    """Return how many bytes of memory this process could have at most."""
+    """Return the most bytes of memory that this process could have."""
     size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     bound = _words_of(_CGROUP / "memory.max")
     if len(bound) == 1 and bound[0] != _UNBOUNDED:
@@ -47,7 +47,7 @@ def memory() -> int:
 
 
 def memory_taken() -> int:
-    """Return how many bytes of memory this process has had at most. Linux's `getrusage` begins with
+    """Return the most bytes of memory that this process has had. Linux's `getrusage` begins with
     what the process had that started this one.
     """
     words = _words_of(_STATUS)
@@ -64,20 +64,20 @@ def boot() -> str:
 
 
 def process_count(parallel: int | None, cores: int, memory: int, asked: int | None) -> int:
-    """Return how many processes share the work; 1 where this one does it alone. `asked` is the
-    bound that somebody set for the memory of all.
+    """Return the number of processes that share the work; 1 if this one does it alone. `asked` is
+    the bound that somebody set for the memory of all.
     """
     wanted = cores if parallel is None else min(parallel, cores)
     return min(wanted, fitting(PROCESS_BYTES, _together(memory, asked)))
 
 
 def fitting(process_bytes: int, together: int) -> int:
-    """Return how many processes of this size fit into the memory of all; one always does."""
+    """Return the number of processes of this size that fit into the memory of all; at least 1."""
     return max(1, together // process_bytes)
 
 
 def together() -> int:
-    """Return how many bytes all processes together may take on this machine."""
+    """Return the bytes that all processes together may take on this machine."""
     return _together(memory(), bounds.asked())
 
 
@@ -86,12 +86,12 @@ def _together(memory: int, asked: int | None) -> int:
 
 
 def processes_here(parallel: int | None) -> int:
-    """Return how many processes share the work on this machine."""
+    """Return the number of processes that share the work on this machine."""
     return process_count(parallel, cores(), memory(), bounds.asked())
 
 
 def _words_of(path: Path) -> list[str]:
-    """Return what a file of the system says, nothing where there is none."""
+    """Return the words of a file of the system, none where there is none."""
     try:
         return path.read_text().split()
     except OSError:

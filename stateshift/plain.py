@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import operator
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -20,12 +21,12 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 NOTHING: Mapping[str, object] = types.MappingProxyType({})
 
-# An object of JSON as it was read. What its values are is checked where each is used.
+# An object of JSON as it was read. Its values are checked where each is used.
 JsonObject = Mapping[str, Any]
 
-# What annotations hold: classes, unions, literals. Python has no common type of these.
+# An annotation: a class, union or literal. Python has no common type of these.
 Wanted = Any
-# What JSON is made of, and values that are read as one of the wanted types.
+# A value of JSON, or one that is read as a wanted type.
 Value = Any
 
 
@@ -49,32 +50,20 @@ _ATOMS = frozenset((str, int, float, bool, type(None)))
 
 @cache
 def _making(kind: Wanted) -> Callable[[Value], Value]:
-    """Return how values of a type are made plain. Once for each type, since a large plan has a
-    hundred thousand values of one.
+    """Return the function that makes values of a type plain. Once for each type, since a large plan
+    has a hundred thousand values of one.
     """
     if hasattr(kind, "to_plain"):
-        return _by_method
+        return operator.methodcaller("to_plain")
     if dataclasses.is_dataclass(kind):
         return _making_dataclass(kind)
     if _is_named_tuple(kind):
         is_of_atoms = None not in _atoms_of(kind) and not kind._field_defaults
-        return list if is_of_atoms else _named_list
-    return _making_builtin(kind)
-
-
-def _by_method(value: Value) -> Value:
-    return value.to_plain()
-
-
-def _named_list(value: Value) -> list[Value]:
-    return _list(_without_defaults(value))
-
-
-def _making_builtin(kind: type) -> Callable[[Value], Value]:
+        return list if is_of_atoms else lambda value: _list(_without_defaults(value))
     if issubclass(kind, tuple | list):
         return _list
     if issubclass(kind, Mapping):
-        return _object
+        return lambda items: {str(key): to_plain(item) for key, item in items.items()}
     return lambda value: value
 
 
@@ -117,10 +106,6 @@ def _list(items: Iterable[Value]) -> list[Value]:
     return [item if type(item) in _ATOMS else to_plain(item) for item in items]
 
 
-def _object(items: Mapping[Value, Value]) -> dict[str, Value]:
-    return {str(key): to_plain(item) for key, item in items.items()}
-
-
 def from_plain(wanted: Wanted, plain: Value, pointer: str = "") -> Value:
     """Read `plain` as the annotated type `wanted`; the inverse of `to_plain`."""
     return _reading(wanted)(plain, pointer)
@@ -131,8 +116,8 @@ _Reader = Callable[[Value, str], Value]
 
 
 def _reading(wanted: Wanted) -> _Reader:
-    """Return how values of a type are read. Unions that are equal may list their types in another
-    order, which counts: only classes are remembered.
+    """Return the reader of a type. Unions that are equal may list their types in another order,
+    which counts: only classes are remembered.
     """
     origin: Wanted = typing.get_origin(wanted)
     arguments = typing.get_args(wanted)
@@ -152,8 +137,8 @@ def _reading(wanted: Wanted) -> _Reader:
 
 @cache
 def _reading_class(wanted: Wanted) -> _Reader:
-    """Return how values of a class are read. Once for each, since a large plan has a hundred
-    thousand values of one.
+    """Return the reader of a class. Once for each, since a large plan has a hundred thousand values
+    of one.
     """
     if wanted is Any or wanted is object:
         return _as_it_is
@@ -204,7 +189,7 @@ def _is_a(wanted: Wanted, plain: object) -> bool:
 
 
 def canonical(value: Value) -> str:
-    """Return one text for one value: what fingerprints are taken of."""
+    """Return one text for one value, from which fingerprints are made."""
     return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -218,13 +203,12 @@ def _without_defaults(value: Value) -> tuple[Value, ...]:
     names, defaults, count = value._fields, value._field_defaults, len(value)
     if not defaults:
         return tuple(value)
-    while count and _is_default(defaults, names[count - 1], value[count - 1]):
+    while count:
+        name = names[count - 1]
+        if name not in defaults or value[count - 1] != defaults[name]:
+            break
         count -= 1
     return tuple(value[:count])
-
-
-def _is_default(defaults: Mapping[str, Value], name: str, value: Value) -> bool:
-    return name in defaults and bool(value == defaults[name])
 
 
 def _expect(fits: bool, plain: Value, pointer: str, expected: str) -> Value:
@@ -235,7 +219,7 @@ def _expect(fits: bool, plain: Value, pointer: str, expected: str) -> Value:
 
 @cache
 def _readers(wanted: type) -> dict[str, _Reader]:
-    """Return how the fields of a class are read."""
+    """Return the readers of the fields of a class."""
     hints = typing.get_type_hints(wanted)
     return {name: _reading(hint) for name, hint in hints.items()}
 
@@ -243,16 +227,19 @@ def _readers(wanted: type) -> dict[str, _Reader]:
 @cache
 def _field_names(wanted: type) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the names of a dataclass's fields, and of those without a default."""
+    missing, needed = dataclasses.MISSING, []
     fields = dataclasses.fields(wanted)
-    needed = tuple(field.name for field in fields if not _has_default(field))
-    return frozenset(field.name for field in fields), needed
+    for field in fields:
+        if field.default is missing and field.default_factory is missing:
+            needed.append(field.name)
+    return frozenset(field.name for field in fields), tuple(needed)
 
 
 def read_fields(
     wanted: type[T], plain: object, pointer: str = "", done: Mapping[str, object] = NOTHING
 ) -> T:
-    """Read a dataclass by its fields, also one that has a `from_plain` of its own. What the caller
-    has read himself is `done`.
+    """Read a dataclass by its fields, also one that has a `from_plain` of its own. The caller has
+    read the fields of `done`.
     """
     read: T = _dataclass(wanted, plain, pointer, done)
     return read
@@ -277,11 +264,6 @@ def _dataclass(
         if name not in values:
             raise Misfit(pointer, f"{wanted.__name__} needs {name!r}")
     return wanted(**values)
-
-
-def _has_default(field: dataclasses.Field[Any]) -> bool:
-    missing = dataclasses.MISSING
-    return field.default is not missing or field.default_factory is not missing
 
 
 def _named_tuple(wanted: Wanted, plain: Value, pointer: str) -> Value:
@@ -315,7 +297,11 @@ def _one_of(
     first.
     """
     if isinstance(plain, dict) and "kind" in plain:
-        return _dataclass(_of_kind(choices, plain["kind"], pointer), plain, pointer)
+        kind = plain["kind"]
+        for choice in choices:
+            if dataclasses.is_dataclass(choice) and getattr(choice, "kind", None) == kind:
+                return _dataclass(choice, plain, pointer)
+        raise Misfit(pointer, f"unknown kind {kind!r}")
     if plain is None and type(None) in choices:
         return None
     problems = []
@@ -325,10 +311,3 @@ def _one_of(
         except Misfit as problem:
             problems.append(problem)
     raise problems[-1]
-
-
-def _of_kind(choices: tuple[Wanted, ...], kind: object, pointer: str) -> Value:
-    for choice in choices:
-        if dataclasses.is_dataclass(choice) and getattr(choice, "kind", None) == kind:
-            return choice
-    raise Misfit(pointer, f"unknown kind {kind!r}")

@@ -1,5 +1,4 @@
-"""What will be done, as a value: phases of typed steps. `plan` prints exactly what `apply`
-executes.
+"""A plan is a value: phases of typed steps. `plan` prints exactly what `apply` executes.
 
     Plan
       job, engine, purpose  whose plan it is, and what it does with the job (`purpose`)
@@ -18,8 +17,9 @@ The same spec and facts give the same plan, byte for byte. To JSON and back with
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 from stateshift import plain
@@ -100,8 +100,8 @@ class Plan:
 
     @property
     def fingerprint(self) -> str:
-        """A name for exactly these steps made from exactly these facts. What is only shown to a
-        person (findings may speak of the time of day, estimates drift) stands outside.
+        """A name for exactly these steps made from exactly these facts. Parts that are only shown
+        to a person (findings may speak of the time of day, estimates drift) are outside.
         """
         return _fingerprint(plain.to_plain(self))
 
@@ -126,16 +126,9 @@ def phases_of(*phases: Phase) -> tuple[Phase, ...]:
     kept = tuple(phase for phase in phases if phase.steps)
     ranks = [PHASES.index(phase.name) for phase in kept]
     assert ranks == sorted(ranks), "phases out of order"
-    names = _names_of_steps(kept)
-    assert len(names) == len(set(names)), "two steps of one name"
+    steps = list(chain.from_iterable(phase.steps for phase in kept))
+    assert len(steps) == len({step.name for step in steps}), "two steps of one name"
     return kept
-
-
-def _names_of_steps(phases: Sequence[Phase]) -> list[str]:
-    names: list[str] = []
-    for phase in phases:
-        names += [step.name for step in phase.steps]
-    return names
 
 
 def encode_plan(plan: Plan) -> dict[str, object]:

@@ -43,7 +43,13 @@ def open_private(path: Path, flags: int) -> IO[bytes]:
             raise _not_a_file(path) from error
         raise
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return os.fdopen(descriptor, _mode_of(flags))
+        # Python's word for the flags; `fdopen` itself opens none.
+        mode = "wb" if flags & os.O_WRONLY else "rb"
+        if flags & os.O_RDWR:
+            mode = "rb+"
+        if flags & os.O_APPEND:
+            mode = "ab+" if flags & os.O_RDWR else "ab"
+        return os.fdopen(descriptor, mode)
     os.close(descriptor)
     raise _not_a_file(path)
 
@@ -59,14 +65,3 @@ def _not_a_file(path: Path) -> OSError:
     return OSError(
         errno.EINVAL, "is a pipe, a socket, a device or a directory, not a file", str(path)
     )
-
-
-def _mode_of(flags: int) -> str:
-    """Return Python's word for the way in which the flags open a file; `fdopen` itself opens
-    none.
-    """
-    if flags & os.O_APPEND:
-        return "ab+" if flags & os.O_RDWR else "ab"
-    if flags & os.O_RDWR:
-        return "rb+"
-    return "wb" if flags & os.O_WRONLY else "rb"

@@ -38,7 +38,6 @@ from stateshift.step.evidence import (
     JobConfirmed,
     JobStarted,
     JobStopped,
-    OperatorFold,
 )
 from stateshift.storage.locations import Redacted
 from stateshift.terms import terms_of
@@ -134,7 +133,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """What was done for one job, and how long it was down for that."""
+    """The work that was done for one job, and its downtime."""
 
     job: str
     state: str
@@ -177,7 +176,7 @@ class JobReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What is worth telling of a whole run, job by job."""
+    """The report of a whole run, job by job."""
 
     run: str
     state: State
@@ -236,19 +235,11 @@ def summarize(progress: Progress) -> Report:
     )
     if report.failure is None or not report.down:
         return report
-    return replace(report, failure=_with_jobs_down(report.failure, report.down))
-
-
-def _with_jobs_down(failure: FailureReport, down: str) -> FailureReport:
-    """Return a failure that says before all else which jobs it leaves down. An interruption keeps
-    its exit code.
-    """
-    interrupted = failure.exit_code == Interrupted.exit_code
-    return replace(
-        failure,
-        message=f"{down}: {failure.message}",
-        exit_code=failure.exit_code if interrupted else JOB_DOWN,
-    )
+    # The jobs that it leaves down come before all else. An interruption keeps its exit code.
+    was_interrupted = report.failure.exit_code == Interrupted.exit_code
+    exit_code = report.failure.exit_code if was_interrupted else JOB_DOWN
+    message = f"{report.down}: {report.failure.message}"
+    return replace(report, failure=replace(report.failure, message=message, exit_code=exit_code))
 
 
 def _all_left(parts: Iterable[PlanProgress | StepProgress]) -> tuple[str, ...]:
@@ -299,11 +290,15 @@ def _job(progress: Progress, name: str) -> JobReport:
     if entries == 0 and compared["state"]:
         entries = None  # all of it was compared whole: no entries were told apart
     copied = [phase for phase in phases if phase.name in COPYING]
-    kept = _sizes_kept(steps)
-    if all(evidence.read_back for evidence in _evidence(steps, FilesBrought)):
+    # Files that belong to the image and were there before the job was stopped.
+    finished = [step for step in steps if step.state == "finished"]
+    kept: list[int] = []
+    for evidence in _evidence(finished, FilesKept):
+        kept += [file.size for file in evidence.files]
+    if all(brought.read_back for brought in _evidence(steps, FilesBrought)):
         compared["files"] += len(kept)
     rounds = _rounds(progress, name, plans)
-    idle = any(evidence.idle for evidence in _evidence(steps, JobConfirmed))
+    idle = any(confirmed.idle for confirmed in _evidence(steps, JobConfirmed))
     notes = []
     if idle:
         notes.append("the job restored its state and had nothing to read: no batch yet")
@@ -322,6 +317,9 @@ def _job(progress: Progress, name: str) -> JobReport:
     if record is not None and progress.state != "rolled-back":
         lost = SourceLostReport.of(record)
         notes.append(lost.in_words(engine))
+    downtime_without_rounds = None  # if the first round had been copied then
+    if down.seconds is not None and rounds:
+        downtime_without_rounds = round(down.seconds + rounds[0].seconds, 3)
     downtime_start = None
     if down.start is not None:
         downtime_start = _between(progress.began, down.start)
@@ -339,7 +337,7 @@ def _job(progress: Progress, name: str) -> JobReport:
         left=_all_left(steps),
         failure=_failure_of(progress, name),
         rounds=rounds,
-        downtime_without_rounds=_without_rounds(down.seconds, rounds),
+        downtime_without_rounds=downtime_without_rounds,
         downtime_start=downtime_start,
         files_compared=compared["files"],
         key_groups_compared=compared["key_groups"],
@@ -355,31 +353,13 @@ def _steps_of(plans: Iterable[PlanProgress]) -> list[StepProgress]:
     return steps
 
 
-def _without_rounds(down: float | None, rounds: Sequence[RoundReport]) -> float | None:
-    """Return the downtime of the job if the first round had been copied then."""
-    if down is None or not rounds:
-        return None
-    return round(down + rounds[0].seconds, 3)
-
-
 def _evidence(steps: Iterable[StepProgress], kind: type[Evidence]) -> list[Evidence]:
     """Return the evidence of this kind that steps have produced."""
     return [step.evidence for step in steps if isinstance(step.evidence, kind)]
 
 
-def _sizes_kept(steps: Iterable[StepProgress]) -> list[int]:
-    """Return the sizes of files that belong to the image and were there before the job was
-    stopped.
-    """
-    sizes: list[int] = []
-    for step in steps:
-        if step.state == "finished" and isinstance(step.evidence, FilesKept):
-            sizes += [file.size for file in step.evidence.files]
-    return sizes
-
-
 def _rounds(progress: Progress, job: str, plans: list[PlanProgress]) -> tuple[RoundReport, ...]:
-    """Return the rounds of a job. A look behind a round says what that has left."""
+    """Return the rounds of a job. A look after a round says what that has left."""
     left = {look.left.round: look.left for look in reversed(progress.seen) if look.job == job}
     forgotten = progress.forgotten.get(job, 0)
     reports = []
@@ -415,16 +395,11 @@ def _compared(steps: Iterable[StepProgress]) -> dict[str, int]:
         if step.state == "finished" and isinstance(step.evidence, ImagesCompared):
             counts["files"] += step.evidence.paths
             for operator in step.evidence.operators.values():
-                _count(counts, operator)
+                counts["entries"] = counts.get("entries", 0) + operator.entries
+                counts["files"] += operator.files
+                counts["key_groups"] += operator.key_groups
+                counts["state"] += operator.entries + operator.files + operator.key_groups
     return counts
-
-
-def _count(counts: dict[str, int], operator: OperatorFold) -> None:
-    """Add what one operator holds."""
-    counts["entries"] = counts.get("entries", 0) + operator.entries
-    counts["files"] += operator.files
-    counts["key_groups"] += operator.key_groups
-    counts["state"] += operator.entries + operator.files + operator.key_groups
 
 
 def _state(plans: Sequence[PlanProgress]) -> str:
@@ -439,31 +414,24 @@ def _state(plans: Sequence[PlanProgress]) -> str:
 def _phases(progress: Progress, plans: list[PlanProgress]) -> tuple[PhaseReport, ...]:
     rounds = _warm(plans)
     forgotten = sum(progress.forgotten.get(job, 0) for job in {plan.job for plan in rounds})
-    bundles = list(_bundled(rounds, forgotten))
+    # The first round copies most of it; the number of others depends on how long the job ran.
+    bundles: list[tuple[str, list[StepProgress]]] = []
+    if rounds:
+        bundles.append(("round 1", _steps_of(rounds[:1])))
+    if len(rounds) > 1:
+        name = "round 2" if len(rounds) == 2 else f"rounds 2-{len(rounds) + forgotten}"
+        bundles.append((name, _steps_of(rounds[1:])))
     moving = _steps_of(_moving(plans))
-    for name in PHASES:
-        of_phase = [step for step in moving if step.phase == name]
+    for phase in PHASES:
+        of_phase = [step for step in moving if step.phase == phase]
         if of_phase:
-            bundles.append((name, of_phase))
+            bundles.append((phase, of_phase))
     return tuple(_phase(name, steps, progress.began) for name, steps in bundles)
 
 
 def _moving(plans: Iterable[PlanProgress]) -> list[PlanProgress]:
     """Return the plans that need the job to be down."""
     return [plan for plan in plans if plan.purpose not in WHILE_IT_RUNS]
-
-
-def _bundled(
-    rounds: list[PlanProgress], forgotten: int
-) -> Iterator[tuple[str, list[StepProgress]]]:
-    """Yield the first round, which copies most of it, and all others: how many there are depends on
-    how long the job was not stopped.
-    """
-    if rounds:
-        yield "round 1", _steps_of(rounds[:1])
-    if len(rounds) > 1:
-        name = "round 2" if len(rounds) == 2 else f"rounds 2-{len(rounds) + forgotten}"
-        yield name, _steps_of(rounds[1:])
 
 
 def _phase(name: str, steps: list[StepProgress], began: float) -> PhaseReport:
@@ -498,40 +466,29 @@ def _downtime(plans: Sequence[PlanProgress]) -> Downtime:
     stopped before the run, only the part that this run took is known, and it is said so.
     """
     steps = [step for step in _steps_of(plans) if step.evidence is not None]
-    if any(_is_back(step) for step in steps):
-        return Downtime()
+    undone = [step for step in steps if step.state == "undone"]
+    for step in undone:
+        # A job that it has stopped runs again where it was, unless something had to be left.
+        if isinstance(step.evidence, JobStopped | ImageTaken) and not step.left:
+            return Downtime()
     start = min(_moments_of_stopping(steps), default=None)
     confirmed = _evidence(steps, JobConfirmed)
     committed = max((evidence.at for evidence in confirmed), default=None)
-    undone = [step for step in steps if step.state == "undone"]
-    ended = [step.undone_at for step in undone if _was_started(step)]
+    starts = [step for step in undone if step.phase == "submit"]
+    ended = [step.undone_at for step in starts if isinstance(step.evidence, JobStarted)]
     if committed is not None and ended:  # it ran there, and was stopped to be taken back
         return Downtime(start=max(ended))
     if committed is None or undone:
-        ending = [step for step in steps if not _continues(step)]
+        ending: list[StepProgress] = []
+        for step in steps:
+            if not isinstance(step.evidence, ImageTaken) or step.evidence.ended:
+                ending.append(step)  # else its job runs on beside the new one
         return Downtime(start=min(_moments_of_stopping(ending), default=None))
     if start is None:
         start = min(step.at for step in steps if step.phase != "prepare")
         since = "start of the run: the job was stopped before"
         return Downtime(_between(start, committed), since, start)
     return Downtime(_between(start, committed), "halt", start)
-
-
-def _is_back(step: StepProgress) -> bool:
-    """Whether a job that the step has stopped runs again where it was. It does not if
-    the step had to leave something.
-    """
-    is_stop = isinstance(step.evidence, JobStopped | ImageTaken)
-    return is_stop and step.state == "undone" and not step.left
-
-
-def _was_started(step: StepProgress) -> bool:
-    return step.phase == "submit" and isinstance(step.evidence, JobStarted)
-
-
-def _continues(step: StepProgress) -> bool:
-    """Whether the job that an image was taken of runs on beside the new one."""
-    return isinstance(step.evidence, ImageTaken) and not step.evidence.ended
 
 
 def _moments_of_stopping(steps: Iterable[StepProgress]) -> Iterator[float]:

@@ -8,9 +8,9 @@ cron, and by hand.
                    goes
       stop         end as Ctrl-C does
 
-Whoever steers writes one file, whole; the run looks several times a second. `live.json` is its
-answer: what it is at, written now and then by the process at work and worth nothing without one.
-What was asked for, and when it was heeded, is in the journal.
+A request is one file, written whole; the run looks several times a second. `live.json` is its
+answer: its status, written now and then by the process at work and worth nothing without one. The
+journal has the requests, and when they were heeded.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Throttle:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What has been asked for so far. Without a `throttle` the spec's counts."""
+    """The requests so far. Without a `throttle` the spec's counts."""
 
     cutover: Cutover | None = None
     paused: bool = False
@@ -67,7 +67,7 @@ class Live:
 
 
 def ticking(live: Live | None, now: float) -> Live | None:
-    """Return what a process is at as of now: it writes seldom, and its job is down meanwhile."""
+    """Return the status as of now: a process writes seldom, and its job is down meanwhile."""
     if live is None or live.down_since is None:
         return live
     return replace(live, at=max(live.at, now))
@@ -98,7 +98,7 @@ class Steering:
         self._write("stop", "")
 
     def live(self) -> Live | None:
-        """Return what the run reported last; None where nothing can be read."""
+        """Return the last status of the run; None where nothing can be read."""
         with suppress(OSError, ValueError, RecursionError):
             read: Live = plain.from_plain(Live, json.loads(_content(self._live)))
             return read
@@ -111,12 +111,21 @@ class Steering:
             names = set(os.listdir(self.folder))
         except OSError:
             return Wishes()
-        return Wishes(
-            cutover=self._cutover() if "cutover" in names else None,
-            paused="paused" in names,
-            throttle=self._throttle() if "throttle" in names else None,
-            stop="stop" in names,
-        )
+        cutover: Cutover | None = None
+        if "cutover" in names:
+            cutover = "ready"
+            with suppress(OSError):
+                if _content(self.folder / "cutover").strip() == b"now":
+                    cutover = "now"
+        throttle = None
+        if "throttle" in names:
+            with suppress(OSError, ValueError, RecursionError):
+                content = json.loads(_content(self.folder / "throttle"))
+                read: Throttle = plain.from_plain(Throttle, content)
+                rates = (read.bytes_per_second, read.operations_per_second)
+                if all(rate is None or rate > 0 for rate in rates):
+                    throttle = read
+        return Wishes(cutover, "paused" in names, throttle, "stop" in names)
 
     def begin(self) -> None:
         """A run that begins, or goes on, has not been asked to stop."""
@@ -135,22 +144,6 @@ class Steering:
         """Nobody is at work any more."""
         with suppress(OSError):
             self._live.unlink(missing_ok=True)
-
-    def _cutover(self) -> Cutover:
-        with suppress(OSError):
-            if _content(self.folder / "cutover").strip() == b"now":
-                return "now"
-        return "ready"
-
-    def _throttle(self) -> Throttle | None:
-        """What cannot be read changes nothing."""
-        with suppress(OSError, ValueError, RecursionError):
-            content = json.loads(_content(self.folder / "throttle"))
-            read: Throttle = plain.from_plain(Throttle, content)
-            rates = (read.bytes_per_second, read.operations_per_second)
-            if all(rate is None or rate > 0 for rate in rates):
-                return read
-        return None
 
     def _write(self, name: str, text: str) -> None:
         make_folder(self.folder)

@@ -32,7 +32,7 @@ def closest(name: str, known: Collection[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Collection[str], form: str = BEHIND_COMMA) -> str:
-    """Return what a message says behind a name that is not known; nothing where none is near."""
+    """Return the suggestion after a name that is not known; nothing where none is near."""
     return suggest(closest(name, known), form)
 
 

@@ -32,13 +32,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from stateshift.plain import JsonObject
 
 Level = Literal["refuse", "warn", "note"]
 
-# What is at a place by which an image names itself: the image; elsewhere, the same files; files
+# The find at a place by which an image names itself: the image; elsewhere, the same files; files
 # that are looked for one by one; maybe the image, by another name; nothing, other files, or a place
 # that cannot be read. Empty where nobody has looked.
 Found = Literal["", "here", "equal", "elsewhere", "maybe", "missing", "different", "unreadable"]
@@ -57,7 +58,7 @@ class FileInfo(NamedTuple):
 
 
 class Owned(NamedTuple):
-    """Whose a file or a directory is, and who may do what with it (the twelve bits of POSIX)."""
+    """The owner of a file or a directory, and its permissions (the twelve bits of POSIX)."""
 
     path: str
     owner: str | None
@@ -106,7 +107,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class ShardFiles:
-    """Where one shard's state at the image's epoch lies: its files in the order they are folded."""
+    """One shard's state at the image's epoch: its files in the order they are folded."""
 
     operator: str
     store: str
@@ -152,7 +153,7 @@ class PlannedState:
 
     A sink that has the batch does not run it again, so nobody writes this state a second time and
     the next batch reads it. `files` are those that a restart then reads beside the files of the
-    epoch; the engine may overwrite them. Where only a commit could say which files they are, the
+    epoch; the engine may overwrite them. If only a commit could say which files they are, the
     state is `unnamed` and no restart finds it. `wrong` is why it cannot be read: it has no files
     then.
     """
@@ -164,12 +165,12 @@ class PlannedState:
 
 @runtime_checkable
 class ImageDetails(Protocol):
-    """What an engine keeps about an image, beyond what every engine's images have. Each engine has
-    a class of its own, and alone reads its fields.
+    """The details of an image that only its engine knows. Each engine has a class of its own, and
+    alone reads its fields.
     """
 
     def described(self) -> JsonObject:
-        """Return what of it is shown, as plain values."""
+        """Return the details that are shown, as plain values."""
         ...
 
 
@@ -204,13 +205,13 @@ class Image:
 
     @property
     def described(self) -> JsonObject:
-        """What only this engine's images have, as plain values, for whoever shows them."""
+        """The shown details that only this engine's images have, as plain values."""
         return {} if self.details is None else self.details.described()
 
     @property
     def needed_files(self) -> tuple[str, ...]:
-        """What a restart reads, with the state of the planned batch, which it reads where the
-        sink has that batch.
+        """The files that a restart reads; also those of the planned batch's state, which it reads
+        if the sink has that batch.
         """
         further = self.planned_state.files if self.planned_state is not None else ()
         return tuple(sorted({*self.needed, *further}))
@@ -225,7 +226,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What may still be written at a place, as its storage tells: None where it cannot be asked.
+    """The free space at a place, as its storage tells: None where it cannot be asked.
     Places whose `shared` is the same take from one space; `limit` and `files_limit` name what sets
     the limits. Each byte is kept `copies` times.
     """
@@ -240,7 +241,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What one location holds. `engine` is None and `kind` "empty" where there is nothing."""
+    """The content of one location. `engine` is None and `kind` "empty" where there is nothing."""
 
     location: str
     engine: str | None
@@ -291,8 +292,8 @@ def sizes_of(survey: Survey, paths: Iterable[str]) -> list[int]:
 @dataclass(frozen=True, slots=True)
 class Savable:
     """A job that a savepoint is to be taken of. `no_canonical` is why that cannot be a canonical
-    one; `widths` are its vertices' (parallelism, max parallelism) by their names. Of one that does
-    not run, `listed` are those that do.
+    one; `widths` are its vertices' (parallelism, max parallelism) by their names. If it does not
+    run, `listed` are those that do.
     """
 
     id: str
@@ -305,9 +306,9 @@ class Savable:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What a cluster says of itself and of the job. `state` is a JobState's value. `host` is where
-    it runs jobs: empty for this machine, None where it does not tell. `reaches` is its word on
-    whether it reaches the target. `savable` are the jobs that savepoints are to be taken of.
+    """The answers of a cluster about itself and the job. `state` is a JobState's value. `host` is
+    where it runs jobs: empty for this machine, None where it does not tell. `reaches` is its word
+    on whether it reaches the target. `savable` are the jobs that savepoints are to be taken of.
     `settings` are those that the job runs under, in its engine's words; of a target, those that it
     gives to its jobs.
     """
@@ -339,7 +340,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """What brokers still have of topics: per partition the first offset, and the one after the
+    """The topics as brokers still have them: per partition the first offset, and the one after the
     last; nothing for a topic that is not there. `wrong` is why they could not be asked. `records`
     are those around the job's offsets, None where nobody has read them; `unread` is why not.
     `source`: the same, of the brokers that the job has read so far.
@@ -356,7 +357,7 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class SinkLog:
-    """What a sink's own log has of one query. `last` is the newest batch in it, None where there is
+    """A sink's own log of one query. `last` is the newest batch in it, None where there is
     none. `versions` are those of the sink that batches made (a Delta table's versions, an Iceberg
     table's snapshot ids), as far back as the log was read.
     """
@@ -367,7 +368,7 @@ class SinkLog:
 
 @dataclass(frozen=True, slots=True)
 class SinkFacts:
-    """What is known of the job's sink. Only the spec names it: a checkpoint does not.
+    """The facts about the job's sink. Only the spec names it: a checkpoint does not.
 
     knows_batches  whether it drops a batch whose number it has already; None where only the job's
                    author knows
@@ -388,7 +389,7 @@ class SinkFacts:
     hint: str | None = None
 
     def log_of(self, query: str | None) -> SinkLog | None:
-        """Return what the log has of this query; None where no log was read."""
+        """Return the log of this query; None where no log was read."""
         if not self.read:
             return None
         return self.logs.get(query or "") or self.logs.get("") or SinkLog()
@@ -413,7 +414,7 @@ class SinkFacts:
 
     def version_to_restore(self, query: str | None, batch: int) -> int | None:
         """Return the version of the sink that holds the query's output up to `batch`, and nothing
-        newer of it. Where `batch` itself made no version, that is the version of the newest batch
+        newer of it. If `batch` itself made no version, that is the version of the newest batch
         before it. None where it is not known.
         """
         log = self.log_of(query)
@@ -424,8 +425,8 @@ class SinkFacts:
 
 @dataclass(frozen=True, slots=True)
 class InputFacts:
-    """What is there of the input files that a source's log names: how many were looked for, how
-    many of them are missing, and the first of those. `wrong` is why they could not be looked for.
+    """The input files that a source's log names: how many were looked for, how many of them are
+    missing, and the first of those. `wrong` is why they could not be looked for.
     """
 
     log: str
@@ -537,15 +538,10 @@ class Facts:
     def wanted_offsets(self) -> Mapping[str, Mapping[int, int]]:
         """The first offset of each partition that any source of the job's reads next."""
         wanted: dict[str, dict[int, int]] = {}
-        for image in self.source_images:
-            for endpoint in image.endpoints:
-                _lower(wanted, endpoint.offsets)
+        endpoints = chain.from_iterable(image.endpoints for image in self.source_images)
+        for endpoint in endpoints:
+            for topic, partitions in endpoint.offsets.items():
+                lowest = wanted.setdefault(topic, {})
+                for partition, offset in partitions.items():
+                    lowest[partition] = min(offset, lowest.get(partition, offset))
         return wanted
-
-
-def _lower(offsets: dict[str, dict[int, int]], others: Mapping[str, Mapping[int, int]]) -> None:
-    """Lower each offset to another one of its partition, and add those that are missing."""
-    for topic, partitions in others.items():
-        lowest = offsets.setdefault(topic, {})
-        for partition, offset in partitions.items():
-            lowest[partition] = min(offset, lowest.get(partition, offset))

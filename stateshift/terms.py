@@ -1,4 +1,4 @@
-"""What the users of an engine call its epochs: a batch of Spark, a checkpoint of Flink. Pure.
+"""The words of an engine's users for its epochs: a batch of Spark, a checkpoint of Flink. Pure.
 
 A message that both engines' users may read takes these words from here. tests/test_engine_words.py
 drives whole runs of either engine and finds the other's words in whatever they print.

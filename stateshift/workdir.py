@@ -1,18 +1,16 @@
-"""The workdir: where spec, plans, journal and report of a migration are kept.
+"""The workdir: the folder with spec, plans, journal and report of a migration.
 
 WORKDIR/
   spec.json       the spec as it was given (our dialect)
   corrected.json  the same with another `submit`, where `resume --spec` gave one
-  origins.json    what jobs were started with where they ran, as clusters told before they were
-                  stopped
+  origins.json    how jobs were started where they ran, as clusters told before they were stopped
   journal         one record a line, each on disk before the next effect
   plans/0.json …  the adopted plans, each on disk before the record that adopts it
   report.json     the last report
   report.html     the same as a page for people
   notified.json   whether it was sent that the run is finished (`on` of the spec)
   unsent/         notifications that nobody has got yet
-  steer/          what is asked of the process at work from outside, and live.json its answer
-                  (`steering`)
+  steer/          requests to the process at work, and live.json its answer (`steering`)
   log             what the processes at work on it did, at DEBUG; log.1 is what came before (`logs`)
   held            flocked by the process at work: it lets go when it dies, however it dies
   jobs/           what the clusters keep of the jobs they started
@@ -136,7 +134,13 @@ class Workdir:
         in it. One that holds anything else, such as an image, is not for us to write to.
         """
         with _telling(self.path):
-            self._refuse_what_is_not_ours()
+            names = set(os.listdir(self.path)) if self.path.exists() and not self.exists else set()
+            others = sorted(name for name in names - OURS if not name.startswith("."))
+            if others:
+                more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+                fact = f"{self.path} holds {others[0]}{more}: it is no workdir"
+                hint = "name a directory that is empty, or not there yet"
+                raise SpecError((Complaint("--workdir", fact),), hint=hint)
             above = (self.path, *self.path.absolute().parents)
             new = [path for path in above if not path.exists()]
             if not self.path.is_dir():
@@ -146,15 +150,6 @@ class Workdir:
             _sync_folder(self.path)
             for path in new:
                 _sync_folder(path.absolute().parent)
-
-    def _refuse_what_is_not_ours(self) -> None:
-        names = set(os.listdir(self.path)) if self.path.exists() and not self.exists else set()
-        others = sorted(name for name in names - OURS if not name.startswith("."))
-        if others:
-            more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-            fact = f"{self.path} holds {others[0]}{more}: it is no workdir"
-            hint = "name a directory that is empty, or not there yet"
-            raise SpecError((Complaint("--workdir", fact),), hint=hint)
 
     def require(self) -> None:
         """Refuse a place that is no workdir of ours."""
@@ -225,7 +220,7 @@ class Workdir:
 
     @property
     def page_told(self) -> str | None:
-        """Where that is, if it has been written."""
+        """The place of the page, if it has been written."""
         place = self.path / "report.html"
         return str(place) if place.is_file() else None
 
@@ -297,8 +292,8 @@ def _locked(file: IO[str]) -> bool:
 
 @contextmanager
 def _telling(path: Path) -> Iterator[None]:
-    """The machine's own errors in our words: a full disk, no permission. What is not there is
-    not translated.
+    """The machine's own errors in our words: a full disk, no permission. A missing file is not
+    translated.
     """
     try:
         yield
@@ -306,12 +301,9 @@ def _telling(path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         place = quote(str(path.absolute().parent))
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        hint = (
-            f"df -h {place}; free some space, then stateshift resume WORKDIR"
-            if full
-            else f"namei -l {place}"
-        )
+        hint = f"namei -l {place}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            hint = f"df -h {place}; free some space, then stateshift resume WORKDIR"
         named = error.filename if isinstance(error.filename, str) else str(path)
         raise StorageError(
             f"{named}: {error.strerror or error}", location=str(path), hint=hint

@@ -51,8 +51,8 @@ class ReadFrom(Protocol):
 # to start than a few take to be compared.
 Pairs = list[tuple[bytes, bytes]]
 
-# What a thing that is compared is counted as. What stands for something that is counted elsewhere
-# is not counted.
+# The unit in which a thing that is compared is counted. A thing that is counted elsewhere is
+# uncounted.
 Unit = Literal["entries", "files", "key_groups", "uncounted"]
 
 
@@ -71,12 +71,12 @@ class Whole(str):
 
 
 def unit_of(store: str) -> Unit:
-    """Return what the things of a store are counted as."""
+    """Return the unit in which the things of a store are counted."""
     return store.unit if isinstance(store, Whole) else "entries"
 
 
 # (read, shard, the image's settings) -> (store, some) ...: the entries of that shard, as the bytes
-# the engine compares. What is compared whole comes under a store that is `Whole`.
+# the engine compares. Things that are compared whole come under a store that is `Whole`.
 EntriesReader = Callable[
     [ReadFrom, ShardFiles, Mapping[str, str]], Iterator[tuple[str, "Block | Pairs"]]
 ]
@@ -153,8 +153,8 @@ class Unwatched:
 
 
 class Listings:
-    """What places held when they were first asked about here, by one listing each. A file that was
-    not there then is written without another question: had somebody put one there since, it is
+    """The content of places when they were first asked about here, by one listing each. A file that
+    was not there then is written without another question: had somebody put one there since, it is
     replaced, as it would be with one.
     """
 
@@ -164,8 +164,8 @@ class Listings:
         self._paths = {location: frozenset(paths) for location, paths in known.items()}
 
     def may_hold(self, storage: Storage, path: str, worthwhile: bool) -> bool:
-        """False where the file was not there. Where nobody has looked yet and it is not
-        `worthwhile` to look at all of the place for it, it may be.
+        """Whether the file may have been there. It may if nobody has looked yet and it is not
+        `worthwhile` to look at all of the place for it.
         """
         with self._lock:
             found = self._paths.get(storage.location)
@@ -188,7 +188,7 @@ class Correction:
     seconds_max: float
 
     def applied(self, options: JsonObject) -> dict[str, object]:
-        """Return what a plan says, with what was corrected; what an engine has added stays."""
+        """Return the options of a plan, corrected; those that an engine has added stay."""
         added = {key: value for key, value in options.items() if key not in self.before}
         return {**added, **self.options}
 

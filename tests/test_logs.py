@@ -136,7 +136,7 @@ def test_a_failure_and_an_error_of_ours_are_in_the_log(tmp_path: Path) -> None:
 
 def test_the_log_is_bounded(tmp_path: Path) -> None:
     handler = logs.RunLogHandler(tmp_path / "log", bytes_max=1000)
-    with logs.heard_by(handler):
+    with logs.listen(handler):
         for number in range(200):
             log.debug("record %d", number)
     handler.close()
@@ -149,7 +149,7 @@ def test_the_log_is_bounded(tmp_path: Path) -> None:
 def test_a_log_that_was_full_before_goes_on_in_a_new_file(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"x" * 999)
     handler = logs.RunLogHandler(tmp_path / "log", bytes_max=1000)
-    with logs.heard_by(handler):
+    with logs.listen(handler):
         log.debug("new")
     handler.close()
     assert (tmp_path / "log.1").read_bytes() == b"x" * 999
@@ -158,7 +158,7 @@ def test_a_log_that_was_full_before_goes_on_in_a_new_file(tmp_path: Path) -> Non
 
 def test_a_disk_that_is_full_ends_the_log_and_nothing_else(tmp_path: Path) -> None:
     handler = logs.RunLogHandler(tmp_path / "log")
-    with open("/dev/full", "wb", buffering=0) as full, logs.heard_by(handler):
+    with open("/dev/full", "wb", buffering=0) as full, logs.listen(handler):
         handler._file = full
         log.debug("one")
         log.debug("two")
@@ -168,7 +168,7 @@ def test_a_disk_that_is_full_ends_the_log_and_nothing_else(tmp_path: Path) -> No
 
 def test_a_record_is_one_line_whatever_a_file_is_called(tmp_path: Path) -> None:
     handler = logs.RunLogHandler(tmp_path / "log")
-    with logs.heard_by(handler):
+    with logs.listen(handler):
         log.info("read %s", "a\nb\x1b[2J\udc80")
     handler.close()
     (line,) = _lines(tmp_path / "log")
@@ -280,7 +280,7 @@ def test_no_secret_is_in_a_log(
     from stateshift.cli.shell.verbosity import on_stderr
 
     monkeypatch.setenv("DB_PASSWORD", "hunter2-of-the-environment")
-    with logs.kept_in(tmp_path / "log"), on_stderr(2):
+    with logs.keep_log(tmp_path / "log"), on_stderr(2):
         log.info("%s", text)
         try:
             raise ValueError(text)
@@ -374,7 +374,7 @@ def test_a_program_that_has_decided_nothing_sees_nothing() -> None:
         "from stateshift import logs\n"
         "log = logging.getLogger('stateshift.x')\n"
         "log.warning('aloud')\n"
-        "with logs.kept_in(pathlib.Path(tempfile.mkdtemp()) / 'log'): log.warning('aloud')\n"
+        "with logs.keep_log(pathlib.Path(tempfile.mkdtemp()) / 'log'): log.warning('aloud')\n"
     )
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -385,7 +385,7 @@ def test_a_program_that_has_decided_nothing_sees_nothing() -> None:
 def test_two_runs_at_once_leave_the_logger_as_it_was(tmp_path: Path) -> None:
     logger = logging.getLogger("stateshift")
     before = (logger.level, logger.propagate, list(logger.handlers))
-    with logs.kept_in(tmp_path / "a"), logs.kept_in(tmp_path / "b"):
+    with logs.keep_log(tmp_path / "a"), logs.keep_log(tmp_path / "b"):
         log.debug("both")
     assert (logger.level, logger.propagate, list(logger.handlers)) == before
     assert all("both" in (tmp_path / name).read_text() for name in "ab")

@@ -258,7 +258,7 @@ def _logged(verb: str, workdir: Workdir, adapters: Adapters) -> Iterator[None]:
     """Keep the log of what is done meanwhile in the workdir. Without it the run goes on."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(logs.kept_in(workdir.path / LOG))
+            stack.enter_context(logs.keep_log(workdir.path / LOG))
         except OSError as error:
             adapters.meter.say(f"there is no log: {error.filename}: {error.strerror}")
         _log.info("%s of %s begins: stateshift %s", verb, workdir.path, __version__)

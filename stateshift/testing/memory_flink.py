@@ -148,7 +148,8 @@ class MemoryFlink(MemoryCluster):
         """Take an image once per tag; the job then `ends` so."""
         with self._lock:
             if tag not in self.savepoints:
-                job = next((job for job in self.jobs if self._runs(job, job_id)), None)
+                known = [job for job in self.jobs if job.status.id == job_id]
+                job = next((job for job in known if job.status.state.alive), None)
                 if job is None:
                     raise ClusterError(f"{job_id} does not run", cluster=self.name, job=job_id)
                 self.savepoints[tag] = take()
@@ -168,9 +169,6 @@ class MemoryFlink(MemoryCluster):
             running = job.status.state is JobState.RUNNING
             epoch = self.epoch if running and self.hopeless is None else None
             return JobProgress(job.location or None, None, epoch, running, self.hopeless)
-
-    def _runs(self, job: MemoryJob, id: str) -> bool:
-        return job.status.id == id and job.status.state.alive
 
     def _meant(self, job: MemoryJob, request: StopRequest) -> bool:
         ids = request.options.get("job_ids")

@@ -7,8 +7,9 @@
     MemoryStorage    one location on a disk
 
 A crash is as unkind as XFS or ext4 may be: a rename that was not preceded by fsync can leave the
-new name with the old content, with none, or with the first part of the new. What `create`, `move`
-and `remove` did is never lost. Directories exist, so that a file cannot stand where one is.
+new name with the old content, with none, or with the first part of the new. The effects of
+`create`, `move` and `remove` are never lost. Directories exist, so that a file cannot take the
+place of one.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class _File:
 
 @dataclass(slots=True)
 class _History:
-    """What a crash can choose from: what is durable (None for nothing), and every write since,
-    in order.
+    """The contents from which a crash can choose: the durable one (None for nothing), and every
+    write since, in order.
     """
 
     durable: _File | None
@@ -289,7 +290,10 @@ class MemoryStorage:
             temp = disk.begin(full)
         collected = bytearray()
         try:
-            self._collect(collected, content, path)
+            for chunk in content():
+                with self._alive() as disk, self._translated(path):
+                    disk.check_room(len(collected) + len(chunk))
+                collected += chunk
             with self._alive() as disk, self._translated(path):
                 disk.make_way(full)
                 when = disk.now() if modified is None else modified
@@ -387,12 +391,6 @@ class MemoryStorage:
         except OSError as error:
             raise failures.from_os(error, self._location, path) from error
 
-    def _collect(self, collected: bytearray, content: Content, path: str) -> None:
-        for chunk in content():
-            with self._alive() as disk, self._translated(path):
-                disk.check_room(len(collected) + len(chunk))
-            collected += chunk
-
 
 def _info(path: str, file: _File) -> FileInfo:
     return FileInfo(path, len(file.content), file.modified, file.stamp)
@@ -409,7 +407,7 @@ def _above(name: str) -> Iterator[str]:
 
 
 def _above_all(location: str) -> str:
-    """Return what every path below a location begins with; a root ends in its slash already."""
+    """Return the begin of every path below a location; a root ends in its slash already."""
     return location if location.endswith("/") else location + "/"
 
 

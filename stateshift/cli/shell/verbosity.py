@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stateshift.logs import LineFormatter, heard_by
+from stateshift.logs import LineFormatter, listen
 
 
 class StderrHandler(logging.Handler):
@@ -30,5 +30,5 @@ class StderrHandler(logging.Handler):
 def on_stderr(verbosity: int) -> Iterator[None]:
     """Show INFO while this lasts; with a `verbosity` of two and more, DEBUG as well."""
     level = logging.INFO if verbosity == 1 else logging.DEBUG
-    with heard_by(StderrHandler(level)):
+    with listen(StderrHandler(level)):
         yield
