@@ -20,7 +20,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal
+from typing import Literal, get_args
 
 from stateshift import plain
 from stateshift.errors import PlanError
@@ -36,17 +36,7 @@ PLAN_AGAIN = "make the plan again: stateshift plan SPEC -o FILE"
 PhaseName = Literal[
     "prepare", "halt", "copy", "transform", "compare", "publish", "submit", "confirm", "retire"
 ]
-PHASES: tuple[PhaseName, ...] = (
-    "prepare",
-    "halt",
-    "copy",
-    "transform",
-    "compare",
-    "publish",
-    "submit",
-    "confirm",
-    "retire",
-)
+PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,27 +38,11 @@ from stateshift.private_files import make_folder, open_private
 from stateshift.steering import Steering
 
 OURS = frozenset(
-    {
-        "spec.json",
-        "corrected.json",
-        "proposal.json",
-        "origins.json",
-        "journal",
-        "plans",
-        "jobs",
-        "steer",
-        "held",
-        "live.json",
-        "report.json",
-        "report.html",
-        "notified.json",
-        "unsent",
-        "fleet.log",
-        "log",
-        "log.1",
-        "clusters",
-        "lost+found",
-    }
+    (
+        *("spec.json", "corrected.json", "proposal.json", "origins.json", "journal", "plans"),
+        *("jobs", "steer", "held", "live.json", "report.json", "report.html", "notified.json"),
+        *("unsent", "fleet.log", "log", "log.1", "clusters", "lost+found"),
+    )
 )
 
 

@@ -8,31 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from stateshift.errors import JournalError
-from stateshift.journal.records import (
-    BootNoted,
-    LockReleased,
-    LockTaken,
-    OriginNoted,
-    PlanAdopted,
-    PlanFinished,
-    PlansForgotten,
-    PlanUndone,
-    Record,
-    RollbackRefused,
-    RollbackStarted,
-    RoundSeen,
-    RunFailed,
-    RunFinished,
-    RunResumed,
-    RunRolledBack,
-    RunStarted,
-    SourceLost,
-    Steered,
-    StepFinished,
-    StepStarted,
-    StepUndone,
-    WaveGivenUp,
-)
+from stateshift.journal import records
+from stateshift.journal.records import Record, RunFailed, SourceLost, StepStarted
 from stateshift.purpose import Purpose
 from stateshift.step.evidence import Evidence
 
@@ -106,12 +83,12 @@ class Progress:
     plans: tuple[PlanProgress, ...] = ()
     failure: RunFailed | None = None
     reason: RunFailed | None = None  # why it is taken back by itself
-    given_up: tuple[WaveGivenUp, ...] = ()
+    given_up: tuple[records.WaveGivenUp, ...] = ()
     discard: bool = False
     last_copy: bool = False  # the rollback may delete it
     lost: Mapping[str, SourceLost] = field(default_factory=dict)  # by job, while it lasts
-    seen: tuple[RoundSeen, ...] = ()
-    steered: tuple[Steered, ...] = ()
+    seen: tuple[records.RoundSeen, ...] = ()
+    steered: tuple[records.Steered, ...] = ()
     records: int = 0
     forgotten: Mapping[str, int] = field(default_factory=dict)  # rounds of each job
     boot: str = ""  # which start of the machine it copies in, where it does not sync
@@ -143,7 +120,7 @@ def advance(progress: Progress, record: Record) -> Progress:
     """
     after = replace(progress, records=progress.records + 1, ended=record.at)
     match record:
-        case RunStarted():
+        case records.RunStarted():
             _expect(progress.state == "new", progress, record)
             return replace(
                 after,
@@ -154,19 +131,19 @@ def advance(progress: Progress, record: Record) -> Progress:
                 jobs=record.jobs,
                 began=record.at,
             )
-        case RunResumed():
+        case records.RunResumed():
             _expect(progress.state in ("running", "failed", "interrupted"), progress, record)
             left = tuple(wave for wave in progress.given_up if progress.half_back(wave.jobs))
             return replace(after, state="running", failure=None, given_up=left)
-        case BootNoted():
+        case records.BootNoted():
             _expect(progress.state == "running", progress, record)
             return replace(after, boot=record.boot)
-        case LockTaken():
+        case records.LockTaken():
             _expect(progress.state in ("running", "rolling-back"), progress, record)
             return replace(after, locks=(*_other_locks(progress, record.location), record.location))
-        case LockReleased():
+        case records.LockReleased():
             return replace(after, locks=_other_locks(progress, record.location))
-        case PlanAdopted():
+        case records.PlanAdopted():
             is_next = record.plan == len(progress.plans)
             _expect(progress.state == "running" and is_next, progress, record)
             adopted = PlanProgress(
@@ -180,7 +157,7 @@ def advance(progress: Progress, record: Record) -> Progress:
                 engine=record.engine,
             )
             return replace(after, plans=(*progress.plans, adopted))
-        case PlansForgotten():
+        case records.PlansForgotten():
             _expect(0 < record.count <= FORGOTTEN_MAX, progress, record)
             counts = Counter(progress.forgotten) + Counter(record.rounds)
             plans = (*progress.plans, *(FORGOTTEN,) * record.count)
@@ -189,7 +166,7 @@ def advance(progress: Progress, record: Record) -> Progress:
             is_known = record.plan < len(progress.plans)
             _expect(progress.state == "running" and is_known, progress, record)
             return _with_started(after, record)
-        case StepFinished():
+        case records.StepFinished():
             before = _step(progress, record.plan, record.step, record)
             seconds = record.seconds
             if before.repeated:  # it took time before, too
@@ -203,28 +180,28 @@ def advance(progress: Progress, record: Record) -> Progress:
                 evidence=record.evidence,
             )
             return _with_step(after, record.plan, record.step, finished)
-        case StepUndone():
+        case records.StepUndone():
             before = _step(progress, record.plan, record.step, record)
             begun = _with_plan(after, replace(progress.plans[record.plan], finished_at=None))
             undone = replace(before, state="undone", left=record.left, undone_at=record.at)
             return _with_step(begun, record.plan, record.step, undone)
-        case PlanFinished():
+        case records.PlanFinished():
             _expect(record.plan < len(progress.plans), progress, record)
             return _with_plan(after, replace(progress.plans[record.plan], finished_at=record.at))
-        case PlanUndone():
+        case records.PlanUndone():
             _expect(record.plan < len(progress.plans), progress, record)
             plan = replace(progress.plans[record.plan], undone=True, left=record.left)
             return _with_plan(after, plan)
-        case RoundSeen():
+        case records.RoundSeen():
             _expect(progress.state == "running", progress, record)
             return replace(after, seen=(*progress.seen, record))
         case SourceLost():
             _expect(progress.state == "running", progress, record)
             return replace(after, lost=_lost_after(progress.lost, record))
-        case OriginNoted():
+        case records.OriginNoted():
             _expect(progress.state == "running", progress, record)
             return after
-        case Steered():
+        case records.Steered():
             _expect(progress.state in ("running", "rolling-back"), progress, record)
             return replace(after, steered=(*progress.steered, record))
         case RunFailed():
@@ -233,15 +210,15 @@ def advance(progress: Progress, record: Record) -> Progress:
                 return replace(after, failure=record)
             state: State = "interrupted" if record.exit_code == 130 else "failed"
             return replace(after, state=state, failure=record)
-        case WaveGivenUp():
+        case records.WaveGivenUp():
             _expect(progress.state == "running", progress, record)
             jobs = set(record.jobs)
             others = [wave for wave in progress.given_up if set(wave.jobs) != jobs]
             return replace(after, given_up=(*others, record))
-        case RunFinished():
+        case records.RunFinished():
             _expect(progress.state == "running", progress, record)
             return replace(after, state="finished")
-        case RollbackStarted():
+        case records.RollbackStarted():
             _expect(progress.state not in ("new", "rolled-back"), progress, record)
             failure = progress.failure if record.automatic else None
             return replace(
@@ -252,7 +229,7 @@ def advance(progress: Progress, record: Record) -> Progress:
                 discard=record.discard,
                 last_copy=record.last_copy,
             )
-        case RollbackRefused():
+        case records.RollbackRefused():
             _expect(progress.state == "rolling-back", progress, record)
             # It names what the run was to be taken back for, if it has decided that itself.
             failure = RunFailed(
@@ -264,7 +241,7 @@ def advance(progress: Progress, record: Record) -> Progress:
             return replace(
                 after, state="failed", failure=failure, reason=None, discard=False, last_copy=False
             )
-        case RunRolledBack():
+        case records.RunRolledBack():
             _expect(progress.state == "rolling-back", progress, record)
             return replace(after, state="rolled-back")
 

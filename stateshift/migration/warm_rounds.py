@@ -29,7 +29,7 @@ from stateshift.errors import (
     StorageError,
 )
 from stateshift.journal import PlanProgress, RoundSeen, SourceLost
-from stateshift.migration import round_compaction
+from stateshift.migration import round_choice, round_compaction
 from stateshift.migration.context import RunContext
 from stateshift.migration.halts import prepare
 from stateshift.migration.history import round_count, rounds_of
@@ -40,25 +40,7 @@ from stateshift.migration.observation import (
     facts_of,
     once_heard,
 )
-from stateshift.migration.round_choice import (
-    FRESH_SECONDS,
-    Announce,
-    Choice,
-    Copy,
-    Decline,
-    Epochs,
-    Look,
-    Prepare,
-    Prove,
-    Publish,
-    Refuse,
-    Rounds,
-    Stop,
-    TellReady,
-    Wait,
-    decide,
-    epochs_of,
-)
+from stateshift.migration.round_choice import FRESH_SECONDS, Choice, Epochs, Look, Rounds, decide
 from stateshift.migration.source_check import damages
 from stateshift.migration.standby_source import BY_HAND, follow, is_at, kept_epoch
 from stateshift.plan import Plan
@@ -102,29 +84,29 @@ class WarmRounds:
 
     def until_cutover(self) -> None:
         """Make rounds until the jobs are to be stopped."""
-        control = self.context.control
+        control, now = self.context.control, self.context.now
         control.may_pause = True
         try:
             rounds = self._look(Rounds(self.context.spec.engine, ()))
-            while not isinstance(choice := decide(rounds, self.context.now()), Stop):
+            while not isinstance(choice := decide(rounds, now()), round_choice.Stop):
                 rounds = self._act(choice, rounds)
         finally:
             control.may_pause = False
 
     def _act(self, choice: Choice, rounds: Rounds) -> Rounds:
         match choice:
-            case Refuse():
+            case round_choice.Refuse():
                 raise choice.error
-            case Decline():
+            case round_choice.Decline():
                 return self._decline(rounds)
-            case Prove():
+            case round_choice.Prove():
                 if self._is_proven(choice.look):
                     return replace(rounds, proven=rounds.proven | {choice.look.job.name})
                 return replace(rounds, lost=tuple(self._lost))
-            case Announce():
+            case round_choice.Announce():
                 self.context.say(choice.line)
                 return replace(rounds, announced=True)
-            case TellReady():
+            case round_choice.TellReady():
                 self._tell_ready(choice.jobs, choice.detail)
                 return replace(rounds, told_ready=frozenset(self._told_ready))
             case _:
@@ -133,18 +115,18 @@ class WarmRounds:
     def _work(self, choice: Choice, rounds: Rounds) -> Rounds:
         """Do something that takes its time, and look again at all jobs: they write on meanwhile."""
         match choice:
-            case Prepare():
+            case round_choice.Prepare():
                 rounds = replace(rounds, prepared=True)
                 if not prepare(self.context, self.jobs):
                     return rounds
-            case Publish():
+            case round_choice.Publish():
                 published = [self._publish(look) for look in choice.looks]
                 if not any(published):
                     names = {look.job.name for look in choice.looks}
                     return replace(rounds, unpublished=rounds.unpublished | names)
-            case Copy():
+            case round_choice.Copy():
                 self._copy(choice)
-            case Wait():
+            case round_choice.Wait():
                 self._wait(choice)
         return self._look(rounds)
 
@@ -272,7 +254,7 @@ class WarmRounds:
             self._told_ready.update(names)
             tell_ready(self.context, names, detail)
 
-    def _wait(self, choice: Wait) -> None:
+    def _wait(self, choice: round_choice.Wait) -> None:
         clock = self.context.adapters.clock
         self.context.status.waiting(choice.jobs, choice.reason)
         until = clock.now() + POLL_SECONDS
@@ -280,7 +262,7 @@ class WarmRounds:
             self.context.world.check_interrupted()
             clock.sleep(0.2)
 
-    def _copy(self, choice: Copy) -> None:
+    def _copy(self, choice: round_choice.Copy) -> None:
         copied = self._copy_rounds(choice.looks)
         for look in (*choice.published, *copied):
             if look.is_news(self._published):
@@ -336,7 +318,7 @@ class WarmRounds:
                 context.say(line)
             self._complaints[name] = line
             return False
-        self._published[name] = epochs_of(look.facts)
+        self._published[name] = round_choice.epochs_of(look.facts)
         self._complaints.pop(name, None)
         startable = f"can be started from {_at(plan)} at {look.job.destination}"
         context.say(f"{name}: {startable}")
@@ -440,7 +422,7 @@ class WarmRounds:
         before = self._last[job.name]
         facts = facts_of(context, job, before=before.facts)
         plan = context.engine.plan_round(context.spec, job, facts, stopping=True)
-        at = epochs_of(facts)
+        at = round_choice.epochs_of(facts)
         if over.is_set() or plan.facts != before.plan.facts or at == copied.get(job.name):
             return
         # The jobs' stop is what people watch.

@@ -47,9 +47,6 @@ class ReadyFence(NoFiles):
             return FenceReadied(0, error.fact)
         return FenceReadied(self.files_max)
 
-    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        return []
-
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         _forget_ready(world, world.storage(self.location), _ready(world, self.files_max))
         return []

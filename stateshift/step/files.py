@@ -33,6 +33,7 @@ from stateshift.step.evidence import (
     files_of,
     written_files,
 )
+from stateshift.step.marks import NoFiles
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
 from stateshift.storage.protocol import Storage
 from stateshift.survey import FileInfo
@@ -179,26 +180,17 @@ class StageFiles(Bundle):
 
 
 @dataclass(frozen=True, slots=True)
-class MoveFiles:
+class MoveFiles(NoFiles):
     """Rename a bundle of files within one storage: Algorithm 5's merge."""
 
     kind: ClassVar[str] = "MoveFiles"
-    decodes: ClassVar[bool] = False
     name: str
     location: str
     items: tuple[Rename, ...]
 
     @property
-    def fills(self) -> str | None:
-        return None
-
-    @property
     def files(self) -> int:
         return len(self.items)
-
-    @property
-    def bytes(self) -> int:
-        return 0
 
     def describe(self) -> str:
         return f"move {paths_in_words(tuple(i.path for i in self.items))} within {self.location}"

@@ -22,6 +22,7 @@ from stateshift.errors import FormatError, MissingFile, VerifyError
 from stateshift.step.at_once import each
 from stateshift.step.contents import LARGE_BYTES, digest_of, same_checksum
 from stateshift.step.evidence import FilesWritten, ImagesCompared, OperatorFold, of_kind
+from stateshift.step.marks import NoFiles
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
 from stateshift.survey import ShardFiles
@@ -51,7 +52,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class CompareImages:
+class CompareImages(NoFiles):
     """Compare `source_shards` with `target_shards` by entries, and `paths` byte for byte: with the
     target's of the same path, or of `names`, one for each. The target's rows are read by
     `target_settings` where they are not read as the source's are. `beside` are further sources,
@@ -88,10 +89,6 @@ class CompareImages:
             size=copy.bytes,
             names=copy.names,
         )
-
-    @property
-    def fills(self) -> str | None:
-        return None
 
     @property
     def files(self) -> int:
@@ -200,9 +197,6 @@ class CompareImages:
     def unreadable(self, error: FormatError | MissingFile) -> Discrepancy:
         """Return the discrepancy of a target that cannot be read any more."""
         return Discrepancy(self.target, "the compared entries", str(error))
-
-    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        return []
 
 
 def reading_of(location: str, shard: ShardFiles, settings: Mapping[str, str]) -> str:

@@ -18,12 +18,15 @@ from stateshift.formats.marks import (
     is_stop_of,
 )
 from stateshift.plain import fingerprint
+from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
 from stateshift.world import World
 
 
 class NoFiles:
-    """The part of a step that moves no bytes."""
+    """The part of a step that moves no bytes. Unless it says otherwise, its evidence holds, and
+    there is nothing to undo.
+    """
 
     __slots__ = ()
     decodes: ClassVar[bool] = False
@@ -39,6 +42,12 @@ class NoFiles:
     @property
     def bytes(self) -> int:
         return 0
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        return []
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        return []
 
 
 def tag_of(world: World, job: str) -> str:

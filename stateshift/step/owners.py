@@ -60,9 +60,6 @@ class KeepOwners(NoFiles):
                 broken.append(Discrepancy(place, expected, there))
         return broken
 
-    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        return []
-
     def _wrong(self, world: World) -> Iterator[Owned]:
         """Yield the owners that paths are to get, unless they have them."""
         source = {owned.path: owned for owned in world.storage(self.source).owners()}

@@ -22,7 +22,7 @@ from stateshift.formats.marks import WAIT, WAITING, is_meant
 from stateshift.plain import JsonObject
 from stateshift.step.evidence import JobStarted
 from stateshift.step.marks import NoFiles, content_of, forget_marks
-from stateshift.step.protocol import Discrepancy, Evidence
+from stateshift.step.protocol import Evidence
 from stateshift.step.starting import LOG_LINES, first_tag, stop_started_job, without_frames
 from stateshift.world import World
 
@@ -87,9 +87,6 @@ class PrepareJob(NoFiles):
             '"prepare"'
         )
         return ClusterError(fact, cluster=self.cluster, job=self.job, hint=hint)
-
-    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        return []
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         cluster, tag = world.cluster(self.cluster), first_tag(world, self.job, self.attempt)

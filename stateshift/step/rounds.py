@@ -111,7 +111,8 @@ def _is_whole(source: Storage, target: Storage, item: FileInfo, written: FileEvi
 class KeepBrought(NoFiles):
     """Keep `items` of what rounds have copied: they belong to the image. Everything else of it,
     `dropped`, goes before the image can be seen. A file of a batch that was done again, or of a
-    time that the job has gone back behind, would be taken for the image's own.
+    time that the job has gone back behind, would be taken for the image's own. The rounds take back
+    what they have copied; nobody needs a dropped file.
     """
 
     kind: ClassVar[str] = "KeepBrought"
@@ -133,9 +134,3 @@ class KeepBrought(NoFiles):
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         return files_hold(world, self.target, of_kind(evidence, FilesKept).files)
-
-    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        """Leave it to the rounds to take back what they have copied; what was dropped is of no use
-        to anybody.
-        """
-        return []

@@ -368,12 +368,6 @@ class AwaitProgress(NoFiles):
             hint=hint_for(failure, self.location, again.format("`stateshift resume WORKDIR`")),
         )
 
-    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        return []
-
-    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        return []
-
 
 def stop_started_job(cluster: Cluster, name: str, request: StopRequest) -> None:
     """Stop a job that we started: its image must not be pulled from under it, nor the old job be
