@@ -33,9 +33,7 @@ Throttle = tuple[float | None, float | None]
 
 
 def probe(storage: Storage, survey: Survey) -> Rates | None:
-    """Read a few small files and some of the largest: how fast files open, and how fast bytes
-    come.
-    """
+    """Read a few small files and some of the largest: the speed of opening, and of bytes."""
     files = sorted(survey.files, key=lambda file: file.size)
     if not files:
         return None

@@ -73,9 +73,7 @@ def _held(parent: Storage, name: str, holder: dict[str, str]) -> JournalError:
 
 
 def refuse_source(parent: Storage, name: str, run: str) -> None:
-    """Refuse to move on from a place that another run is still bringing an image to, or taking
-    one back from.
-    """
+    """Refuse a source to which another run still brings an image, or takes one back from."""
     path = name + LOCK_SUFFIX
     holder = _holder(parent, path)
     if holder is not None and holder.get("run") != run:

@@ -38,9 +38,7 @@ class Misfit(ValueError):
 
 
 def to_plain(value: Value) -> Value:
-    """Make dictionaries of dataclasses (with their `kind`, where they have one), lists of
-    tuples.
-    """
+    """Make dictionaries of dataclasses, with their `kind` if they have one, and lists of tuples."""
     kind: type = type(value)
     return value if kind in _ATOMS else _making(kind)(value)
 
@@ -137,9 +135,7 @@ def _reading(wanted: Wanted) -> _Reader:
 
 @cache
 def _reading_class(wanted: Wanted) -> _Reader:
-    """Return the reader of a class. Once for each, since a large plan has a hundred thousand values
-    of one.
-    """
+    """Return the reader of a class: once for each, since a large plan has very many values."""
     if wanted is Any or wanted is object:
         return _as_it_is
     if wanted in (dict, Mapping):
@@ -238,9 +234,7 @@ def _field_names(wanted: type) -> tuple[frozenset[str], tuple[str, ...]]:
 def read_fields(
     wanted: type[T], plain: object, pointer: str = "", done: Mapping[str, object] = NOTHING
 ) -> T:
-    """Read a dataclass by its fields, also one that has a `from_plain` of its own. The caller has
-    read the fields of `done`.
-    """
+    """Read a dataclass by its fields, whatever its `from_plain`. The caller has read `done`."""
     read: T = _dataclass(wanted, plain, pointer, done)
     return read
 
@@ -283,9 +277,7 @@ def _named_tuple(wanted: Wanted, plain: Value, pointer: str) -> Value:
 
 @cache
 def _atoms_of(wanted: Wanted) -> tuple[object, ...]:
-    """Return the type of each field of a named tuple that is text or a whole number; None of the
-    others.
-    """
+    """Return the type of each field of a named tuple, if it is str or int; else None."""
     hints = typing.get_type_hints(wanted)
     return tuple(hints[name] if hints[name] in (str, int) else None for name in wanted._fields)
 
@@ -293,9 +285,7 @@ def _atoms_of(wanted: Wanted) -> tuple[object, ...]:
 def _one_of(
     choices: tuple[Wanted, ...], readers: tuple[_Reader, ...], plain: Value, pointer: str
 ) -> Value:
-    """Read one of several types: dataclasses by their `kind`, everything else by what fits
-    first.
-    """
+    """Read one of several types: dataclasses by `kind`, other types by the first that fits."""
     if isinstance(plain, dict) and "kind" in plain:
         kind = plain["kind"]
         for choice in choices:

@@ -41,9 +41,7 @@ PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Steps between two barriers. `ordered` where the order is the point: an image becomes
-    visible by it.
-    """
+    """Steps between two barriers. An image becomes visible by an `ordered` phase."""
 
     name: PhaseName
     steps: tuple[AnyStep, ...]

@@ -256,9 +256,7 @@ def _plans(progress: Progress, job: str) -> list[PlanProgress]:
 
 
 def _halts_of(progress: Progress, plans: list[PlanProgress]) -> list[PlanProgress]:
-    """Return the halts of another job, with which this one shares a source: it was stopped once for
-    both.
-    """
+    """Return the halts of another job, which shares its source: it was stopped once for both."""
     if any(plan.purpose == "halt" for plan in plans):
         return []
     sources = {plan.source for plan in plans if plan.source}

@@ -165,9 +165,7 @@ class PlannedState:
 
 @runtime_checkable
 class ImageDetails(Protocol):
-    """The details of an image that only its engine knows. Each engine has a class of its own, and
-    alone reads its fields.
-    """
+    """The details of an image that only its engine knows, in a class of its own."""
 
     def described(self) -> JsonObject:
         """Return the details that are shown, as plain values."""
@@ -210,17 +208,13 @@ class Image:
 
     @property
     def needed_files(self) -> tuple[str, ...]:
-        """The files that a restart reads; also those of the planned batch's state, which it reads
-        if the sink has that batch.
-        """
+        """The files that a restart reads, also those of a planned batch that the sink has."""
         further = self.planned_state.files if self.planned_state is not None else ()
         return tuple(sorted({*self.needed, *further}))
 
     @property
     def begins(self) -> bool:
-        """Its first batch was planned, and not committed: Spark does that batch, over the input
-        that was written down.
-        """
+        """Its first batch was planned, and not committed: Spark does that batch."""
         return self.epoch is None and self.planned == 0
 
 
@@ -407,9 +401,7 @@ class SinkFacts:
         return log.last is not None and batch <= log.last
 
     def skips(self, query: str | None, batch: int) -> bool:
-        """Whether the sink is known to have this batch of the query, and not to run it again, so
-        that nobody writes its state.
-        """
+        """Whether the sink is known to skip this batch of the query: nobody writes its state."""
         return self.skips_plan is True and self.has_batch(query, batch) is True
 
     def version_to_restore(self, query: str | None, batch: int) -> int | None:
@@ -460,9 +452,7 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How fast bytes and files were read in a short probe. Used for estimates only: never part
-    of a fingerprint.
-    """
+    """The speed of a short probe. Used for estimates only: never part of a fingerprint."""
 
     bytes_per_second: float
     files_per_second: float

@@ -50,7 +50,5 @@ FLINK = Terms(
 
 
 def terms_of(engine: str | None) -> Terms:
-    """Return the words of an engine. Journals of earlier versions do not name theirs: those are
-    Spark's.
-    """
+    """Return the words of an engine. Journals of earlier versions name none: those are Spark's."""
     return FLINK if engine == "flink" else SPARK

@@ -145,9 +145,7 @@ class Workdir:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Be the only process that works on this run. The kernel lets go for us when we are
-        killed.
-        """
+        """Be the only process that works on this run. The kernel lets go when we are killed."""
         with _telling(self.path / "held"):
             opened = open_private(self.path / "held", os.O_RDWR | os.O_APPEND | os.O_CREAT)
         with opened, io.TextIOWrapper(opened) as file:
@@ -238,9 +236,7 @@ class Workdir:
             ) from error
 
     def write_plan(self, number: int, plan: Plan) -> str:
-        """Its fingerprint. In one line: a large plan's job may be down, and an indented one
-        takes ten times as long.
-        """
+        """Return its fingerprint. One line is written: an indent takes ten times as long."""
         encoded = encode_plan(plan)
         with self._whole(f"plans/{number}.json") as file:
             file.write(json.dumps(encoded, ensure_ascii=False) + "\n")
@@ -261,9 +257,7 @@ class Workdir:
 
 
 def _locked(file: IO[str]) -> bool:
-    """Take the lock. Somebody who only asks whether it is held has it, too, for a moment: so ask
-    more than once.
-    """
+    """Take the lock; ask more than once, since a process that only asks has it for a moment."""
     for attempt in range(10):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -276,9 +270,7 @@ def _locked(file: IO[str]) -> bool:
 
 @contextmanager
 def _telling(path: Path) -> Iterator[None]:
-    """The machine's own errors in our words: a full disk, no permission. A missing file is not
-    translated.
-    """
+    """The machine's own errors in our words, but for a missing file: a full disk, no permission."""
     try:
         yield
     except FileNotFoundError:

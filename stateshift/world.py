@@ -57,9 +57,7 @@ Unit = Literal["entries", "files", "key_groups", "uncounted"]
 
 
 class Whole(str):
-    """The store of things that are compared whole, no entries of them told apart: `unit` says
-    what each of them is.
-    """
+    """The store of things that are compared whole: `unit` says what each of them is."""
 
     __slots__ = ("unit",)
     unit: Unit
@@ -84,9 +82,7 @@ EntriesReader = Callable[
 
 @dataclass(frozen=True, slots=True)
 class ShardRead:
-    """A shard that was read whole, the settings it was seen by, and what its entries came to (see
-    `step.images.Fold`).
-    """
+    """A shard that was read whole, its settings, and the sums of its entries."""
 
     shard: ShardFiles
     settings: Mapping[str, str]
@@ -178,9 +174,7 @@ class Listings:
 
 @dataclass(frozen=True)
 class Correction:
-    """How a job is to be started instead of as its plan says, in which `before` stands. It comes
-    from `resume --spec`.
-    """
+    """The start of a job by `resume --spec`, instead of its plan's, in which `before` stands."""
 
     before: JsonObject
     options: JsonObject

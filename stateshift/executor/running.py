@@ -182,9 +182,7 @@ class _Phase:
             self.fleet.begin(name, taken, world)
 
     def run(self) -> None:
-        """Run the steps; after the first failure start no more, let those that run finish, and
-        raise it.
-        """
+        """Run the steps. After a failure start no more, let the others finish, and raise it."""
         side_by_side = self.fleet is not None or self.world.parallel > 1
         if len(self.units) > 1 and side_by_side:
             self._run_side_by_side()

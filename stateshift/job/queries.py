@@ -144,9 +144,7 @@ def stop_requested() -> bool:
 
 
 def _stop_all(queries: tuple[Query, ...]) -> None:
-    """Set the flags of all of them first, so that they finish their batches at the same time; then
-    wait for each.
-    """
+    """Set all flags first, so that the queries finish their batches at the same time; then wait."""
     flagged = [_set_flag(query) for query in queries]
     until = time.monotonic() + BATCH_SECONDS_MAX
     for query, is_flagged in zip(queries, flagged, strict=True):
@@ -187,9 +185,7 @@ def _is_past_planning(query: Query) -> bool:
 
 
 def _frames(thread: Java) -> str:
-    """Return a thread's stack as one text: frame by frame it would be another by the time that the
-    last is asked for.
-    """
+    """Return a thread's stack as one text: asked frame by frame it would change meanwhile."""
     java, bearer = files.jvm().java, files.jvm().java.lang.Throwable()
     bearer.setStackTrace(thread.getStackTrace())
     text = java.io.StringWriter()
@@ -201,9 +197,7 @@ _PAST_PLANNING = (".withNewExecutionId(", ".sleep(", ".waitTillTime(")
 
 
 def _has_stopped(query: Query) -> bool:
-    """Whether a query whose flag is set has done its last batch: it has ended, or sleeps until its
-    next trigger.
-    """
+    """Whether a query with its flag set has ended, or sleeps until its next trigger."""
     thread = _execution(query).queryExecutionThread()
     return not thread.isAlive() or ".waitTillTime(" in _frames(thread)
 
@@ -244,9 +238,7 @@ def _answer_marker(place: str) -> bool:
 
 
 def _places(queries: tuple[Query, ...]) -> tuple[str, ...]:
-    """Return the places of the marker: the job's location, or, if that is not known, those of the
-    queries' checkpoints.
-    """
+    """Return the job's location, where the marker is; if it is not known, the queries' places."""
     if any(not hasattr(query, "_jsq") for query in queries):
         raise PlanError(
             "queries of Spark Connect cannot be watched: what is needed of them is in the driver",

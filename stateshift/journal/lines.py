@@ -29,9 +29,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_records(content: bytes) -> tuple[list[Record], int]:
-    """Return the records, and the number of bytes that hold them: the rest of `content` is a line
-    that a kill cut short.
-    """
+    """Return the records and their bytes: the rest of `content` is a line that was cut short."""
     records: list[Record] = []
     good = 0
     while good < len(content):
@@ -105,9 +103,7 @@ class Journal:
             return progress
 
     def forget(self, plans: Collection[int], job: str) -> None:
-        """Rewrite it without these plans, whose numbers stay taken. One more of the job's replaces
-        them.
-        """
+        """Rewrite it without these plans, whose numbers stay taken: another plan replaces them."""
         with self._lock:
             records, _ = decode_records(self._lines.read())
             kept = tuple(_without(records, plans, Counter({job: -1})))

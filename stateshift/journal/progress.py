@@ -115,9 +115,7 @@ class Progress:
 
 
 def advance(progress: Progress, record: Record) -> Progress:
-    """Return the progress one record further. A record that cannot follow shows a damaged or
-    foreign journal.
-    """
+    """Return the progress after a record; refuse one that cannot follow: the journal is damaged."""
     after = replace(progress, records=progress.records + 1, ended=record.at)
     match record:
         case records.RunStarted():

@@ -47,9 +47,7 @@ class BootNoted:
 
 @dataclass(frozen=True, slots=True)
 class LockTaken:
-    """Written before the lock is taken, so that whoever takes the run back knows of a lock that
-    may be there.
-    """
+    """Written before the lock is taken: a rollback then knows of a lock that may be there."""
 
     kind: ClassVar[str] = "lock-taken"
     at: float
@@ -164,9 +162,7 @@ class RoundSeen:
 
 @dataclass(frozen=True, slots=True)
 class SourceLost:
-    """A standby cannot follow its source from here on, and why. Empty: it can again. `epoch` is
-    that of the image it keeps.
-    """
+    """A standby lost its source; without a `reason` it is back. `epoch`: of the kept image."""
 
     kind: ClassVar[str] = "source-lost"
     at: float
@@ -177,9 +173,7 @@ class SourceLost:
 
 @dataclass(frozen=True, slots=True)
 class Steered:
-    """Somebody outside has asked for something, and it is heeded from here on: cutover, pause,
-    go on, throttle.
-    """
+    """A request is heeded from here on: cutover, pause, go on, throttle."""
 
     kind: ClassVar[str] = "steered"
     at: float

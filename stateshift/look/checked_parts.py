@@ -182,9 +182,7 @@ def due_part(file: PartsFile, wanted: Part | NextPart) -> Part:
 
 
 def remember(file: PartsFile, part: Part, at: float, sound: bool) -> CheckedParts:
-    """Remember that a part was found sound at this time. Return the checked parts so far, of as
-    many.
-    """
+    """Remember that a part was `sound` at this time. Return the checked parts, of as many."""
     before = file.read() or CheckedParts(part.of)
     if sound:
         before = before.with_checked(part, at)

@@ -39,9 +39,7 @@ def rows_of(location: str, format: str, wanted: Wanted, opening: Opening) -> Exp
 def save(
     made: Export, to: str, opening: Opening = open_patiently, readers: Readers | None = None
 ) -> int:
-    """Write the export to a file, whole or not at all; `readers` read with us, where there are any.
-    Return its size in bytes.
-    """
+    """Write the export to a file, whole or not at all; `readers` help. Return its size."""
     target = locations.normal(to, os.getcwd())
     storage = opening(locations.parent(target))
     size = storage.write(locations.name(target), lambda: made.chunks(readers))

@@ -46,8 +46,6 @@ def inspect(location: str, opening: Opening = open_patiently) -> Look:
 def entries(
     location: str, opening: Opening = open_patiently, limit: int = 20
 ) -> Iterator[ShownEntry]:
-    """Return the first entries of every store, keys and values by the names of their columns as far
-    as these are known.
-    """
+    """Return the first entries of every store, by the names of their columns if these are known."""
     engine, storage, survey = found_at(location, opening)
     return engine.first_entries(storage, survey, limit)

@@ -28,9 +28,7 @@ EVERYTHING = DeepCheck()
 
 @dataclass(frozen=True, slots=True)
 class JudgedImage:
-    """One query's image: where below the location it lies, its newest epoch, and those a job
-    could restart from.
-    """
+    """One query's image: its path, its newest epoch, and those a job could restart from."""
 
     path: str
     name: str | None

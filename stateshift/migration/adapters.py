@@ -112,9 +112,7 @@ class Adapters:
 
 
 def real_adapters(meter: Meter | None = None, stop: threading.Event | None = None) -> Adapters:
-    """Return the adapters to the real world: storages by their URL, retried where an error may
-    pass; clusters by their kind.
-    """
+    """Return the real adapters: storages by URL, with retries; clusters by their kind."""
     interrupt = stop or threading.Event()
     watched = meter or Unwatched()
 

@@ -52,9 +52,7 @@ class Forbidden:
 
 
 def react(context: RunContext, wave: Sequence[JobSpec], error: StateshiftError) -> Reaction:
-    """Do what the spec says for a wave that has failed. Raise the failure where nothing is to be
-    done about it.
-    """
+    """Do what the spec says for a failed wave. Raise the failure if nothing is to be done."""
     failure, on_failure = outcomes.failure_of(error), context.spec.on_failure
     if on_failure == "restart" and not has_stopped_running_job(context, wave):
         raise error  # every job is as it was: so a resume may go on with what was done
@@ -72,9 +70,7 @@ def react(context: RunContext, wave: Sequence[JobSpec], error: StateshiftError) 
 
 
 def _forbidden(context: RunContext, wave: Sequence[JobSpec]) -> Forbidden:
-    """Ask who forbids taking jobs back: all of the run's where all of them would be, and else
-    those of the wave.
-    """
+    """Ask all of the run's jobs, if all would be taken back; else those of the wave."""
     run_reason = None
     if context.spec.on_failure not in ("finish", "restart"):
         run_reason = _reason_against(context, context.progress.known)
@@ -108,9 +104,7 @@ def _give_wave_up(
     decided: Outcome,
     forbidden: Forbidden,
 ) -> Aftermath:
-    """Take the failed wave back, unless that is forbidden. That it fails is no reason to leave the
-    other waves alone.
-    """
+    """Take the failed wave back, unless that is forbidden. The other waves do not depend on it."""
     names = _names(wave)
     if decided.wave is WaveFate.LEAVE:
         after = Aftermath(names, Reached.FORBIDDEN, forbidden.wave_reason)
@@ -177,9 +171,7 @@ def _take_run_back(
 
 
 def _start_again(context: RunContext, waves: Sequence[Sequence[JobSpec]]) -> Restart | None:
-    """Start jobs again that ran on their targets and were stopped in vain: nobody may be there to
-    resume.
-    """
+    """Start jobs again that were stopped on their targets in vain: nobody may resume the run."""
     if not waves:
         return None
     names: list[str] = []

@@ -43,9 +43,7 @@ class Arrived:
 
 @dataclass
 class Arrivals:
-    """The files of all rounds of one job so far. A later round counts for more than an earlier
-    one.
-    """
+    """The files of all rounds of one job so far. A later round replaces an earlier one."""
 
     files: dict[Key, Arrived] = field(default_factory=dict)
     written: dict[str, set[str]] = field(default_factory=dict)

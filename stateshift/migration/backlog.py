@@ -32,9 +32,7 @@ Place = tuple[str, int]  # topic and partition
 
 
 def parts(spec: Spec, wave: Sequence[JobSpec]) -> list[list[JobSpec]]:
-    """Return the jobs in parts, by their place in the order of their cut. Jobs that are in no cut
-    are stopped with the first.
-    """
+    """Return the jobs in parts, in the order of their cuts; jobs in no cut are in the first."""
     rank_of: dict[str, int] = {}
     for cut in cuts_of(spec, [job.name for job in wave]):
         for rank, part in enumerate(cut.order):

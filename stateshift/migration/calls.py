@@ -57,9 +57,7 @@ def apply(
     adapters: Adapters,
     begun: Callable[[], None] = nobody_waits,
 ) -> Report:
-    """Carry out a proposal as a new run. The facts must still be those that the plans were made
-    from.
-    """
+    """Carry out a proposal as a new run, if its facts still hold."""
     refuse(proposal.plans)
     jobs = proposal.jobs()
     refuse_inside(workdir, proposal.spec)
@@ -280,9 +278,7 @@ def spec_of(workdir: Workdir) -> Spec:
 
 
 def status(workdir: Workdir) -> Report:
-    """Return the report of a run so far. Read the journal only, also while another process writes
-    it.
-    """
+    """Return the report of a run so far, also while another process writes its journal."""
     workdir.require()
     return summarize(progress_of(workdir))
 

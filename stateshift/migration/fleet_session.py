@@ -27,9 +27,7 @@ LOG = "fleet.log"
 def open_fleet(
     adapters: Adapters, master: str | None, spec: Spec, workdir: Workdir
 ) -> Iterator[Adapters]:
-    """The adapters with a fleet behind them for as long as this lasts; where no master is named,
-    with this machine's processes.
-    """
+    """The adapters with a fleet while this lasts; without a master, this machine's processes."""
     if master is None:
         with open_processes(adapters, places_of(spec), spec.parallel) as processes:
             yield adapters if processes is None else replace(adapters, fleet=processes)
@@ -94,9 +92,7 @@ def places_of(spec: Spec) -> list[str]:
 
 
 def refuse_inside(workdir: Workdir, spec: Spec) -> None:
-    """Refuse a workdir inside a place of the run, such as the current directory: its files would be
-    taken for the job's.
-    """
+    """Refuse a workdir inside a place of the run: its files would be taken for the job's."""
     path = os.path.realpath(workdir.path)
     for place in filter(None, places_of(spec)):
         local = locations.local_path(place)

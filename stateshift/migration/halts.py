@@ -23,9 +23,7 @@ from stateshift.step.jobs import RAN
 
 
 def halt_of(context: RunContext, job: JobSpec) -> NumberedPlan | None:
-    """Return the plan that stops a job, adopted where it was not yet; None where nothing has to
-    stop it.
-    """
+    """Return the plan that stops a job, adopted if it was not yet; None if none has to."""
     adopted = context.plans.adopted(job, "halt")
     if adopted is not None:
         again = halt_of_restarted_job(context, adopted)
@@ -61,9 +59,7 @@ def prepare(context: RunContext, jobs: Sequence[JobSpec]) -> bool:
 
 
 def has_stopped_running_job(context: RunContext, jobs: Sequence[JobSpec]) -> bool:
-    """Whether the run has stopped a job of these that ran, or may have; and has not started it
-    again.
-    """
+    """Whether the run may have stopped a running job of these, and not started it again."""
     for plan in context.progress.plans_of([job.name for job in jobs]):
         if plan.undone:
             continue

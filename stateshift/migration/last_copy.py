@@ -38,9 +38,7 @@ from stateshift.terms import terms_of
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A job's copy at a target: its newest plan, and all files that the run read for it, of which
-    some are `unchanged`.
-    """
+    """A job's copy at a target: its newest plan, the files `read`, those still `unchanged`."""
 
     job: JobSpec
     plan: Plan
@@ -58,9 +56,7 @@ class Copy:
 
 
 def refuse_last_copy(context: RunContext, plans: Iterable[PlanProgress]) -> None:
-    """Refuse to take plans back whose target may hold the last copy, unless the run was told to
-    delete that.
-    """
+    """Refuse to take plans back whose target may hold the last copy."""
     for copy in _copies(context, plans):
         fault = _fault(context, copy)
         if fault is not None:
@@ -141,9 +137,7 @@ def _faults(context: RunContext, copy: Copy, kept: Sequence[Image]) -> Iterator[
 
 
 def _source(context: RunContext, copy: Copy) -> tuple[Storage, Survey]:
-    """Survey where the copy came from; for a job that writes one image after the other, where its
-    last one is.
-    """
+    """Survey the source of the copy; of a job that writes image after image, the last one."""
     found = context.engine.survey(copy.plan.source, context.world.storage)
     job = as_it_runs(context, copy.job)
     if found[1].images or not job.image_writers or copy.job.mode != "warm":

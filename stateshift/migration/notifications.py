@@ -28,9 +28,7 @@ BUG_EXIT_CODE = 1
 
 
 def with_end_told(context: RunContext, work: Callable[[RunContext], Report]) -> Report:
-    """Do the work of a run, and tell how it has ended. Notices that an earlier one has not sent are
-    sent meanwhile.
-    """
+    """Do the work of a run, and tell its end. Earlier unsent notices are sent meanwhile."""
     context.notifier.send_kept()
     try:
         report = work(context)

@@ -54,9 +54,7 @@ def once_heard(context: RunContext, look: Callable[[], T]) -> T:
 
 
 def facts_of(context: RunContext, job: JobSpec, before: Facts | None = None) -> Facts:
-    """Return the facts now, with what rounds have copied. With facts from `before` no cluster is
-    asked.
-    """
+    """Return the facts now, with the rounds' files. With `before` no cluster is asked."""
     arrived = arrivals_of(context, job)
     return gather(context.inquiry, as_it_runs(context, job), arrived=arrived, before=before)
 
@@ -77,9 +75,7 @@ def facts_as_proposed(context: RunContext, job: JobSpec, proposed: Plan | None) 
 
 
 def facts_behind_round(context: RunContext, job: JobSpec, facts: Facts) -> Facts:
-    """Return the same facts, behind a round that was made from them: what that has copied is at
-    the target now.
-    """
+    """Return the same facts, after a round that was made from them: its files are at the target."""
     open_storage = context.adapters.open_storage
     _, target = context.engine.survey(facts.target.location, open_storage)
     data = []
@@ -164,9 +160,7 @@ def remove_leftovers(context: RunContext, plans: Iterable[PlanProgress]) -> None
 
 
 def stale(job: JobSpec, source: Survey | None, taken_back: bool) -> StalePlan:
-    """Return the error for facts that are no longer those of the plan; a job is to be restarted
-    from `source`.
-    """
+    """Return the error for facts that are no longer the plan's; a job restarts from `source`."""
     if source is not None and not source.images and not job.image_writers:
         return StalePlan(
             f"nothing is at {job.source} any more that a job could be started from; what was "

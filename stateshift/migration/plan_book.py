@@ -31,9 +31,7 @@ class PlanBook:
         self._plans: dict[int, Plan] = {}
 
     def proposed_for(self, job: JobSpec) -> list[Plan]:
-        """Return the plans that were proposed for a job, in the order in which they are carried
-        out.
-        """
+        """Return the plans that were proposed for a job, in their order."""
         return [plan for plan in self._proposal.plans if plan.job == job.name]
 
     def proposed(self, job: JobSpec, purpose: Purpose) -> Plan | None:

@@ -51,9 +51,7 @@ class Proposal:
         return tuple(chain.from_iterable(plan.refusals for plan in self.plans))
 
     def jobs(self, only: Collection[str] = ()) -> tuple[JobSpec, ...]:
-        """Return the jobs to be carried out: all that were planned, or those of them that are
-        named.
-        """
+        """Return the jobs to be carried out: all that were planned, or those that are named."""
         planned = {plan.job for plan in self.plans}
         wanted = jobs_of(self.spec, only or planned)
         without = [job.name for job in wanted if job.name not in planned]

@@ -40,9 +40,7 @@ class CommittedSince(PlanError):
 
 
 def refuse_rollback(context: RunContext, plans: Iterable[PlanProgress], discard: bool) -> None:
-    """Refuse to take these plans back, if anything speaks against it. With `discard`, the progress
-    of jobs may be thrown away.
-    """
+    """Refuse to take these plans back, if anything is against it but `discard`ed progress."""
     checked = list(plans)
     refuse_moved_on(context, checked)
     refuse_foreign_job(context, checked)
@@ -117,9 +115,7 @@ def _runs_unsubmitted(context: RunContext, job: JobSpec, adopted: PlanProgress) 
 
 
 def refuse_built_on(context: RunContext, plans: Iterable[PlanProgress]) -> None:
-    """Refuse where state was compacted in place: later versions of a job that has gone on may
-    name our files.
-    """
+    """Refuse where state was compacted in place: later versions of the job may name our files."""
     terms = terms_of(context.spec.engine)
     for adopted in plans:
         if adopted.undone or not _is_in_place(context.plans.read(adopted)):
@@ -150,9 +146,7 @@ def refuse_lost_progress(context: RunContext, plans: Iterable[PlanProgress]) -> 
 
 
 def _has_committed(context: RunContext, adopted: PlanProgress) -> bool:
-    """Whether the job has committed on the target: by our own evidence, by the files that are
-    there, or by its cluster.
-    """
+    """Whether the job has committed on the target, by our evidence, its files or its cluster."""
     for step in adopted.steps.values():
         if step.phase == "confirm" and step.state == "finished":
             evidence = require_known(step.evidence)
@@ -162,9 +156,7 @@ def _has_committed(context: RunContext, adopted: PlanProgress) -> bool:
 
 
 def refuse_new_checkpoint(context: RunContext, adopted: PlanProgress) -> None:
-    """Refuse where a job that still runs has gone on since it was asked last, as only its cluster
-    can tell.
-    """
+    """Refuse where a running job has gone on since it was asked last, by its cluster's word."""
     if not adopted.undone and _has_completed(context, adopted):
         raise CommittedSince(
             f"{adopted.job} has completed a checkpoint on the target since; a rollback would "
@@ -253,9 +245,7 @@ def _has_gone_on(context: RunContext, adopted: PlanProgress) -> bool:
 
 
 def _publishes_standby(context: RunContext, adopted: PlanProgress) -> bool:
-    """Whether this plan has published the last image that a job could be started from, while the
-    job ran.
-    """
+    """Whether this plan has published the last image of a standby."""
     if adopted.purpose != "standby" or adopted.undone:
         return False
     publishing: list[PlanProgress] = []

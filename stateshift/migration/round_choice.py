@@ -28,9 +28,7 @@ Epochs = list[tuple[str, int | None]]
 
 @dataclass(frozen=True)
 class Look:
-    """One look at one job. `plan` copies what is left; `lefts` is what was left at each of the last
-    looks, this one included.
-    """
+    """One look at one job. `plan` copies what is left; `lefts` are those of the last looks."""
 
     job: JobSpec
     plan: Plan
@@ -58,9 +56,7 @@ class Look:
         return self.left.seconds < seconds_of(self.job.until)
 
     def is_news(self, published: Mapping[str, Epochs]) -> bool:
-        """Whether an image that can be started from is wanted, and this is a later one than what
-        is there.
-        """
+        """Whether an image is wanted, and this is a later one than what is there."""
         return self.is_standby and epochs_of(self.facts) != published.get(self.job.name)
 
 

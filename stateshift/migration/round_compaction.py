@@ -37,9 +37,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Compaction:
-    """`plan` replaces the plans that are `forgotten`, by their numbers; `evidence` is what
-    its steps have shown.
-    """
+    """`plan` replaces the `forgotten` ones, by number; `evidence` is that of its steps."""
 
     plan: Plan
     evidence: Mapping[str, Evidence]

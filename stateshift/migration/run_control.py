@@ -98,9 +98,7 @@ class LiveStatus:
 
 
 class RunControl:
-    """Heeds requests by the pace of a run's world, which all its storages keep to, and by the event
-    that ends the run.
-    """
+    """Heeds requests by the pace of a run's world, and by the event that ends the run."""
 
     def __init__(self, status: LiveStatus, journal: Journal, spec: Spec, world: World) -> None:
         self.steering = status.steering
@@ -130,9 +128,7 @@ class RunControl:
             self._looked = float("-inf")
 
     def _heed_now(self) -> bool:
-        """Heed the wishes; whether there is a pause. One thread reads, the others go by what it has
-        read.
-        """
+        """Heed the wishes; whether there is a pause. One thread reads for all."""
         with self._lock:
             now = self._clock.now()
             if now - self._looked >= SECONDS_BETWEEN_LOOKS or now < self._looked:
@@ -142,9 +138,7 @@ class RunControl:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Hear who asks the run to end, also while a step waits for a cluster and looks at nothing
-        else.
-        """
+        """Hear a request to end the run, also while a step waits for a cluster."""
         over = threading.Event()
 
         def listen() -> None:

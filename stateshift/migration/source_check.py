@@ -72,9 +72,7 @@ def _look_at_moved(
 def damage_in(
     inquiry: Inquiry, job: JobSpec, storage: Storage, survey: Survey, checked: Collection[str]
 ) -> list[Finding]:
-    """Return the damage in an image that was surveyed, beside the files that others have
-    `checked`.
-    """
+    """Return the damage in a surveyed image, beside the files that others have `checked`."""
     look = partial(_look_at_moved, inquiry.engine, job, 0, checked, lambda: (storage, survey))
     return _damage_now(inquiry, look, job)
 

@@ -82,9 +82,7 @@ def _differences(one: object, other: object, pointer: str) -> Iterator[str]:
 
 
 def _pairs(one: object, other: object) -> list[tuple[object, object, object]]:
-    """Return the pairs of values inside two values, with their key. None where they can only be
-    compared whole.
-    """
+    """Return the pairs inside two values, with their keys; none if they are compared whole."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         keys = one.keys() | other.keys()
         return [(key, one.get(key), other.get(key)) for key in keys]

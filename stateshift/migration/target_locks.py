@@ -28,9 +28,7 @@ def lock_target(context: RunContext, job: JobSpec) -> None:
 
 
 def is_kept_fresh(context: RunContext, job: JobSpec) -> bool:
-    """Whether a job is a standby that has copied something before: its source was looked at then,
-    and may be lost since.
-    """
+    """Whether a job is a standby that has copied something: its source may be lost since."""
     is_begun = bool(plans_while_running(context.progress, job.name))
     return job.cutover == NEVER and job.mode == "warm" and is_begun
 

@@ -106,9 +106,7 @@ def _notes_of_run(progress: Progress) -> Iterator[str]:
 
 
 def _has_target_to_itself(adopted: PlanProgress, plan: Plan) -> bool:
-    """Whether nobody but the run had a reason to write at the plan's target: it published there,
-    and started no job.
-    """
+    """Whether only the run had a reason to write at the plan's target, which it published."""
     if adopted.finished_at is None or adopted.undone or plan.target == plan.source:
         return False
     if plan.purpose != "move":

@@ -87,9 +87,7 @@ class _Reader:
             yield chunk
 
     def close(self) -> None:
-        """End the thread, without waiting for the piece that it reads: it sees that the piece is
-        not wanted.
-        """
+        """End the thread, without waiting for the piece that it reads: nobody wants that."""
         self._closed.set()
         self._empty()
 

@@ -31,9 +31,7 @@ def each(
     *storages: Storage,
     size: Callable[[T], int] = lambda _: 0,
 ) -> list[R]:
-    """Do every item. Return the results in the items' order. `size` is how many bytes one moves,
-    where that is known.
-    """
+    """Do every item. Return the results in order. `size` is the bytes that an item moves."""
     at_once = min(len(items), max(storage.traits.at_once for storage in storages))
     if at_once <= 1:
         return [_one(world, item, do) for item in items]

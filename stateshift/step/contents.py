@@ -169,9 +169,7 @@ def remove_ours(
     paths: tuple[str, ...],
     written: Sequence[FileEvidence] | None,
 ) -> list[str]:
-    """Remove what we wrote, last written first. A file that somebody changed since is no longer
-    ours, and stays.
-    """
+    """Remove what we wrote, last written first, but leave files that somebody changed since."""
     storage = world.storage(location)
     changed = set()
     if written is not None:

@@ -115,9 +115,7 @@ class FilesWritten(Evidence):
 
 @dataclass(frozen=True, slots=True)
 class FilesBrought(Evidence):
-    """`stamps` are those of the files at the target, by name. `missed` were gone, or other files,
-    before they had arrived.
-    """
+    """`stamps` are those at the target, by name. `missed` files were gone or changed early."""
 
     files: tuple[FileEvidence, ...]
     stamps: Mapping[str, str]
@@ -149,9 +147,7 @@ class FilesMoved(Evidence):
 
 @dataclass(frozen=True, slots=True)
 class ImagesCompared(Evidence):
-    """`paths` is how many files were compared whole, `by_checksum` how many of them by the
-    storages' own checksums.
-    """
+    """`paths` files were compared whole, `by_checksum` of them by the storages' own checksums."""
 
     operators: Mapping[str, OperatorFold]
     paths: int = 0

@@ -27,9 +27,7 @@ _BACK = (
 
 @dataclass(slots=True)
 class QueryWatch:
-    """Looks for a query that has ended for good while its driver lives. The job's queries write
-    `commits`.
-    """
+    """Looks for a query that has ended for good while its driver lives. Queries write `commits`."""
 
     storage: Storage
     commits: tuple[str, ...]
@@ -59,9 +57,7 @@ class QueryWatch:
 def ended_query(
     cluster: Cluster, tag: str, storage: Storage, commits: tuple[str, ...]
 ) -> Failure | None:
-    """Return the failure of a query of this job, whose driver lives. One with a checkpoint
-    elsewhere is none of it.
-    """
+    """Return the failure of this job's query, whose driver lives; not of one kept elsewhere."""
     failure = None
     with suppress(ClusterError):  # a log that cannot be had now is asked for again
         failure = cluster.failure(tag, alive=True)

@@ -49,9 +49,7 @@ class Rename(NamedTuple):
 
 
 class Bundle:
-    """The part of a step that writes files below its target, to the same paths or by other
-    `names`, one for each.
-    """
+    """The part of a step that writes files below its target, by their paths or other `names`."""
 
     __slots__ = ()
     decodes: ClassVar[bool] = False

@@ -162,9 +162,7 @@ class CompareImages(NoFiles):
         return ImagesCompared(operators, paths=len(pairs), by_checksum=sum(known))
 
     def _compare_files(self, pairs: Sequence[tuple[str, str]], world: World) -> list[bool]:
-        """Compare files byte for byte. Return whether the storages' checksums were enough for
-        each.
-        """
+        """Compare files; whether the storages' checksums were enough for each."""
         source, target = world.storage(self.source), world.storage(self.target)
         is_large = self.bytes >= LARGE_BYTES * max(1, self.files)
 
@@ -174,9 +172,7 @@ class CompareImages(NoFiles):
         return each(world, pairs, compare, source, target)
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        """Whether the target still folds to what was compared: the source may have been retired
-        since.
-        """
+        """Whether the target still folds to the same: the source may have been retired since."""
         _, target = self.sides
         try:
             now = fold_entries(target, self.engine, world)
@@ -200,16 +196,12 @@ class CompareImages(NoFiles):
 
 
 def reading_of(location: str, shard: ShardFiles, settings: Mapping[str, str]) -> str:
-    """Return a name for the fold of a shard: the same for the same files, read by the same
-    settings.
-    """
+    """Return a name for the fold of a shard: the same for the same files and settings."""
     return plain.fingerprint([location, plain.to_plain(shard), dict(settings)])
 
 
 def read_before(evidences: Iterable[Evidence | None]) -> dict[str, Mapping[str, int]]:
-    """Return the folds of shards that steps have read, by their names; without those that differed
-    the second time.
-    """
+    """Return the folds of shards that steps have read, by their names, if they agree."""
     read: dict[str, Mapping[str, int]] = {}
     differing = set()
     for evidence in evidences:
@@ -285,9 +277,7 @@ def add_entries(sums: dict[str, int], store: str, entries: Block | Pairs) -> Non
 def _compare_bytes(
     source: Storage, target: Storage, pair: tuple[str, str], large: bool, step: str
 ) -> bool:
-    """Whether the storages' own checksums were enough. To ask for those of small files is no
-    cheaper than to read them.
-    """
+    """Whether the storages' checksums were enough. For small files they cost as much."""
     path, name = pair
     if large and same_checksum(source, target, path, name):
         return True

@@ -24,9 +24,7 @@ from stateshift.world import World
 
 
 class NoFiles:
-    """The part of a step that moves no bytes. Unless it says otherwise, its evidence holds, and
-    there is nothing to undo.
-    """
+    """A step that moves no bytes. Its evidence holds and nothing is undone, unless it says so."""
 
     __slots__ = ()
     decodes: ClassVar[bool] = False
@@ -51,9 +49,7 @@ class NoFiles:
 
 
 def tag_of(world: World, job: str) -> str:
-    """Return the tag by which a second attempt recognises the first: unique to this run and job,
-    safe in file names.
-    """
+    """Return the tag by which a second attempt recognises the first. It is safe in file names."""
     return f"{world.run}.{fingerprint(job)[:8]}"
 
 

@@ -90,9 +90,7 @@ class Fleet(Protocol):
         ...
 
     def slots(self, waiting: int) -> int:
-        """Return the number of steps to hand over at once, while so many wait. May change at any
-        time.
-        """
+        """Return the number of steps to hand over at once, while so many wait. It may change."""
         ...
 
     def run(self, step: Step, world: World) -> Evidence: ...

@@ -78,9 +78,7 @@ class Restart:
         )
 
     def _await_settled(self, cluster: Cluster, tag: str, world: World) -> list[str]:
-        """Return once the job goes on: it runs for a while or, where its cluster tells it, has
-        completed a checkpoint.
-        """
+        """Return once the job goes on: it runs for a while, or has completed a checkpoint."""
         began = world.clock.now()
         running_since: float | None = None
         while True:

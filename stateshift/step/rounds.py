@@ -76,9 +76,7 @@ class BringFiles(Bundle):
     def _copied(
         self, source: Storage, target: Storage, item: FileInfo, name: str
     ) -> tuple[FileEvidence, str] | None:
-        """Return the file as it arrived, and its stamp there; None where it was gone, or another
-        one, before that.
-        """
+        """Return the file as it arrived, and its stamp; None if it was gone or changed before."""
         modified = item.modified if self.keep_times and item.modified else None
         before = target.stat(name)
         with suppress(MissingFile):
@@ -99,9 +97,7 @@ class BringFiles(Bundle):
 
 
 def _is_whole(source: Storage, target: Storage, item: FileInfo, written: FileEvidence) -> bool:
-    """Whether the target holds what was read: by the storages' own word on the content, or by
-    reading it again.
-    """
+    """Whether the target holds the bytes that were read: by checksum, or by reading it again."""
     if written.size >= LARGE_BYTES and same_checksum(source, target, item.path, written.path):
         return True
     return digest_of(target.chunks(written.path)) == (written.size, written.digest)

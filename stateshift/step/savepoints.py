@@ -45,9 +45,7 @@ _CHECKPOINT = re.compile(r"/chk-(\d+)/?$")
 
 
 class TakesImage(NoFiles):
-    """The part that both have in common. A repeat of `run` gives the image that the job has ended
-    with.
-    """
+    """The part of both. A repeat of `run` gives the image that the job has ended with."""
 
     __slots__ = ()
     cluster: str
@@ -270,9 +268,7 @@ def number_of(image: str) -> int:
 
 
 def later_ones(world: World, image: str) -> list[str]:
-    """Return checkpoints with metadata that lie beside this one and have one of the next numbers:
-    some may have failed.
-    """
+    """Return the next checkpoints beside this one that have metadata: some may have failed."""
     match = _CHECKPOINT.search(image)
     if match is None:
         return []

@@ -42,9 +42,7 @@ class Elsewhere:
 
 @dataclass(frozen=True, slots=True)
 class TransformShard:
-    """Feed files through a named pure transform. `whole` as in CopyFiles; `beside` are further
-    inputs, behind the others.
-    """
+    """Feed files through a named pure transform. `whole` as in CopyFiles; `beside`: more inputs."""
 
     kind: ClassVar[str] = "TransformShard"
     decodes: ClassVar[bool] = True

@@ -282,18 +282,14 @@ class AwaitProgress(NoFiles):
         return committed, is_enough
 
     def ended_in_vain(self, world: World) -> bool:
-        """Whether the job has ended well, and has written none of the files that would show a
-        batch.
-        """
+        """Whether the job has ended well, and has written none of the files of a batch."""
         _, status = _latest(world.cluster(self.cluster), first_tag(world, self.job, self.attempt))
         storage = world.storage(self.location)
         shown = any(storage.stat(path) is not None for path in self.commits)
         return bool(self.commits) and status.state is JobState.FINISHED and not shown
 
     def is_hopeless(self, world: World) -> bool:
-        """Whether the job is alive and gets no further: a query of it has ended for good, or it
-        restarts for ever.
-        """
+        """Whether the job is alive, and a query has ended for good or it restarts for ever."""
         cluster = world.cluster(self.cluster)
         tag, status = _latest(cluster, first_tag(world, self.job, self.attempt))
         if not status.state.alive:
@@ -320,9 +316,7 @@ class AwaitProgress(NoFiles):
         return self._is_later(cast(SavepointCluster, cluster).progress(tag))
 
     def _by_cluster(self, cluster: Cluster, tag: str) -> tuple[list[str], bool]:
-        """Return a checkpoint that the job has completed itself, since it was restored from this
-        image and no other.
-        """
+        """Return a checkpoint that the job has completed since it was restored from this image."""
         progress = cast(SavepointCluster, cluster).progress(tag)
         restored = progress.restored
         if restored is not None and self.location and not _is_at(restored, self.location):
@@ -370,9 +364,7 @@ class AwaitProgress(NoFiles):
 
 
 def stop_started_job(cluster: Cluster, name: str, request: StopRequest) -> None:
-    """Stop a job that we started: its image must not be pulled from under it, nor the old job be
-    started beside it.
-    """
+    """Stop a job that we started: else it would lose its image, or run beside the old job."""
     after = cluster.stop(request)
     if after.state.alive:
         raise ClusterError(
@@ -384,17 +376,13 @@ def stop_started_job(cluster: Cluster, name: str, request: StopRequest) -> None:
 
 
 def without_frames(log: str) -> str:
-    """Return a log's last lines, without the JVM's stack frames: they would be all of them, and
-    the failure is above.
-    """
+    """Return a log's last lines, without the JVM's stack frames: the failure is above them."""
     lines = [line for line in log.strip().splitlines() if not _FRAME.match(line)]
     return "\n".join(lines[-SHOWN_LINES:]).strip()
 
 
 def first_tag(world: World, job: str, attempt: int) -> str:
-    """Return the tag with which an attempt to move the job begins: the job of an earlier one was
-    stopped, and is over.
-    """
+    """Return the first tag of an attempt to move the job: that of an earlier one is over."""
     tag = tag_of(world, job)
     return tag if attempt == 1 else f"{tag}.{attempt}"
 
@@ -406,9 +394,7 @@ def _following(tag: str) -> str:
 
 
 def _latest(cluster: Cluster, tag: str) -> tuple[str, JobStatus]:
-    """Return the last tag under which something was started, and its status; the first tag if
-    nothing was.
-    """
+    """Return the last tag under which a job was started, and its status; else the first tag."""
     status = cluster.find(tag)
     for _ in range(STARTS_MAX):
         if status.state not in (JobState.FAILED, JobState.FINISHED):

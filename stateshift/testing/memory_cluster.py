@@ -39,9 +39,7 @@ class MemoryJob:
 
 
 class MemoryCluster:
-    """An in-memory cluster for tests, whose submissions fail, stay unanswered or come late on
-    request.
-    """
+    """An in-memory cluster for tests, whose submissions fail, or come late, on request."""
 
     def __init__(
         self,

@@ -128,9 +128,7 @@ class MemoryFlink(MemoryCluster):
         return True
 
     def latest_checkpoint(self, job_id: str) -> str | None:
-        """Return the last one there is, whoever completed it; a job that has ended completes no
-        more.
-        """
+        """Return the last one; a job that has ended completes no more."""
         return self.latest
 
     def checkpoint(self, request: CheckpointRequest) -> str:

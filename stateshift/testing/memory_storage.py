@@ -47,9 +47,7 @@ class _File:
 
 @dataclass(slots=True)
 class _History:
-    """The contents from which a crash can choose: the durable one (None for nothing), and every
-    write since, in order.
-    """
+    """The durable content (None for nothing) and every write since: a crash chooses one."""
 
     durable: _File | None
     writes: list[_File] = field(default_factory=list)
@@ -62,9 +60,7 @@ class _History:
         return replace(chosen, content=chosen.content[: random.randint(0, len(chosen.content))])
 
     def settle(self, storage: int, inherited: int) -> None:
-        """Make durable the last write of a storage, or of those up to the number `inherited`; and
-        with it what was written before.
-        """
+        """Make durable the last write of a storage, or up to number `inherited`, and all before."""
         for place in reversed(range(len(self.writes))):
             write = self.writes[place]
             if write.storage == storage or write.number <= inherited:
@@ -115,9 +111,7 @@ class MemoryDisk:
             self._unsynced.clear()
 
     def snapshot(self, location: str = "", temporaries: bool = False) -> dict[str, bytes]:
-        """Return content by full location, or by path below one; temporary files only if asked
-        for.
-        """
+        """Return content by full location, or by path below one."""
         prefix = _above_all(locations.normal(location)) if location else ""
         with self.lock:
             names = [name for name in sorted(self._files) if name.startswith(prefix)]
@@ -174,9 +168,7 @@ class MemoryDisk:
         return temp
 
     def end(self, temp: str, generation: int, collected: bytes) -> None:
-        """Tidy up after a write, whole or not. A process that was killed does not: what it had
-        written stays.
-        """
+        """Tidy up after a write. A process that was killed does not: its file stays."""
         with self.lock:
             if generation == self.generation:
                 self._writing.discard(temp)
@@ -397,9 +389,7 @@ def _info(path: str, file: _File) -> FileInfo:
 
 
 def _above(name: str) -> Iterator[str]:
-    """Yield the directories that a full location lies in, the nearest last, down to where its path
-    begins.
-    """
+    """Yield the directories that a full location lies in, the nearest last."""
     start = name.index("://") + 3
     for position in range(name.find("/", start), len(name)):
         if name[position] == "/" and position > start:

@@ -26,9 +26,7 @@ from stateshift.step import StopJob
 
 
 def follow_until_cutover(context: RunContext, wave: WaveState) -> None:
-    """Bring the images of warm jobs over, round by round; return when the wave is to be
-    stopped.
-    """
+    """Bring the images of warm jobs over, round by round, until the wave is to be stopped."""
     # One that was started again after it was stopped is still to be followed.
     proposed = [job for job in wave.pending if context.plans.proposed(job, "warm") is not None]
     warm = [job for job in proposed if not has_stopped(context, (job,))]
@@ -56,9 +54,7 @@ def stop_jobs(context: RunContext, wave: WaveState) -> None:
 def halt(
     context: RunContext, jobs: Sequence[JobSpec], beside: BesideWork | None = None
 ) -> frozenset[str]:
-    """Carry out the halts that there are, while `beside` goes on. Return the names of the jobs that
-    they stopped.
-    """
+    """Carry out the halts, while `beside` goes on. Return the names of the stopped jobs."""
     halts: dict[str, NumberedPlan] = {}
     for job in jobs:
         plan = halt_of(context, job)
@@ -120,9 +116,7 @@ def _down_since(context: RunContext, halts: Iterable[NumberedPlan]) -> float | N
 
 @contextmanager
 def _running_beside(work: BesideWork | None) -> Iterator[None]:
-    """Do `work` in a thread of its own for as long as the block takes. It finishes what it does
-    then.
-    """
+    """Do `work` in a thread of its own while this lasts; it finishes what it does then."""
     if work is None:
         yield
         return
