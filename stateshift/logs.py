@@ -26,7 +26,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -136,10 +136,8 @@ class RunLogHandler(logging.Handler):
     def _give_up(self) -> None:
         file, self._file = self._file, None
         if file is not None:
-            try:
+            with suppress(OSError):
                 file.close()
-            except OSError:
-                return
 
 
 @contextmanager
@@ -166,17 +164,6 @@ def listen(handler: logging.Handler) -> Iterator[None]:
         _audience.remove(handler)
 
 
-class _AsBefore(logging.Filter):
-    """Keeps from handlers that were there before what their logger would have kept from them."""
-
-    def __init__(self, level: int) -> None:
-        super().__init__()
-        self.level = level
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return record.levelno >= self.level
-
-
 class _ToTheProgram(logging.Handler):
     """Passes records on to the handlers above our logger, as far as it passed them before."""
 
@@ -192,22 +179,19 @@ class _ToTheProgram(logging.Handler):
 class _Audience:
     """Those who hear our logger at DEBUG whatever its level, several at once.
 
-    A logger has one level for all of its handlers. While one of ours listens, it is DEBUG; and what
-    the program had set is applied to the program's own handlers instead.
+    A logger has one level for all of its handlers. While one of ours listens, it is DEBUG; and the
+    program's own handlers get what its level would have let through.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._listening = 0
-        self._before = (logging.NOTSET, True)
-        self._filtered: list[logging.Handler] = []
-        self._filter = _AsBefore(logging.WARNING)
-        self._above: _ToTheProgram | None = None
+        self._before = ExitStack()  # restores what the program had set
 
     def add(self, handler: logging.Handler) -> None:
         with self._lock:
             if not self._listening:
-                self._begin()
+                self._hear_all(logging.getLogger(NAME))
             self._listening += 1
             logging.getLogger(NAME).addHandler(handler)
 
@@ -216,31 +200,25 @@ class _Audience:
             logging.getLogger(NAME).removeHandler(handler)
             self._listening -= 1
             if not self._listening:
-                self._end()
+                self._before.close()
 
-    def _begin(self) -> None:
-        logger = logging.getLogger(NAME)
+    def _hear_all(self, logger: logging.Logger) -> None:
         level = logger.getEffectiveLevel()
-        self._before = (logger.level, logger.propagate)
-        self._filter, self._filtered = _AsBefore(level), list(logger.handlers)
-        for handler in self._filtered:
-            handler.addFilter(self._filter)
+
+        def as_before(record: logging.LogRecord) -> bool:
+            return record.levelno >= level
+
+        for handler in logger.handlers:
+            handler.addFilter(as_before)
+            self._before.callback(handler.removeFilter, as_before)
         if logger.propagate and logger.parent is not None:
-            self._above = _ToTheProgram(level, logger.parent)
-            logger.addHandler(self._above)
+            above = _ToTheProgram(level, logger.parent)
+            logger.addHandler(above)
+            self._before.callback(logger.removeHandler, above)
+        self._before.callback(setattr, logger, "propagate", logger.propagate)
+        self._before.callback(logger.setLevel, logger.level)
         logger.propagate = False
         logger.setLevel(logging.DEBUG)
-
-    def _end(self) -> None:
-        logger = logging.getLogger(NAME)
-        level, logger.propagate = self._before
-        logger.setLevel(level)
-        if self._above is not None:
-            logger.removeHandler(self._above)
-            self._above = None
-        for handler in self._filtered:
-            handler.removeFilter(self._filter)
-        self._filtered = []
 
 
 _audience = _Audience()

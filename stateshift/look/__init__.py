@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from stateshift.engines.views import Difference, Differences, Export, ShownEntry, Wanted
-    from stateshift.look.differing import diff
     from stateshift.look.exporting import export, rows_of, save
-    from stateshift.look.inspecting import Look, entries, inspect
+    from stateshift.look.inspecting import Look, diff, entries, inspect
     from stateshift.look.judging import JudgedImage, Judgement, restartable
     from stateshift.storage.opening import open_patiently
 
@@ -45,9 +44,8 @@ __all__ = [
 
 _HOMES = {
     "stateshift.engines.views": ("Difference", "Differences", "Export", "ShownEntry", "Wanted"),
-    "stateshift.look.differing": ("diff",),
     "stateshift.look.exporting": ("export", "rows_of", "save"),
-    "stateshift.look.inspecting": ("Look", "entries", "inspect"),
+    "stateshift.look.inspecting": ("Look", "diff", "entries", "inspect"),
     "stateshift.look.judging": ("JudgedImage", "Judgement", "restartable"),
     "stateshift.storage.opening": ("open_patiently",),
 }

@@ -1,6 +1,7 @@
 """Looking into an image, a workflow directory or a single file: the files there, and some of its
-state, decoded. To look at a directory waits for nothing that decodes files: that is imported where
-it is used.
+state, decoded; or two images, compared by their entries. Reads only.
+
+To look at a directory waits for nothing that decodes files: that is imported where it is used.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from shlex import quote
 
-from stateshift.engines.registry import decoded_file, found_at, is_whole
+from stateshift.engines.registry import decoded_file, found_at, is_whole, shown_by
 from stateshift.engines.single_file import single
-from stateshift.engines.views import DecodedFile, Opening, ShownEntry
+from stateshift.engines.views import DecodedFile, Differences, Opening, Readers, ShownEntry
 from stateshift.errors import MissingFile
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently
@@ -49,3 +50,18 @@ def entries(
     """Return the first entries of every store, by the names of their columns if these are known."""
     engine, storage, survey = found_at(location, opening)
     return engine.first_entries(storage, survey, limit)
+
+
+def diff(
+    one: str,
+    other: str,
+    opening: Opening = open_patiently,
+    show: int = 0,
+    fleet: Readers | None = None,
+) -> Differences:
+    """Compare the image at `one` (A) with that at `other` (B): per operator and store the entries
+    that are added (only B has the key), removed (only A) or changed; `show` of them are decoded. A
+    `fleet` reads them, where there is one.
+    """
+    engine = shown_by(*(locations.normal(at, os.getcwd()) for at in (one, other)), opening=opening)
+    return engine.diff(one, other, opening, show, fleet)
