@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from stateshift.errors import Interrupted, StateshiftError, StorageError
 from stateshift.journal import PlanProgress, RollbackStarted, RunResumed, WaveGivenUp
@@ -13,21 +14,8 @@ from stateshift.migration.context import RunContext
 from stateshift.migration.halts import has_stopped_running_job
 from stateshift.migration.history import has_moved
 from stateshift.migration.last_copy import refuse_last_copy
-from stateshift.migration.outcomes import (
-    Aftermath,
-    Outcome,
-    Reached,
-    Reason,
-    Restart,
-    RunFate,
-    WaveFate,
-    hint_after,
-)
-from stateshift.migration.rollback_checks import (
-    CommittedSince,
-    may_have_started,
-    refuse_rollback,
-)
+from stateshift.migration.outcomes import Aftermath, Outcome, Reached, Reason, Restart
+from stateshift.migration.rollback_checks import CommittedSince, may_have_started, refuse_rollback
 from stateshift.migration.stages import run_wave
 from stateshift.migration.wave_order import waves
 from stateshift.migration.way_back import roll_back_run, take_wave_back
@@ -60,28 +48,26 @@ def react(context: RunContext, wave: Sequence[JobSpec], error: StateshiftError) 
         raise error  # whatever jobs have committed: so none is asked
     forbidden = _forbidden(context, wave)
     decided = outcomes.outcome(on_failure, failure, forbidden.by)
-    if decided.run is RunFate.TAKE_BACK:
+    if decided.run is outcomes.RunFate.TAKE_BACK:
         return Reaction(_take_run_back(context, wave, error), goes_on=False)
     after = _give_wave_up(context, wave, error, decided, forbidden)
     if forbidden.run_reason is not None:
         after = replace(after, run_reached=Reached.FORBIDDEN, run_reason=forbidden.run_reason)
-    hinted = error.with_hint(hint_after(error.hint, after))
-    return Reaction(hinted, goes_on=decided.run is RunFate.GO_ON)
+    hinted = error.with_hint(outcomes.hint_after(error.hint, after))
+    return Reaction(hinted, goes_on=decided.run is outcomes.RunFate.GO_ON)
 
 
 def _forbidden(context: RunContext, wave: Sequence[JobSpec]) -> Forbidden:
     """Ask all of the run's jobs, if all would be taken back; else those of the wave."""
-    run_reason = None
+    by, run_reason = outcomes.CommittedSince, None
     if context.spec.on_failure not in ("finish", "restart"):
         run_reason = _reason_against(context, context.progress.known)
         if run_reason is None:
-            return Forbidden(outcomes.CommittedSince.NOBODY)
+            return Forbidden(by.NOBODY)
     wave_reason = _reason_against(context, context.progress.plans_of(_names(wave)))
     if wave_reason is not None:
-        return Forbidden(outcomes.CommittedSince.WAVE, wave_reason, run_reason)
-    if run_reason is not None:
-        return Forbidden(outcomes.CommittedSince.OTHERS, None, run_reason)
-    return Forbidden(outcomes.CommittedSince.NOBODY)
+        return Forbidden(by.WAVE, wave_reason, run_reason)
+    return Forbidden(by.NOBODY if run_reason is None else by.OTHERS, None, run_reason)
 
 
 def _reason_against(context: RunContext, plans: Sequence[PlanProgress]) -> Reason | None:
@@ -106,7 +92,7 @@ def _give_wave_up(
 ) -> Aftermath:
     """Take the failed wave back, unless that is forbidden. The other waves do not depend on it."""
     names = _names(wave)
-    if decided.wave is WaveFate.LEAVE:
+    if decided.wave is outcomes.WaveFate.LEAVE:
         after = Aftermath(names, Reached.FORBIDDEN, forbidden.wave_reason)
         _record_given_up(context, error, after)
         return after
@@ -137,7 +123,7 @@ def _record_given_up(context: RunContext, error: StateshiftError, after: Afterma
             back=after.wave_reached in (Reached.DONE, Reached.FAILED),
             error=type(error).__name__,
             message=error.fact,
-            hint=context.with_workdir(hint_after(error.hint, after)),
+            hint=context.with_workdir(outcomes.hint_after(error.hint, after)),
             exit_code=error.exit_code,
             step=error.where.get("step"),
         )
@@ -162,21 +148,19 @@ def _take_run_back(
         reason = Reason(since.fact, since.hint)
         restart = _start_again(context, moved)
         after = Aftermath(names, run_reached=Reached.COMMITTED, run_reason=reason, restart=restart)
-        raise error.with_hint(hint_after(error.hint, after)) from since
+        raise error.with_hint(outcomes.hint_after(error.hint, after)) from since
     except StateshiftError as worse:
         after = Aftermath(names, run_reached=Reached.FAILED, run_reason=Reason(worse.fact))
-        raise error.with_hint(hint_after(error.hint, after)) from worse
+        raise error.with_hint(outcomes.hint_after(error.hint, after)) from worse
     after = Aftermath(names, run_reached=Reached.DONE)
-    return error.with_hint(hint_after(error.hint, after))
+    return error.with_hint(outcomes.hint_after(error.hint, after))
 
 
 def _start_again(context: RunContext, waves: Sequence[Sequence[JobSpec]]) -> Restart | None:
     """Start jobs again that were stopped on their targets in vain: nobody may resume the run."""
     if not waves:
         return None
-    names: list[str] = []
-    for wave in waves:
-        names += _names(wave)
+    names = _names(tuple(chain.from_iterable(waves)))
     context.record(RunResumed(context.now()))
     try:
         for wave in waves:
@@ -184,8 +168,8 @@ def _start_again(context: RunContext, waves: Sequence[Sequence[JobSpec]]) -> Res
     except Interrupted:
         raise
     except StateshiftError as worse:
-        return Restart(tuple(names), worse.fact)
-    return Restart(tuple(names))
+        return Restart(names, worse.fact)
+    return Restart(names)
 
 
 def _names(wave: Sequence[JobSpec]) -> tuple[str, ...]:

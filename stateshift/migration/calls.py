@@ -65,12 +65,11 @@ def apply(
     with workdir.hold(), _logged("apply", workdir, adapters):
         journal = Journal(workdir.lines)
         if journal.progress.state != "new":
-            where = quote(str(workdir.path))
-            hint = (
-                f"stateshift status {where} tells of it; stateshift apply --workdir takes "
-                "another place"
+            raise JournalError(
+                f"{workdir.path} is the workdir of another run",
+                hint=f"stateshift status {quote(str(workdir.path))} tells of it; stateshift apply "
+                "--workdir takes another place",
             )
-            raise JournalError(f"{workdir.path} is the workdir of another run", hint=hint)
         plain_spec = to_plain_spec(proposal.spec)
         workdir.write("spec.json", plain_spec)
         workdir.write("proposal.json", encode_proposal(proposal))
@@ -165,20 +164,18 @@ def rollback(
         if journal.progress.state == "new":
             return summarize(journal.progress)
         context = reopen_run(journal, workdir, adapters)
-        match journal.progress.state:
-            case "rolled-back":
-                return context.write_report()
-            case "rolling-back":
-                discard = discard_progress or journal.progress.discard
-                last_copy = discard_last_copy or journal.progress.last_copy
-                started = RollbackStarted(adapters.clock.now(), discard, last_copy=last_copy)
-                if (discard, last_copy) != (journal.progress.discard, journal.progress.last_copy):
-                    journal.append(started)
-                begun()
-                return with_end_told(context, roll_back_run)
-        _check_rollback(context, discard_progress, discard_last_copy)
-        now = adapters.clock.now()
-        journal.append(RollbackStarted(now, discard_progress, last_copy=discard_last_copy))
+        before = journal.progress
+        if before.state == "rolled-back":
+            return context.write_report()
+        discard, last_copy = discard_progress, discard_last_copy
+        if before.state == "rolling-back":
+            discard, last_copy = discard or before.discard, last_copy or before.last_copy
+        else:
+            _check_rollback(context, discard, last_copy)
+        is_told = (discard, last_copy) == (before.discard, before.last_copy)
+        if before.state != "rolling-back" or not is_told:
+            now = adapters.clock.now()
+            journal.append(RollbackStarted(now, discard, last_copy=last_copy))
         begun()
         return with_end_told(context, roll_back_run)
 

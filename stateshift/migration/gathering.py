@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Protocol, TypeVar
 
+from stateshift.clusters.protocol import Cluster
 from stateshift.engines.protocol import Engine
 from stateshift.engines.registry import engine
 from stateshift.errors import MissingFile
@@ -23,7 +24,7 @@ from stateshift.migration import preflight
 from stateshift.migration.adapters import Adapters
 from stateshift.migration.arrivals import Arrivals, with_arrivals
 from stateshift.migration.cluster_facts import facts_of_source, facts_of_target
-from stateshift.specification import ClusterSpec, JobSpec, Spec, SubmitSpec
+from stateshift.specification import JobSpec, Spec
 from stateshift.specification.transform import Change, Rewind, locations_merged
 from stateshift.storage.opening import real_location
 from stateshift.storage.protocol import Storage
@@ -48,6 +49,9 @@ class Inquiry:
     @cached_property
     def engine(self) -> Engine:
         return engine(self.spec.engine)
+
+    def open_cluster(self, name: str) -> Cluster:
+        return self.adapters.open_cluster(self.spec.cluster(name), self.workdir)
 
 
 def gather(
@@ -110,12 +114,9 @@ def _ask_everything(
     target_cluster = ask(partial(_target_cluster, inquiry, job, before))
     storage, survey = source_answer()
     source = inquiry.engine.own_part(inquiry.spec, job, _with_traits(survey, storage))
-    target = source
-    if target_answer is not None:
-        target = target_answer()
     facts = Facts(
         source=source,
-        target=target,
+        target=source if target_answer is None else target_answer(),
         merges=_answers(merges),
         data=tuple(zip(_answers(data_sources), _answers(data_targets), strict=True)),
         source_cluster=source_cluster(),
@@ -147,23 +148,17 @@ def check_submits(spec: Spec, job: JobSpec) -> None:
     """Check how the job is started where it goes, and where it was if that is taken back."""
     names = [other.name for other in spec.jobs]
     pointer = f"/jobs/{names.index(job.name)}"
-    if job.submit is not None and job.target_cluster is not None:
-        cluster = spec.cluster(job.target_cluster)
-        _check_submit(cluster, job.submit, f"{pointer}/submit", job.connection)
-    if job.source_submit is not None and job.source_cluster is not None:
-        cluster = spec.cluster(job.source_cluster)
-        _check_submit(cluster, job.source_submit, f"{pointer}/source_submit", None)
+    starts = (
+        ("submit", job.submit, job.target_cluster, job.connection),
+        ("source_submit", job.source_submit, job.source_cluster, None),
+    )
+    for key, submit, cluster, connection in starts:
+        if submit is not None and cluster is not None:
+            # Nobody waits for this import without a cluster.
+            from stateshift.clusters.opening import check_submit
 
-
-def _check_submit(
-    cluster: ClusterSpec, submit: SubmitSpec, pointer: str, connection: str | None
-) -> None:
-    from stateshift.clusters.opening import check_submit
-
-    check_submit(cluster, submit.options, pointer, connection)
-
-
-# ------------------------------------------------------------------------------------ surveys
+            options = submit.options
+            check_submit(spec.cluster(cluster), options, f"{pointer}/{key}", connection)
 
 
 def _source(inquiry: Inquiry, job: JobSpec) -> tuple[Storage, Survey]:
@@ -215,8 +210,7 @@ def _nothing_yet(job: JobSpec, adapters: Adapters) -> tuple[Storage, Survey]:
 def _last_checkpoint(inquiry: Inquiry, job: JobSpec) -> str | None:
     """Return the location of the last checkpoint; None where the cluster cannot say."""
     assert job.source_cluster is not None, "a spec that is checked"
-    spec = inquiry.spec.cluster(job.source_cluster)
-    cluster = inquiry.adapters.open_cluster(spec, inquiry.workdir)
+    cluster = inquiry.open_cluster(job.source_cluster)
     ask: Callable[[str], str | None] | None = getattr(cluster, "latest_checkpoint", None)
     return ask(job.image_writers[0]) if ask is not None else None
 
@@ -257,16 +251,13 @@ def _data(inquiry: Inquiry, location: str, ours: bool) -> Survey:
     return _with_traits(survey, storage)
 
 
-# ------------------------------------------------------------------------------------ clusters
-
-
 def _source_cluster(inquiry: Inquiry, job: JobSpec, before: Facts | None) -> ClusterFacts | None:
     if before is not None:
         return before.source_cluster
     if job.source_cluster is None:
         return None
+    cluster = inquiry.open_cluster(job.source_cluster)
     spec = inquiry.spec.cluster(job.source_cluster)
-    cluster = inquiry.adapters.open_cluster(spec, inquiry.workdir)
     return facts_of_source(inquiry.engine, cluster, spec, job)
 
 
@@ -275,10 +266,6 @@ def _target_cluster(inquiry: Inquiry, job: JobSpec, before: Facts | None) -> Clu
         return before.target_cluster
     if job.target_cluster is None:
         return None
-    spec = inquiry.spec
-    open_cluster = inquiry.adapters.open_cluster
-    cluster = open_cluster(spec.cluster(job.target_cluster), inquiry.workdir)
-    source = None
-    if job.source_cluster:
-        source = open_cluster(spec.cluster(job.source_cluster), inquiry.workdir)
+    cluster = inquiry.open_cluster(job.target_cluster)
+    source = inquiry.open_cluster(job.source_cluster) if job.source_cluster else None
     return facts_of_target(inquiry.engine, cluster, job.target_cluster, job, source)

@@ -69,22 +69,20 @@ class Outcome:
 
 
 STOPPED = Outcome(WaveFate.LEAVE, RunFate.STOP)
+RESUME = "`stateshift resume WORKDIR`"
 
 
 def outcome(on_failure: OnFailure, failure: Failure, committed_since: CommittedSince) -> Outcome:
     """Return the fate of the wave that failed, and of the others."""
     if failure is Failure.INTERRUPTED or on_failure == "stop":
         return STOPPED
+    is_forbidden = committed_since is CommittedSince.WAVE
+    wave = WaveFate.LEAVE if is_forbidden else WaveFate.TAKE_BACK
     if on_failure == "finish":
-        return Outcome(_wave_fate(committed_since), RunFate.GO_ON)
+        return Outcome(wave, RunFate.GO_ON)
     if committed_since is CommittedSince.NOBODY and on_failure != "restart":
-        return Outcome(WaveFate.TAKE_BACK, RunFate.TAKE_BACK)
-    return Outcome(_wave_fate(committed_since), RunFate.STOP)
-
-
-def _wave_fate(committed_since: CommittedSince) -> WaveFate:
-    forbidden = committed_since is CommittedSince.WAVE
-    return WaveFate.LEAVE if forbidden else WaveFate.TAKE_BACK
+        return Outcome(wave, RunFate.TAKE_BACK)
+    return Outcome(wave, RunFate.STOP)
 
 
 def failure_of(error: StateshiftError) -> Failure:
@@ -151,24 +149,15 @@ def _wave_hint(after: Aftermath) -> str:
     names, reason = _names(after.wave), after.wave_reason or Reason("")
     match after.wave_reached:
         case Reached.FORBIDDEN:
-            return (
-                f"{names} was not taken back: {reason.fact}; `stateshift resume WORKDIR` tries it "
-                "again"
-            )
+            return f"{names} was not taken back: {reason.fact}; {RESUME} tries it again"
         case Reached.COMMITTED:
             not_back = f"{names} was not taken back: {reason.fact}; {reason.hint}"
             return not_back + _restart_hint(after.restart)
         case Reached.FAILED:
-            return (
-                f"taking {names} back failed, too ({reason.fact}): `stateshift resume WORKDIR` "
-                "tries again"
-            )
+            return f"taking {names} back failed, too ({reason.fact}): {RESUME} tries again"
         case _:
             runs = " and runs again where it was" if after.restarted else ""
-            return (
-                f"{names} was taken back{runs}; mend this, then `stateshift resume WORKDIR` tries "
-                "it again"
-            )
+            return f"{names} was taken back{runs}; mend this, then {RESUME} tries it again"
 
 
 def _run_hint(after: Aftermath) -> str:
@@ -178,14 +167,10 @@ def _run_hint(after: Aftermath) -> str:
             not_back = f"the run was not taken back: {reason.fact}; {reason.hint}"
             return not_back + _restart_hint(after.restart)
         case Reached.FAILED:
-            return (
-                f"taking the run back failed, too ({reason.fact}): `stateshift resume WORKDIR` "
-                "goes on with that"
-            )
+            return f"taking the run back failed, too ({reason.fact}): {RESUME} goes on with that"
         case _:
-            return (
-                "the run was taken back, as `on_failure` says: mend this, then apply the spec again"
-            )
+            done = "the run was taken back, as `on_failure` says"
+            return f"{done}: mend this, then apply the spec again"
 
 
 def _restart_hint(restart: Restart | None) -> str:
