@@ -98,9 +98,7 @@ def release(parent: Storage, name: str, run: str) -> None:
 
 
 def _holder(parent: Storage, path: str) -> dict[str, str] | None:
-    """Return the content of the lock; None where there is none. Return its begin if it is none of
-    ours: a proxy may answer with a page.
-    """
+    """Return the content of the lock, or its begin if it is none of ours; None without one."""
     try:
         content = parent.read(path, 1 << 16)
     except MissingFile:

@@ -47,9 +47,7 @@ def memory() -> int:
 
 
 def memory_taken() -> int:
-    """Return the most bytes of memory that this process has had. Linux's `getrusage` begins with
-    what the process had that started this one.
-    """
+    """Return the peak memory of this process. Linux's `getrusage` begins with its parent's."""
     words = _words_of(_STATUS)
     if _PEAK in words:
         return int(words[words.index(_PEAK) + 1]) * 1024
@@ -64,9 +62,7 @@ def boot() -> str:
 
 
 def process_count(parallel: int | None, cores: int, memory: int, asked: int | None) -> int:
-    """Return the number of processes that share the work; 1 if this one does it alone. `asked` is
-    the bound that somebody set for the memory of all.
-    """
+    """Return the number of processes that share the work; `asked` bounds the memory of all."""
     wanted = cores if parallel is None else min(parallel, cores)
     return min(wanted, fitting(PROCESS_BYTES, _together(memory, asked)))
 

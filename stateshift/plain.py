@@ -48,9 +48,7 @@ _ATOMS = frozenset((str, int, float, bool, type(None)))
 
 @cache
 def _making(kind: Wanted) -> Callable[[Value], Value]:
-    """Return the function that makes values of a type plain. Once for each type, since a large plan
-    has a hundred thousand values of one.
-    """
+    """Return the function that makes a type plain: once, since a plan has very many values."""
     if hasattr(kind, "to_plain"):
         return operator.methodcaller("to_plain")
     if dataclasses.is_dataclass(kind):
@@ -114,9 +112,7 @@ _Reader = Callable[[Value, str], Value]
 
 
 def _reading(wanted: Wanted) -> _Reader:
-    """Return the reader of a type. Unions that are equal may list their types in another order,
-    which counts: only classes are remembered.
-    """
+    """Return the reader of a type. Only classes are cached: equal unions may differ in order."""
     origin: Wanted = typing.get_origin(wanted)
     arguments = typing.get_args(wanted)
     if origin is None:

@@ -449,9 +449,8 @@ def _phase(name: str, steps: list[StepProgress], began: float) -> PhaseReport:
 
 @dataclass(frozen=True, slots=True)
 class Downtime:
-    """How long a job was down, since what, and when that was. Without a batch on the target there
-    is only a start. All three are None where nothing is known to have stopped the job, or where
-    that was taken back.
+    """The downtime of a job, its start and the reason. Without a batch on the target there is only
+    a start. All are None if nothing has stopped the job, or that was taken back.
     """
 
     seconds: float | None = None

@@ -19,9 +19,7 @@ COMPARED_MAX = 5_000
 
 
 def closest(name: str, known: Collection[str]) -> str | None:
-    """Return the known name that is most like `name`, whatever the case of its letters; None
-    where none is similar, or where there are too many to compare.
-    """
+    """Return the known name most like `name`, in any case; None without one, or among too many."""
     if len(known) > COMPARED_MAX:
         return None
     from difflib import get_close_matches

@@ -150,8 +150,7 @@ class Unwatched:
 
 class Listings:
     """The content of places when they were first asked about here, by one listing each. A file that
-    was not there then is written without another question: had somebody put one there since, it is
-    replaced, as it would be with one.
+    was not there then is written, and replaces one of others, without a question.
     """
 
     def __init__(self, known: Mapping[str, Collection[str]] = MappingProxyType({})) -> None:
@@ -160,9 +159,7 @@ class Listings:
         self._paths = {location: frozenset(paths) for location, paths in known.items()}
 
     def may_hold(self, storage: Storage, path: str, worthwhile: bool) -> bool:
-        """Whether the file may have been there. It may if nobody has looked yet and it is not
-        `worthwhile` to look at all of the place for it.
-        """
+        """Whether it may have been there, or it is not `worthwhile` to list the place."""
         with self._lock:
             found = self._paths.get(storage.location)
             if found is None and worthwhile:

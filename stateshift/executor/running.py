@@ -122,9 +122,7 @@ def _pending_parts(
 
 
 def _remove_temporaries(part: _Part, world: World, journal: Journal) -> None:
-    """Remove the temporary files that an attempt may have left that was cut short: before the image
-    is published, while nobody but us writes there.
-    """
+    """Remove temporary files of an attempt that was cut short, while only we write there."""
     done = journal.progress.plans[part.number].steps
     repeated: list[AnyStep] = []
     for step in part.phase.steps:
@@ -164,9 +162,7 @@ def is_worth(fleet: Fleet, taken: Sequence[Step]) -> bool:
 
 
 class _Phase:
-    """The steps of one phase that are still to be run, here or by a fleet. Steps that have to run
-    in order are one unit, of which a fleet takes none.
-    """
+    """The steps of a phase that are left. A fleet takes no ordered ones: they are one unit."""
 
     def __init__(
         self, name: str, parts: Sequence[_Part], world: World, journal: Journal, fleet: Fleet | None

@@ -24,9 +24,8 @@ def roll_back(
     journal: Journal,
     others: Iterable[tuple[int, Plan]] = (),
 ) -> None:
-    """Take the plan's effects back, last one first: what was visible last disappears first. The
-    journal has what had to be left with each. `others` of the run are taken back after it: what
-    lies where they wrote is reported then.
+    """Take the plan's effects back, last one first: what was visible last disappears first.
+    `others` of the run are taken back after it, and report what is left where they wrote.
     """
     roll_back_phases(number, plan, world, journal, PHASES)
     progress = journal.progress.plans[number]
@@ -66,9 +65,7 @@ def _undo_step(number: int, step: AnyStep, world: World, journal: Journal) -> No
 
 
 def _written(plan: Plan, progress: PlanProgress) -> set[str]:
-    """Return the places to which the steps that were begun write. A job that was started early
-    writes to its own, where no step may have copied anything yet.
-    """
+    """Return the places of the steps that were begun; a job that was started early has its own."""
     begun = [step for step in plan if step.name in progress.steps]
     early = {step.location for step in begun if isinstance(step, PrepareJob)}
     return places_filled(begun) | early

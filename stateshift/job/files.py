@@ -38,9 +38,7 @@ def read(place: str, path: str) -> bytes | None:
 
 
 def write(place: str, path: str, content: bytes) -> None:
-    """Write the whole file, in place of what was there. It survives a crash of the machine: a job
-    does not start with an index that is torn.
-    """
+    """Write the whole file durably: a job does not start with an index that is torn."""
     local = _local(place)
     if local is None:
         _write_hadoop(_file(place, path), content)

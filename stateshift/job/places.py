@@ -19,9 +19,7 @@ _asked: dict[tuple[str, str], str] = {}
 
 
 def location(job: str | None = None, spec: Spec | str | None = None) -> str:
-    """Return the checkpoint location of this job: by its environment or its session's settings, or
-    else by the spec. `spec` is a spec, or the path of one.
-    """
+    """Return this job's checkpoint location: by its environment, its session or the spec."""
     place, ours = read_setting("CHECKPOINT"), read_setting("JOB")
     means_us = job is None or ours is None or job == ours
     if place and means_us:

@@ -41,9 +41,7 @@ Write: TypeAlias = Callable[[str, str, bytes], None]
 
 
 def keeps_progress() -> bool:
-    """Whether queries keep their progress: unless STATESHIFT_PROGRESS, or the session's setting
-    spark.stateshift.progress, is false.
-    """
+    """Whether queries keep their progress: not if STATESHIFT_PROGRESS is false."""
     word = read_setting("PROGRESS") or ""
     return word.strip().lower() not in OFF
 

@@ -81,9 +81,7 @@ def watch(*queries: Query, seconds: float = 0.2) -> None:
 
 
 class _Beside:
-    """The work beside the queries while they run, or wait. The job comes first: a storage that
-    fails is logged once, and tried again at the next look.
-    """
+    """The work beside the queries. A storage that fails is logged once, and tried again."""
 
     def __init__(self) -> None:
         self._has_failed = False

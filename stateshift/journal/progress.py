@@ -286,9 +286,7 @@ def _with_plan(progress: Progress, plan: PlanProgress) -> Progress:
 
 
 def _with_started(progress: Progress, record: StepStarted) -> Progress:
-    """Begin a step, or begin it again where it was not finished. A plan that was taken back and is
-    carried out once more is no longer taken back, nor finished.
-    """
+    """Begin a step, also again. A plan that is carried out once more is not undone nor finished."""
     plan = progress.plans[record.plan]
     before = plan.steps.get(record.step)
     if before is not None and before.state == "started":

@@ -139,9 +139,7 @@ class PlanFinished:
 
 @dataclass(frozen=True, slots=True)
 class OriginNoted:
-    """The cluster of a job has told how it was started, before it is stopped. `told` has no
-    credentials: the workdir's `origins.json` has what a restart needs.
-    """
+    """A cluster has told how its job was started. `told` has no credentials."""
 
     kind: ClassVar[str] = "origin-noted"
     at: float
@@ -206,9 +204,7 @@ class RunFailed:
 
 @dataclass(frozen=True, slots=True)
 class WaveGivenUp:
-    """A wave failed, and the run goes on without it. With `back` it is taken back from here on; a
-    resume finishes that, and then tries it again.
-    """
+    """A wave failed, and the run goes on. With `back` it is taken back; a resume tries it again."""
 
     kind: ClassVar[str] = "wave-given-up"
     at: float

@@ -191,9 +191,7 @@ def remember(file: PartsFile, part: Part, at: float, sound: bool) -> CheckedPart
 
 
 def usual_folder(environment: Mapping[str, str]) -> Path:
-    """Return the folder of remembered parts if none is named: the user's folder for state, as the
-    XDG Base Directory Specification has it.
-    """
+    """Return the usual folder of remembered parts, by the XDG Base Directory Specification."""
     named = environment.get("XDG_STATE_HOME", "")
     base = Path(named) if os.path.isabs(named) else Path.home() / ".local" / "state"
     return base / "stateshift" / "verify"

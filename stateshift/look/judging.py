@@ -38,9 +38,8 @@ class JudgedImage:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether a job could restart, from which epoch, and all findings.
-    `epoch` and `epochs` are those of a single query; each query of a workflow has its own, in
-    `images`. `checked` is None where only names were gone by.
+    """Whether a job could restart, from which epoch, and all findings. Each query of a workflow has
+    its own epochs, in `images`. `checked` is None if only names were read.
     """
 
     restartable: bool
@@ -70,9 +69,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class PartsSoFar:
-    """How many parts were found sound until now, when the oldest of those checks was (None where
-    some part never was), and the file that says so.
-    """
+    """The number of sound parts, the time of the oldest check (if all have one), the file."""
 
     parts: int
     oldest: float | None
@@ -159,9 +156,7 @@ def _checked_together(images: Collection[Judged], part: Part | None) -> Checked:
 
 
 def _with_hint(finding: Finding, judged: list[JudgedImage], engine: Engine) -> Finding:
-    """Return the finding with a hint: an earlier epoch, where one works. To verify is a good hint
-    in a plan; here it was just done.
-    """
+    """Return the finding with a hint: an earlier epoch, or none to verify, which was just done."""
     if finding.hint and finding.hint.startswith("stateshift verify"):
         finding = replace(finding, hint=None)
     if not finding.is_damage or finding.hint or any(image.epochs for image in judged):

@@ -54,9 +54,7 @@ class Arrivals:
 
 
 def arrivals(rounds: list[PlanProgress], read: Callable[[PlanProgress], Plan]) -> Arrivals:
-    """Return the files that rounds have copied, by the journal alone. A step that was begun and not
-    finished may have written anything of what it was to.
-    """
+    """Return the rounds' files, by the journal. An unfinished step may have written any."""
     arrived = Arrivals()
     for progress in rounds:
         for step in read(progress):
@@ -97,9 +95,7 @@ def _add_files(arrived: Arrivals, step: BringFiles, progress: PlanProgress) -> N
 
 
 def with_arrivals(facts: Facts, arrived: Arrivals) -> Facts:
-    """Return the facts with the files that are at the target already; and the target without them,
-    which is then as empty as it was.
-    """
+    """Return the facts with the files at the target, which counts as empty as before."""
     if not arrived:
         return facts
     sources = _listings((facts.source, *(source for source, _ in facts.data)))

@@ -58,9 +58,7 @@ class Backlog:
         self._awaited: dict[Place, int] | None = None  # how far the topics go
 
     def first_look(self) -> None:
-        """Ask while all jobs run. Brokers that cannot be asked now could not be asked when others
-        have stopped either: nobody stops for them.
-        """
+        """Ask while all jobs run: nobody stops for brokers that cannot be asked."""
         try:
             self._look()
             self._had = set(self._ends())
@@ -128,9 +126,7 @@ class Backlog:
         return ends.keys() - {place for _, place in self._read}
 
     def _left(self) -> int:
-        """Return the number of records that are still to be read. A partition that came while we
-        looked on is the job's to find: it has it in its next batch.
-        """
+        """Return the number of unread records. The job finds a new partition in its next batch."""
         ends = self._awaited or {}
         left = 0
         for (_, place), offset in self._read.items():
@@ -142,9 +138,7 @@ class Backlog:
         return left
 
     def _look(self) -> None:
-        """Find the offsets of every query, by the last batch that it has committed. An offset that
-        one look does not find stays as it was: no query goes back.
-        """
+        """Find the offsets of every query by its last commit. No query goes back."""
         context, job = self.context, self.job
         _, survey = context.engine.survey(job.source, context.adapters.open_storage)
         for other in (job, *sharing(context.spec, job)):

@@ -125,9 +125,7 @@ def resume(
 
 
 def _carry_out(context: RunContext) -> Report:
-    """Carry out all waves, in order, as far as they go. Raise the first failure, once everything
-    was done that the spec says for it.
-    """
+    """Carry out all waves, in order. Raise the first failure after the reaction to it."""
     with context.control.listening():
         failure: StateshiftError | None = None
         try:
@@ -211,9 +209,8 @@ def _note_boot(journal: Journal, spec: Spec, adapters: Adapters) -> None:
 
 
 def _refuse_lost_copies(progress: Progress, spec: Spec, boot: str, workdir: Workdir) -> None:
-    """Refuse to go on with copies that a power cut may have damaged. `boot` is empty where the
-    system does not say which start of the machine this is. A step that was only begun is repeated
-    anyhow, and reads what it finds.
+    """Refuse to go on with copies that a power cut may have damaged. `boot` is empty if the system
+    does not name it. A step that was only begun is repeated anyhow.
     """
     if boot != "" and boot == progress.boot:
         return
@@ -236,9 +233,7 @@ def _refuse_lost_copies(progress: Progress, spec: Spec, boot: str, workdir: Work
 
 
 def _journal_of(workdir: Workdir) -> Journal:
-    """Return the journal of a run that was begun. An empty one, where plans were adopted, was lost:
-    what the run has done is not known.
-    """
+    """Return the journal of a run that was begun. An empty one was lost, if plans were adopted."""
     journal = Journal(workdir.lines)
     if journal.progress.state == "new" and any((workdir.path / "plans").glob("*.json")):
         raise JournalError(

@@ -50,9 +50,7 @@ def open_fleet(
 def open_processes(
     adapters: Adapters, places: Iterable[str], parallel: int | None = None
 ) -> Iterator[Processes | None]:
-    """As many processes as this machine has room for, for as long as this lasts; None where that is
-    one, or where a place is nobody else's.
-    """
+    """The machine's processes, while this lasts; None for one, or for places in memory."""
     count = machine.processes_here(parallel)
     are_reached = all(locations.scheme(place) != "memory" for place in places)
     if adapters.open_processes is None or count == 1 or not are_reached:

@@ -88,9 +88,7 @@ class Ask(Protocol):
 
 @contextmanager
 def _asking(job: JobSpec, adapters: Adapters) -> Iterator[Ask]:
-    """Ask all at once where each is mostly waited for, since the job may be down meanwhile; else
-    each when its answer is wanted, in the order in which these are.
-    """
+    """Ask all at once if they wait for a network: the job may be down. Else ask one by one."""
     if adapters.open_storage(job.source).traits.at_once <= 1:
         yield lambda question: question
         return
@@ -241,9 +239,7 @@ def _with_traits(survey: Survey, storage: Storage) -> Survey:
 
 
 def _data(inquiry: Inquiry, location: str, ours: bool) -> Survey:
-    """Survey a place the job reads or writes: its files; and, where somebody else copied them
-    there, whether they know.
-    """
+    """Survey a place of the job's data; also whether others misplaced the files there."""
     storage = inquiry.adapters.open_storage(location)
     files = tuple(sorted(storage.list()))
     findings = () if ours else inquiry.engine.misplaced(storage, files)

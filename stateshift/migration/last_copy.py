@@ -180,9 +180,7 @@ def _faults_of(
 
 
 def _damages(context: RunContext, copy: Copy, storage: Storage, source: Survey) -> Iterator[str]:
-    """Yield the files that are missing at the source, and then the damaged ones. Those that are as
-    they were when they were copied were read then.
-    """
+    """Yield missing files of the source, then damage; unchanged files were read before."""
     for damage in source.damages:
         yield damage.message
     if copy.job.verify_source != "deep":

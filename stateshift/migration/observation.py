@@ -92,9 +92,7 @@ def arrivals_of(context: RunContext, job: JobSpec) -> Arrivals:
 
 
 def halt_of_restarted_job(context: RunContext, halt: NumberedPlan) -> Plan | None:
-    """Return the halt of a job that was taken back, and so started again under another id: the job
-    goes by that id now. None for any other halt.
-    """
+    """Return the halt of a job that was started again under another id; None for any other halt."""
     number, plan = halt
     steps = tuple(plan)
     if len(steps) != 1 or not context.progress.plans[number].undone:

@@ -27,9 +27,7 @@ FILE = "origins.json"
 
 
 def note_origins(context: RunContext, jobs: Iterable[JobSpec]) -> None:
-    """Ask for the origins of these jobs, and write them down. A cluster that does not tell is no
-    reason to stay: `source_submit` may say it.
-    """
+    """Write down the origins of these jobs. A cluster may not tell: `source_submit` may say it."""
     for job in jobs:
         if job.source_cluster is None or not job.moves:
             continue

@@ -35,9 +35,8 @@ class Failure(Enum):
 
 
 class CommittedSince(Enum):
-    """The jobs whose progress on a target forbids taking the run back. A spec that says `discard`
-    allows that progress to be thrown away; other reasons against it (a later run has moved the job
-    on, say) count in the same way.
+    """The jobs whose progress on a target forbids taking the run back, unless the spec says
+    `discard`. Other reasons (a later run has moved the job on) count in the same way.
     """
 
     NOBODY = "nobody"
@@ -118,9 +117,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Aftermath:
-    """The reaction to a wave that failed: how far taking it back came, and taking back the run.
-    `wave_reason` and `run_reason` say why that came no further.
-    """
+    """The reaction to a failed wave: how far taking back came, and why no further."""
 
     wave: tuple[str, ...]
     wave_reached: Reached = Reached.NOTHING
@@ -132,9 +129,7 @@ class Aftermath:
 
 
 def hint_after(own: str | None, after: Aftermath) -> str | None:
-    """Return the hint of a failure: what became of the jobs, and the command that leads on. `own`
-    is the hint of the failure itself, where nothing was done about it.
-    """
+    """Return the hint of a failure: the fate of the jobs, and a command. `own` is the failure's."""
     if after.run_reached not in (Reached.NOTHING, Reached.FORBIDDEN):
         return _run_hint(after)
     if after.wave_reached is Reached.NOTHING:

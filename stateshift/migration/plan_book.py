@@ -39,9 +39,8 @@ class PlanBook:
         return plans[0] if plans else None
 
     def adopted(self, job: JobSpec, *purposes: Purpose) -> NumberedPlan | None:
-        """Return the newest plan of these purposes that the run carries out for a job. A halt
-        that was taken back is carried out again. A move that was taken back counts no more: its
-        job has gone on since.
+        """Return the newest plan of these purposes for a job. A halt that was taken back is carried
+        out again, a move is not: its job has gone on since.
         """
         for plan in reversed(self._journal.progress.plans_of((job.name,))):
             if plan.purpose not in purposes:

@@ -76,9 +76,7 @@ def _fingerprint(spec: plain.Value, plans: Iterable[Plan]) -> str:
 def propose(
     spec: Spec, adapters: Adapters, workdir: Workdir, only: Collection[str] = (), deep: bool = False
 ) -> Proposal:
-    """Return the plans of the spec's jobs, with estimates. Read, and change nothing. `deep`: read
-    all that a restart needs to its end.
-    """
+    """Return the plans of the spec's jobs, with estimates. `deep`: read sources to the end."""
     inquiry = Inquiry(spec, adapters, workdir)
     plans: list[Plan] = []
     for job in jobs_of(spec, only):
@@ -164,9 +162,7 @@ def refuse(plans: Sequence[Plan]) -> None:
 
 
 def jobs_of(spec: Spec, only: Collection[str] = ()) -> tuple[JobSpec, ...]:
-    """Return the jobs to work on, in the order in which they move: all, or those that are named
-    (IS-3), with all that moves together among them.
-    """
+    """Return the jobs to work on, in their order: all, or named ones (IS-3), none divided."""
     refuse_rebalanced(spec)
     names = [job.name for job in spec.jobs]
     for name in only:

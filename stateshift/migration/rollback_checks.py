@@ -84,9 +84,7 @@ def refuse_moved_on(context: RunContext, plans: Iterable[PlanProgress]) -> None:
 def refuse_foreign_job(
     context: RunContext, plans: Iterable[PlanProgress], then: str = "rollback"
 ) -> None:
-    """Refuse where a job runs on the target that somebody else has started there. `then` is the
-    command to give once it is stopped.
-    """
+    """Refuse where others have started a job on the target; once it is stopped, give `then`."""
     for adopted in plans:
         job = context.spec.job(adopted.job)
         if job is None or not job.moves or adopted.undone:

@@ -50,9 +50,7 @@ def is_due(rounds: int) -> bool:
 
 
 def compact(context: RunContext, job: JobSpec, facts: Facts) -> None:
-    """Make one round of so many of a job. Leftovers at the target go first, unless they may be a
-    part of an image that can be seen.
-    """
+    """Make one round of so many. Leftovers go first, unless they may belong to a visible image."""
     rounds = plans_while_running(context.progress, job.name)
     facts = facts_behind_round(context, job, facts)
     if facts.left and job.cutover != NEVER:
@@ -88,9 +86,7 @@ def _compaction(
     facts: Facts,
     read: Callable[[PlanProgress], Plan],
 ) -> Compaction | None:
-    """Return one plan for all plans of a job while it ran, and what they have copied. None where
-    there is nothing to gain by it, or too much lies at the target.
-    """
+    """Return one plan for all of a job while it ran. None without a gain, or with leftovers."""
     warm = [plan for plan in rounds if plan.purpose == "warm"]
     if len(warm) <= ROUNDS_MAX:
         return None

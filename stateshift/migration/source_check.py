@@ -56,9 +56,8 @@ def damages(inquiry: Inquiry, job: JobSpec, checked: Collection[str] = ()) -> tu
 def _look_at_moved(
     kind: Engine, job: JobSpec, number: int, checked: Collection[str], look: Look
 ) -> tuple[Storage, Survey]:
-    """Return a survey without the operators that the spec leaves behind: their damage goes nowhere,
-    and is no reason to refuse the rest. Nor does it have the shards whose entries are checked
-    elsewhere.
+    """Return a survey without the operators that the spec leaves behind, and without shards whose
+    entries are checked elsewhere: their damage is no reason to refuse the rest.
     """
     storage, survey = look()
     images: list[Image] = []
@@ -160,9 +159,7 @@ def _damage_in(
 def _damage_in_planned_state(
     inquiry: Inquiry, job: JobSpec, survey: Survey, image: Image, findings: Iterable[Finding]
 ) -> Iterator[Finding]:
-    """Yield a refusal for each warning of the state of a planned batch, where the spec's sink has
-    the batch: nobody writes that state again.
-    """
+    """Yield refusals of a planned batch's state that nobody writes again: the sink has it."""
     planned = image.planned_state
     if planned is None or image.planned is None or job.planned_batch != "keep":
         return

@@ -35,9 +35,7 @@ FOREIGN_NAMED_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The steps whose evidence does not hold, what could not be asked any more, and the epoch that
-    each job's image was copied at.
-    """
+    """The steps whose evidence does not hold, notes, and the epoch of each job's image."""
 
     broken: tuple[Broken, ...]
     notes: tuple[str, ...]
@@ -177,9 +175,7 @@ def _ask_foreign(
 
 
 def _has_gone_on(image: Image, foreign: set[str]) -> bool:
-    """Whether the image that a job would restart from is whole, and one that the run has not
-    copied. The last of the files that are read first makes an image visible.
-    """
+    """Whether a restart takes another image: the last of `first_read` makes it visible."""
     if image.epoch not in image.epochs or not image.first_read:
         return False
     return image.first_read[-1] in foreign

@@ -298,9 +298,7 @@ class WarmRounds:
         return whole
 
     def _publish(self, look: Look) -> bool:
-        """Make an image of what rounds have copied; whether it is one. If the job has tidied a file
-        away by now, the next round looks for another.
-        """
+        """Make an image of the rounds' files; whether it is one. Else a later round tries."""
         context, name = self.context, look.job.name
         try:
             facts = facts_behind_round(context, look.job, look.facts)
@@ -331,9 +329,8 @@ class WarmRounds:
         return look.is_standby and not is_at(error, target)
 
     def _hide(self, look: Look) -> bool:
-        """Remove the image at the target, until the next one, where the round would tear it. It is
-        the last one unless the source holds one that is whole: that is read to its end before.
-        Return whether the round may be made.
+        """Remove the image at the target if the round would tear it, once a whole source was read
+        to its end: else it may be the last one. Return whether the round may be made.
         """
         if not look.is_standby:
             return True
@@ -352,9 +349,7 @@ class WarmRounds:
         return True
 
     def _is_torn_by(self, look: Look) -> bool:
-        """Whether the round would write other bytes over what is there: a source that was lost and
-        brought back has other files of the same content.
-        """
+        """Whether the round would replace bytes: a source that was brought back has other files."""
         for step in look.plan:
             if isinstance(step, BringFiles):
                 source, target = map(self.context.world.storage, (step.source, step.target))
@@ -366,9 +361,7 @@ class WarmRounds:
         return False
 
     def _is_proven(self, look: Look) -> bool:
-        """Whether a standby's source is whole, read to its end: what is to take the place of the
-        standby's image comes from there. It is lost where it is not.
-        """
+        """Whether a standby's source is whole, read to its end; it is lost if not."""
         try:
             findings = damages(self.context.inquiry_at_pace, look.job)
             fault = findings[0].message if findings else None
@@ -395,9 +388,8 @@ class WarmRounds:
         return partial(self._follow, followed) if followed else None
 
     def _follow(self, jobs: Sequence[JobSpec], over: threading.Event) -> None:
-        """Copy what jobs still write until they have stopped. Whatever fails here, be it a bug of
-        ours, is left for afterwards. Each attempt is a plan of its own, so that after one that
-        failed the next one takes its time.
+        """Copy what jobs still write until they have stopped. Errors, also bugs of ours, are left
+        for afterwards. Each attempt is a plan: after a failure the next one takes its time.
         """
         copied: dict[str, Epochs] = {}
         seconds = STOPPING_SECONDS

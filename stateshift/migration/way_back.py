@@ -102,10 +102,10 @@ def _keeps_job_from_running(plan: Plan) -> bool:
 
 def _undo_halts(context: RunContext, pending: Sequence[PlanProgress]) -> None:
     """Lift the fences and start the old jobs, where that is all that they need."""
-    begun = [context.plans.read(adopted) for adopted in pending if adopted.steps]
-    moves = [plan for plan in begun if plan.purpose != "halt"]
-    if any(map(_keeps_job_from_running, moves)):
-        return
+    plans = [context.plans.read(adopted) for adopted in pending]
+    for adopted, plan in zip(pending, plans, strict=True):
+        if adopted.steps and plan.purpose != "halt" and _keeps_job_from_running(plan):
+            return
     for adopted in pending:
         _undo_phases(context, adopted, ("halt",))
 

@@ -41,9 +41,8 @@ def ahead(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class _Reader:
-    """A thread that fills a queue. The last item in it is None, or an error. Each chunk in it holds
-    one of the pieces, but for the first after one that was taken: the reader of a chunk does not
-    wait for other files.
+    """A thread that fills a queue, at last with None or an error. Each chunk holds one of the
+    pieces, but for the first after one that was taken: no reader waits for other files.
     """
 
     def __init__(self, chunks: Iterator[bytes]) -> None:

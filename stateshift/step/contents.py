@@ -48,9 +48,7 @@ def may_hold(world: World, target: Storage, path: str, files: int) -> bool:
 
 
 def reading(source: Storage, item: FileInfo) -> Input:
-    """Return a reader of a file that a plan names, from an offset on. From one in its middle it
-    does not read ahead: seldom all of the rest is wanted.
-    """
+    """Return a reader of a planned file. Only from the begin it reads ahead."""
     is_far = source.traits.at_once > 1  # a disk is read ahead by its system
 
     def content(offset: int = 0) -> Iterator[bytes]:

@@ -196,9 +196,7 @@ class JobStopped(Evidence):
 
 @dataclass(frozen=True, slots=True)
 class ImageTaken(Evidence):
-    """`failed` says that the job failed while it was stopped, and what that means. `ended`: the job
-    has ended with it, and does not go on beside the new one.
-    """
+    """`failed` says how the job failed while it was stopped; `ended`: it does not go on."""
 
     image: str
     job_id: str

@@ -24,9 +24,8 @@ OTHERS_SECONDS_MAX = 30.0  # for runs that were second to take away what they ha
 
 @dataclass(frozen=True, slots=True)
 class ReadyFence(NoFiles):
-    """Write a fence's files beforehand, under names that say nothing to the engine: whoever puts it
-    up has only to rename them. On HDFS a file that is closed is waited for, half a second; a rename
-    is not.
+    """Write a fence's files beforehand, under neutral names, to be renamed: on HDFS a new file is
+    waited for, half a second; a rename is not.
     """
 
     kind: ClassVar[str] = "ReadyFence"
@@ -158,9 +157,7 @@ class FenceSource(NoFiles):
 
 @dataclass(frozen=True, slots=True)
 class LiftFence(NoFiles):
-    """Take our own fence away before the run is over: the job goes on where it was. Undone, it is
-    put up again, so that nobody goes on while the rest is taken back.
-    """
+    """Take our fence away before the run is over: the job goes on. Undone, it is put up again."""
 
     kind: ClassVar[str] = "LiftFence"
     name: str

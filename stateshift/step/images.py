@@ -294,9 +294,8 @@ def _compare_bytes(
 
 
 def _identity(sums: Mapping[str, int] | None) -> tuple[int, int] | None:
-    """Return the number of entries in all and the sum, on which two sides have to agree. Entries
-    that one side tells apart may be counted otherwise on the other, and in the evidence of earlier
-    versions.
+    """Return the number of entries in all and the sum, on which two sides have to agree. Another
+    side, or version, may count the same entries otherwise.
     """
     if sums is None:
         return None

@@ -68,9 +68,7 @@ def is_being_stopped(storage: Storage, job: str, tag: str | None, now: float) ->
 
 
 def forget_stop(storage: Storage, job: str) -> None:
-    """Remove the marker of an attempt to stop the job that was cut short, and the answer to it: the
-    marker would stop the job again that a person starts there next.
-    """
+    """Remove the marker of an attempt to stop the job: it would stop the next one, too."""
     ours = [path for path in (STOP, STOPPING) if is_stop_of(content_of(storage, path), job)]
     for path in ours:
         storage.remove(path)
@@ -79,9 +77,8 @@ def forget_stop(storage: Storage, job: str) -> None:
 
 
 def release(storage: Storage, tag: str) -> None:
-    """Tell a job that was started early that its image is there. Its own mark says the same of it
-    as ours would: that one gets the other name, since the job is down meanwhile, and a new file is
-    waited for on HDFS.
+    """Tell a job that was started early that its image is there. Its own mark is renamed, if it can
+    be: the job is down, and a new file is waited for on HDFS.
     """
     if storage.traits.renames and is_meant(content_of(storage, WAITING), tag):
         with suppress(AlreadyThere):

@@ -66,16 +66,12 @@ class Step(Protocol):
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]: ...
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        """Take the effect back. `evidence` is None where the step was begun and not finished.
-        Returns what had to be left, a line each.
-        """
+        """Take the effect back; return lines on what is left. `evidence`: if it has finished."""
         ...
 
 
 class Fleet(Protocol):
-    """Other processes that run steps of an unordered phase: the same steps, the same evidence. They
-    answer or raise what the step itself would have here.
-    """
+    """Other processes that run steps of an unordered phase, with the same evidence and errors."""
 
     def takes(self, step: Step) -> bool:
         """Whether this step can be run there; all others are run here."""

@@ -173,9 +173,7 @@ class TakeSavepoint(TakesImage):
         return ImageTaken(image, self.job_id, began, seconds, note, ended=self.ends)
 
     def _left_behind(self, world: World, gone: Gone) -> str:
-        """Return the location of the savepoint that ended the job, by its metadata: Flink names its
-        folder after the job, and writes its metadata last.
-        """
+        """Return the savepoint that ended the job: named after it, its metadata written last."""
         storage = world.storage(self.directory)
         name = re.compile(rf"savepoint-{re.escape(self.job_id[:6])}-[0-9a-f]{{12}}/{METADATA}")
         since = gone.since - CLOCKS_APART

@@ -47,9 +47,8 @@ _FRAME = re.compile(r"\s+(at [\w.$/<>]+\(|\.\.\. \d+ more)")
 
 @dataclass(frozen=True, slots=True)
 class SubmitJob(NoFiles):
-    """Find the tag, else submit with it; what was `prepared` under it is released. Not while the
-    old job may still commit: whether its fences hold is asked once more, since not every store lets
-    an engine create exclusively.
+    """Find the tag, else submit with it; a `prepared` job is released. Fences are asked once more:
+    not every store lets an engine create exclusively, and the old job may commit.
     """
 
     kind: ClassVar[str] = "SubmitJob"
@@ -102,9 +101,8 @@ class SubmitJob(NoFiles):
                 )
 
     def again(self, world: World, was_stopped: bool = False, hopeless: bool = False) -> Evidence:
-        """Start the job once more if it failed, or was stopped by us (`was_stopped`: a person knows
-        that it was); and if it is alive and `hopeless`, once it was stopped. Any other is left
-        alone.
+        """Start the job once more if it failed, or `was_stopped` by us, or is alive and `hopeless`:
+        then it is stopped first. Any other is left alone.
         """
         tag, status = self._latest(world)
         if hopeless and status.state.alive:

@@ -193,9 +193,7 @@ class MemoryDisk:
         self._drop(name)
 
     def settle(self, storage: int, top: str, opened: int) -> None:
-        """Make durable what was written through one storage, and what lay below `top` when it was
-        opened; and with it what was written before to the same names.
-        """
+        """Make durable what one storage wrote, and what was below `top` when it was opened."""
         below = _above_all(top)
         for name, history in list(self._unsynced.items()):
             inherited = opened if name.startswith(below) else 0

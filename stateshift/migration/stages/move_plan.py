@@ -25,9 +25,7 @@ def plan_move(context: RunContext, wave: WaveState) -> None:
 
 
 def _plan_of(context: RunContext, wave: WaveState, job: JobSpec) -> Plan:
-    """Return the move plan of what is there now, if that is still what the proposal was made from.
-    Else no job of the wave stays halted.
-    """
+    """Return the move plan by the facts now, if the proposal's still hold. Else undo the halts."""
     is_halted = job.name in wave.halted
     moved = with_halt_images(context, job)
     facts = facts_of(context, moved)

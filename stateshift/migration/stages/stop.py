@@ -85,9 +85,7 @@ def halt(
 def _readers(
     context: RunContext, jobs: Iterable[JobSpec], halts: Mapping[str, NumberedPlan]
 ) -> dict[str, Backlog]:
-    """Return the backlog that a job has to read before it is stopped, for each job that is not
-    stopped yet, and of which somebody can be asked.
-    """
+    """Return the backlog of each job that still runs, and of which somebody can be asked."""
     readers: dict[str, Backlog] = {}
     for job in jobs:
         number, plan = halts[job.name]

@@ -15,9 +15,7 @@ from stateshift.step import CompareImages, TransformShard
 
 
 def lock_targets(context: RunContext, wave: WaveState) -> None:
-    """Lock the targets of the jobs that have not moved yet, and release those of the others.
-    Nothing is locked for a job that could not restart from its source.
-    """
+    """Lock the targets of jobs that have not moved and could restart; release the others."""
     wave.pending = [job for job in wave.jobs if not has_moved(context.progress, job.name)]
     for job in wave.jobs:
         if job not in wave.pending:
@@ -44,9 +42,7 @@ def release_targets(context: RunContext, wave: WaveState) -> None:
 
 
 def _files_checked_by_steps(context: RunContext, job: JobSpec) -> frozenset[str]:
-    """Return the files of the source that the job's own steps check while they rewrite them: those
-    of the plan that it has begun with, or else of the proposed one.
-    """
+    """Return the source files that the steps of the adopted plan, or the proposed one, check."""
     if job.moves:
         return frozenset()
     adopted = context.plans.adopted(job, "move")

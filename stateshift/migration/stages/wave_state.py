@@ -15,9 +15,8 @@ BesideWork = Callable[[threading.Event], None]
 
 @dataclass
 class WaveState:
-    """`pending` are the jobs that have not moved yet; `beside_stop` is the work beside their stop,
-    `halted` the jobs that a halt of this run has stopped, and `moves` the plans that bring
-    them to their targets.
+    """`pending` jobs have not moved yet; `beside_stop` is the work beside their stop, `halted`
+    those that a halt of this run has stopped, `moves` the plans for their targets.
     """
 
     jobs: tuple[JobSpec, ...]
