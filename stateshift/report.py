@@ -369,10 +369,7 @@ def _rounds(progress: Progress, job: str, plans: list[PlanProgress]) -> tuple[Ro
         after = left.get(number)
         if after is not None:
             report = replace(
-                report,
-                left_files=after.files,
-                left_bytes=after.bytes,
-                left_seconds=after.seconds,
+                report, left_files=after.files, left_bytes=after.bytes, left_seconds=after.seconds
             )
         reports.append(report)
     return tuple(reports)

@@ -1,4 +1,4 @@
-"""One loop that carries out plans.
+"""One loop that carries out plans; and the question whether the evidence of steps still holds.
 
 The executor skips what the journal holds as finished and repeats the rest; repeating a step is
 always safe, so there is no resume code. A step's record is on disk before the step's effect begins,
@@ -20,13 +20,16 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from stateshift.errors import StateshiftError
-from stateshift.journal import Journal, PlanFinished, StepFinished, StepStarted
+from stateshift.journal import Journal, PlanFinished, PlanProgress, StepFinished, StepStarted
 from stateshift.plan import PHASES, Phase, PhaseName, Plan
 from stateshift.step import (
     AnyStep,
     CompareImages,
+    Discrepancy,
     Evidence,
+    FenceSource,
     Fleet,
+    LiftFence,
     Step,
     TransformShard,
     places_filled,
@@ -275,3 +278,66 @@ class _Phase:
         if self.fleet is not None and _is_taken(unit, self.fleet):
             return self.fleet.run(step, world)
         return step.run(world)
+
+
+# ------------------------------------------------------------------- does the evidence still hold?
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A step whose evidence does not hold any more."""
+
+    plan: int
+    step: str
+    discrepancy: Discrepancy
+
+
+def ask(
+    plan: Plan,
+    progress: PlanProgress,
+    world: World,
+    kinds: Sequence[str] = (),
+    fleet: Fleet | None = None,
+) -> list[Broken]:
+    """Return the finished steps whose evidence does not hold any more; only of some `kinds` where
+    given. A fleet is asked many at once; its answers come in the plan's order.
+    """
+    steps = [step for step in plan if progress.finished(step.name)]
+    if kinds:
+        steps = [step for step in steps if step.kind in kinds]
+    lifted = {(step.location, step.paths) for step in steps if isinstance(step, LiftFence)}
+    fences = [step for step in steps if isinstance(step, FenceSource)]
+    down = {step.name for step in fences if (step.location, step.paths) in lifted}
+    steps = [step for step in steps if step.name not in down]
+    answers = _answers(steps, progress, world, fleet)
+    broken: list[Broken] = []
+    for step, discrepancies in zip(steps, answers, strict=True):
+        broken += [Broken(progress.plan, step.name, each) for each in discrepancies]
+    return broken
+
+
+def _answers(
+    steps: Sequence[AnyStep], progress: PlanProgress, world: World, fleet: Fleet | None
+) -> list[list[Discrepancy]]:
+    """Return the discrepancies of each step, asked by the fleet if it takes any."""
+    taken = [] if fleet is None else list(filter(fleet.takes, steps))
+    if fleet is None or not is_worth(fleet, taken):
+        return [_ask_step(step, progress, world, None) for step in steps]
+    fleet.begin("verify", taken, world)
+    threads_max = min(THREADS_MAX, max(1, fleet.slots(len(taken))))
+    with ThreadPoolExecutor(threads_max) as threads:
+        try:
+            return list(threads.map(lambda step: _ask_step(step, progress, world, fleet), steps))
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _ask_step(
+    step: AnyStep, progress: PlanProgress, world: World, fleet: Fleet | None
+) -> list[Discrepancy]:
+    evidence = progress.steps[step.name].evidence
+    assert evidence is not None, "a finished step has shown something"
+    if fleet is not None and fleet.takes(step):
+        return fleet.holds(step, world, evidence)
+    return step.holds(world, evidence)

@@ -18,11 +18,7 @@ LEFT_NAMED_MAX = 3
 
 
 def roll_back(
-    number: int,
-    plan: Plan,
-    world: World,
-    journal: Journal,
-    others: Iterable[tuple[int, Plan]] = (),
+    number: int, plan: Plan, world: World, journal: Journal, others: Iterable[tuple[int, Plan]] = ()
 ) -> None:
     """Take the plan's effects back, last one first: what was visible last disappears first.
     `others` of the run are taken back after it, and report what is left where they wrote.

@@ -1,12 +1,14 @@
 """The context of a run at work, which every part of it is given: the request, the journal, and the
-adapters to the outside. Frozen: the journal alone changes in the course of a run.
+adapters to the outside. Frozen: the journal alone changes in the course of a run. Its stages hand
+on the state of a wave to each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from shlex import quote
 from typing import TypeVar
@@ -154,3 +156,20 @@ def open_run(
 def reopen_run(journal: Journal, workdir: Workdir, adapters: Adapters) -> RunContext:
     """Make the context of a run that was begun earlier, from its workdir."""
     return open_run(proposal_of(workdir), journal, workdir, adapters)
+
+
+# Work that goes on beside others until the event is set.
+BesideWork = Callable[[threading.Event], None]
+
+
+@dataclass
+class WaveState:
+    """`pending` jobs have not moved yet; `beside_stop` is the work beside their stop, `halted`
+    those that a halt of this run has stopped, `moves` the plans for their targets.
+    """
+
+    jobs: tuple[JobSpec, ...]
+    pending: list[JobSpec] = field(default_factory=list)
+    beside_stop: BesideWork | None = None
+    halted: frozenset[str] = frozenset()
+    moves: list[NumberedPlan] = field(default_factory=list)

@@ -162,10 +162,7 @@ def files_are_there(
 
 
 def remove_ours(
-    world: World,
-    location: str,
-    paths: tuple[str, ...],
-    written: Sequence[FileEvidence] | None,
+    world: World, location: str, paths: tuple[str, ...], written: Sequence[FileEvidence] | None
 ) -> list[str]:
     """Remove what we wrote, last written first, but leave files that somebody changed since."""
     storage = world.storage(location)

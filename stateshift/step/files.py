@@ -26,13 +26,7 @@ from stateshift.step.contents import (
     remove_ours,
     settle,
 )
-from stateshift.step.evidence import (
-    FilesMoved,
-    FilesStaged,
-    FilesWritten,
-    files_of,
-    written_files,
-)
+from stateshift.step.evidence import FilesMoved, FilesStaged, FilesWritten, files_of, written_files
 from stateshift.step.marks import NoFiles
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
 from stateshift.storage.protocol import Storage

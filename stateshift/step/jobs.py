@@ -7,12 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from stateshift.clusters.protocol import (
-    Cluster,
-    JobState,
-    JobStatus,
-    StopRequest,
-)
+from stateshift.clusters.protocol import Cluster, JobState, JobStatus, StopRequest
 from stateshift.errors import ClusterError, StorageError
 from stateshift.formats.marks import FOLDER
 from stateshift.plain import JsonObject
@@ -123,10 +118,5 @@ class StopJob(NoFiles):
         # Jobs that share a source start it again once.
         first_tag = f"{tag_of(world, self.location)}.restart"
         return Restart(
-            self.cluster,
-            self.job,
-            self.location,
-            first_tag,
-            self.restart,
-            self.restart_environment,
+            self.cluster, self.job, self.location, first_tag, self.restart, self.restart_environment
         ).run(world)

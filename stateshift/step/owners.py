@@ -66,11 +66,7 @@ class KeepOwners(NoFiles):
         owners = sorted(world.storage(self.target).owners(), key=lambda owned: owned.path)
         for now in owners:
             wanted = self._wanted(now.path, source)
-            pairs = [
-                (wanted.owner, now.owner),
-                (wanted.group, now.group),
-                (wanted.mode, now.mode),
-            ]
+            pairs = [(wanted.owner, now.owner), (wanted.group, now.group), (wanted.mode, now.mode)]
             if any(asked not in (None, there) for asked, there in pairs):
                 yield wanted
 

@@ -19,15 +19,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from stateshift.migration.context import RunContext
-from stateshift.migration.stages.earlier_attempt import (
-    finish_interrupted_rollback,
-    restart_failed,
-)
+from stateshift.migration.context import RunContext, WaveState
+from stateshift.migration.stages.earlier_attempt import finish_interrupted_rollback, restart_failed
 from stateshift.migration.stages.move_plan import execute_plans, plan_move
 from stateshift.migration.stages.stop import follow_until_cutover, stop_jobs
 from stateshift.migration.stages.targets import lock_targets, release_targets
-from stateshift.migration.stages.wave_state import WaveState
 from stateshift.specification import JobSpec
 
 Stage = Callable[[RunContext, WaveState], None]

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from stateshift.clusters.protocol import JobState
 from stateshift.journal import PlanProgress, StepFinished, StepProgress, StepStarted, StepUndone
-from stateshift.migration.context import RunContext
+from stateshift.migration.context import RunContext, WaveState
 from stateshift.migration.plan_book import NumberedPlan
 from stateshift.migration.rollback_checks import refuse_foreign_job
-from stateshift.migration.stages.wave_state import WaveState
 from stateshift.migration.way_back import take_wave_back
 from stateshift.plan import Plan
 from stateshift.step import AwaitProgress, SubmitJob

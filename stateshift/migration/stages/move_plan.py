@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stateshift.errors import StalePlan
-from stateshift.migration.context import RunContext
+from stateshift.migration.context import RunContext, WaveState
 from stateshift.migration.halts import undo_halts
 from stateshift.migration.history import attempt_number
 from stateshift.migration.observation import facts_of, stale
 from stateshift.migration.proposal import refuse
-from stateshift.migration.stages.wave_state import WaveState
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
 from stateshift.step.evidence import ImageTaken, require_known

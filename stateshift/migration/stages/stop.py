@@ -12,13 +12,12 @@ from contextlib import contextmanager
 from itertools import chain
 
 from stateshift.migration.backlog import Backlog, parts, reads_out
-from stateshift.migration.context import RunContext
+from stateshift.migration.context import BesideWork, RunContext, WaveState
 from stateshift.migration.halts import halt_of, prepare
 from stateshift.migration.history import plans_while_running
 from stateshift.migration.observation import as_it_runs, has_stopped, remove_leftovers
 from stateshift.migration.origins import note_origins
 from stateshift.migration.plan_book import NumberedPlan
-from stateshift.migration.stages.wave_state import BesideWork, WaveState
 from stateshift.migration.trials import try_starts
 from stateshift.migration.warm_rounds import WarmRounds
 from stateshift.specification import JobSpec

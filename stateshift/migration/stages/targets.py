@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from stateshift.migration.context import RunContext
+from stateshift.migration.context import RunContext, WaveState
 from stateshift.migration.history import has_moved
 from stateshift.migration.observation import has_stopped
 from stateshift.migration.source_check import refuse_damaged
-from stateshift.migration.stages.wave_state import WaveState
 from stateshift.migration.target_locks import is_kept_fresh, lock_target, release_target
 from stateshift.migration.trials import try_starts
 from stateshift.plan import Plan
