@@ -11,13 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from stateshift.clusters import command, manual
-from stateshift.clusters.flink import cluster as flink_rest
-from stateshift.clusters.flink import submit as flink_submit
-from stateshift.clusters.livy import cluster as livy
-from stateshift.clusters.options import Expected
-from stateshift.clusters.spark_submit import cluster as spark_submit
-from stateshift.clusters.standalone import cluster as standalone
 from stateshift.documents.metrics import LABELS, METRICS
 from stateshift.specification import changes, options, rebalancing, receivers
 from stateshift.specification.job_keys import (
@@ -33,7 +26,7 @@ from stateshift.specification.job_keys import (
 )
 from stateshift.specification.key import Key, Keys
 from stateshift.specification.model import WAIVERS
-from stateshift.specification.options import Option
+from stateshift.specification.options import Expected, Option
 from stateshift.specification.spec_keys import CLUSTER, HASH, SPEC, THROTTLE
 from stateshift.specification.write import plain_value
 
@@ -91,27 +84,6 @@ _VALUES = {
     "amount": "number ≥ 0",
     "share": "number up to 1",
     "uid_hash": "text, or [constants](#constants-of-uid_hash)",
-}
-
-CLUSTER_OPTIONS: Mapping[str, Mapping[str, Expected]] = {
-    "manual": manual.CLUSTER_OPTIONS,
-    "command": command.CLUSTER_OPTIONS,
-    "spark_submit": spark_submit.CLUSTER_OPTIONS,
-    "livy": livy.CLUSTER_OPTIONS,
-    "spark_standalone": standalone.CLUSTER_OPTIONS,
-    "flink_rest": flink_rest.CLUSTER_OPTIONS,
-}
-SUBMIT_OPTIONS: Mapping[str, Mapping[str, Expected]] = {
-    "spark_submit": spark_submit.SUBMIT_OPTIONS,
-    "spark_standalone": standalone.SUBMIT_OPTIONS,
-    "livy": livy.SUBMIT_OPTIONS,
-    "flink_rest": flink_submit.SUBMIT_OPTIONS,
-}
-STOP_OPTIONS: Mapping[str, Mapping[str, Expected]] = {
-    "spark_submit": spark_submit.STOP_OPTIONS,
-    "spark_standalone": standalone.STOP_OPTIONS,
-    "livy": livy.STOP_OPTIONS,
-    "flink_rest": flink_rest.STOP_OPTIONS,
 }
 
 
@@ -206,16 +178,17 @@ def waivers() -> str:
 def cluster_options() -> str:
     """Return the options of each kind of cluster."""
     parts: list[str] = []
-    tables = (
-        ("The cluster takes", CLUSTER_OPTIONS, options.CLUSTER_OPTIONS),
-        ("A job's `submit` takes", SUBMIT_OPTIONS, options.SUBMIT_OPTIONS),
-        ("A job's `stop` takes", STOP_OPTIONS, options.STOP_OPTIONS),
-    )
-    for kind in CLUSTER_OPTIONS:
+    for kind in options.CLUSTER_KINDS:
         parts.append(f"### Options of {kind}\n")
+        taken = options.options_of(kind)
+        tables = (
+            ("The cluster takes", taken.cluster, options.CLUSTER_OPTIONS),
+            ("A job's `submit` takes", taken.submit, options.SUBMIT_OPTIONS),
+            ("A job's `stop` takes", taken.stop, options.STOP_OPTIONS),
+        )
         for heading, known, described in tables:
-            if kind in known:
-                rows = list(_options(kind, known[kind], described))
+            if known:
+                rows = list(_options(kind, known, described))
                 parts.append(f"{heading}:\n\n{_table(('option', 'takes', 'says'), rows)}")
     return "\n".join(parts)
 
@@ -223,12 +196,12 @@ def cluster_options() -> str:
 def _options(
     kind: str, known: Mapping[str, Expected], described: Iterable[Option]
 ) -> Iterator[tuple[str, str, str]]:
-    abouts = {option.name: option.about for option in described if kind in option.kinds}
-    for name, expected in known.items():
-        if name not in abouts:  # a key that every kind takes: it is a key of the spec
+    for option in described:
+        if kind not in option.kinds or not option.about:  # a key of the spec says it
             continue
+        expected = known[option.name]
         needed = " (needed)" if expected.needed else ""
-        yield f"`{name}`{needed}", expected.words, abouts[name]
+        yield f"`{option.name}`{needed}", expected.words, option.about
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -45,7 +45,7 @@ from pathlib import Path
 from stateshift.clusters import detached
 from stateshift.clusters.kind import ClusterKind, Surroundings
 from stateshift.clusters.logged import logs_stop, logs_submission
-from stateshift.clusters.options import COMMAND, NEEDED_COMMAND, SECONDS, SETTINGS, TEXT, Options
+from stateshift.clusters.options import Options
 from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.records import Known, Records
 from stateshift.clusters.redaction import last_lines
@@ -53,26 +53,14 @@ from stateshift.clusters.shell import Shell
 from stateshift.clusters.spark_causes import LOG_LINES, failure_of
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
-
-CLUSTER_OPTIONS = {
-    "submit": NEEDED_COMMAND,
-    "find": COMMAND,
-    "stop": COMMAND,
-    "version": COMMAND,
-    "reach": COMMAND,
-    "log": COMMAND,
-    "environment": SETTINGS,
-    "cwd": TEXT,
-    "seconds_max": SECONDS,
-    "state_dir": TEXT,
-}
+from stateshift.specification.options import options_of
 
 _SECONDS_MAX = 300.0
 
 
 @dataclass(frozen=True)
 class Command:
-    """See the module. `options` are checked already (CLUSTER_OPTIONS)."""
+    """See the module. `options` are checked already."""
 
     name: str
     state_dir: Path
@@ -130,7 +118,7 @@ class Command:
             status = self._ask(submission.tag)
             if status.state not in (JobState.ABSENT, JobState.UNKNOWN):
                 return status.id or submission.tag
-            with detached.taken(self._stem(submission.tag)) as lock:
+            with detached.take_lock(self._stem(submission.tag)) as lock:
                 return self._submit_holding(submission, lock) if lock is not None else None
 
         id = wait_for(attempt, self._seconds_max, self.interrupt)
@@ -159,7 +147,7 @@ class Command:
     def log(self, tag: str, lines_max: int = 50) -> str:
         if not self._shell.has("log"):
             stem = self._stem(tag)
-            said = detached.said(stem, "out") + detached.said(stem, "err")
+            said = detached.output_of(stem, "out") + detached.output_of(stem, "err")
         else:
             said = self._shell.run("log", self._of_known(tag))
         return last_lines(self._shell.clean(said), lines_max)
@@ -207,7 +195,7 @@ class Command:
             raise self._undecided(submission)
         if code != 0:
             raise self._shell.failed(
-                "submit", code, detached.said(stem, "err"), submission.environment
+                "submit", code, detached.output_of(stem, "err"), submission.environment
             )
         return self._records.id_of(submission.tag) or submission.tag
 
@@ -287,11 +275,13 @@ def _open(name: str, options: Options, surroundings: Surroundings) -> Command:
     return Command(name, surroundings.state_dir, workdir, options, surroundings.interrupt)
 
 
-def _has_stop_command(options: Options) -> bool:
-    return bool(options.get("stop"))
-
-
-KIND = ClusterKind("command", CLUSTER_OPTIONS, _open, can_stop=_has_stop_command, stops_unseen=True)
+KIND = ClusterKind(
+    "command",
+    options_of("command").cluster,
+    _open,
+    can_stop=lambda options: bool(options.get("stop")),
+    stops_unseen=True,
+)
 
 
 def _last_line(said: str) -> str | None:

@@ -89,7 +89,7 @@ def is_held(stem: Path) -> bool:
 
 
 @contextmanager
-def taken(stem: Path) -> Iterator[int | None]:
+def take_lock(stem: Path) -> Iterator[int | None]:
     """Give the lock's descriptor, to be handed to `start`; None if somebody else holds it."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(_beside(stem, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -156,12 +156,12 @@ def note_stopped(stem: Path) -> None:
     _beside(stem, "stopped").touch()
 
 
-def stopped(stem: Path) -> bool:
+def was_stopped(stem: Path) -> bool:
     """Whether it is noted that we asked the process to stop."""
     return _beside(stem, "stopped").exists()
 
 
-def said(stem: Path, suffix: str = "log", bytes_max: int = 1 << 16) -> str:
+def output_of(stem: Path, suffix: str = "log", bytes_max: int = 1 << 16) -> str:
     """Return the end of the process's output."""
     try:
         with _beside(stem, suffix).open("rb") as log:

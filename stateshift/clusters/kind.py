@@ -1,8 +1,7 @@
-"""What a kind of cluster is to the rest of the program: one value, `ClusterKind`.
+"""A kind of cluster, as the rest of the program sees it: one value, `ClusterKind`.
 
-The kinds that come with stateshift are `KIND` of each adapter, named in `opening.BUILT_IN`. Another
-package adds its own by an entry point of the group `stateshift.clusters` that names a
-`ClusterKind`:
+The kinds that come with stateshift are `KIND` of each adapter. Another package adds its own by an
+entry point of the group `stateshift.clusters` that names a `ClusterKind`:
 
     from stateshift.clusters.kind import ClusterKind, Surroundings
     from stateshift.clusters.options import NEEDED_TEXT
@@ -27,7 +26,7 @@ Ask = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a cluster is opened with, besides its options.
+    """The things that a cluster is opened with, besides its options.
 
     workdir       the run's directory
     state_dir     where the cluster keeps what it has to remember; made when it is first needed

@@ -36,14 +36,13 @@ from pathlib import Path
 from stateshift.clusters.detached import file_name
 from stateshift.clusters.kind import Ask, ClusterKind, Surroundings
 from stateshift.clusters.logged import logs_stop, logs_submission
-from stateshift.clusters.options import SECONDS, TEXT, Options
+from stateshift.clusters.options import Options
 from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.waiting import wait_for
 from stateshift.clusters.whole_files import READABLE, write_whole
 from stateshift.errors import ClusterError
-
-CLUSTER_OPTIONS = {"marker_dir": TEXT, "version": TEXT, "seconds_max": SECONDS}
+from stateshift.specification.options import options_of
 
 _SECONDS_MAX = 3600.0
 _YES = ("", "y", "yes", "done", "ok")
@@ -261,7 +260,7 @@ def _open(name: str, options: Options, surroundings: Surroundings) -> Manual:
     )
 
 
-KIND = ClusterKind("manual", CLUSTER_OPTIONS, _open, stops_unseen=True)
+KIND = ClusterKind("manual", options_of("manual").cluster, _open, stops_unseen=True)
 
 
 def _remark(answer: str) -> str:

@@ -12,43 +12,28 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import Any, TypeAlias
 
-from stateshift.clusters.detached import file_name, taken
-from stateshift.clusters.options import Expected, Options
-from stateshift.clusters.protocol import (
-    Cluster,
-    JobState,
-    JobStatus,
-    Origin,
-    StopRequest,
-    Submission,
-)
-from stateshift.clusters.stopping import (
-    GRACEFUL_SECONDS,
-    OpenStorage,
-    StopMarker,
-    forget_answer,
-    stop_options,
-    stopped_gracefully,
-)
+from stateshift.clusters.detached import file_name, take_lock
+from stateshift.clusters.options import Options
+from stateshift.clusters.protocol import JobStatus, Origin, StopRequest, Submission
 from stateshift.clusters.waiting import wait_for
 from stateshift.clusters.whole_files import write_whole
 from stateshift.errors import ClusterError
 from stateshift.formats.marks import WAIT
 
-# What is remembered under one tag, as JSON. Our own files: their values are those that we wrote.
+# The note of one tag, as JSON. The files are ours: their values are those that we wrote.
 Record: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What is remembered of submissions: a JSON file for each tag."""
+    """The notes of submissions: a JSON file for each tag."""
 
     directory: Path
 
@@ -64,7 +49,7 @@ class Notes:
         write_whole(self.place(tag), json.dumps(record, sort_keys=True).encode())
 
     def every(self) -> Iterator[Record]:
-        """Yield what is remembered of all submissions from here."""
+        """Yield the notes of all submissions from here."""
         for path in sorted(self.directory.glob("*.json")):
             record = _record(path)
             if record is not None:
@@ -78,7 +63,7 @@ class Notes:
         with ExitStack() as held:
 
             def attempt() -> bool | None:
-                if held.enter_context(taken(self.directory / file_name(tag))) is not None:
+                if held.enter_context(take_lock(self.directory / file_name(tag))) is not None:
                     return True
                 held.close()
                 return None
@@ -101,8 +86,8 @@ def _record(path: Path) -> Record | None:
 
 
 def noted_origin(notes: Notes, id: str | None, otherwise: str) -> Origin:
-    """Return what a job with this id was started with, if we started it; `otherwise` is why that is
-    not known of any other.
+    """Return the origin of a job with this id, if we started it; `otherwise` is why that of any
+    other is not known.
     """
     for record in notes.every():
         if id is not None and str(record.get("id")) == id and "options" in record:
@@ -110,10 +95,8 @@ def noted_origin(notes: Notes, id: str | None, otherwise: str) -> Origin:
     return Origin(why=otherwise)
 
 
-def handed_over(submission: Submission) -> dict[str, str]:
-    """Return what a job gets to know of itself (IS-6), as Spark's settings: `stateshift.job` reads
-    them.
-    """
+def identity_settings(submission: Submission) -> dict[str, str]:
+    """Return a job's identity (IS-6) as settings of Spark, which `stateshift.job` reads."""
     settings = {f"spark.stateshift.{key}": value for key, value in identity(submission).items()}
     waits = submission.environment.get(WAIT)
     if waits:
@@ -121,21 +104,21 @@ def handed_over(submission: Submission) -> dict[str, str]:
     return settings
 
 
-def filled(argument: str, submission: Submission) -> str:
+def fill(argument: str, submission: Submission) -> str:
     """Return an argument with the placeholders for location, job and tag replaced."""
     for key, value in identity(submission).items():
         argument = argument.replace(f"{{{key}}}", value)
     return argument
 
 
-def filled_arguments(arguments: Iterable[object], submission: Submission) -> list[str]:
-    """Return a program's arguments with the placeholders replaced."""
-    return [filled(str(argument), submission) for argument in arguments]
+def fill_arguments(given: Options, submission: Submission) -> list[str]:
+    """Return the program's arguments with the placeholders replaced."""
+    return [fill(str(argument), submission) for argument in given.get("arguments", ())]
 
 
-def filled_values(values: Mapping[str, str], submission: Submission) -> dict[str, str]:
+def fill_values(values: Mapping[str, str], submission: Submission) -> dict[str, str]:
     """Return settings with the placeholders in their values replaced."""
-    return {key: filled(value, submission) for key, value in values.items()}
+    return {key: fill(value, submission) for key, value in values.items()}
 
 
 def identity(submission: Submission) -> Mapping[str, str]:
@@ -154,63 +137,6 @@ def reached_at(submission: Submission, url: str) -> str:
         return connection
     protocol = url.partition("://")[0]
     return f"{protocol}://{connection}"
-
-
-@dataclass(frozen=True)
-class Stopping:
-    """Stops a job that runs somewhere else: by the marker if it answers, else by `kill`."""
-
-    cluster: Cluster
-    notes: Notes
-    options: Options
-    known: Mapping[str, Expected]
-    submitting: Mapping[str, Expected]
-    open_storage: OpenStorage | None
-    interrupt: threading.Event | None
-
-    def asked(self, request: StopRequest) -> Options:
-        return stop_options(request, self.options, self.known, self.submitting)
-
-    def stop(self, request: StopRequest, kill: Callable[[str], None], look: str) -> JobStatus:
-        """Stop a job and wait until it is not alive. `look` is how a person looks at a job that
-        does not end, with {id} for its id. That it was stopped is noted before it is: a service
-        may forget at once what it ends.
-        """
-        status = self.cluster.find_source(request)
-        refuse_unknown(status, request, self.cluster.name, self.notes)
-        if request.tag is not None and self.notes.read(request.tag) is not None:
-            self.notes.add(request.tag, stopped=True)
-        if status.state.alive and status.id is not None:
-            is_killed = not self._gracefully(request)
-            if is_killed:
-                kill(status.id)
-            self._until_ended(request, look)
-            if is_killed:
-                forget_answer(request, self.open_storage)
-        after = self.cluster.find_source(request)
-        refuse_unknown(after, request, self.cluster.name, self.notes)
-        return after
-
-    def _gracefully(self, request: StopRequest) -> bool:
-        marker = StopMarker(request, request.seconds_max, self.open_storage)
-        patience = float(self.asked(request).get("graceful_seconds", GRACEFUL_SECONDS))
-        return stopped_gracefully(marker, lambda: self._ended(request), patience, self.interrupt)
-
-    def _until_ended(self, request: StopRequest, look: str) -> None:
-        if wait_for(lambda: self._ended(request) or None, request.seconds_max, self.interrupt):
-            return
-        status = self.cluster.find_source(request)
-        raise ClusterError(
-            f"{status.id}, the job {request.job}, is {status.state} "
-            f"{request.seconds_max:g} s after it was stopped",
-            cluster=self.cluster.name,
-            job=request.job,
-            hint=f"look at it: {look.format(id=status.id)}",
-        )
-
-    def _ended(self, request: StopRequest) -> bool:
-        state = self.cluster.find_source(request).state
-        return not state.alive and state is not JobState.UNKNOWN
 
 
 def refuse_unknown(status: JobStatus, request: StopRequest, cluster: str, notes: Notes) -> None:

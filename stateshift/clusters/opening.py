@@ -1,22 +1,14 @@
 """Open a cluster of the spec: `open_cluster(spec, workdir) -> Cluster`, its options checked.
 
-    manual             a person, at the terminal or through marker files
-    command            any shell commands
-    spark_submit       spark-submit on this machine, with any master URL
-    livy               Apache Livy's REST API, batches
-    spark_standalone   a standalone master's REST API: the driver runs on a worker
-    flink_rest         Flink's REST API: sessions, and what runs in application clusters
-
-Other packages add kinds by entry points (see `kind`). A kind is imported when it is asked for.
-
-What a cluster has to remember is kept in `<workdir>/clusters/<name>`, unless an option says where
-else.
+The kinds of ours are in `specification.options.CLUSTER_MODULES`; other packages add kinds by entry
+points (see `kind`). A kind is imported when it is asked for. A cluster keeps its notes in
+`<workdir>/clusters/<name>`, unless an option says where else.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -29,22 +21,14 @@ from stateshift.clusters.protocol import Cluster
 from stateshift.clusters.stopping import OpenStorage
 from stateshift.errors import Complaint, SpecError
 from stateshift.specification.model import ClusterSpec
+from stateshift.specification.options import CLUSTER_MODULES
 from stateshift.suggestion import BRACKETED, did_you_mean
-
-BUILT_IN: Mapping[str, str] = {
-    "manual": "stateshift.clusters.manual",
-    "command": "stateshift.clusters.command",
-    "spark_submit": "stateshift.clusters.spark_submit.cluster",
-    "livy": "stateshift.clusters.livy.cluster",
-    "spark_standalone": "stateshift.clusters.standalone.cluster",
-    "flink_rest": "stateshift.clusters.flink.cluster",
-}
 
 
 def kind_names() -> tuple[str, ...]:
     """Return the kinds that a spec may name: stateshift's own first."""
-    added = (name for name in extensions.names_added(extensions.CLUSTERS) if name not in BUILT_IN)
-    return (*BUILT_IN, *added)
+    added = extensions.names_added(extensions.CLUSTERS)
+    return (*CLUSTER_MODULES, *(name for name in added if name not in CLUSTER_MODULES))
 
 
 def kind_of(spec: ClusterSpec) -> ClusterKind:
@@ -54,8 +38,8 @@ def kind_of(spec: ClusterSpec) -> ClusterKind:
         SpecError: nobody knows the kind.
         PlanError: another package adds it, and cannot be loaded.
     """
-    if spec.kind in BUILT_IN:
-        kind: ClusterKind = import_module(BUILT_IN[spec.kind]).KIND
+    if spec.kind in CLUSTER_MODULES:
+        kind: ClusterKind = import_module(CLUSTER_MODULES[spec.kind]).KIND
         return kind
     names = kind_names()
     if spec.kind not in names:

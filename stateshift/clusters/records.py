@@ -73,7 +73,7 @@ class Records:
         """
         trace = detached.trace(self.stem(tag))
         match trace.code:
-            case 0 if detached.stopped(self.stem(tag)):
+            case 0 if detached.was_stopped(self.stem(tag)):
                 return JobStatus(JobState.FINISHED, self.id_of(tag), "stopped")
             case 0:
                 return JobStatus(JobState.RUNNING, self.id_of(tag), _UNSEEN)
@@ -102,7 +102,7 @@ class Records:
         return Known(tag, str(plain["job"]), str(plain["location"]), plain["connection"])
 
     def id_of(self, tag: str) -> str | None:
-        said = detached.said(self.stem(tag), "out").strip()
+        said = detached.output_of(self.stem(tag), "out").strip()
         return said.splitlines()[-1].strip() if said else None
 
     def stem(self, tag: str) -> Path:

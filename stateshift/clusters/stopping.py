@@ -12,7 +12,6 @@ through the storage that was handed in.
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,17 +19,14 @@ from pathlib import Path
 from typing import Protocol
 
 from stateshift.clusters.options import Expected, Options, read_options
-from stateshift.clusters.protocol import StopRequest, Submission
-from stateshift.clusters.waiting import wait_for
+from stateshift.clusters.protocol import StopRequest
 from stateshift.clusters.whole_files import READABLE, write_whole
 from stateshift.formats.marks import FOLDER, STOP, STOPPING, encode_stop
 from stateshift.specification.location import normal, scheme
 
 
 class MarkerStorage(Protocol):
-    """What we need of a storage: a part of `storage.protocol.Storage`, which this package does
-    not know.
-    """
+    """The part of `storage.protocol.Storage` that a marker needs."""
 
     def stat(self, path: str) -> object: ...
 
@@ -111,39 +107,8 @@ class StopMarker:
         return self.open_storage(self.request.location)
 
 
-def stopped_gracefully(
-    marker: StopMarker,
-    ended: Callable[[], bool],
-    graceful_seconds: float,
-    interrupt: threading.Event | None,
-) -> bool:
-    """Whether the job that was asked by the marker has ended by itself. Who answers within the
-    graceful seconds has the rest of the request's time to stop between two batches.
-    """
-    if not marker.possible:
-        return False
-    half = marker.request.seconds_max / 2
-    try:
-        marker.write()
-        answer = wait_for(
-            lambda: ended() or marker.answered() or None, min(graceful_seconds, half), interrupt
-        )
-        return bool(answer and wait_for(lambda: ended() or None, half, interrupt))
-    finally:
-        marker.remove()
-
-
-def forget_marker(submission: Submission, open_storage: OpenStorage | None) -> None:
-    """Take away a marker that was meant for the job before this one, and that nobody came to
-    take away.
-    """
-    marker = StopMarker(StopRequest(submission.job, submission.location), 0.0, open_storage)
-    if marker.possible:
-        marker.remove()
-
-
-def forget_answer(request: StopRequest, open_storage: OpenStorage | None) -> None:
-    """Take away the answer of a job that gave it too late, and was killed meanwhile."""
+def forget_marker(request: StopRequest, open_storage: OpenStorage | None) -> None:
+    """Take away a marker, or an answer that came too late, which nobody else will take away."""
     marker = StopMarker(request, 0.0, open_storage)
     if marker.possible:
         marker.remove()
@@ -156,8 +121,7 @@ def stop_options(
     submitting: Mapping[str, Expected],
 ) -> Options:
     """Return the request's options over the cluster's. A rollback hands in how the job was
-    submitted, and a spec may have parts of the request itself among them: neither is a concern of
-    ours here.
+    submitted, and a spec may have parts of the request among them: both are left out.
     """
     others = {*submitting, "tag", "seconds_max"}
     requested = {key: value for key, value in request.options.items() if key not in others}

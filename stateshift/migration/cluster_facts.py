@@ -7,11 +7,10 @@ from dataclasses import replace
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest
 from stateshift.engines.protocol import Engine
 from stateshift.specification import ClusterSpec, JobSpec
+from stateshift.specification.options import SPARK_KINDS
 from stateshift.survey import ClusterFacts, Finding
 
 STOPPED = "job-stopped"  # the waiver: somebody has seen that the job does not run
-# Kinds of clusters that run a program, and cannot try one.
-ARGUMENTS_UNTRIED = ("command", "livy", "spark_standalone", "spark_submit")
 NO_TAG = "stateshift.nobody-has-submitted-this"
 
 
@@ -28,7 +27,7 @@ def facts_of_target(
         hint = "its `find` has to answer for the tag it is asked for: $STATESHIFT_TAG"
         findings.append(Finding("refuse", message, hint=hint))
     is_tried = job.submit is None or job.submit.check is not None or job.source_cluster is None
-    if cluster.kind in ARGUMENTS_UNTRIED and job.moves and not is_tried:
+    if cluster.kind in ("command", *SPARK_KINDS) and job.moves and not is_tried:
         message = (
             f"whether the program takes its arguments on {cluster.name} shows only when the old "
             "job has stopped: a `submit_check` of `submit` can try it before"

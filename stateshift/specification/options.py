@@ -1,34 +1,118 @@
 """The options of each kind of cluster besides the common keys: of a cluster, of a submission and of
-a stop, described once for the JSON Schema and the page of clusters.
+a stop. Each is declared once, with its test and its sentence. The clusters check by this table; the
+JSON Schema and the page of clusters are made from it.
 
-The spec carries options as they are given, and the cluster checks them when it is opened. This
-table repeats no rule; a test holds its names against those that the clusters check.
+The spec carries options as they are given, and the cluster checks them when it is opened.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
-_COMMAND = ("string", "array")
+# The kinds that come with stateshift, and the module that has the KIND of each.
+CLUSTER_MODULES: Mapping[str, str] = {
+    "manual": "stateshift.clusters.manual",
+    "command": "stateshift.clusters.command",
+    "spark_submit": "stateshift.clusters.spark_submit.cluster",
+    "livy": "stateshift.clusters.livy.cluster",
+    "spark_standalone": "stateshift.clusters.standalone.cluster",
+    "flink_rest": "stateshift.clusters.flink.cluster",
+}
+CLUSTER_KINDS = tuple(CLUSTER_MODULES)
+SPARK_KINDS = ("spark_submit", "livy", "spark_standalone")
 
 _SUBMIT = ("spark_submit",)
 _LIVY = ("livy",)
 _STANDALONE = ("spark_standalone",)
 _FLINK = ("flink_rest",)
 _COMMANDS = ("command",)
-_SPARK = ("spark_submit", "livy", "spark_standalone")
 _HTTP = ("livy", "spark_standalone", "flink_rest")
 _FILES = ("spark_submit", "command", "livy", "spark_standalone", "flink_rest")
 
 
+# ------------------------------------------------------------------------------ values
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What an option's value has to be: in words, as a test, and as a type of JSON Schema."""
+
+    words: str
+    fits: Callable[[object], bool]
+    needed: bool = False
+    type: str | tuple[str, ...] = "string"
+
+
+def _text(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _scalar(value: object) -> bool:
+    return isinstance(value, str | int | float)
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+
+
+def _arguments(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(map(_scalar, value))
+
+
+def _command(value: object) -> bool:
+    return _text(value) or (_texts(value) and value != [] and value != ())
+
+
+def _settings(value: object) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    return all(isinstance(name, str) for name in value) and all(map(_scalar, value.values()))
+
+
+def _count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+def _one_of(words: str, *choices: str) -> Expected:
+    return Expected(words, lambda value: value in choices)
+
+
+TEXT = Expected("a text", _text)
+NEEDED_TEXT = replace(TEXT, needed=True)
+TEXTS = Expected("a list of texts", _texts, type="array")
+ARGUMENTS = Expected("a list of texts and numbers", _arguments, type="array")
+COMMAND = Expected("a shell command, or a list of its words", _command, type=("string", "array"))
+NEEDED_COMMAND = replace(COMMAND, needed=True)
+SETTINGS = Expected("an object of texts, numbers and booleans", _settings, type="object")
+COUNT = Expected("a whole number, not negative", _count, type="integer")
+SECONDS = Expected("a number of seconds, not negative", _seconds, type="number")
+FLAG = Expected("true or false", lambda value: isinstance(value, bool), type="boolean")
+AUTHENTICATION = _one_of("none, basic or kerberos", "none", "basic", "kerberos")
+DEPLOY_MODE = _one_of("client or cluster", "client", "cluster")
+SAVEPOINT_FORMAT = _one_of("canonical or native", "canonical", "native")
+
+
+# ----------------------------------------------------------------------------- options
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: its name, the kinds of cluster that take it, its sentence, and its JSON type."""
+    """One option: its name, the kinds of cluster that take it, its value, and its sentence.
+
+    A sentence is empty where the option is a key of the spec, which is described there. `unlike`
+    has the value of a kind whose option of this name is another one.
+    """
 
     name: str
     kinds: tuple[str, ...]
+    expected: Expected
     about: str
-    type: str | tuple[str, ...] = "string"
+    unlike: Mapping[str, Expected] = field(default_factory=dict)
 
     @property
     def description(self) -> str:
@@ -36,130 +120,173 @@ class Option:
 
 
 CLUSTER_OPTIONS = (
-    Option("master", _SUBMIT, "The master's URL, such as local[2] or spark://host:7077."),
-    Option("deploy_mode", _SUBMIT, "client (the driver runs on this machine) or cluster."),
-    Option("spark_submit", _SUBMIT, "The executable, if it is not on the PATH."),
-    Option("java_home", _SUBMIT, "The Java to run with."),
-    Option("java_options", _SUBMIT, "Options of the launcher's and the driver's JVM."),
-    Option("pid_file", _SUBMIT, "Holds the process id of a job that was started by hand."),
-    Option("submit", _COMMANDS, "Starts a job; the last line it prints is the job's id.", _COMMAND),
-    Option("find", _COMMANDS, "Prints the state of a job, and its id.", _COMMAND),
-    Option("stop", _COMMANDS, "Stops a job.", _COMMAND),
-    Option("reach", _COMMANDS, "Exits 0 if jobs reach $STATESHIFT_LOCATION, else 1.", _COMMAND),
-    Option("log", _COMMANDS, "Prints the end of a job's log.", _COMMAND),
-    Option("cwd", _COMMANDS, "The directory in which the commands run."),
+    Option("master", _SUBMIT, TEXT, "The master's URL, such as local[2] or spark://host:7077."),
+    Option(
+        "deploy_mode", _SUBMIT, DEPLOY_MODE, "client (the driver runs on this machine) or cluster."
+    ),
+    Option("spark_submit", _SUBMIT, TEXT, "The executable, if it is not on the PATH."),
+    Option("java_home", _SUBMIT, TEXT, "The Java to run with."),
+    Option("java_options", _SUBMIT, TEXT, "Options of the launcher's and the driver's JVM."),
+    Option("pid_file", _SUBMIT, TEXT, "Holds the process id of a job that was started by hand."),
+    Option(
+        "submit",
+        _COMMANDS,
+        NEEDED_COMMAND,
+        "Starts a job; the last line it prints is the job's id.",
+    ),
+    Option("find", _COMMANDS, COMMAND, "Prints the state of a job, and its id."),
+    Option("stop", _COMMANDS, COMMAND, "Stops a job."),
+    Option("reach", _COMMANDS, COMMAND, "Exits 0 if jobs reach $STATESHIFT_LOCATION, else 1."),
+    Option("log", _COMMANDS, COMMAND, "Prints the end of a job's log."),
+    Option("cwd", _COMMANDS, TEXT, "The directory in which the commands run."),
     Option(
         "version",
         ("command", "manual"),
+        COMMAND,
         "command: prints the engine's version. manual: is the engine's version.",
-        _COMMAND,
+        {"manual": TEXT},
     ),
-    Option("marker_dir", ("manual",), "A folder of marker files, for runs without a person."),
-    Option("url", _HTTP, "The address of the REST API."),
-    Option("ui_url", _STANDALONE, "The master's web page, if it is not at the usual port."),
+    Option("marker_dir", ("manual",), TEXT, "A folder of marker files, for runs without a person."),
+    Option("url", _HTTP, NEEDED_TEXT, "The address of the REST API."),
+    Option("ui_url", _STANDALONE, TEXT, "The master's web page, if it is not at the usual port."),
     Option(
-        "auth", ("livy", "flink_rest"), "How requests are authenticated: none, basic or kerberos."
+        "auth",
+        ("livy", "flink_rest"),
+        AUTHENTICATION,
+        "How requests are authenticated: none, basic or kerberos.",
     ),
-    Option("user", ("livy", "flink_rest"), "The user of basic authentication."),
-    Option("password_file", ("livy", "flink_rest"), "A file that holds the password."),
-    Option("token_file", ("spark_standalone", "flink_rest"), "A file that holds a bearer token."),
+    Option("user", ("livy", "flink_rest"), TEXT, "The user of basic authentication."),
+    Option("password_file", ("livy", "flink_rest"), TEXT, "A file that holds the password."),
+    Option(
+        "token_file", ("spark_standalone", "flink_rest"), TEXT, "A file that holds a bearer token."
+    ),
     Option(
         "header_files",
         _FLINK,
+        SETTINGS,
         "Header -> a file that holds its value, for a gateway in front of Flink.",
-        "object",
     ),
-    Option("ca_file", _HTTP, "The certificate authority that signed the server's key."),
-    Option("cert_file", _FLINK, "Our certificate, if Flink asks for one."),
-    Option("key_file", _FLINK, "The key of our certificate."),
-    Option("request_seconds", _HTTP, "How long one request may take.", "number"),
+    Option("ca_file", _HTTP, TEXT, "The certificate authority that signed the server's key."),
+    Option("cert_file", _FLINK, TEXT, "Our certificate, if Flink asks for one."),
+    Option("key_file", _FLINK, TEXT, "The key of our certificate."),
+    Option("request_seconds", _HTTP, SECONDS, "How long one request may take."),
     Option(
         "settle_seconds",
         _HTTP,
+        SECONDS,
         "How long a job whose submission got no answer may still appear (60).",
-        "number",
     ),
     Option(
         "outage_seconds",
         _FLINK,
+        SECONDS,
         "How long Flink may be silent while we wait for it: its JobManager may restart.",
-        "number",
     ),
-    Option("flink_configuration", _FLINK, "Flink's configuration for every job.", "object"),
-    Option("sql_gateway", _FLINK, "The address of the SQL gateway that takes SQL jobs."),
+    Option("flink_configuration", _FLINK, SETTINGS, "Flink's configuration for every job."),
+    Option("sql_gateway", _FLINK, TEXT, "The address of the SQL gateway that takes SQL jobs."),
     Option(
         "application",
         _FLINK,
+        FLAG,
         "Whether the cluster belongs to one application and ends with it.",
-        "boolean",
     ),
-    Option("conf", _SPARK, "Spark's configuration for every job.", "object"),
-    Option("proxy_user", _LIVY, "The user as whom Livy runs the jobs."),
+    Option("conf", SPARK_KINDS, SETTINGS, "Spark's configuration for every job."),
+    Option("proxy_user", _LIVY, TEXT, "The user as whom Livy runs the jobs."),
     Option(
         "environment",
         ("spark_submit", "spark_standalone", "command"),
+        SETTINGS,
         "Variables of every job or command.",
-        "object",
     ),
     Option(
-        "graceful_seconds", _SPARK, "How long a job has to answer the stop marker (15).", "number"
+        "graceful_seconds",
+        SPARK_KINDS,
+        SECONDS,
+        "How long a job has to answer the stop marker (15).",
     ),
-    Option("kill_seconds", _SUBMIT, "How long a job has to end after SIGTERM.", "number"),
+    Option("kill_seconds", _SUBMIT, SECONDS, "How long a job has to end after SIGTERM."),
     Option(
         "seconds_max",
         ("spark_submit", "command", "manual"),
+        SECONDS,
         "How long to wait for an answer.",
-        "number",
     ),
-    Option("state_dir", _FILES, "Where notes, process ids and logs are kept."),
+    Option("state_dir", _FILES, TEXT, "Where notes, process ids and logs are kept."),
 )
 
 SUBMIT_OPTIONS = (
-    Option("application", _SPARK, "The Python file or jar."),
-    Option("class", ("livy", "spark_standalone"), "The class in the jar to run."),
-    Option("arguments", (*_SPARK, "flink_rest"), "The job's arguments.", "array"),
-    Option("conf", _SPARK, "Spark's configuration for this job.", "object"),
-    Option("deploy_mode", _SUBMIT, "client or cluster; overrides the cluster's."),
-    Option("py_files", _SPARK, "Python files that the application imports.", "array"),
-    Option("cwd", _SUBMIT, "The directory in which spark-submit runs."),
-    Option("jars", _LIVY, "Jars for the class path.", "array"),
-    Option("files", _LIVY, "Files for the working directories of the job.", "array"),
-    Option("queue", _LIVY, "The YARN queue."),
-    Option("driver_memory", ("livy", "spark_standalone"), "Memory of the driver."),
-    Option("driver_cores", ("livy", "spark_standalone"), "Cores of the driver.", "integer"),
-    Option("executor_memory", _LIVY, "Memory of an executor."),
-    Option("executor_cores", _LIVY, "Cores of an executor.", "integer"),
-    Option("num_executors", _LIVY, "How many executors.", "integer"),
-    Option("jar", _FLINK, "The jar, on this machine."),
-    Option("jar_id", _FLINK, "The id of a jar that the cluster has."),
-    Option("sql", _FLINK, "A file of SQL on this machine. Its last statement starts the job."),
-    Option("entry_class", _FLINK, "The class in the jar to run."),
-    Option("parallelism", _FLINK, "The job's parallelism.", "integer"),
+    Option("application", SPARK_KINDS, NEEDED_TEXT, "The Python file or jar."),
+    Option("class", ("livy", "spark_standalone"), TEXT, "The class in the jar to run."),
+    Option("arguments", (*SPARK_KINDS, "flink_rest"), ARGUMENTS, "The job's arguments."),
+    Option("conf", SPARK_KINDS, SETTINGS, "Spark's configuration for this job."),
+    Option("environment", ("spark_submit", "spark_standalone"), SETTINGS, ""),
+    Option("deploy_mode", _SUBMIT, DEPLOY_MODE, "client or cluster; overrides the cluster's."),
+    Option("py_files", SPARK_KINDS, TEXTS, "Python files that the application imports."),
+    Option("cwd", _SUBMIT, TEXT, "The directory in which spark-submit runs."),
+    Option("jars", _LIVY, TEXTS, "Jars for the class path."),
+    Option("files", _LIVY, TEXTS, "Files for the working directories of the job."),
+    Option("queue", _LIVY, TEXT, "The YARN queue."),
+    Option("driver_memory", ("livy", "spark_standalone"), TEXT, "Memory of the driver."),
+    Option("driver_cores", ("livy", "spark_standalone"), COUNT, "Cores of the driver."),
+    Option("executor_memory", _LIVY, TEXT, "Memory of an executor."),
+    Option("executor_cores", _LIVY, COUNT, "Cores of an executor."),
+    Option("num_executors", _LIVY, COUNT, "How many executors."),
+    Option("jar", _FLINK, TEXT, "The jar, on this machine."),
+    Option("jar_id", _FLINK, TEXT, "The id of a jar that the cluster has."),
+    Option(
+        "sql", _FLINK, TEXT, "A file of SQL on this machine. Its last statement starts the job."
+    ),
+    Option("entry_class", _FLINK, TEXT, "The class in the jar to run."),
+    Option("parallelism", _FLINK, COUNT, "The job's parallelism."),
     Option(
         "allow_non_restored_state",
         _FLINK,
+        FLAG,
         "Whether state that no operator of the job claims may stay behind.",
-        "boolean",
     ),
-    Option("claim_mode", _FLINK, "no_claim, or legacy."),
-    Option("flink_configuration", _FLINK, "Flink's configuration for this job.", "object"),
+    Option("claim_mode", _FLINK, TEXT, "no_claim, or legacy."),
+    Option("flink_configuration", _FLINK, SETTINGS, "Flink's configuration for this job."),
 )
 
 STOP_OPTIONS = (
-    Option("pid_file", _SUBMIT, "Holds the process id of a job that was started by hand."),
-    Option("graceful_seconds", _SPARK, "How long the job has to answer the stop marker.", "number"),
-    Option("batch", _LIVY, "The id of the Livy batch that runs the job.", "integer"),
-    Option("batch_name", _LIVY, "The name of that batch."),
-    Option("driver", _STANDALONE, "The id of the driver that runs the job."),
-    Option("app_name", _STANDALONE, "The name of the job's application."),
-    Option("format", _FLINK, "canonical or native, of the savepoint that ends the job."),
+    Option("pid_file", _SUBMIT, TEXT, "Holds the process id of a job that was started by hand."),
     Option(
-        "drain",
-        _FLINK,
-        "Whether windows and timers fire first, as at the end of all input.",
-        "boolean",
+        "graceful_seconds", SPARK_KINDS, SECONDS, "How long the job has to answer the stop marker."
     ),
-    Option("job_id", _FLINK, "The job's id, if its name is not enough."),
-    Option("job_ids", _FLINK, "The ids of several jobs.", "array"),
-    Option("job_name", _FLINK, "The name under which the job runs."),
+    Option("batch", _LIVY, COUNT, "The id of the Livy batch that runs the job."),
+    Option("batch_name", _LIVY, TEXT, "The name of that batch."),
+    Option("driver", _STANDALONE, TEXT, "The id of the driver that runs the job."),
+    Option("app_name", _STANDALONE, TEXT, "The name of the job's application."),
+    Option(
+        "format",
+        _FLINK,
+        SAVEPOINT_FORMAT,
+        "canonical or native, of the savepoint that ends the job.",
+    ),
+    Option(
+        "drain", _FLINK, FLAG, "Whether windows and timers fire first, as at the end of all input."
+    ),
+    Option("job_id", _FLINK, TEXT, "The job's id, if its name is not enough."),
+    Option("job_ids", _FLINK, TEXTS, "The ids of several jobs."),
+    Option("job_name", _FLINK, TEXT, "The name under which the job runs."),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class KindOptions:
+    """The options of one kind: of a cluster, of a submission there, and of a stop."""
+
+    kind: str
+    cluster: Mapping[str, Expected]
+    submit: Mapping[str, Expected]
+    stop: Mapping[str, Expected]
+
+
+def options_of(kind: str) -> KindOptions:
+    """Return the options of one of our kinds, in the order of the tables."""
+
+    def taken(table: Iterable[Option]) -> dict[str, Expected]:
+        options = [option for option in table if kind in option.kinds]
+        return {option.name: option.unlike.get(kind, option.expected) for option in options}
+
+    return KindOptions(kind, taken(CLUSTER_OPTIONS), taken(SUBMIT_OPTIONS), taken(STOP_OPTIONS))

@@ -121,10 +121,13 @@ def _open_object(keys: Keys, place: str, options: Iterable[Option] = ()) -> Sche
     or nothing. The options are carried as given, so any other may stand beside.
     """
     properties = {key.name: _property(key) for key in keys.all}
-    for option in options:
-        kind = list(option.type) if isinstance(option.type, tuple) else option.type
-        described = {"title": option.name, "description": option.description, "type": kind}
-        properties[option.name] = described
+    for option in filter(lambda option: option.about, options):
+        kind = option.expected.type
+        properties[option.name] = {
+            "title": option.name,
+            "description": option.description,
+            "type": list(kind) if isinstance(kind, tuple) else kind,
+        }
     patterns: Schema = {}
     for key in keys.all:
         # The canonical spelling is left to `properties`.

@@ -27,6 +27,7 @@ from stateshift.specification.key import (
     reference,
 )
 from stateshift.specification.model import ClusterSpec, HashProfile, OnFailure, Spec
+from stateshift.specification.options import CLUSTER_KINDS
 from stateshift.specification.place import Place
 from stateshift.specification.rebalancing import REBALANCE_OBJECT, WAVE
 from stateshift.specification.receivers import ON_OBJECT
@@ -46,7 +47,6 @@ from stateshift.specification.values import (
     words_in_any_case,
 )
 
-CLUSTER_KINDS = ("manual", "command", "spark_submit", "livy", "spark_standalone", "flink_rest")
 NAMED_PROFILES = {
     "default": HashProfile(),
     "java-signed": HashProfile(name="java-signed", signed=True),

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.clusters.opening import BUILT_IN, check_submit, open_cluster
+from stateshift.clusters.opening import check_submit, open_cluster
 from stateshift.errors import SpecError
 from stateshift.specification.model import ClusterSpec
+from stateshift.specification.options import CLUSTER_KINDS
 
 
-@pytest.mark.parametrize("kind", sorted(BUILT_IN))
+@pytest.mark.parametrize("kind", sorted(CLUSTER_KINDS))
 def test_every_kind_opens_and_knows_its_name(kind: str, tmp_path: Path) -> None:
     reached = {
         over_http: {"url": "http://h:1"} for over_http in ("livy", "spark_standalone", "flink_rest")

@@ -248,7 +248,7 @@ def test_we_are_not_taken_for_the_job_because_the_shell_has_its_variables(place:
     alone.
     """
     script = (
-        "import sys; from stateshift.clusters.processes import "
+        "import sys; from stateshift.clusters.spark_submit.processes import "
         "of_job;sys.exit(len(of_job('orders', sys.argv[1])))"
     )
     environment = {

@@ -333,7 +333,7 @@ def test_options_that_it_does_not_know_are_complaints(
 def test_the_masters_page_is_at_its_usual_port_unless_told(
     server: FakeStandalone, tmp_path: Path
 ) -> None:
-    calls = cluster(server, tmp_path, url="http://master:6066", ui_url="http://ui/spark/")._calls(
+    calls = cluster(server, tmp_path, url="http://master:6066", ui_url="http://ui/spark/").calls(
         None
     )
     assert calls.ui_url == "http://ui/spark"

@@ -53,26 +53,16 @@ from stateshift.clusters.flink.jobs import (
 from stateshift.clusters.flink.rescale import rescale
 from stateshift.clusters.flink.savepoints import failed_savepoint, is_under_way, take_savepoint
 from stateshift.clusters.flink.settings import given_settings, is_off, job_settings
-from stateshift.clusters.flink.submit import SUBMIT_OPTIONS, one_application, read_submit, ready
+from stateshift.clusters.flink.submit import TAKES, one_application, read_submit, ready
 from stateshift.clusters.flink.trial import origin_of, try_start
 from stateshift.clusters.flink.values import Checkpoints, Job, is_job_id
-from stateshift.clusters.http.credentials import AUTHENTICATION
 from stateshift.clusters.http.hosts import host_of
 from stateshift.clusters.http.rest import Refused, Unanswered, through_outages
 from stateshift.clusters.jars import complaints_about
 from stateshift.clusters.kind import ClusterKind, Submit, Surroundings
 from stateshift.clusters.logged import logs_image, logs_stop, logs_submission
 from stateshift.clusters.noted import Notes, Record, reached_at, refuse_unknown
-from stateshift.clusters.options import (
-    FLAG,
-    NEEDED_TEXT,
-    SECONDS,
-    SETTINGS,
-    TEXT,
-    TEXTS,
-    Expected,
-    Options,
-)
+from stateshift.clusters.options import Options
 from stateshift.clusters.protocol import (
     CheckpointRequest,
     Failure,
@@ -94,27 +84,6 @@ from stateshift.clusters.waiting import wait_for, wait_until_settled
 from stateshift.errors import ClusterError, Complaint, SpecError
 from stateshift.specification.model import ClusterSpec
 
-CLUSTER_OPTIONS = {
-    "url": NEEDED_TEXT,
-    "auth": AUTHENTICATION,
-    "user": TEXT,
-    "password_file": TEXT,
-    "token_file": TEXT,
-    "header_files": SETTINGS,
-    "ca_file": TEXT,
-    "cert_file": TEXT,
-    "key_file": TEXT,
-    "request_seconds": SECONDS,
-    "settle_seconds": SECONDS,
-    "outage_seconds": SECONDS,
-    "flink_configuration": SETTINGS,
-    "sql_gateway": TEXT,
-    "application": FLAG,
-    "state_dir": TEXT,
-}
-FORMAT = Expected("canonical or native", lambda v: v in ("canonical", "native"))
-STOP_OPTIONS = {"job_id": TEXT, "job_ids": TEXTS, "job_name": TEXT, "drain": FLAG, "format": FORMAT}
-
 _SETTLE_SECONDS = 60.0
 # Settings of a cluster that makes slots when they are needed.
 _ON_DEMAND = {"kubernetes.cluster-id", "yarn.application.name", "high-availability.cluster-id.yarn"}
@@ -125,7 +94,7 @@ _FORGOTTEN = (
 
 @dataclass(frozen=True)
 class FlinkRest:
-    """See the module. `options` are checked already (CLUSTER_OPTIONS)."""
+    """See the module. `options` are checked already."""
 
     name: str
     state_dir: Path
@@ -407,7 +376,7 @@ class FlinkRest:
         return self.find(request.tag)
 
     def _sources(self, request: StopRequest) -> list[Job]:
-        options = stop_options(request, self.options, STOP_OPTIONS, SUBMIT_OPTIONS)
+        options = stop_options(request, self.options, TAKES.stop, TAKES.submit)
         calls = self._calls(None)
         ids = [*options.get("job_ids", ())]
         if "job_id" in options:
@@ -511,4 +480,4 @@ def _check_submit(cluster: ClusterSpec, submit: Submit) -> None:
         raise SpecError(complaints)
 
 
-KIND = ClusterKind("flink_rest", CLUSTER_OPTIONS, _open, _check_submit)
+KIND = ClusterKind("flink_rest", TAKES.cluster, _open, _check_submit)

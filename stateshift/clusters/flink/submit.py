@@ -17,31 +17,13 @@ from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.sql_submit import complaints_about_sql, sql_ready
 from stateshift.clusters.flink.values import release_of, texts_of
 from stateshift.clusters.http.rest import Json
-from stateshift.clusters.noted import filled, filled_values
-from stateshift.clusters.options import (
-    ARGUMENTS,
-    COUNT,
-    FLAG,
-    SETTINGS,
-    TEXT,
-    Options,
-    read_options,
-    settings,
-)
+from stateshift.clusters.noted import fill, fill_values
+from stateshift.clusters.options import Options, read_options, settings
 from stateshift.clusters.protocol import Submission
 from stateshift.errors import ClusterError, Complaint, SpecError
+from stateshift.specification.options import options_of
 
-SUBMIT_OPTIONS = {
-    "jar": TEXT,
-    "jar_id": TEXT,
-    "sql": TEXT,
-    "entry_class": TEXT,
-    "arguments": ARGUMENTS,
-    "parallelism": COUNT,
-    "allow_non_restored_state": FLAG,
-    "claim_mode": TEXT,
-    "flink_configuration": SETTINGS,
-}
+TAKES = options_of("flink_rest")
 _CLAIMS = ("no_claim", "legacy")
 
 
@@ -49,7 +31,7 @@ def read_submit(options: Options, pointer: str, cluster: Options) -> Options:
     """Return the options, if they can be meant: checked before anything moves, and once more before
     a submission. `cluster` are the cluster's own.
     """
-    given = read_options(options, SUBMIT_OPTIONS, pointer)
+    given = read_options(options, TAKES.submit, pointer)
     complaints = [*_about_program(given, cluster, pointer), *_about_claim(given, pointer)]
     if given.get("parallelism") == 0:
         place = f"{pointer}/parallelism"
@@ -96,14 +78,14 @@ def run_body(
         **settings(cluster.get("flink_configuration")),
         **settings(given.get("flink_configuration")),
     }
-    configuration = filled_values(configured, submission)
+    configuration = fill_values(configured, submission)
     lacking = _lacking(release, configured=bool(configuration))
     if lacking is not None:
         fact = f"Flink {version} does not know {lacking}"
         hint = "submit to a newer one, or leave it out"
         raise ClusterError(fact, cluster=name, job=submission.job, hint=hint)
     arguments = texts_of(given.get("arguments", ()))
-    body: Json = {"programArgsList": [filled(argument, submission) for argument in arguments]}
+    body: Json = {"programArgsList": [fill(argument, submission) for argument in arguments]}
     if configuration:
         body["flinkConfiguration"] = configuration
     if "entry_class" in given:

@@ -11,10 +11,8 @@ from __future__ import annotations
 import os
 
 from stateshift.clusters.http.rest import Authentication, read_secret
-from stateshift.clusters.options import Expected, Options
+from stateshift.clusters.options import Options
 from stateshift.errors import ClusterError
-
-AUTHENTICATION = Expected("none, basic or kerberos", lambda v: v in ("none", "basic", "kerberos"))
 
 
 def authentication(options: Options, cluster: str, password_variable: str) -> Authentication:

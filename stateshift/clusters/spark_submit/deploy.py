@@ -1,13 +1,17 @@
-"""Where the driver of a `spark-submit` runs, and what the files of its launcher tell of it. Pure,
-but for one record.
+"""The driver of a `spark-submit`: where it runs, and what is known of one that runs in the cluster.
 
     client   the process that we start is the driver
     cluster  the driver runs in the cluster. Our process is its launcher, which waits until the
-             application is over,
-             or ends as soon as it is accepted (waitAppCompletion)
+             application is over, or ends as soon as it is accepted (waitAppCompletion)
 
-    <stem>.deployed   {"master": "yarn", "waits": true}: of a driver in the cluster
-    <stem>.ended      put there by a person, who has seen that the application is over
+    <state_dir>/<tag>.deployed          {"master": "yarn", "waits": true}: of a driver in the
+                                        cluster
+    <state_dir>/<tag>.ended             put there by a person, who has seen that the application is
+                                        over
+    <state_dir>/<location>.source.json  {"job", "location", "workdir", "pids"}: processes of a job
+                                        that we did not submit, written before they are stopped.
+                                        They count for the run of this workdir alone: after it
+                                        anybody may have started the job again
 
 A launcher that is gone says little. Exit code 0 of one that waits means that the application is
 over, and so does the exception that Spark's YARN client ends with (apache/spark,
@@ -20,23 +24,22 @@ from __future__ import annotations
 import json
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import Final, Literal
 
-from stateshift.clusters.detached import Trace
-from stateshift.clusters.noted import handed_over
-from stateshift.clusters.options import Expected, Options, settings
-from stateshift.clusters.protocol import JobState, JobStatus, Submission
+from stateshift.clusters.detached import Trace, file_name
+from stateshift.clusters.noted import identity_settings
+from stateshift.clusters.options import Options, settings
+from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.whole_files import write_whole
 from stateshift.errors import Complaint, SpecError
 
 _CONNECT_SECONDS: Final = 5.0
 DeployMode = Literal["client", "cluster"]
 
-DEPLOY_MODE: Final = Expected("client or cluster", lambda value: value in ("client", "cluster"))
 _IN_CONF: Final = "spark.submit.deployMode"
 # Whether the launcher waits for the end of the application, and what is so where nothing is said.
 _WAITING: Final = {
@@ -49,7 +52,7 @@ _ACCEPTED: Final = {
     "k8s": re.compile(r"pod name: (\S+)"),
     "spark": re.compile(r"\bdriver-\d{14}-\d+\b"),
 }
-# What stands for an application's id in a command that ends it, if the launcher has said none.
+# The application's id in a command that ends it, if the launcher has said none.
 _PLACEHOLDERS: Final = {
     "yarn": "<the id that `yarn application -list` shows>",
     "k8s": "<namespace>:<driver pod>",
@@ -79,7 +82,7 @@ class Deployed:
 
     @staticmethod
     def read(path: Path) -> Deployed | None:
-        """Return what was deployed under this stem; None if the driver runs here."""
+        """Return the driver that is noted in a file; None where there is none: it runs here."""
         try:
             plain = json.loads(path.read_text("utf-8"))
         except (FileNotFoundError, ValueError):
@@ -106,6 +109,59 @@ class Deployed:
         return f"spark-submit --master {quote(self.master)} --kill {id}"
 
 
+@dataclass(frozen=True, slots=True)
+class DriverNotes:
+    """The notes of drivers, beside the files of their processes."""
+
+    state_dir: Path
+    workdir: str
+
+    def deployed(self, tag: str | None) -> Deployed | None:
+        """Return the driver that was handed to the cluster under this tag; None if it runs here."""
+        return Deployed.read(self._of_tag(tag, "deployed")) if tag is not None else None
+
+    def submitting(self, submission: Submission, driver: Deployed | None) -> None:
+        """Note a submission, before its process is there: whoever looks for the tag later has to
+        know what it is.
+        """
+        self.ended_path(submission.tag).unlink(missing_ok=True)
+        self._of_source(submission.location).unlink(missing_ok=True)
+        path = self._of_tag(submission.tag, "deployed")
+        if driver is None:
+            path.unlink(missing_ok=True)
+        else:
+            driver.write(path)
+
+    def ended_path(self, tag: str) -> Path:
+        return self._of_tag(tag, "ended").absolute()
+
+    def stopping(self, request: StopRequest, pids: Sequence[int]) -> None:
+        """Note processes, before they are gone: who repeats the stop would not know that the job
+        has ended.
+        """
+        if pids:
+            plain = {**self._stopped_by(request), "pids": list(pids)}
+            write_whole(self._of_source(request.location), json.dumps(plain).encode())
+
+    def stopped(self, request: StopRequest) -> tuple[int, ...]:
+        """Return the processes of this job that were stopped by this run."""
+        try:
+            plain = json.loads(self._of_source(request.location).read_text("utf-8"))
+        except (FileNotFoundError, ValueError):
+            return ()
+        noted = {name: plain.get(name) for name in ("job", "location", "workdir")}
+        return tuple(map(int, plain["pids"])) if noted == self._stopped_by(request) else ()
+
+    def _stopped_by(self, request: StopRequest) -> dict[str, object]:
+        return {"job": request.job, "location": request.location, "workdir": self.workdir}
+
+    def _of_tag(self, tag: str, suffix: str) -> Path:
+        return self.state_dir / f"{file_name(tag)}.{suffix}"
+
+    def _of_source(self, location: str) -> Path:
+        return self.state_dir / f"{file_name(location.rstrip('/'))}.source.json"
+
+
 def is_local(master: str) -> bool:
     """Whether everything of a job runs on this machine."""
     return master == "local" or master.startswith(("local[", "local-cluster["))
@@ -122,8 +178,8 @@ def deploy_mode(cluster: Options, given: Options) -> DeployMode:
     return "client"
 
 
-def deployed(master: str, conf: Mapping[str, str]) -> Deployed:
-    """Return what becomes of a driver that is handed to the cluster."""
+def driver_in_cluster(master: str, conf: Mapping[str, str]) -> Deployed:
+    """Return the driver that a master and settings make of a submission in cluster mode."""
     key, usual = _WAITING.get(_kind(master), ("", False))
     return Deployed(master, conf.get(key, str(usual).lower()) == "true")
 
@@ -131,10 +187,10 @@ def deployed(master: str, conf: Mapping[str, str]) -> Deployed:
 def identity_in_conf(
     master: str, submission: Submission, conf: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return what a driver in the cluster gets to know of itself by Spark's settings: no variable
-    of ours reaches it.
+    """Return the identity of a driver in the cluster as settings of Spark: no variable of ours
+    reaches it.
     """
-    identity = handed_over(submission)
+    identity = identity_settings(submission)
     if _kind(master) == "yarn" and "spark.yarn.tags" not in conf:
         identity["spark.yarn.tags"] = submission.tag
     return identity
@@ -156,7 +212,7 @@ def refuse_impossible(mode: DeployMode, master: str, application: str, pointer: 
 
 
 def status_of(driver: Deployed, trace: Trace, log: str, ended: bool) -> JobStatus:
-    """Return what is known of a driver in the cluster, once its launcher was started."""
+    """Return the status of a driver in the cluster, once its launcher was started."""
     pid, id = str(trace.pid), driver.accepted_as(log)
     name = "" if id is None else f" as {id}"
     if ended:

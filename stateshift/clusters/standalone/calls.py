@@ -25,6 +25,7 @@ of who submitted it: that stands in its launch command, where Spark writes the s
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Unpack
@@ -40,7 +41,7 @@ from stateshift.clusters.http.rest import (
     read_secret,
 )
 from stateshift.clusters.options import Options
-from stateshift.clusters.protocol import JobState
+from stateshift.clusters.protocol import JobState, Origin
 from stateshift.clusters.redaction import redact
 
 _STATES: Final[Mapping[str, JobState]] = {
@@ -56,6 +57,17 @@ _SPARK, _EXAMPLE = "a standalone Spark", "http://master:6066"
 _PAGE, _PAGE_EXAMPLE = "the master's page", "http://master:8080"
 _LAUNCH_BYTES: Final = 64 * 1024  # a launch command is 3 to 30 KB
 UI_PORT: Final = 8080
+_WRAPPER: Final = "org.apache.spark.deploy.worker.DriverWrapper"
+_HIDDEN: Final = "(redacted)"
+# A submission sets these by itself, or they belong to the one driver.
+_ITS_OWN: Final = (
+    "spark.app.name",
+    "spark.app.submitTime",
+    "spark.driver.port",
+    "spark.master",
+    "spark.submit.",
+    "spark.stateshift.",
+)
 REASON_MAX: Final = 300
 
 
@@ -271,3 +283,40 @@ def _list(answer: Json, key: str, calls: StandaloneCalls) -> list[Json]:
             hint=f'"ui_url" has to be that of {_PAGE}, such as {_PAGE_EXAMPLE}',
         )
     return listed
+
+
+def origin_of(command: str | None) -> Origin:
+    """Return the origin of a driver, by the launch command that its worker shows:
+
+        Launch Command: "java" "-cp" … "-Dspark.k=v" …
+        "org.apache.spark.deploy.worker.DriverWrapper" "spark://Worker@…"
+        "/work/driver-…/app.jar" "org.shop.Orders" "a" "b"
+
+    Spark hides the values of settings that look like credentials: such a driver cannot be started
+    again from here. The application's own place is among `spark.jars`, where a worker's copy has
+    its name.
+    """
+    if command is None:
+        return Origin(why="no worker shows how its driver was launched")
+    try:
+        words = shlex.split(command.partition(":")[2])
+    except ValueError:
+        return Origin(why="its launch command cannot be read")
+    if _WRAPPER not in words or _HIDDEN in command:
+        return Origin(why="its launch command does not show all that it was started with")
+    at = words.index(_WRAPPER)
+    if at + 3 >= len(words):
+        return Origin(why="its launch command is cut short")
+    _, copy, main, *arguments = words[at + 1 :]
+    conf = dict(word[2:].partition("=")[::2] for word in words[:at] if word.startswith("-Dspark."))
+    name = copy.rpartition("/")[2]
+    jars = conf.get("spark.jars", "").split(",")
+    places = [jar for jar in jars if jar.rpartition("/")[2] == name]
+    if not places:
+        return Origin(why=f"its launch command does not say where {name} came from")
+    kept = {key: value for key, value in conf.items() if not key.startswith(_ITS_OWN)}
+    kept.pop("spark.jars")
+    others = [jar for jar in jars if jar not in places]
+    if others:
+        kept["spark.jars"] = ",".join(others)
+    return Origin({"application": places[0], "class": main, "arguments": arguments, "conf": kept})

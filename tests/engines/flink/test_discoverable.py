@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.clusters.flink.cluster import STOP_OPTIONS
+from stateshift.clusters.flink.submit import TAKES
 from stateshift.clusters.protocol import StopRequest
 from stateshift.clusters.stopping import stop_options
 from stateshift.engines.flink.findings.move import of_changes
@@ -53,5 +53,5 @@ def test_how_a_savepoint_is_asked_for_is_named_where_it_is_asked_for_wrongly(
 ) -> None:
     request = StopRequest("orders", SOURCE, options=options)
     with pytest.raises(SpecError) as refused:
-        stop_options(request, {}, STOP_OPTIONS, {})
+        stop_options(request, {}, TAKES.stop, {})
     assert any(named in str(complaint) for complaint in refused.value.complaints)

@@ -20,10 +20,10 @@ from collections.abc import Iterator
 
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.versions import numbers_of
+from stateshift.specification.options import SPARK_KINDS
 from stateshift.survey import ClusterFacts, Facts, Finding
 
 WAIVER = "target-reach"
-SPARKS = ("spark_submit", "spark_standalone", "livy")
 CONNECTORS = {
     "s3a": "hadoop-aws",
     "gs": "the GCS connector",
@@ -121,7 +121,7 @@ def of_reach(move: Move) -> Iterator[Finding]:
                     "name a place that both reach",
                     "where it is a disk that all of them share",
                 )
-        elif cluster.kind in SPARKS and _is_unknown_to_spark(move, scheme):
+        elif cluster.kind in SPARK_KINDS and _is_unknown_to_spark(move, scheme):
             yield _without_file_system(cluster, place, scheme)
         elif cluster.reaches is None:
             yield Finding(
