@@ -34,7 +34,7 @@ from stateshift.advise.relocation import (
 )
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.cluster import FlinkRest
-from stateshift.clusters.flink.jobs import named
+from stateshift.clusters.flink.jobs import jobs_of_name
 from stateshift.clusters.http.rest import Unanswered
 from stateshift.clusters.opening import check_cluster
 from stateshift.clusters.protocol import JobState
@@ -223,7 +223,7 @@ def _flink_subject(
 
 def _running_id(calls: FlinkCalls, name: str) -> str:
     """Return the id of the job of this name that runs."""
-    alive = [job for job in named(calls, name) if job.state is JobState.RUNNING]
+    alive = [job for job in jobs_of_name(calls, name) if job.state is JobState.RUNNING]
     if len(alive) == 1:
         return alive[0].id
     if not alive:

@@ -41,7 +41,7 @@
     GET, PUT /jobs/<id>/resource-requirements    {"<vertex>": {"parallelism": {"lowerBound",
                                                  "upperBound"}}}
 
-Of a job's parts and of its checkpoints Flink answers what it has gathered within the last
+Flink answers for a job's parts and its checkpoints with what it has gathered within the last
 web.refresh-interval, three seconds by default (DefaultExecutionGraphCache,
 AbstractCheckpointStatsHandler): a job that is long over may seem to run. Its state alone
 (JobStatusHandler), a savepoint and a checkpoint that were asked for are answered as they are.
@@ -71,14 +71,13 @@ from stateshift.clusters.flink.values import (
     Triggered,
     checkpoints_of,
     job_of,
-    result_of,
+    savepoint_of,
     triggered_checkpoint_of,
-    triggered_of,
 )
 from stateshift.clusters.http.multipart import FileForm
 from stateshift.clusters.http.rest import Json, Query, Refused, Unanswered
 from stateshift.clusters.options import Options
-from stateshift.clusters.protocol import JobState, RunningJob
+from stateshift.clusters.protocol import RunningJob
 from stateshift.errors import ClusterError
 
 OUTAGE_SECONDS: Final = 30.0
@@ -100,8 +99,8 @@ class FlinkCalls:
 
     @property
     def outage_seconds(self) -> float:
-        """How long Flink may be silent while something is waited for: a JobManager takes a while
-        to restart.
+        """The seconds for which Flink may be silent while something is waited for: a JobManager
+        takes a while to restart.
         """
         return float(self.options.get("outage_seconds", OUTAGE_SECONDS))
 
@@ -110,35 +109,32 @@ class FlinkCalls:
         return str(version) if version else None
 
     def refresh_seconds(self) -> float:
-        """Return how old the pages of a job's parts and checkpoints may be."""
-        with self._read("/config"):
+        """Return the age that the pages of a job's parts and checkpoints may have."""
+        with self.reading("/config"):
             return float(self._call("GET", "/config").get("refresh-interval", 3000)) / 1000
 
     def jobs(self) -> tuple[tuple[str, str, str], ...]:
         """Return (id, name, state) of each that Flink knows of, in its words."""
-        with self._read("/jobs/overview"):
+        with self.reading("/jobs/overview"):
             jobs = self._call("GET", "/jobs/overview")["jobs"]
             return tuple((str(job["jid"]), str(job["name"]), str(job["state"])) for job in jobs)
 
     def alive(self) -> tuple[RunningJob, ...]:
         """Return every job that runs there, by its id and its name."""
-        jobs = [
-            RunningJob(id, name, STATES.get(state, JobState.UNKNOWN))
-            for id, name, state in self.jobs()
-        ]
+        jobs = (
+            RunningJob(id, name, STATES[word]) for id, name, word in self.jobs() if word in STATES
+        )
         return tuple(job for job in jobs if job.state.alive)
 
     def ended_as(self, name: str) -> str | None:
-        """Return how the last job of this name has ended: finished, canceled or failed; None where
-        Flink knows of none that has. Source: Flink, JobDetails.
+        """Return the state in which the last job of this name has ended: finished, canceled or
+        failed; None where Flink knows of none that has. Source: Flink, JobDetails.
         """
-        with self._read("/jobs/overview"):
-            jobs = self._call("GET", "/jobs/overview")["jobs"]
-            ended = [
-                (int(job["end-time"]), str(job["state"]).lower())
-                for job in jobs
-                if str(job["name"]) == name and str(job["state"]) in ENDED
-            ]
+        ended = []
+        with self.reading("/jobs/overview"):
+            for job in self._call("GET", "/jobs/overview")["jobs"]:
+                if str(job["name"]) == name and str(job["state"]) in ENDED:
+                    ended.append((int(job["end-time"]), str(job["state"]).lower()))
         return max(ended)[1] if ended else None
 
     def unknown(self, id: str) -> ClusterError:
@@ -155,9 +151,9 @@ class FlinkCalls:
 
     def job(self, id: str) -> Job | None:
         answer = self._call_or_none(f"/jobs/{id}")
-        with self._read(f"/jobs/{id}"):
+        with self.reading(f"/jobs/{id}"):
             job = None if answer is None else job_of(answer)
-        # What has come to nothing is known by having no parts: both at one time.
+        # A job that has come to nothing is known by having no parts: both at one time.
         if job is None or not job.vertices:
             return job
         return replace(job, flink_state=self.state(id) or job.flink_state)
@@ -184,10 +180,21 @@ class FlinkCalls:
 
     def checkpoints(self, id: str) -> Checkpoints:
         """Return a job's checkpoints; nothing if Flink does not know it, or if it has none."""
-        answer = self._counted_of(id)
+        # With them come quantiles of how long they took, which Flink computes for whoever asks
+        # first: another who asks meanwhile gets a NullArgumentException (seen of 2.3).
+        for _ in range(5):
+            try:
+                answer = self._known_of(id, "checkpoints")
+                break
+            except Refused as refused:
+                if "NullArgumentException" not in refused.fact:
+                    raise
+            time.sleep(0.05)
+        else:
+            answer = self._known_of(id, "checkpoints")
         if answer is None:
             return Checkpoints(None, None, ())
-        with self._read(f"/jobs/{id}/checkpoints"):
+        with self.reading(f"/jobs/{id}/checkpoints"):
             return checkpoints_of(answer)
 
     def state_size(self, id: str) -> int | None:
@@ -195,7 +202,7 @@ class FlinkCalls:
         or does not tell.
         """
         latest = (self._known_of(id, "checkpoints") or {}).get("latest") or {}
-        with self._read(f"/jobs/{id}/checkpoints"):
+        with self.reading(f"/jobs/{id}/checkpoints"):
             made = latest.get("completed") or latest.get("savepoint") or {}
             size = made.get("state_size")
             return None if size is None else int(size)
@@ -204,27 +211,32 @@ class FlinkCalls:
         return self._known_of(id, "checkpoints/config") or {}
 
     def exceptions(self, id: str) -> list[Json]:
-        """Return what made a job fail, newest first: stacktrace, timestamp, taskName."""
+        """Return the exceptions of a job, newest first: stacktrace, timestamp, taskName."""
         page = self._known_of(id, "exceptions") or {}
-        entries = _exception_history(page)
+        history = (page.get("exceptionHistory") or {}).get("entries")
+        entries = history if isinstance(history, list) else []
+        entries = [entry for entry in entries if isinstance(entry, dict)]
         root = page.get("root-exception")  # before 2.0, also of one that is not in the history
         if entries or not root:
             return entries
         return [{"stacktrace": root, "timestamp": page.get("timestamp")}]
 
     def failure(self, id: str) -> Json:
-        """Return what a failed job has ended with, which is not always what its history of
-        exceptions has.
+        """Return the failure that a job has ended with, which is not always in its history of
+        exceptions; nothing of one that has not failed.
         """
-        with self._read(f"/jobs/{id}/execution-result"):
-            return result_of(self._known_of(id, "execution-result") or {})
+        with self.reading(f"/jobs/{id}/execution-result"):
+            result = (self._known_of(id, "execution-result") or {}).get(
+                "job-execution-result"
+            ) or {}
+            return result.get("failure-cause") or {}
 
     def metrics(self, id: str, vertex: str) -> tuple[str, ...]:
-        """Return the names of what a vertex's subtasks measure; nothing as long as Flink has not
+        """Return the names of the metrics of a vertex's subtasks; none as long as Flink has not
         gathered them.
         """
         path = f"/jobs/{id}/vertices/{vertex}/metrics"
-        with self._read(path):
+        with self.reading(path):
             return tuple(str(metric["id"]) for metric in self._asking.listed(path))
 
     def page(self, id: str) -> Json | None:
@@ -240,7 +252,7 @@ class FlinkCalls:
     def sums(self, id: str, vertex: str, metrics: Sequence[str]) -> dict[str, float]:
         """Return the sum of each metric over a vertex's subtasks, as far as Flink has it."""
         path = f"/jobs/{id}/vertices/{vertex}/subtasks/metrics"
-        with self._read(path):
+        with self.reading(path):
             asked = {"get": ",".join(metrics), "agg": "sum"}
             answer = self._asking.listed(path, params=asked)
             return {str(metric["id"]): float(metric["sum"]) for metric in answer}
@@ -253,8 +265,8 @@ class FlinkCalls:
             return []
 
     def slots(self) -> tuple[int, int]:
-        """Return how many there are, and how many are free."""
-        with self._read("/overview"):
+        """Return the number of slots, and of those that are free."""
+        with self.reading("/overview"):
             overview = self._call("GET", "/overview")
             return int(overview["slots-total"]), int(overview["slots-available"])
 
@@ -263,18 +275,24 @@ class FlinkCalls:
         slot has taken; None where there is none, or one does not tell. Source: TaskManagerInfo,
         ResourceProfileInfo (1.15 to 2.3): whole MiB, rounded down.
         """
-        with self._read("/taskmanagers"):
+        with self.reading("/taskmanagers"):
             managers = self._call("GET", "/taskmanagers")["taskmanagers"]
             pairs = [(each.get("totalResource"), each.get("freeResource")) for each in managers]
             if not pairs or any(total is None or free is None for total, free in pairs):
                 return None
-            every = sum(_task_mebibytes(total) for total, _ in pairs)
-            unused = sum(_free_mebibytes(total, free) for total, free in pairs)
+            every = unused = 0
+            for total, free in pairs:
+                for kind in _TASK_MEMORY:
+                    every += int(total[kind])
+                    # At most: less than a MiB of each kind was left out. Four slots have 383 and
+                    # 512 MiB of Flink's default memory, and one of them 95 and 128.
+                    if int(free[kind]) > 0:
+                        unused += min(int(total[kind]), int(free[kind]) + 1)
         return (every << 20, unused << 20) if every > 0 else None
 
     def configuration(self) -> dict[str, str]:
         """Return the JobManager's own configuration."""
-        with self._read("/jobmanager/config"):
+        with self.reading("/jobmanager/config"):
             settings = self._asking.listed("/jobmanager/config")
             return {str(setting["key"]): str(setting["value"]) for setting in settings}
 
@@ -286,12 +304,12 @@ class FlinkCalls:
         it (five minutes after it was done).
         """
         answer = self._call_or_none(f"/jobs/{id}/savepoints/{trigger}")
-        with self._read(f"/jobs/{id}/savepoints/{trigger}"):
-            return None if answer is None else triggered_of(answer)
+        with self.reading(f"/jobs/{id}/savepoints/{trigger}"):
+            return None if answer is None else savepoint_of(answer)
 
     def trigger_checkpoint(self, id: str) -> str:
         """Ask for a checkpoint of the kind that the job takes anyway. Return the request's id."""
-        with self._read(f"/jobs/{id}/checkpoints"):
+        with self.reading(f"/jobs/{id}/checkpoints"):
             return str(self._call("POST", f"/jobs/{id}/checkpoints", json={})["request-id"])
 
     def triggered_checkpoint(self, id: str, trigger: str) -> Triggered | None:
@@ -299,7 +317,7 @@ class FlinkCalls:
         it.
         """
         answer = self._call_or_none(f"/jobs/{id}/checkpoints/{trigger}")
-        with self._read(f"/jobs/{id}/checkpoints/{trigger}"):
+        with self.reading(f"/jobs/{id}/checkpoints/{trigger}"):
             return None if answer is None else triggered_checkpoint_of(answer)
 
     def jar_of(self, name: str) -> str | None:
@@ -309,14 +327,14 @@ class FlinkCalls:
 
     def jars(self) -> dict[str, str]:
         """Return the id of each jar that was uploaded, and its name."""
-        with self._read("/jars"):
+        with self.reading("/jars"):
             files = self._call("GET", "/jars", hints=_NO_JARS)["files"]
             return {str(file["id"]): str(file["name"]) for file in files}
 
     def upload(self, jar: Path, name: str) -> str:
         with (
             FileForm.of(jar, "jarfile", name, "application/x-java-archive") as form,
-            self._read("/jars/upload"),
+            self.reading("/jars/upload"),
         ):
             headers, failed = {"Content-Type": form.content_type}, "the jar was not taken"
             answer = self._call(
@@ -326,23 +344,23 @@ class FlinkCalls:
 
     def run(self, jar: str, body: Json) -> str:
         path = f"/jars/{quote(jar, safe='')}/run"
-        with self._read(path):
+        with self.reading(path):
             answer = self._call("POST", path, "the job was not started", _NO_JARS, json=body)
             return str(answer["jobid"])
 
     def plan(self, jar: str, body: Json) -> Json:
         """Return the graph that a program makes of these arguments, up to its start."""
         path = f"/jars/{quote(jar, safe='')}/plan"
-        with self._read(path):
+        with self.reading(path):
             failed = "the program was refused"
             return dict(self._call("POST", path, failed, _NO_JARS, json=body)["plan"])
 
     def job_config(self, id: str) -> Json:
-        """Return what a job tells of its start: parallelism, restart strategy, parameters."""
+        """Return a job's settings from its start: parallelism, restart strategy, parameters."""
         return (self._known_of(id, "config") or {}).get("execution-config") or {}
 
     def parallelism(self, id: str) -> Json:
-        """Return how many of each vertex there are to be: {"<vertex>": {"parallelism":
+        """Return the wanted parallelism of each vertex: {"<vertex>": {"parallelism":
         {"lowerBound", "upperBound"}}}.
         """
         return self._call("GET", f"/jobs/{id}/resource-requirements")
@@ -361,27 +379,17 @@ class FlinkCalls:
                 return None
             raise
 
-    def _counted_of(self, id: str) -> Json | None:
-        """Return the page of a job's checkpoints. With them come quantiles of how long they took,
-        which Flink computes for who asks first: another who asks meanwhile gets a
-        NullArgumentException (seen of 2.3).
-        """
-        for _ in range(5):
-            try:
-                return self._known_of(id, "checkpoints")
-            except Refused as refused:
-                if "NullArgumentException" not in refused.fact:
-                    raise
-            time.sleep(0.05)
-        return self._known_of(id, "checkpoints")
-
     def _call_or_none(self, path: str) -> Json | None:
         try:
             return self._call("GET", path)
         except Refused as refused:
-            if refused.status == 404 and _is_flinks(refused.answer):
-                return None
-            raise
+            errors = refused.answer.get("errors") if isinstance(refused.answer, dict) else None
+            if refused.status != 404 or not isinstance(errors, list):
+                raise
+            # A server that has no such page answers 404 as well: that is not Flink's word.
+            if any(str(error).startswith("Not found: ") for error in errors):
+                raise
+            return None
 
     def _call(
         self,
@@ -397,9 +405,6 @@ class FlinkCalls:
         """Report whoever answers with other fields than Flink does: a page is read in here."""
         return self._asking.read(path)
 
-    def _read(self, path: str) -> AbstractContextManager[None]:
-        return self._asking.read(path)
-
     @property
     def _asking(self) -> Asking:
         return Asking(self.cluster, self.url, self.options)
@@ -408,41 +413,8 @@ class FlinkCalls:
 _TASK_MEMORY: Final = ("taskHeapMemory", "taskOffHeapMemory", "managedMemory")
 
 
-def _task_mebibytes(resource: Json) -> int:
-    """Return the memory of a resource profile that tasks have: heap, off-heap and managed."""
-    return sum(int(resource[kind]) for kind in _TASK_MEMORY)
-
-
-def _free_mebibytes(total: Json, free: Json) -> int:
-    """Return how much of it is free at most: of each kind, less than a MiB was left out. Of Flink's
-    default memory, four slots have 383 and 512 MiB, and one of them 95 and 128.
-    """
-    most = 0
-    for kind in _TASK_MEMORY:
-        if int(free[kind]) > 0:
-            most += min(int(total[kind]), int(free[kind]) + 1)
-    return most
-
-
 _NO_JARS: Final = {
     404: "this Flink takes no jars: it is a cluster of one application, or web.submit.enable "
     "is false; submit to a "
     "session cluster, or start the job by a cluster of kind command"
 }
-
-
-def _is_flinks(answer: object) -> bool:
-    """Whether it is Flink that does not know what was asked about: who knows no such page
-    answers 404 as well.
-    """
-    errors = answer.get("errors") if isinstance(answer, dict) else None
-    if not isinstance(errors, list):
-        return False
-    return not any(str(error).startswith("Not found: ") for error in errors)
-
-
-def _exception_history(page: Json) -> list[Json]:
-    history = (page.get("exceptionHistory") or {}).get("entries")
-    if not isinstance(history, list):
-        return []
-    return [entry for entry in history if isinstance(entry, dict)]

@@ -1,8 +1,5 @@
-"""Ends a Flink job with its last checkpoint: one more is completed, the job is cancelled, and
-what it completed last stays where it is.
-
-    latest_checkpoint(calls, id)              where the job's last retained checkpoint is
-    end_with_checkpoint(calls, request, ...)  the same, once the job has ended
+"""The end of a Flink job with its last checkpoint: one more is completed, the job is cancelled, and
+the last one that it has completed stays where it is.
 
     <state_dir>/<tag>.checkpoint.json  {"begun", "since": our time and the JobManager's;
                                        "cancelled": true and "completed": a checkpoint's number,
@@ -15,8 +12,7 @@ One that was completed since we began is as good as the one that we ask for, and
 cannot be asked: then the next one in its own time is waited for. Between the last checkpoint and
 the end the job may complete yet another, which takes the place of the former: which one it is, is
 read when it has ended. Flink's list of them may then be some seconds old, and not have the one that
-we know of, which lies beside the others under its number. Who can look there sees whether there is
-yet another.
+we know of, which is beside the others under its number, as may be yet another.
 
 A cluster of one application goes when its job has ended, and often before it is asked again: where
 the checkpoint lies is noted before the job is cancelled, and that Flink has accepted it, after.
@@ -46,13 +42,12 @@ T = TypeVar("T")
 RETAIN = "execution.checkpointing.externalized-checkpoint-retention"
 _BEGINS, _ENDED = {"INITIALIZING", "CREATED"}, {"CANCELED", "FAILED"}
 _RUNS = _BEGINS | {"RUNNING", "RESTARTING"}
-_NO_SUCH_CALL = (404, 405)
-# More than Flink's list of checkpoints is old, as anybody would configure it.
+# Flink's list of checkpoints is not as old, as anybody would configure it.
 _LISTED_SECONDS_MAX = 15.0
 
 
 def latest_checkpoint(calls: FlinkCalls, id: str) -> str | None:
-    """Return where the last checkpoint is; None if there is none yet, or if it is in the
+    """Return the location of the last checkpoint; None if there is none yet, or if it is in the
     JobManager's memory.
     """
     latest = calls.checkpoints(id).latest_checkpoint
@@ -67,7 +62,7 @@ def is_in_memory(path: str) -> bool:
 def end_with_checkpoint(
     calls: FlinkCalls, request: CheckpointRequest, notes: Notes, interrupt: threading.Event | None
 ) -> str:
-    """Cancel a job behind a checkpoint, and return the path of its last one; repeatable."""
+    """Cancel a job after a checkpoint, and return the path of its last one; repeatable."""
     return _Ending(calls, request, notes, interrupt).done()
 
 
@@ -83,11 +78,17 @@ class _Ending:
         if self._has_gone_on(until):
             self.notes.add(self._note, cancelled=False, begun=time.time(), since=self._job().now)
         if not self._noted.get("cancelled"):
-            self._refuse_what_would_be_lost()
+            job = self._job()
+            if job.flink_state not in _ENDED and not lasting_of(self.calls.settings(job.id)):
+                fact = f"the checkpoints of {job.name} ({job.id}) are deleted when it is cancelled"
+                retained = f'"{RETAIN}": "RETAIN_ON_CANCELLATION" in its configuration'
+                raise self._error(fact, f"{retained}; nothing was stopped")
             self._complete_one(until)
         try:
-            if self._wait(self._cancelled(), until) is None:
-                raise self._still_running()
+            if self._wait(self._cancelling(), until) is None:
+                id, seconds = self.request.job_id, self.request.seconds_max
+                fact = f"{id} still runs {seconds:g} s after it was cancelled"
+                raise self._error(fact, "`stateshift resume WORKDIR` waits for its end again")
             return self._last(int(self._noted.get("completed", 0)))
         except Unanswered as silent:
             if "image" not in self._noted:
@@ -96,28 +97,25 @@ class _Ending:
 
     def _complete_one(self, until: float) -> None:
         """Have a checkpoint completed, and note that the job is to be cancelled then."""
-        completed = self._wait(self._completed(self._begun()), until)
+        since = self._noted.get("since")
+        if since is None:
+            # By the JobManager's clock, noted before anything is asked for.
+            since = self._job().now
+            self.notes.add(self._note, begun=time.time(), since=since)
+        completed = self._wait(self._completing(int(since)), until)
         if completed is None:
-            raise self._none_completed()
-        # Of a cluster of one application, this is all that will be known of its last checkpoint.
+            fact = (
+                f"no checkpoint of {self.request.job_id} was completed in "
+                f"{self.request.seconds_max:g} s"
+            )
+            hint = (
+                "it runs on: see why in Flink's own page of its checkpoints, then "
+                "`stateshift resume WORKDIR`"
+            )
+            raise self._error(fact, hint)
+        # This is all that will be known of the last checkpoint in a cluster of one application.
         known = {"image": self._last(completed)} if self.calls.of_one_application else {}
         self.notes.add(self._note, cancelled=True, completed=completed, **known)
-
-    def _none_completed(self) -> ClusterError:
-        fact = (
-            f"no checkpoint of {self.request.job_id} was completed in "
-            f"{self.request.seconds_max:g} s"
-        )
-        hint = (
-            "it runs on: see why in Flink's own page of its checkpoints, then "
-            "`stateshift resume WORKDIR`"
-        )
-        return self._error(fact, hint)
-
-    def _still_running(self) -> ClusterError:
-        request = self.request
-        fact = f"{request.job_id} still runs {request.seconds_max:g} s after it was cancelled"
-        return self._error(fact, "`stateshift resume WORKDIR` waits for its end again")
 
     def _has_gone_on(self, until: float) -> bool:
         """Whether the job of a cluster of one application runs again, though it was to be
@@ -132,15 +130,6 @@ class _Ending:
             return self._wait(lambda: self._job().flink_state, until) in _RUNS
         except Unanswered:
             return False
-
-    def _refuse_what_would_be_lost(self) -> None:
-        job = self._job()
-        if job.flink_state not in _ENDED and not lasting_of(self.calls.settings(job.id)):
-            fact = f"the checkpoints of {job.name} ({job.id}) are deleted when it is cancelled"
-            raise self._error(
-                fact,
-                f'"{RETAIN}": "RETAIN_ON_CANCELLATION" in its configuration; nothing was stopped',
-            )
 
     def _gone(self, silent: Unanswered) -> ClusterError:
         """Return the error for a cluster that is silent: it has ended, if Flink accepted that the
@@ -165,15 +154,7 @@ class _Ending:
             hint=hint,
         )
 
-    def _begun(self) -> int:
-        """Return when we began, by the JobManager's clock: noted before anything is asked for."""
-        noted = self._noted.get("since")
-        if noted is None:
-            noted = self._job().now
-            self.notes.add(self._note, begun=time.time(), since=noted)
-        return int(noted)
-
-    def _completed(self, since: int) -> Callable[[], int | None]:
+    def _completing(self, since: int) -> Callable[[], int | None]:
         """Return a look for the number of the checkpoint that the job may be ended with."""
         trigger: str | None = None  # of ours; empty if this Flink cannot be asked
 
@@ -181,22 +162,25 @@ class _Ending:
             nonlocal trigger
             job = self._job()
             if job.flink_state in _ENDED:
-                return 0  # by somebody, in between: what it completed last is its image
+                return 0  # by somebody, in between: its last checkpoint is its image
             if job.flink_state == "FINISHED":
-                raise self._at_its_end(job)
+                raise self._error(
+                    f"{job.name} ({job.id}) has come to the end of its input: nothing is left to "
+                    "go on",
+                    "its output is complete",
+                )
             if trigger:
                 completed = self._triggered(trigger)
                 if completed is not None:
                     return completed
             if trigger is None and job.flink_state not in _BEGINS:
                 trigger = self._ask(job.id)
-            return self._completed_since(since)
+            latest = self.calls.checkpoints(self.request.job_id).latest_checkpoint
+            if latest is None or latest.triggered < since:
+                return None
+            return latest.id
 
         return look
-
-    def _at_its_end(self, job: Job) -> ClusterError:
-        fact = f"{job.name} ({job.id}) has come to the end of its input: nothing is left to go on"
-        return self._error(fact, "its output is complete")
 
     def _triggered(self, trigger: str) -> int | None:
         """Return the number of the checkpoint that we asked for, once it is completed."""
@@ -206,12 +190,6 @@ class _Ending:
             raise self._error(f"no checkpoint was completed: {cause.fact}", cause.hint)
         return triggered.checkpoint
 
-    def _completed_since(self, since: int) -> int | None:
-        latest = self.calls.checkpoints(self.request.job_id).latest_checkpoint
-        if latest is None or latest.triggered < since:
-            return None
-        return latest.id
-
     def _ask(self, id: str) -> str:
         """Ask for a checkpoint and return the request's id; nothing if this Flink cannot be
         asked.
@@ -219,11 +197,11 @@ class _Ending:
         try:
             return self.calls.trigger_checkpoint(id)
         except Refused as refused:
-            if refused.status in _NO_SUCH_CALL:
+            if refused.status in (404, 405):
                 return ""
             raise
 
-    def _cancelled(self) -> Callable[[], bool | None]:
+    def _cancelling(self) -> Callable[[], bool | None]:
         accepted = False
 
         def look() -> bool | None:

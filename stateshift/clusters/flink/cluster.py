@@ -1,19 +1,8 @@
 """Flink jobs on a session cluster, over its REST API. A job's id is a digest of its tag: Flink
 starts one job under an id, and whoever knows the tag finds it.
 
-    options     url, auth, user, password_file, token_file, header_files, ca_file, cert_file,
-                key_file, request_seconds, settle_seconds, outage_seconds, flink_configuration,
-                application, state_dir, sql_gateway (where Flink's SQL gateway is, which is asked as
-                the same person)
-    submission  jar (a file here, uploaded once) or jar_id (one that is there), entry_class,
-                arguments; or sql (a file of statements here); parallelism,
-                allow_non_restored_state, claim_mode (no_claim or legacy), flink_configuration
-    stopping    job_id or job_ids, of jobs that we did not submit, or job_name; else it has the
-                job's name; drain and format (canonical or native) of the savepoint it is stopped
-                with, which a request tells
-
 The submission's location is the savepoint that the job is restored from; empty, it starts with
-nothing. It also stands wherever `{checkpoint}` does in an argument or a value of
+nothing. It is also put wherever `{checkpoint}` does in an argument or a value of
 `flink_configuration`, as the job and the tag do (IS-6). Its claim is always Flink's to leave the
 files alone: with `claim` it would delete them, and they may be the only copy.
 
@@ -34,32 +23,45 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from stateshift.clusters.flink.async_state import no_canonical
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.causes import hopeless
 from stateshift.clusters.flink.checkpoints import end_with_checkpoint, latest_checkpoint
 from stateshift.clusters.flink.jobs import (
     attempts,
+    given_settings,
+    is_off,
     job_id,
+    job_settings,
+    jobs_of_name,
     log_of,
-    named,
+    rescale,
     running_of,
     status_of,
     stillborn_of,
 )
-from stateshift.clusters.flink.rescale import rescale
-from stateshift.clusters.flink.savepoints import failed_savepoint, is_under_way, take_savepoint
-from stateshift.clusters.flink.settings import given_settings, is_off, job_settings
-from stateshift.clusters.flink.submit import TAKES, one_application, read_submit, ready
-from stateshift.clusters.flink.trial import origin_of, try_start
+from stateshift.clusters.flink.savepoints import (
+    failed_savepoint,
+    is_under_way,
+    no_canonical,
+    take_savepoint,
+)
+from stateshift.clusters.flink.submit import (
+    TAKES,
+    one_application,
+    origin_of,
+    read_submit,
+    ready,
+    try_start,
+)
 from stateshift.clusters.flink.values import Checkpoints, Job, is_job_id
 from stateshift.clusters.http.hosts import host_of
 from stateshift.clusters.http.rest import Refused, Unanswered, through_outages
 from stateshift.clusters.jars import complaints_about
-from stateshift.clusters.kind import ClusterKind, Submit, Surroundings
+from stateshift.clusters.kind import ClusterKind, Submit
 from stateshift.clusters.logged import logs_image, logs_stop, logs_submission
 from stateshift.clusters.noted import Notes, Record, reached_at, refuse_unknown
 from stateshift.clusters.options import Options
@@ -85,7 +87,7 @@ from stateshift.errors import ClusterError, Complaint, SpecError
 from stateshift.specification.model import ClusterSpec
 
 _SETTLE_SECONDS = 60.0
-# Settings of a cluster that makes slots when they are needed.
+# These settings belong to a cluster that makes slots when they are needed.
 _ON_DEMAND = {"kubernetes.cluster-id", "yarn.application.name", "high-availability.cluster-id.yarn"}
 _FORGOTTEN = (
     "Flink does not know it any more: it ended a while ago, or its JobManager was restarted"
@@ -124,7 +126,8 @@ class FlinkRest:
             return _of_id(calls, str(record["id"]), stopped)
         settled = 0.0
         if record and not record.get("refused"):
-            settled = float(record["begun"]) + self._settle_seconds
+            settle = float(self.options.get("settle_seconds", _SETTLE_SECONDS))
+            settled = float(record["begun"]) + settle
 
         def look(over: bool) -> JobStatus | None:
             attempt, job = attempts(calls, tag, _last_attempt(record))
@@ -158,7 +161,12 @@ class FlinkRest:
     @logs_submission
     def submit(self, submission: Submission) -> str:
         given = read_submit(submission.options, "/submit", self.options)
-        self._refuse_application(submission)
+        if self._calls(None).of_one_application:
+            fact = one_application(self.name)
+            hint = (
+                "submit to a session cluster, or start the application by a cluster of kind command"
+            )
+            raise ClusterError(fact, cluster=self.name, job=submission.job, hint=hint)
         status = self.find(submission.tag)
         if status.state is not JobState.ABSENT:
             return status.id or submission.tag
@@ -196,8 +204,8 @@ class FlinkRest:
 
     @logs_stop
     def stop(self, request: StopRequest) -> JobStatus:
-        """Cancel a job: what it has done since its last checkpoint is done again by who goes on
-        from there. A job whose state is wanted is stopped with a savepoint.
+        """Cancel a job: the one that goes on from its last checkpoint does the rest again. A job
+        whose state is wanted is stopped with a savepoint.
         """
         status = self._to_stop(request)
         refuse_unknown(status, request, self.name, self._notes)
@@ -205,15 +213,27 @@ class FlinkRest:
             self._notes.add(request.tag, stopped=True)
         calls = self._calls(self._notes.read(request.tag) if request.tag is not None else None)
         while status.state.alive and status.id is not None:
-            calls.cancel(status.id)
-            self._await_end(calls, status.id, request)
+            id = status.id
+            calls.cancel(id)
+
+            def has_ended(id: str = id) -> bool | None:
+                job = calls.job(id)
+                return None if job is not None and job.state.alive else True
+
+            look = through_outages(has_ended, calls.outage_seconds)
+            if not wait_for(look, request.seconds_max, self.interrupt):
+                raise ClusterError(
+                    f"{id}, the job {request.job}, still runs {request.seconds_max:g} s after "
+                    "it was cancelled",
+                    cluster=self.name,
+                    job=request.job,
+                    hint=f"look at it: curl {redact(calls.url.rstrip('/'))}/jobs/{id}",
+                )
             status = self._to_stop(request)  # of several, another one
         return status
 
     def log(self, tag: str, lines_max: int = 50) -> str:
-        """Return what made a job fail, the last time behind the others; and the way out, if there
-        is one.
-        """
+        """Return the exceptions of a job, oldest first; and the way out, if there is one."""
         calls, id = self._calls(self._notes.read(tag)), self.find(tag).id
         return last_lines(log_of(calls, id), lines_max) if id is not None else ""
 
@@ -235,7 +255,7 @@ class FlinkRest:
         calls = self._calls(None)
         try:
             by_id = calls.job(job) if is_job_id(job) else None
-            jobs = named(calls, job) if by_id is None else [by_id]
+            jobs = jobs_of_name(calls, job) if by_id is None else [by_id]
             return tuple(running_of(calls, each) for each in jobs)
         except Unanswered:
             if not calls.of_one_application:
@@ -247,13 +267,13 @@ class FlinkRest:
         return self._calls(None).alive()
 
     def ended_as(self, name: str) -> str | None:
-        """Return how the last job of this name has ended: finished, canceled or failed; None where
-        Flink knows of none that has.
+        """Return the state in which the last job of this name has ended: finished, canceled or
+        failed; None where Flink knows of none that has.
         """
         return self._calls(None).ended_as(name)
 
     def no_canonical(self, job_id: str) -> str | None:
-        """Return why a canonical savepoint of this job would fail, as far as Flink says."""
+        """Return the reason for which a canonical savepoint would fail, as far as Flink says."""
         calls = self._calls(None)
         job = calls.job(job_id)
         return None if job is None else no_canonical(calls, job, self.interrupt)
@@ -319,31 +339,33 @@ class FlinkRest:
         job, checkpoints = calls.job(id), calls.checkpoints(id)
         restored_epoch, path = self._restored_from(tag, record, id, checkpoints)
         epoch = checkpoints.latest.id if checkpoints.latest else None
-        has_advanced = epoch is not None and epoch > (restored_epoch or 0)
+        why = None
+        if epoch is None or epoch <= (restored_epoch or 0):
+            with suppress(Refused, Unanswered):
+                exceptions = calls.exceptions(id)
+                why = hopeless([str(each.get("stacktrace") or "") for each in exceptions])
         return JobProgress(
             restored=path,
             restored_epoch=restored_epoch,
             epoch=epoch,
             running=job is not None and job.runs,
-            hopeless=None if has_advanced else self._hopeless(calls, id),
+            hopeless=why,
             writes_none=job is not None and epoch is None and is_off(calls.settings(id)),
         )
 
     def rescale(
         self, job_id: str, parallelism: Mapping[str, int], seconds_max: float = 120.0
     ) -> None:
-        """Change how many of each vertex run, in place; return when they do. Vertices left out
-        stay as they are.
-        """
+        """Change the parallelism of vertices in place, and wait for it. Others stay as they are."""
         rescale(self._calls(None), job_id, parallelism, seconds_max, self.interrupt)
 
     def _restored_from(
         self, tag: str, record: Record, id: str, checkpoints: Checkpoints
     ) -> tuple[int | None, str | None]:
-        """Return the epoch and the path of the image that a job began from. Flink says what it was
-        restored from last: after a failure that is a checkpoint of its own. It gets there only from
-        what it was submitted with, so that is returned instead. The folder of a checkpoint has the
-        job's id, unless `execution.checkpointing.create-subdir` is false.
+        """Return the epoch and the path of the image that a job began from. Flink names the last
+        one that it was restored from: after a failure that is a checkpoint of its own. It gets
+        there only from the image that it was submitted with, which is returned instead. The folder
+        of a checkpoint has the job's id, unless `execution.checkpointing.create-subdir` is false.
         """
         last = checkpoints.restored
         if last is None:
@@ -358,14 +380,6 @@ class FlinkRest:
             return first[0], first[1]
         return None, record.get("location")
 
-    def _hopeless(self, calls: FlinkCalls, id: str) -> str | None:
-        """Return why a job that has completed no checkpoint will complete none."""
-        try:
-            exceptions = calls.exceptions(id)
-        except (Refused, Unanswered):
-            return None
-        return hopeless([str(exception.get("stacktrace") or "") for exception in exceptions])
-
     def _to_stop(self, request: StopRequest) -> JobStatus:
         """Return the status of the job to stop. One under a tag that is not there is not looked for
         by its name: the source may run beside it.
@@ -376,6 +390,9 @@ class FlinkRest:
         return self.find(request.tag)
 
     def _sources(self, request: StopRequest) -> list[Job]:
+        """Return the jobs of the ids that the spec gives; else the job of the name that is alive,
+        or all of them if none is.
+        """
         options = stop_options(request, self.options, TAKES.stop, TAKES.submit)
         calls = self._calls(None)
         ids = [*options.get("job_ids", ())]
@@ -385,22 +402,15 @@ class FlinkRest:
             jobs = [calls.job(str(id)) for id in ids]
             return [job for job in jobs if job is not None]
         name = str(options.get("job_name", request.job))
-        return self._named_sources(calls, request, name)
-
-    def _named_sources(self, calls: FlinkCalls, request: StopRequest, name: str) -> list[Job]:
-        """Return the job of this name that is alive, or all of them if none is."""
         elsewhere = self._moved_away(request.location)
-        here = [job for job in named(calls, name) if job.id not in elsewhere]
+        here = [job for job in jobs_of_name(calls, name) if job.id not in elsewhere]
         alive = [job for job in here if job.state.alive]
         if len(alive) > 1:
-            raise self._ambiguous(request, name, alive)
+            listed = [f'"{job.id}"' for job in alive]
+            fact = f"{len(alive)} jobs called {name!r} run on {self.name}: {', '.join(listed)}"
+            hint = f'say which: "stop": {{"job_id": {listed[0]}}}, or all of them as "job_ids"'
+            raise ClusterError(fact, cluster=self.name, job=request.job, hint=hint)
         return alive or here
-
-    def _ambiguous(self, request: StopRequest, name: str, alive: list[Job]) -> ClusterError:
-        ids = [f'"{job.id}"' for job in alive]
-        fact = f"{len(alive)} jobs called {name!r} run on {self.name}: {', '.join(ids)}"
-        hint = f'say which: "stop": {{"job_id": {ids[0]}}}, or all of them as "job_ids"'
-        return ClusterError(fact, cluster=self.name, job=request.job, hint=hint)
 
     def _moved_away(self, location: str) -> set[str]:
         """Return the ids of jobs that we submitted from another image."""
@@ -411,33 +421,6 @@ class FlinkRest:
             if "asked" in record and of_image != place:
                 elsewhere.add(str(record["asked"]))
         return elsewhere
-
-    def _await_end(self, calls: FlinkCalls, id: str, request: StopRequest) -> None:
-        def ended() -> bool | None:
-            job = calls.job(id)
-            return None if job is not None and job.state.alive else True
-
-        look = through_outages(ended, calls.outage_seconds)
-        if not wait_for(look, request.seconds_max, self.interrupt):
-            raise ClusterError(
-                f"{id}, the job {request.job}, still runs {request.seconds_max:g} s after "
-                "it was cancelled",
-                cluster=self.name,
-                job=request.job,
-                hint=f"look at it: curl {redact(calls.url.rstrip('/'))}/jobs/{id}",
-            )
-
-    def _refuse_application(self, submission: Submission) -> None:
-        if self._calls(None).of_one_application:
-            fact = one_application(self.name)
-            hint = (
-                "submit to a session cluster, or start the application by a cluster of kind command"
-            )
-            raise ClusterError(fact, cluster=self.name, job=submission.job, hint=hint)
-
-    @property
-    def _settle_seconds(self) -> float:
-        return float(self.options.get("settle_seconds", _SETTLE_SECONDS))
 
     @property
     def _notes(self) -> Notes:
@@ -462,10 +445,6 @@ def _of_id(calls: FlinkCalls, id: str, stopped: bool) -> JobStatus:
     return JobStatus(JobState.UNKNOWN, id, _FORGOTTEN)
 
 
-def _open(name: str, options: Options, surroundings: Surroundings) -> FlinkRest:
-    return FlinkRest(name, surroundings.state_dir, options, surroundings.interrupt)
-
-
 def _check_submit(cluster: ClusterSpec, submit: Submit) -> None:
     if cluster.options.get("application"):
         way_out = "a session cluster; or nothing here, and it is started by hand"
@@ -480,4 +459,9 @@ def _check_submit(cluster: ClusterSpec, submit: Submit) -> None:
         raise SpecError(complaints)
 
 
-KIND = ClusterKind("flink_rest", TAKES.cluster, _open, _check_submit)
+KIND = ClusterKind(
+    "flink_rest",
+    TAKES.cluster,
+    lambda name, options, around: FlinkRest(name, around.state_dir, options, around.interrupt),
+    _check_submit,
+)

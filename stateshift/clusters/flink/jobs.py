@@ -1,23 +1,55 @@
-"""Jobs of Flink: those under a tag, those of a name, and their state as a cluster reports it.
+"""Jobs of Flink: those under a tag, those of a name, their state as a cluster reports it, their
+settings as keys of Flink's configuration, and their parallelism, which is changed in place.
 
 A job's id is a digest of its tag and of the attempt: one that failed before it was anything keeps
 its id for an hour, and the attempt after it has another.
+
+Source of the settings: Flink 2.3, CheckpointConfigHandler and JobConfigHandler, held against the
+defaults of CheckpointingOptions; values that Flink has by itself are left out. A job is rescaled by
+Flink from 1.18 on, with its adaptive scheduler.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.causes import Cause, cause_of, without_frames
-from stateshift.clusters.flink.values import Job, lasting_of
-from stateshift.clusters.http.rest import Json
+from stateshift.clusters.flink.values import Job, lasting_of, release_of
+from stateshift.clusters.http.rest import Json, Refused, Unanswered, through_outages
+from stateshift.clusters.options import Options, settings
 from stateshift.clusters.protocol import JobState, JobStatus, RunningJob
 from stateshift.clusters.redaction import redact
+from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
+
+_CHECKPOINTING: Final = "execution.checkpointing."
+# A page's field, its key, and its value by itself.
+_TIMES: Final = (("timeout", "timeout", 600_000), ("min_pause", "min-pause", 0))
+_NUMBERS: Final = (
+    ("max_concurrent", "max-concurrent-checkpoints", 1),
+    ("tolerable_failed_checkpoints", "tolerable-failed-checkpoints", 0),
+)
+_BACKENDS: Final = {
+    "EmbeddedRocksDBStateBackend": "rocksdb",
+    "RocksDBStateBackend": "rocksdb",
+    "ForStStateBackend": "forst",
+}
+# The part of a cluster's own configuration that it gives to jobs.
+_GIVEN: Final = (
+    _CHECKPOINTING,
+    "restart-strategy",
+    "state.backend",
+    "parallelism.default",
+    "pipeline.object-reuse",
+)
+_NEVER: Final = 1 << 62
+_BY_CLUSTER: Final = "cluster level default"
 
 
 def job_id(tag: str, attempt: int = 0) -> str:
@@ -38,7 +70,7 @@ def attempts(calls: FlinkCalls, tag: str, first: int = 0) -> tuple[int, Job | No
     return attempt, job
 
 
-def named(calls: FlinkCalls, name: str) -> list[Job]:
+def jobs_of_name(calls: FlinkCalls, name: str) -> list[Job]:
     """Return the jobs of this name, oldest first, as far as they are still there; those that never
     ran are left out.
     """
@@ -61,51 +93,46 @@ def running_of(calls: FlinkCalls, job: Job) -> RunningJob:
 
 
 def status_of(calls: FlinkCalls, job: Job, stopped: bool) -> JobStatus:
-    """Return the status; one that failed since we `stopped` it has finished."""
+    """Return the status of a job. One that failed since we `stopped` it has finished."""
     if stopped and job.state is JobState.FAILED:
         return JobStatus(JobState.FINISHED, job.id, "stopped")
     if job.flink_state in ("RUNNING", "FINISHED", "CREATED", "INITIALIZING"):
         waits = job.flink_state == "RUNNING" and job.state is JobState.QUEUED
         return JobStatus(job.state, job.id, "waits for slots" if waits else None)
     detail = job.flink_state.lower()
-    cause = _ended_with(calls, job) or _cause(calls.exceptions(job.id))
+    cause = None
+    if job.flink_state == "FAILED":
+        # The page of exceptions is seconds old, and not every scheduler puts the last one there.
+        cause = cause_of(calls.failure(job.id).get("stack-trace"))
+    cause = cause or _cause(calls.exceptions(job.id))
     if cause is not None:
         detail += f": {cause.fact}"
     return JobStatus(job.state, job.id, detail)
 
 
 def stillborn_of(calls: FlinkCalls, id: str) -> ClusterError | None:
-    """Return why a job never ran, if its answer was lost; None if it is not there."""
+    """Return the error for a job that never ran, if its answer was lost, and if it is there."""
     cause = _cause(calls.exceptions(id))
     if cause is None:
         return None
     fact = f"{redact(calls.url)}: the job was not started: {cause.fact}"
-    return ClusterError(
-        fact, cluster=calls.cluster, hint=cause.hint or "the JobManager's log has all of it"
-    )
+    hint = cause.hint or "the JobManager's log has all of it"
+    return ClusterError(fact, cluster=calls.cluster, hint=hint)
 
 
 def log_of(calls: FlinkCalls, id: str) -> str:
-    """Return what made a job fail, oldest first, and the way out if one is known."""
-    exceptions = calls.exceptions(id) or _last(calls.failure(id))
+    """Return the exceptions of a job, oldest first, and the way out if one is known."""
+    exceptions = calls.exceptions(id)
+    if not exceptions:  # that page does not have it yet
+        stack = calls.failure(id).get("stack-trace")
+        exceptions = [{"stacktrace": stack}] if stack else []
     lines: list[str] = []
     for exception in reversed(exceptions):
         lines += _lines_of(exception)
-    return "\n".join([*lines, *_way_out(exceptions)])
-
-
-def _way_out(exceptions: Sequence[Json]) -> list[str]:
     cause = _cause(exceptions)
-    return [f"way out: {cause.hint}"] if cause is not None and cause.hint else []
-
-
-def _ended_with(calls: FlinkCalls, job: Job) -> Cause | None:
-    """Return what has failed a job for good. The page of exceptions is seconds old, and not every
-    scheduler puts it there.
-    """
-    if job.flink_state != "FAILED":
-        return None
-    return cause_of(calls.failure(job.id).get("stack-trace"))
+    if cause is not None and cause.hint:
+        lines.append(f"way out: {cause.hint}")
+    return "\n".join(lines)
 
 
 def _cause(exceptions: Sequence[Json]) -> Cause | None:
@@ -113,14 +140,8 @@ def _cause(exceptions: Sequence[Json]) -> Cause | None:
     return cause_of(exceptions[0].get("stacktrace")) if exceptions else None
 
 
-def _last(failure: Json) -> list[Json]:
-    """Return a failure as the page of exceptions has one, which does not have it yet."""
-    stack = failure.get("stack-trace")
-    return [{"stacktrace": stack}] if stack else []
-
-
 def _lines_of(exception: Json) -> list[str]:
-    """Return when and where an exception came, and its stack without the frames."""
+    """Return the time and the place of an exception, and its stack without the frames."""
     title = redact(str(exception.get("taskName") or "the job"), os.environ)
     milliseconds = exception.get("timestamp")
     if milliseconds:
@@ -128,3 +149,136 @@ def _lines_of(exception: Json) -> list[str]:
         title = f"{time.isoformat(' ', 'seconds')} {title}"
     stack = without_frames(str(exception.get("stacktrace") or ""))
     return [title, *(f"  {line}" for line in stack)]
+
+
+def is_off(page: Options) -> bool:
+    """Whether a job completes no checkpoints by itself, by the page of their settings."""
+    interval = page.get("interval")
+    return isinstance(interval, int) and not 0 < interval < _NEVER
+
+
+def job_settings(calls: FlinkCalls, id: str) -> dict[str, str]:
+    """Return the settings that a job runs under, where they are not Flink's own."""
+    page, config = calls.settings(id), calls.job_config(id)
+    if not config:
+        return {}
+    found = dict(_of_checkpoints(page)) if page and not is_off(page) else {}
+    if str(page.get("state_backend")) in _BACKENDS:
+        found["state.backend.type"] = _BACKENDS[str(page["state_backend"])]
+    if config.get("object-reuse-mode") is True:
+        found["pipeline.object-reuse"] = "true"
+    parallelism = config.get("job-parallelism")
+    if isinstance(parallelism, int) and parallelism > 0:
+        found["parallelism.default"] = str(parallelism)
+    by_cluster = _of_cluster(calls)
+    for key, value in by_cluster.items():
+        is_restart = key.startswith("restart-strategy")
+        if is_restart and _BY_CLUSTER in str(config.get("restart-strategy", "")).lower():
+            found[key] = value
+        if key.endswith(".incremental"):
+            found[key] = value
+    return found
+
+
+def given_settings(calls: FlinkCalls) -> dict[str, str]:
+    """Return the settings that a cluster gives to each of its jobs."""
+    return {**_of_cluster(calls), **settings(calls.options.get("flink_configuration"))}
+
+
+def _of_cluster(calls: FlinkCalls) -> dict[str, str]:
+    try:
+        configured = calls.configuration()
+    except (Refused, Unanswered):  # we may not see it
+        return {}
+    given = {key: value for key, value in configured.items() if key.startswith(_GIVEN)}
+    for own in ("dir", "savepoint-dir", "storage"):
+        given.pop(f"{_CHECKPOINTING}{own}", None)
+    return given
+
+
+def _of_checkpoints(page: Json) -> Iterator[tuple[str, str]]:
+    yield f"{_CHECKPOINTING}interval", f"{page['interval']} ms"
+    if str(page.get("mode", "")).lower() == "at_least_once":
+        yield f"{_CHECKPOINTING}mode", "AT_LEAST_ONCE"
+    for field, key, usual in _TIMES:
+        if page.get(field, usual) != usual:
+            yield f"{_CHECKPOINTING}{key}", f"{page[field]} ms"
+    for field, key, usual in _NUMBERS:
+        if page.get(field, usual) != usual:
+            yield f"{_CHECKPOINTING}{key}", str(page[field])
+    kept = page.get("externalization") or {}
+    if kept.get("enabled") is True and kept.get("delete_on_cancellation") is False:
+        yield f"{_CHECKPOINTING}externalized-checkpoint-retention", "RETAIN_ON_CANCELLATION"
+    if page.get("unaligned_checkpoints") is True:
+        yield f"{_CHECKPOINTING}unaligned.enabled", "true"
+
+
+def rescale(
+    calls: FlinkCalls,
+    id: str,
+    parallelism: Mapping[str, int],
+    seconds_max: float,
+    interrupt: threading.Event | None,
+) -> None:
+    """Rescale a job and wait until as many run as were asked for. Repeating it is safe."""
+    version = calls.version()
+    if release_of(version) < (1, 18):
+        fact = f"Flink {version} cannot change the parallelism of a running job"
+        hint = "stop it with a savepoint, and start it from there with another parallelism"
+        raise _error(calls, id, fact, hint)
+    job = _job(calls, id)
+    if not job.state.alive:
+        fact = f"{job.name} is {job.flink_state}"
+        raise _error(calls, id, fact, "only a job that runs can be rescaled")
+    _refuse_unfit(calls, job, parallelism)
+    if _is_so(job, parallelism):
+        return
+    # Flink wants the requirements of all vertices. As many as asked for and not more; fewer while
+    # there are no slots for them, rather than none.
+    wanted = dict(calls.parallelism(id))
+    for vertex, count in parallelism.items():
+        wanted[vertex] = {"parallelism": {"lowerBound": 1, "upperBound": count}}
+    calls.set_parallelism(id, wanted)
+    look = through_outages(
+        lambda: _is_so(_job(calls, id), parallelism) or None, calls.outage_seconds
+    )
+    if not wait_for(look, seconds_max, interrupt):
+        changed = [vertex for vertex in _job(calls, id).vertices if vertex.id in parallelism]
+        now = ", ".join(f"{vertex.name} with {vertex.parallelism}" for vertex in changed)
+        fact = f"{job.name} runs {now} {seconds_max:g} s after it was asked for more or less"
+        hint = (
+            "it goes on: are there enough free slots? and Flink rescales no more often than its "
+            "cool-down says (jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling)"
+        )
+        raise _error(calls, id, fact, hint)
+
+
+def _refuse_unfit(calls: FlinkCalls, job: Job, parallelism: Mapping[str, int]) -> None:
+    """Refuse a parallelism that a vertex of the job cannot have."""
+    vertices = {vertex.id: vertex for vertex in job.vertices}
+    for id, count in parallelism.items():
+        if id not in vertices:
+            known = ", ".join(f"{vertex.id} ({vertex.name})" for vertex in job.vertices)
+            raise _error(calls, job.id, f"{job.name} has no vertex {id}", f"it has {known}")
+        most = vertices[id].parallelism_max
+        if not 1 <= count <= most:
+            fact = f"{vertices[id].name} cannot run {count} times: its max parallelism is {most}"
+            hint = "a higher max parallelism needs a rewritten savepoint: stateshift repartition"
+            raise _error(calls, job.id, fact, hint)
+
+
+def _is_so(job: Job, parallelism: Mapping[str, int]) -> bool:
+    return job.runs and all(
+        parallelism.get(v.id, v.parallelism) == v.parallelism for v in job.vertices
+    )
+
+
+def _job(calls: FlinkCalls, id: str) -> Job:
+    job = calls.job(id)
+    if job is None:
+        raise calls.unknown(id)
+    return job
+
+
+def _error(calls: FlinkCalls, id: str, fact: str, hint: str) -> ClusterError:
+    return ClusterError(fact, cluster=calls.cluster, job=id, hint=hint)

@@ -1,4 +1,4 @@
-"""Having Flink take a savepoint: once per tag, waited for, and recognised afterwards.
+"""Savepoints that Flink takes: once per tag, waited for, and recognised afterwards.
 
     <state_dir>/<tag>.savepoint.json  {"begun": seconds, "since": the JobManager's time,
                                       "location": once it is known,
@@ -12,9 +12,17 @@ answer: the next attempt has another id.
 
 A job that is to stop may fail once its savepoint is whole, for it commits what it wrote only then.
 Flink (since 1.15) calls the savepoint a failed one and lets the job fail for good, with an
-exception that says so and names it: that is what the job ended with, and whoever goes on from it
-commits the rest. Once the savepoint is forgotten, the job's result still tells; its history of
-exceptions does not, under the adaptive scheduler.
+exception that says so and names it: the job ended with that savepoint, and the one that goes on
+from it commits the rest. Once the savepoint is forgotten, the job's result still tells; its history
+of exceptions does not, under the adaptive scheduler.
+
+ForSt writes no canonical savepoint (ForStKeyedStateBackend.savepoint), nor does any backend of an
+operator that asks its state without waiting (state V2, since 2.0;
+StreamOperatorStateHandler.snapshotState): asked for one, its task fails, and the job with it. Such
+an operator is known by its metrics, under `asyncStateProcessing` (AsyncExecutionController);
+nothing else that Flink tells of a job has a word of it. Flink gathers these names when somebody
+asks, at most every ten seconds (metrics.fetcher.update-interval): meanwhile it answers with none,
+or with those of a job that was still being set up.
 """
 
 from __future__ import annotations
@@ -26,12 +34,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Final, Literal, TypeVar
 
-from stateshift.clusters.flink.async_state import no_canonical
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.causes import ASK_NATIVE, Cause, cause_of
-from stateshift.clusters.flink.values import Checkpoint, Job, Triggered, failed_behind
+from stateshift.clusters.flink.values import Job, Triggered, release_of, savepoint_before
 from stateshift.clusters.http.rest import Json, Refused, Unanswered, through_outages
 from stateshift.clusters.noted import Notes, Record
 from stateshift.clusters.options import Options
@@ -41,7 +49,7 @@ from stateshift.errors import ClusterError
 
 T = TypeVar("T")
 
-# What a savepoint is said to have ended with if a task failed meanwhile: not why.
+# A savepoint is said to have ended with this if a task failed meanwhile: that is not why.
 _GIVEN_UP = re.compile(
     r"Coordinator is suspending|Task has failed|was declined|Task name with subtask|job.*failing"
 )
@@ -56,6 +64,8 @@ _CAUTIONS: Final[Mapping[str, str]] = {
     ),
 }
 _BEGINS, _ENDS = {"INITIALIZING", "CREATED"}, {"FINISHED", "CANCELED", "FAILED"}
+_MEASURED: Final = ".asyncStateProcessing."
+_GATHERING_SECONDS: Final = 12.0
 
 
 def take_savepoint(
@@ -66,7 +76,7 @@ def take_savepoint(
 
 
 def failed_savepoint(request_tag: str, notes: Notes) -> str | None:
-    """Return why the job failed behind the savepoint that it was to stop with, if it did."""
+    """Return the failure of a job after the savepoint that it was to stop with, if it failed."""
     why = (notes.read(_note(request_tag)) or {}).get("failed")
     return None if why is None else str(why)
 
@@ -104,8 +114,8 @@ def lies_below(path: str, directory: str) -> bool:
 
 
 def cautions(settings: Options) -> tuple[str, ...]:
-    """Return what of a job's settings makes a savepoint slower or harder to restore than its
-    checkpoints.
+    """Return the reasons in a job's settings for which a savepoint is slower, or harder to restore,
+    than its checkpoints.
     """
     return tuple(text for name, text in _CAUTIONS.items() if settings.get(name) is True)
 
@@ -145,21 +155,22 @@ class _Taking:
         until = time.monotonic() + self.request.seconds_max
         location = self._noted.get("location")
         if location is None:
-            location = self._wait(partial(self._look, self._begun()), until)
+            since = self._noted.get("since")
+            if since is None:
+                # By the JobManager's clock, noted before anything is asked for.
+                since = self._job().now
+                self.notes.add(self._note, begun=time.time(), since=since)
+            location = self._wait(partial(self._look, float(since)), until)
             if location is None:
                 raise self._late()
             self.notes.add(self._note, location=location)
         if self.ends and not self._wait(self._ended, until):
-            raise self._not_ended(str(location))
+            fact = (
+                f"{self.request.job_id} still runs {self.request.seconds_max:g} s after its "
+                f"savepoint was asked for; that is at {location}"
+            )
+            raise self._error(fact, "stateshift resume WORKDIR waits for its end again")
         return str(location)
-
-    def _begun(self) -> float:
-        """Return when we began, by the JobManager's clock: noted before anything is asked for."""
-        noted = self._noted.get("since")
-        if noted is None:
-            noted = self._job().now
-            self.notes.add(self._note, begun=time.time(), since=noted)
-        return float(noted)
 
     def _look(self, since: float) -> str | None:
         """Return the savepoint's location once it is there; ask for it if nobody has."""
@@ -170,7 +181,9 @@ class _Taking:
         if listed is not None:
             return listed
         job = self._job()
-        if self._is_to_wait(job):
+        if job.flink_state in _BEGINS:
+            return None
+        if job.flink_state in _ENDS and self._may_be_listed_later():
             return None
         self.known = self._exceptions()  # what comes after them is of the savepoint
         self.asked = True  # also where the answer is lost
@@ -188,45 +201,37 @@ class _Taking:
         self.attempt += 1  # it is an earlier attempt's, and was reported then
         return self._look(since)
 
-    def _is_to_wait(self, job: Job) -> bool:
-        """Whether the job cannot be asked yet, or perhaps has been."""
-        if job.flink_state in _BEGINS:
-            return True
-        return job.flink_state in _ENDS and self._may_be_listed_later()
-
     def _failed(self, given_up: Cause) -> ClusterError:
-        """Return the error for a savepoint that was not taken. What made the job's task fail, if
-        one did, says more than that the savepoint was given up.
+        """Return the error for a savepoint that was not taken. The exception of the job's task, if
+        one failed, says more than that the savepoint was given up.
         """
         cause, ended = given_up, False
         if _GIVEN_UP.search(given_up.fact):
             # A job that fails takes a while, and so does the page.
             patience = self.calls.refresh_seconds() + 0.5
             cause = wait_for(self._newest, patience, self.interrupt) or given_up
-            ended = bool(wait_for(self._is_over, patience, self.interrupt))
+
+            def is_over() -> bool | None:
+                job = self.calls.job(self.request.job_id)
+                return True if job is None or job.flink_state in ("FAILED", "CANCELED") else None
+
+            ended = bool(wait_for(is_over, patience, self.interrupt))
         hint = cause.hint or given_up.hint or "see the job's exceptions"
         if ended:
+            checkpoint = self.calls.checkpoints(self.request.job_id).latest_checkpoint
+            last = ""
+            if checkpoint is not None and checkpoint.path:
+                last = f": its last checkpoint is {checkpoint.path}"
             hint = (
-                f"{hint}. the job has failed with that{self._last_checkpoint()}; start it again "
-                "from there, or roll this back: stateshift rollback WORKDIR"
+                f"{hint}. the job has failed with that{last}; start it again from there, or roll "
+                "this back: stateshift rollback WORKDIR"
             )
         elif cause is not given_up:
             hint = f"{hint}. the job goes on, from its last checkpoint"
         return self._error(f"no savepoint was taken: {cause.fact}", hint)
 
-    def _last_checkpoint(self) -> str:
-        """Return words that name the job's last checkpoint, none if it has none."""
-        checkpoint = self.calls.checkpoints(self.request.job_id).latest_checkpoint
-        if checkpoint is None or not checkpoint.path:
-            return ""
-        return f": its last checkpoint is {checkpoint.path}"
-
-    def _is_over(self) -> bool | None:
-        job = self.calls.job(self.request.job_id)
-        return True if job is None or job.flink_state in ("FAILED", "CANCELED") else None
-
     def _newest(self) -> Cause | None:
-        """Return why a task of the job has failed since we asked."""
+        """Return the cause for which a task of the job has failed since we asked."""
         new = [exception for exception in self._exceptions() if exception not in self.known]
         return cause_of(new[0].get("stacktrace")) if new else None
 
@@ -246,10 +251,23 @@ class _Taking:
         return time.monotonic() < self.listed_at
 
     def _ask(self, job: Job, trigger: str) -> None:
-        self._refuse_what_would_fail(job)
         request = self.request
+        if job.flink_state in _ENDS:
+            fact = (
+                f"{job.name} ({job.id}) is {job.flink_state}, and no savepoint below "
+                f"{request.directory} ended it"
+            )
+            hint = "take its last retained checkpoint, or a savepoint that there is, as its image"
+            raise self._error(fact, hint)
+        why = None if request.native else no_canonical(self.calls, job, self.interrupt)
+        if why is not None:
+            fact = f"{why}: asked for one, it fails"
+            raise self._error(fact, f"{ASK_NATIVE}; nothing was stopped")
+        if request.drain and not request.stop:
+            fact = "only a job that is stopped can be drained"
+            raise self._error(fact, "stop it, or do not drain it")
         body: Json = {
-            "formatType": _format_type(request),
+            "formatType": "NATIVE" if request.native else "CANONICAL",
             "triggerId": trigger,
         }
         if request.stop:
@@ -259,29 +277,6 @@ class _Taking:
         if request.directory:
             body["targetDirectory" if request.stop else "target-directory"] = request.directory
         self.calls.trigger(request.job_id, request.stop, body)
-
-    def _refuse_what_would_fail(self, job: Job) -> None:
-        if job.flink_state in _ENDS:
-            fact = (
-                f"{job.name} ({job.id}) is {job.flink_state}, and no savepoint below "
-                f"{self.request.directory} ended it"
-            )
-            raise self._error(
-                fact,
-                "take its last retained checkpoint, or a savepoint that there is, as its image",
-            )
-        if not self.request.native:
-            self._refuse_without_canonical(job)
-        if self.request.drain and not self.request.stop:
-            raise self._error(
-                "only a job that is stopped can be drained", "stop it, or do not drain it"
-            )
-
-    def _refuse_without_canonical(self, job: Job) -> None:
-        why = no_canonical(self.calls, job, self.interrupt)
-        if why is not None:
-            fact = f"{why}: asked for one, it fails"
-            raise self._error(fact, f"{ASK_NATIVE}; nothing was stopped")
 
     def _listed(self, since: float) -> str | None:
         """Return a savepoint of ours among the job's checkpoints, if its id is forgotten."""
@@ -295,21 +290,18 @@ class _Taking:
         if job.flink_state not in _ENDS:
             return None
         last = checkpoints.latest
-        if last is not None and last in ours and self._has_ended(job, last):
-            return last.path
-        return self._failed_behind(job)
-
-    def _has_ended(self, job: Job, last: Checkpoint) -> bool:
-        """Whether this is the savepoint that the job was to end with."""
         expected = "FINISHED" if self.request.stop else "CANCELED"
-        return job.flink_state == expected and last.sync == self.request.stop
+        is_last = last is not None and last in ours and last.sync == self.request.stop
+        if last is not None and is_last and job.flink_state == expected:
+            return last.path
+        return self._of_failed(job)
 
-    def _failed_behind(self, job: Job) -> str | None:
+    def _of_failed(self, job: Job) -> str | None:
         """Return the savepoint that the job was stopped with, if it has failed instead."""
         if not self.request.stop or job.flink_state != "FAILED":
             return None
         failure = self.calls.failure(job.id)
-        location = failed_behind(failure)
+        location = savepoint_before(failure)
         if location is None or not lies_below(location, self.request.directory):
             return None
         cause = cause_of(failure["stack-trace"])
@@ -361,15 +353,6 @@ class _Taking:
         why = f" ({'; '.join(notes)})" if notes else ""
         return self._error(fact + why, "it goes on: stateshift resume WORKDIR waits for it again")
 
-    def _not_ended(self, location: str) -> ClusterError:
-        fact = (
-            f"{self.request.job_id} still runs {self.request.seconds_max:g} s after its "
-            "savepoint was asked for"
-        )
-        return self._error(
-            f"{fact}; that is at {location}", "stateshift resume WORKDIR waits for its end again"
-        )
-
     def _error(self, fact: str, hint: str | None) -> ClusterError:
         return ClusterError(fact, cluster=self.calls.cluster, job=self.request.job_id, hint=hint)
 
@@ -387,5 +370,48 @@ class _Taking:
         return self.notes.read(self._note) or {}
 
 
-def _format_type(request: SavepointRequest) -> str:
-    return "NATIVE" if request.native else "CANONICAL"
+def no_canonical(calls: FlinkCalls, job: Job, interrupt: threading.Event | None) -> str | None:
+    """Return the reason for which a canonical savepoint of this job would fail, if it would."""
+    if keeps_in_forst(calls, job):
+        return f"{job.name} keeps its state in ForSt, which writes no canonical savepoint"
+    if release_of(calls.version()) < (2, 0):
+        return None
+    names = _async_operators(calls, job, interrupt)
+    if not names:
+        return None
+    return (
+        f"{names[0]!r} of {job.name} asks its state asynchronously (state V2), and writes no "
+        "canonical savepoint"
+    )
+
+
+def keeps_in_forst(calls: FlinkCalls, job: Job) -> bool:
+    """Whether a job keeps its state in ForSt, which may be asked asynchronously."""
+    return "forst" in str(calls.settings(job.id).get("state_backend", "")).lower()
+
+
+def _async_operators(calls: FlinkCalls, job: Job, interrupt: threading.Event | None) -> list[str]:
+    """Return the operators, by the names under which they measure; none if Flink does not say in
+    time.
+    """
+    age = _GATHERING_SECONDS
+    if job.started is not None:
+        age = (job.now - job.started) / 1000
+    settled = time.monotonic() + max(0.0, _GATHERING_SECONDS - age)
+
+    def measured() -> list[str] | None:
+        try:
+            metrics = {vertex: calls.metrics(job.id, vertex.id) for vertex in job.vertices}
+        except (Refused, Unanswered):  # it has ended, or nothing is measured here
+            return []
+        names = chain.from_iterable(metrics.values())
+        # `orders_count` of `0.orders_count.asyncStateProcessing.numInFlightRecords`
+        heads = [name.partition(_MEASURED)[0] for name in names if _MEASURED in name]
+        operators = {head.partition(".")[2] for head in heads}
+        if operators:
+            return sorted(operators)
+        running = [vertex for vertex in job.vertices if vertex.state == "RUNNING"]
+        all_known = all(metrics[vertex] for vertex in running)
+        return [] if all_known and time.monotonic() >= settled else None
+
+    return wait_for(measured, _GATHERING_SECONDS + 1.0, interrupt) or []

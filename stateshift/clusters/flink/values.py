@@ -1,5 +1,5 @@
-"""What Flink's REST API tells, as plain values, read from its JSON: of a job, its checkpoints, a
-savepoint asked for.
+"""The answers of Flink's REST API as plain values, read from its JSON: a job, its checkpoints, a
+savepoint that was asked for.
 
 The readers raise KeyError, TypeError or ValueError on anything else; `flink_calls` says then where
 that came from.
@@ -8,13 +8,13 @@ that came from.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from stateshift.clusters.flink.causes import Cause, cause_of
 from stateshift.clusters.http.rest import Json
-from stateshift.clusters.options import Options, as_text
+from stateshift.clusters.options import Options
 from stateshift.clusters.protocol import JobState
 
 STATES: Final[Mapping[str, JobState]] = {
@@ -32,7 +32,7 @@ STATES: Final[Mapping[str, JobState]] = {
 ENDED: Final = frozenset({"FINISHED", "CANCELED", "FAILED"})
 _WAITING: Final = frozenset({"CREATED", "SCHEDULED"})
 _ID = re.compile(r"[0-9a-fA-F]{32}")
-_FAILED_BEHIND = re.compile(r"savepoint has been created at: (.+?), but the corresponding job")
+_SAVEPOINT_BEFORE = re.compile(r"savepoint has been created at: (.+?), but the corresponding job")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """What a job was restored from, and what it has completed since."""
+    """The image that a job was restored from, and the checkpoints that it has completed since."""
 
     restored: tuple[int, str] | None
     latest: Checkpoint | None
@@ -106,7 +106,7 @@ class Checkpoints:
 @dataclass(frozen=True, slots=True)
 class Triggered:
     """A savepoint or a checkpoint that was asked for: under way while it has nothing of all that.
-    With both a location and a cause it is whole, and its job has failed behind it.
+    With both a location and a cause it is whole, and its job has failed afterwards.
     """
 
     location: str | None = None
@@ -121,27 +121,22 @@ class Triggered:
 
 def job_of(answer: Json) -> Job:
     """Return the job that the page of one job describes."""
-    start_times = [vertex.get("start-time") for vertex in answer["vertices"]]
-    begun = [int(time) for time in start_times if time is not None]
+    vertices, begun = [], []
+    for page in answer["vertices"]:
+        id, name, word = str(page["id"]), str(page["name"]), str(page["status"])
+        most = int(page.get("maxParallelism", -1))
+        vertices.append(Vertex(id, name, int(page["parallelism"]), most, word))
+        if page.get("start-time") is not None:
+            begun.append(int(page["start-time"]))
     return Job(
         id=str(answer["jid"]),
         name=str(answer["name"]),
         flink_state=str(answer["state"]),
-        vertices=tuple(map(_vertex, answer["vertices"])),
+        vertices=tuple(vertices),
         now=int(answer["now"]),
         scheduler=answer.get("schedulerType"),
         # of the part that was started last: after a failure, all start again
         started=max(begun, default=None),
-    )
-
-
-def _vertex(answer: Json) -> Vertex:
-    return Vertex(
-        str(answer["id"]),
-        str(answer["name"]),
-        int(answer["parallelism"]),
-        int(answer.get("maxParallelism", -1)),
-        str(answer["status"]),
     )
 
 
@@ -153,19 +148,16 @@ def checkpoints_of(answer: Json) -> Checkpoints:
     newest_first = [by_id[id] for id in sorted(by_id, reverse=True)]
     savepoints = [made for made in newest_first if made.savepoint]
     checkpoints = [made for made in newest_first if not made.savepoint]
+    restored = latest.get("restored") or None
+    if restored is not None:
+        restored = int(restored["id"]), str(restored.get("external_path") or "")
     return Checkpoints(
-        restored=_restored(latest.get("restored")),
+        restored=restored,
         latest=next(iter(newest_first), None),
         savepoints=tuple(savepoints),
         latest_checkpoint=next(iter(checkpoints), None),
         paths=frozenset(made.path for made in newest_first),
     )
-
-
-def _restored(answer: Json | None) -> tuple[int, str] | None:
-    if not answer:
-        return None
-    return int(answer["id"]), str(answer.get("external_path") or "")
 
 
 def _checkpoint(answer: Json | None) -> Checkpoint | None:
@@ -176,32 +168,27 @@ def _checkpoint(answer: Json | None) -> Checkpoint | None:
     return Checkpoint(int(answer["id"]), path, savepoint, sync, int(answer["trigger_timestamp"]))
 
 
-def triggered_of(answer: Json) -> Triggered:
-    """Return what came of a savepoint that was asked for; nothing while it is under way."""
+def savepoint_of(answer: Json) -> Triggered:
+    """Return the savepoint that was asked for; an empty one while it is under way."""
     if answer["status"]["id"] != "COMPLETED":
         return Triggered()
     operation = answer["operation"]
     if operation.get("failure-cause") is None:
         return Triggered(str(operation["location"]))
     failure = operation["failure-cause"]
-    return replace(_failed(failure), location=failed_behind(failure))
+    return replace(_failed(failure), location=savepoint_before(failure))
 
 
-def failed_behind(failure: Json) -> str | None:
-    """Return where the savepoint is that a job was to stop with, if it failed once that was
-    whole.
+def savepoint_before(failure: Json) -> str | None:
+    """Return the location of the savepoint that a job was to stop with, if the job failed once that
+    was whole.
     """
-    named = _FAILED_BEHIND.search(str(failure.get("stack-trace")))
+    named = _SAVEPOINT_BEFORE.search(str(failure.get("stack-trace")))
     return named[1] if named is not None else None
 
 
-def result_of(answer: Json) -> Json:
-    """Return what made a job fail; nothing of one that has not."""
-    return (answer.get("job-execution-result") or {}).get("failure-cause") or {}
-
-
 def triggered_checkpoint_of(answer: Json) -> Triggered:
-    """Return the number of a checkpoint; the list of the job's checkpoints says where it is."""
+    """Return the checkpoint by its number; the list of the job's checkpoints has its location."""
     if answer["status"]["id"] != "COMPLETED":
         return Triggered()
     operation = answer["operation"]
@@ -226,16 +213,6 @@ def lasting_of(settings: Options) -> bool | None:
     return kept.get("enabled") is True and kept.get("delete_on_cancellation") is False
 
 
-def wanted_parallelism(now: Json, wanted: Mapping[str, int]) -> Json:
-    """Return all vertices' requirements, with some changed: Flink wants all of them. As many as
-    asked for and not more; fewer while there are no slots for them, rather than none.
-    """
-    requirements = dict(now)
-    for id, count in wanted.items():
-        requirements[id] = {"parallelism": {"lowerBound": 1, "upperBound": count}}
-    return requirements
-
-
 def is_job_id(text: str) -> bool:
     """Whether a text is an id of Flink, not a name."""
     return _ID.fullmatch(text) is not None
@@ -245,8 +222,3 @@ def release_of(version: str | None) -> tuple[int, int]:
     """Return (major, minor), for a version that cannot be read the newest."""
     numbers = re.match(r"(\d+)\.(\d+)", version or "")
     return (int(numbers[1]), int(numbers[2])) if numbers else (99, 0)
-
-
-def texts_of(arguments: Iterable[object]) -> list[str]:
-    """Return the arguments of a program as Flink takes them."""
-    return [as_text(argument) for argument in arguments]
