@@ -1,13 +1,5 @@
 """Any cluster that shell commands can speak to: how a CI step or an operator's script plugs in.
 
-    options  submit, find, stop, version, reach, log     a command (for /bin/sh), or a list of its
-                                                         words
-             environment, cwd                     for all of them
-             seconds_max                          how long any of them may take, and how long we
-                                                  wait for another's
-             state_dir                            where submissions are recorded (default: below the
-                                                  workdir)
-
     command   prints                                                       needed
     submit    anything; the last line is the job's id                      to submit
     find      absent|queued|running|finished|failed|unknown, and an id     strongly advised
@@ -31,14 +23,24 @@ Without `find` we know what we submitted and stopped ourselves, from the files i
 nothing else: not what was submitted from another directory, nor whether the job ended by itself. A
 job of somebody else is `unknown`, so is one whose `submit` was killed before it ended; the latter
 is not submitted again until a person has looked.
+
+    <tag>.json                 which job, at which location, reached how
+    <tag>.pid .exit .out .err  of the submit command (see `detached`); the last line of .out is the
+                               job's id
+    <tag>.stopped              it was stopped
+    jobs/<job>-<digest>.json   the last record of a job at a location: started under a tag, or
+                               stopped by the run of a workdir. The latter counts for that run
+                               alone: after it the job may have been started again by anybody
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 import subprocess
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,14 +49,16 @@ from stateshift.clusters.kind import ClusterKind, Surroundings
 from stateshift.clusters.logged import logs_stop, logs_submission
 from stateshift.clusters.options import Options
 from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
-from stateshift.clusters.records import Known, Records
 from stateshift.clusters.redaction import last_lines
 from stateshift.clusters.shell import Shell
 from stateshift.clusters.spark_causes import LOG_LINES, failure_of
 from stateshift.clusters.waiting import wait_for
+from stateshift.clusters.whole_files import write_whole
 from stateshift.errors import ClusterError
 from stateshift.specification.options import options_of
 
+_STOPPED_BY_ANOTHER = "stopped by another run; whether it runs again nobody looks without `find`"
+_UNSEEN = "as recorded here: without a command `find` nobody looks whether it still runs"
 _SECONDS_MAX = 300.0
 
 
@@ -73,9 +77,10 @@ class Command:
         return "command"
 
     def version(self) -> str | None:
-        nobody = Known("", "", "", None).variables()
-        said = self._shell.run("version", nobody).strip() if self._shell.has("version") else ""
-        return said.splitlines()[-1].strip() if said else None
+        nobody = NamedJob("", "", "", None).variables()
+        return (
+            _last_line(self._shell.run("version", nobody)) if self._shell.has("version") else None
+        )
 
     def host(self, connection: str | None = None) -> str | None:
         return None
@@ -84,19 +89,18 @@ class Command:
         """Whether `reach`, which gets the location as the job would, ends with exit code 0."""
         if not self._shell.has("reach"):
             return None
-        return self._shell.says_yes("reach", Known("", "", location, None).variables())
+        return self._shell.says_yes("reach", NamedJob("", "", location, None).variables())
 
     def find(self, tag: str) -> JobStatus:
         stem = self._stem(tag)
 
         def look() -> JobStatus | None:
-            # The lock first: what was in flight when it was still held may have arrived before we
+            # The lock first: a job that was in flight while it was held may have arrived before we
             # ask.
-            quiet = not detached.is_held(stem)
+            is_quiet = not detached.is_held(stem)
             status = self._ask(tag)
-            return (
-                status if quiet or status.state not in (JobState.ABSENT, JobState.UNKNOWN) else None
-            )
+            is_known = status.state not in (JobState.ABSENT, JobState.UNKNOWN)
+            return status if is_quiet or is_known else None
 
         status = wait_for(look, self._seconds_max, self.interrupt)
         if status is None:
@@ -138,11 +142,17 @@ class Command:
                 job=request.job,
                 hint="stop it by hand, or add the option stop to the cluster",
             )
-        said = self._shell.run("stop", self._of_request(request), request.seconds_max).strip()
+        said = self._shell.run("stop", self._of_request(request), request.seconds_max)
         self._records.stopped(request)
         if not self._shell.has("find"):
             return JobStatus(JobState.FINISHED, None, _last_line(said))
-        return self._until_ended(request)
+
+        def look() -> JobStatus | None:
+            status = self.find_source(request)
+            return None if status.state.alive else status
+
+        ended = wait_for(look, request.seconds_max, self.interrupt)
+        return ended if ended is not None else self.find_source(request)
 
     def log(self, tag: str, lines_max: int = 50) -> str:
         if not self._shell.has("log"):
@@ -164,9 +174,7 @@ class Command:
         return self._shell.status(self._shell.run("find", self._of_known(tag)))
 
     def _submit_holding(self, submission: Submission, lock: int) -> str:
-        """Submit with the lock in hand: nothing is in flight any more, so what is seen now is the
-        truth.
-        """
+        """Submit with the lock in hand: nothing is in flight any more, and the state is certain."""
         stem, status = self._stem(submission.tag), self._ask(submission.tag, in_hand=True)
         if status.state is JobState.UNKNOWN:
             raise self._undecided(submission)
@@ -199,20 +207,10 @@ class Command:
             )
         return self._records.id_of(submission.tag) or submission.tag
 
-    def _until_ended(self, request: StopRequest) -> JobStatus:
-        def look() -> JobStatus | None:
-            status = self.find_source(request)
-            return None if status.state.alive else status
-
-        ended = wait_for(look, request.seconds_max, self.interrupt)
-        return ended if ended is not None else self.find_source(request)
-
     def _undecided(self, submission: Submission) -> ClusterError:
         if self._shell.has("find"):
-            fact, hint = (
-                "the command `find` cannot tell whether it runs",
-                "look for it, and make `find` tell",
-            )
+            fact = "the command `find` cannot tell whether it runs"
+            hint = "look for it, and make `find` tell"
         else:
             fact = "its submit was killed before it ended, so it may have worked or not"
             stem = shlex.quote(str(self._stem(submission.tag)))
@@ -224,35 +222,28 @@ class Command:
     def _in_flight(self, tag: str) -> ClusterError:
         pids = " ".join(map(str, detached.holders(self._stem(tag))))
         return ClusterError(
-            (
-                f"the submission {tag} is still under way after {self._seconds_max:g} s (pid "
-                f"{pids or 'unknown'})"
-            ),
+            f"the submission {tag} is still under way after {self._seconds_max:g} s (pid "
+            f"{pids or 'unknown'})",
             cluster=self.name,
             hint=f"wait for it, or end it: kill {pids}" if pids else "wait for it, then try again",
         )
 
     def _of_submission(self, submission: Submission) -> dict[str, str]:
-        known = Known(submission.tag, submission.job, submission.location, submission.connection)
+        known = NamedJob(submission.tag, submission.job, submission.location, submission.connection)
         options = json.dumps(dict(submission.options), sort_keys=True)
         seconds = f"{self._seconds_max:g}"
-        return {
-            **known.variables(),
-            "STATESHIFT_OPTIONS": options,
-            "STATESHIFT_SECONDS_MAX": seconds,
-        }
+        more = {"STATESHIFT_OPTIONS": options, "STATESHIFT_SECONDS_MAX": seconds}
+        return known.variables() | more
 
     def _of_request(self, request: StopRequest) -> dict[str, str]:
         known = self._records.known(request.tag) if request.tag is not None else None
         connection = known.connection if known is not None else None
-        asked = Known(request.tag or "", request.job, request.location, connection)
-        return {
-            **asked.variables(),
-            "STATESHIFT_OPTIONS": json.dumps(dict(request.options), sort_keys=True),
-        }
+        asked = NamedJob(request.tag or "", request.job, request.location, connection)
+        options = json.dumps(dict(request.options), sort_keys=True)
+        return asked.variables() | {"STATESHIFT_OPTIONS": options}
 
     def _of_known(self, tag: str) -> dict[str, str]:
-        return (self._records.known(tag) or Known(tag, "", "", None)).variables()
+        return (self._records.known(tag) or NamedJob(tag, "", "", None)).variables()
 
     @property
     def _shell(self) -> Shell:
@@ -270,6 +261,112 @@ class Command:
         return self._records.stem(tag)
 
 
+@dataclass(frozen=True, slots=True)
+class NamedJob:
+    """A job, as the commands get it in their environment."""
+
+    tag: str
+    job: str
+    location: str
+    connection: str | None
+
+    def variables(self) -> dict[str, str]:
+        return {
+            "STATESHIFT_TAG": self.tag,
+            "STATESHIFT_JOB": self.job,
+            "STATESHIFT_LOCATION": self.location,
+            "STATESHIFT_CHECKPOINT": self.location,
+            "STATESHIFT_CONNECTION": self.connection or "",
+            "STATESHIFT_OPTIONS": "{}",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records of submissions and stops: one file for each tag, one for each job."""
+
+    directory: Path
+    workdir: str
+
+    def begun(self, submission: Submission) -> None:
+        """Record a submission, before its command starts."""
+        known = NamedJob(submission.tag, submission.job, submission.location, submission.connection)
+        plain = {"job": known.job, "location": known.location, "connection": known.connection}
+        _write(self._json(submission.tag), plain)
+        _write(self._of_job(known.job, known.location), {"tag": known.tag})
+
+    def stopped(self, request: StopRequest) -> None:
+        """Record that a job was stopped, after the command to stop it ended well."""
+        if request.tag is not None:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            detached.note_stopped(self.stem(request.tag))
+        _write(self._of_job(request.job, request.location), {"tag": None, "workdir": self.workdir})
+
+    def of_tag(self, tag: str, in_hand: bool = False) -> JobStatus:
+        """Return the recorded status of a submission. One that is under way is absent yet; with
+        the lock in hand it is not under way.
+        """
+        trace = detached.trace(self.stem(tag))
+        match trace.code:
+            case 0 if detached.was_stopped(self.stem(tag)):
+                return JobStatus(JobState.FINISHED, self.id_of(tag), "stopped")
+            case 0:
+                return JobStatus(JobState.RUNNING, self.id_of(tag), _UNSEEN)
+            case None if trace.started and (in_hand or not trace.held):
+                why = "its submit command was killed before it ended"
+                return JobStatus(JobState.UNKNOWN, None, why)
+            case _:
+                return JobStatus(JobState.ABSENT)
+
+    def of_job(self, job: str, location: str) -> JobStatus:
+        last = _read(self._of_job(job, location))
+        if last is None:
+            why = "not submitted here, and there is no command `find`"
+            return JobStatus(JobState.UNKNOWN, None, why)
+        tag = last["tag"]
+        if tag is not None:
+            return self.of_tag(tag)
+        if last.get("workdir") != self.workdir:
+            return JobStatus(JobState.UNKNOWN, None, _STOPPED_BY_ANOTHER)
+        return JobStatus(JobState.FINISHED, None, "stopped")
+
+    def known(self, tag: str) -> NamedJob | None:
+        plain = _read(self._json(tag))
+        if plain is None:
+            return None
+        return NamedJob(tag, str(plain["job"]), str(plain["location"]), plain["connection"])
+
+    def id_of(self, tag: str) -> str | None:
+        return _last_line(detached.output_of(self.stem(tag), "out"))
+
+    def stem(self, tag: str) -> Path:
+        return self.directory / detached.file_name(tag)
+
+    def _json(self, tag: str) -> Path:
+        return self.directory / f"{detached.file_name(tag)}.json"
+
+    def _of_job(self, job: str, location: str) -> Path:
+        identity = f"{job}\0{location}".encode("utf-8", "surrogatepass")
+        digest = hashlib.sha256(identity).hexdigest()[:12]
+        return self.directory / "jobs" / f"{detached.file_name(job)}-{digest}.json"
+
+
+def _write(path: Path, plain: Mapping[str, str | None]) -> None:
+    write_whole(path, json.dumps(plain, sort_keys=True).encode())
+
+
+def _read(path: Path) -> dict[str, str | None] | None:
+    try:
+        plain = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None
+    return plain if isinstance(plain, dict) else None
+
+
+def _last_line(said: str) -> str | None:
+    return said.strip().splitlines()[-1].strip() if said.strip() else None
+
+
 def _open(name: str, options: Options, surroundings: Surroundings) -> Command:
     workdir = str(surroundings.workdir.absolute())
     return Command(name, surroundings.state_dir, workdir, options, surroundings.interrupt)
@@ -282,7 +379,3 @@ KIND = ClusterKind(
     can_stop=lambda options: bool(options.get("stop")),
     stops_unseen=True,
 )
-
-
-def _last_line(said: str) -> str | None:
-    return said.splitlines()[-1].strip() if said else None

@@ -1,11 +1,6 @@
 """A person starts and stops the jobs: asked at the terminal, or through marker files where there is
 none (CI).
 
-    options  marker_dir   where the files are (default: below the workdir)
-             version      what the person says of the engine
-             seconds_max  how long we wait for a marker when a job is to be started (stopping has
-                          its own)
-
     <marker_dir>/<tag>.submit     written by us: what is to be started, from where; taken away when
                                   it has been
                  <tag>.submitted  the job was started. The first line is its id, where there is one
@@ -18,10 +13,10 @@ none (CI).
                                   run: after another one the job may have been started again
 
 A name with characters that files had better not have is shortened and gets a digest: the messages
-show the real path. The files are the whole state: whoever looks from another process sees the same.
-What was asked for and not answered is `unknown`, since the person may be at it, and so is a job
-that nobody said anything about. `find` never asks. Nobody but the person knows whether a job that
-was started still runs.
+show the real path. The files are the whole state: another process sees the same. A job that was
+asked for and not answered is `unknown`, since the person may be at it, and so is one that nobody
+said anything about. `find` never asks. Only the person knows whether a job that was started still
+runs.
 """
 
 from __future__ import annotations
@@ -103,7 +98,15 @@ class Manual:
     def submit(self, submission: Submission) -> str:
         status, tag = self.find(submission.tag), submission.tag
         if status.state in (JobState.ABSENT, JobState.UNKNOWN):
-            self._put(tag, "submit", json.dumps(_told(submission), indent=1, ensure_ascii=False))
+            wanted = {
+                "job": submission.job,
+                "tag": submission.tag,
+                "location": submission.location,
+                "connection": submission.connection,
+                "options": dict(submission.options),
+                "environment": sorted(submission.environment),  # names: values may be secrets
+            }
+            self._put(tag, "submit", json.dumps(wanted, indent=1, ensure_ascii=False))
             again = (
                 " (asked before: if it was started, only say so)"
                 if status.state is JobState.UNKNOWN
@@ -117,7 +120,15 @@ class Manual:
                 (tag, "submitted"),
                 self.seconds_max,
             )
-            self._restarted(submission)
+            # The job was not stopped any more: it runs again where it was.
+            started = (submission.job, submission.location)
+            for path in sorted(self.marker_dir.glob("*.stop")):
+                stop = _plain(path)
+                is_of_earlier_start = stop.get("tag") not in (None, submission.tag)
+                if is_of_earlier_start or (stop.get("job"), stop.get("location")) != started:
+                    continue
+                path.unlink()
+                path.with_suffix(".stopped").unlink(missing_ok=True)
         self._remove(tag, "submit")
         return self._first_line(tag, "submitted") or tag
 
@@ -144,7 +155,7 @@ class Manual:
         return self.find_source(request)
 
     def log(self, tag: str, lines_max: int = 50) -> str:
-        """What the person said of a failure; nothing else is known here."""
+        """The person's words on a failure; nothing else is known here."""
         return last_lines(redact(self._text(tag, "failed")), lines_max)
 
     def failure(self, tag: str, alive: bool = False) -> Failure | None:
@@ -156,9 +167,20 @@ class Manual:
         """Return when the marker is there: put there by the person, or by us after the answer."""
         if self._there(*marker):
             return
-        answer = self._answer(f"{wish}\n{question}")
-        if answer is None:
-            self._await(wish, marker, seconds_max)
+        try:
+            answer = self.ask(f"{wish}\n{question}").strip() if self.ask is not None else None
+        except EOFError:
+            answer = None
+        if answer is None:  # nobody can be asked
+            path = shlex.quote(str(self._path(*marker)))
+            if self.say is not None:
+                self.say(f"{wish} Then: touch {path} (waiting {seconds_max:g} s)")
+            if not wait_for(lambda: self._there(*marker) or None, seconds_max, self.interrupt):
+                raise ClusterError(
+                    f"nobody said in {seconds_max:g} s that it was done: {wish}",
+                    cluster=self.name,
+                    hint=f"when it is done: touch {path}; then `stateshift resume WORKDIR`",
+                )
         elif answer.lower() in _NO:
             self._remove(marker[0], {"submitted": "submit", "stopped": "stop"}[marker[1]])
             raise ClusterError(
@@ -167,40 +189,11 @@ class Manual:
                 hint="`stateshift resume WORKDIR` asks again",
             )
         else:
-            self._put(*marker, _remark(answer))
-
-    def _answer(self, question: str) -> str | None:
-        """None where nobody can be asked."""
-        try:
-            return self.ask(question).strip() if self.ask is not None else None
-        except EOFError:
-            return None
-
-    def _await(self, wish: str, marker: tuple[str, str], seconds_max: float) -> None:
-        path = shlex.quote(str(self._path(*marker)))
-        if self.say is not None:
-            self.say(f"{wish} Then: touch {path} (waiting {seconds_max:g} s)")
-        if not wait_for(lambda: self._there(*marker) or None, seconds_max, self.interrupt):
-            raise ClusterError(
-                f"nobody said in {seconds_max:g} s that it was done: {wish}",
-                cluster=self.name,
-                hint=f"when it is done: touch {path}; then `stateshift resume WORKDIR`",
-            )
+            self._put(*marker, "" if answer.lower() in _YES else answer)
 
     def _asked_to_stop(self, request: StopRequest) -> bool:
         asked = _plain(self._path(_stopped_as(request), "stop"))
         return (asked.get("location"), asked.get("workdir")) == (request.location, self.workdir)
-
-    def _restarted(self, submission: Submission) -> None:
-        """Forget that the job was stopped: it runs again where it was."""
-        started = (submission.job, submission.location)
-        for path in sorted(self.marker_dir.glob("*.stop")):
-            stop = _plain(path)
-            is_of_earlier_start = stop.get("tag") not in (None, submission.tag)
-            if is_of_earlier_start or (stop.get("job"), stop.get("location")) != started:
-                continue
-            path.unlink()
-            path.with_suffix(".stopped").unlink(missing_ok=True)
 
     def _path(self, name: str, suffix: str) -> Path:
         return (self.marker_dir / f"{file_name(name)}.{suffix}").absolute()
@@ -213,9 +206,8 @@ class Manual:
         return path.read_text("utf-8", "replace") if path.exists() else ""
 
     def _first_line(self, name: str, suffix: str) -> str | None:
-        return next(
-            (line.strip() for line in self._text(name, suffix).splitlines() if line.strip()), None
-        )
+        lines = (line.strip() for line in self._text(name, suffix).splitlines())
+        return next(filter(None, lines), None)
 
     def _put(self, name: str, suffix: str, text: str) -> None:
         write_whole(self._path(name, suffix), (text + "\n" if text else "").encode(), READABLE)
@@ -236,24 +228,13 @@ def _plain(path: Path) -> dict[str, object]:
     return plain if isinstance(plain, dict) else {}
 
 
-def _told(submission: Submission) -> dict[str, object]:
-    return {
-        "job": submission.job,
-        "tag": submission.tag,
-        "location": submission.location,
-        "connection": submission.connection,
-        "options": dict(submission.options),
-        "environment": sorted(submission.environment),  # names: values may be secrets
-    }
-
-
 def _open(name: str, options: Options, surroundings: Surroundings) -> Manual:
     return Manual(
         name,
         Path(options.get("marker_dir") or surroundings.state_dir),
         str(surroundings.workdir.absolute()),
         options.get("version"),
-        float(options.get("seconds_max", 3600.0)),
+        float(options.get("seconds_max", _SECONDS_MAX)),
         surroundings.ask,
         surroundings.say,
         surroundings.interrupt,
@@ -261,8 +242,3 @@ def _open(name: str, options: Options, surroundings: Surroundings) -> Manual:
 
 
 KIND = ClusterKind("manual", options_of("manual").cluster, _open, stops_unseen=True)
-
-
-def _remark(answer: str) -> str:
-    """Return what a person said more than yes."""
-    return "" if answer.lower() in _YES else answer

@@ -1,7 +1,7 @@
-"""Why a Spark job failed, or a query of one that still runs: the newest exception in what it said.
-Pure.
+"""The failure of a Spark job, or of a query of one that still runs: the newest exception in its
+output. Pure.
 
-What a driver says is its log and, in between, what it prints. These lines say that something is
+The output of a driver is its log and, in between, its prints. These lines say that something is
 over:
 
     a query ended; a stack follows  ... ERROR MicroBatchExecution:
@@ -30,7 +30,7 @@ from stateshift.clusters.protocol import Failure, Remedy
 from stateshift.clusters.redaction import redact
 
 FACT_MAX: Final = 500
-# So often a query may fail with the same and be started again by its own job.
+# As often, a query may fail with the same and be started again by its own job.
 TIMES_MAX: Final = 3
 LOG_BYTES: Final = 1 << 18
 LOG_LINES: Final = 2000
@@ -53,7 +53,7 @@ _HEAD = re.compile(
     re.DOTALL,
 )
 _RUN = re.compile(r"runId = ([\w-]+)")
-# Where one exception stands inside the message of another.
+# One exception inside the message of another.
 _INNER = (
     re.compile(r"terminated with exception: (.+)", re.DOTALL),
     re.compile(r"most recent failure: Lost task [^:]*?\)(?: \([^)]*\))?: (.+)", re.DOTALL),
@@ -66,14 +66,14 @@ _SAYS_NOTHING = re.compile(
     r"thrown from the Python|"
     r"^Driver stacktrace|Writing job aborted|^SparkUserAppException: User application exited with"
 )
-# What is only heard of because something else has gone down.
+# One is only heard of these because something else has gone down.
 _ECHO = re.compile(
     r"Py4JNetworkError|ConnectionRefused|ConnectionReset|KeyboardInterrupt|SparkContext "
     r"(?:was|has been) shut ?down|"
     r"Application \S+ finished with (?:failed|killed) status|InterruptedException|"
     r"Cannot call methods on a stopped SparkContext|Answer from Java side is empty"
 )
-# What Spark prints behind a message.
+# Spark prints these after a message.
 _PLAN = re.compile(r"=== Streaming Query ===|SQLSTATE: \w+|Driver stacktrace:|JVM stacktrace:")
 _PLAIN_NAME = re.compile(r"(?:Spark|SparkRuntime|Runtime|IllegalState|Streaming\w*Query)?Exception")
 
@@ -149,7 +149,7 @@ class _Event:
     @cached_property
     def chain(self) -> tuple[str, ...]:
         """The exceptions of the stack, the outermost first. To be read once all lines are there."""
-        return tuple(_chain(self.lines))
+        return tuple(_exceptions(self.lines))
 
     @cached_property
     def fact(self) -> tuple[Remedy, str | None]:
@@ -158,12 +158,19 @@ class _Event:
 
 
 def failure_of(log: str, alive: bool) -> Failure | None:
-    """Return why the job failed; of one that is `alive`, why it cannot go on."""
+    """Return the failure of the job; of one that is `alive`, that after which it cannot go on."""
     events = _events(log)
-    newest = _newest_of_running(events) if alive else _newest_of_ended(events)
+    ends = [event for event in events if event.is_end]
+    if alive:
+        newest = _newest([end for end in ends if end.is_lasting], ())
+    else:
+        newest = _newest(ends, events)
     if newest is None:
         return None
-    explaining = _of_query(newest, events)
+    # The own stack of a query with which the driver failed says more.
+    runs = set(_RUN.findall("\n".join(newest.lines)))
+    named = [event for event in events if event.run in runs and event.chain]
+    explaining = named[0] if named else newest
     remedy, fact = explaining.fact
     if fact is None:
         return None
@@ -172,16 +179,10 @@ def failure_of(log: str, alive: bool) -> Failure | None:
     if alive and not known_to_last:
         # its job may have started it again, with a log level at which Spark does not say so
         return None
-    return Failure(_safe(fact), remedy, newest.query, final)
-
-
-def _newest_of_running(events: Sequence[_Event]) -> _Event | None:
-    ends = [event for event in events if event.is_end]
-    return _newest([end for end in ends if end.is_lasting], ())
-
-
-def _newest_of_ended(events: Sequence[_Event]) -> _Event | None:
-    return _newest([event for event in events if event.is_end], events)
+    # One line, without secrets, and with nothing in it that a terminal would act on.
+    line = " ".join(redact(fact, os.environ).split())
+    printable = (letter if letter.isprintable() else "?" for letter in line)
+    return Failure("".join(printable)[:FACT_MAX], remedy, newest.query, final)
 
 
 def _has_repeated(meant: _Event, events: Sequence[_Event]) -> bool:
@@ -194,7 +195,7 @@ def _has_repeated(meant: _Event, events: Sequence[_Event]) -> bool:
 
 
 def _events(log: str) -> list[_Event]:
-    """Return what is over by this log, the oldest first."""
+    """Return the ends that this log tells of, the oldest first."""
     events: list[_Event] = []
     seen: set[str] = set()
     current: _Event | None = None
@@ -246,26 +247,13 @@ def _newest(over: Sequence[_Event], others: Sequence[_Event]) -> _Event | None:
     of the others.
     """
     for events in (over, others):
-        causes = [event for event in events if not _is_echo(event)]
-        if causes:
-            return causes[-1]
+        for event in reversed(events):
+            if not all(map(_ECHO.search, event.chain)):
+                return event
     return next((event for event in reversed(over) if event.chain), None)
 
 
-def _is_echo(event: _Event) -> bool:
-    return all(_ECHO.search(link) for link in event.chain)
-
-
-def _of_query(newest: _Event, events: list[_Event]) -> _Event:
-    """Return the query with which the driver failed, whose own stack says more; else the newest
-    event itself.
-    """
-    runs = set(_RUN.findall("\n".join(newest.lines)))
-    named = (event for event in events if event.run in runs)
-    return next((event for event in named if event.chain), newest)
-
-
-def _chain(lines: list[str]) -> Iterator[str]:
+def _exceptions(lines: list[str]) -> Iterator[str]:
     """Yield each exception as `Name: message`, the outermost first; a message may have several
     lines.
     """
@@ -275,7 +263,7 @@ def _chain(lines: list[str]) -> Iterator[str]:
         if head is not None:
             if current is not None:
                 yield from _unwrapped(current)
-            current = _named(head)
+            current = f"{_last_name(head)}: {head[2]}" if head[2] else _last_name(head)
         elif current is None:
             launcher = _LAUNCHER.match(line)
             current = line if launcher is not None else None
@@ -307,11 +295,6 @@ def _inner(link: str) -> str | None:
     return f"{_last_name(head)}: {head[2]}"
 
 
-def _named(head: re.Match[str]) -> str:
-    """Return an exception as `Name: message`, or its name alone."""
-    return f"{_last_name(head)}: {head[2]}" if head[2] else _last_name(head)
-
-
 def _last_name(head: re.Match[str]) -> str:
     return str(head[1]).rpartition(".")[2]
 
@@ -327,42 +310,22 @@ def _fact(chain: Sequence[str]) -> tuple[Remedy, str | None]:
     root = next((link for link in innermost_first if ": " in link), links[-1])
     for remedy, pattern in _REMEDIES:
         known = next(filter(pattern.search, innermost_first), None)
-        if known is not None:
-            return remedy, _with_root(known, root)
+        if known is None:
+            continue
+        shown = _shown(root)
+        message = shown.partition(": ")[2] or shown
+        if known is root or _words(message) <= _words(known) | {"file"}:
+            return remedy, _shown(known)
+        return remedy, f"{_shown(known).rstrip('.')}: {shown}"  # the root says more
     return Remedy.UNKNOWN, _shown(root)
 
 
-def _with_root(known: str, root: str) -> str:
-    """Return the known cause, and the root of it if that says more."""
-    if known is root or _repeats(known, root):
-        return _shown(known)
-    return f"{_shown(known).rstrip('.')}: {_shown(root)}"
-
-
 def _shown(link: str) -> str:
-    """Return an exception without its name if that says nothing, and without what Spark prints of
-    the query's plan.
-    """
+    """Return an exception without its name if that says nothing, and without the query's plan."""
     shown = _PLAN.split(link)[0].strip()
     name, _, message = shown.partition(": ")
     return message if message and _PLAIN_NAME.fullmatch(name) else shown
 
 
-def _repeats(known: str, root: str) -> bool:
-    """Whether the root says nothing that the known cause does not say already."""
-    shown = _shown(root)
-    message = shown.partition(": ")[2] or shown
-    return _words(message) <= _words(known) | {"file"}
-
-
 def _words(text: str) -> set[str]:
     return {word.strip(".,:;").lower() for word in text.split()}
-
-
-def _safe(fact: str) -> str:
-    """Return a fact as one line, with nothing in it that a terminal would act on, and without
-    secrets.
-    """
-    line = " ".join(redact(fact, os.environ).split())
-    printable = (letter if letter.isprintable() else "?" for letter in line)
-    return "".join(printable)[:FACT_MAX]

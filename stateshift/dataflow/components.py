@@ -1,8 +1,8 @@
 """The minimal covering sub-DAG of some operators, and its components (Fries, section 4).
 
     members    operators that have to change together wherever one tuple may meet two of them
-    Component  the operators and edges between members that are connected; its heads are those
-               that none of its own edges lead to
+    Component  the operators and edges between members that are connected; none of its own edges
+               leads to its heads
 
 The sub-DAG is unique: an edge belongs to it exactly when its upstream end is a member or below one,
 and its downstream end is a member or above one. Both sets are two walks over the dataflow, so all
@@ -13,7 +13,7 @@ each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from operator import and_
@@ -44,15 +44,12 @@ def covering_subgraph(graph: Graph, members: Iterable[int]) -> tuple[list[int], 
     above = reachable(graph.before, members)
     on_a_path = bytearray(map(and_, below, above))
     inside = list(compress(range(len(on_a_path)), on_a_path))
-    return inside, list(_edges_inside(graph, inside, on_a_path))
-
-
-def _edges_inside(graph: Graph, inside: Iterable[int], is_inside: Sequence[int]) -> Iterator[Ends]:
-    """Yield the edges between operators inside: each is itself on a path between members."""
+    edges = []  # each is itself on a path between members
     for upstream in inside:
         for downstream in graph.after[upstream]:
-            if is_inside[downstream]:
-                yield upstream, downstream
+            if on_a_path[downstream]:
+                edges.append((upstream, downstream))
+    return inside, edges
 
 
 def components(graph: Graph, members: Iterable[int]) -> tuple[Component, ...]:
@@ -61,21 +58,19 @@ def components(graph: Graph, members: Iterable[int]) -> tuple[Component, ...]:
     order = _upstream_first(inside, edges)
     rank = {operator: place for place, operator in enumerate(order)}
     groups = weak_components(inside, edges)
-    made = []
-    for group, own_edges in zip(groups, _edges_by_group(groups, edges), strict=True):
-        made.append(_component(graph, sorted(group, key=rank.__getitem__), own_edges))
-    return tuple(made)
-
-
-def _edges_by_group(groups: Sequence[list[int]], edges: Iterable[Ends]) -> list[list[Ends]]:
-    """Return the edges of each group; no edge leads from one group to another."""
     group_of: dict[int, int] = {}
     for number, group in enumerate(groups):
         group_of |= dict.fromkeys(group, number)
     edges_of: list[list[Ends]] = [[] for _ in groups]
-    for edge in edges:
+    for edge in edges:  # none leads from one group to another
         edges_of[group_of[edge[0]]].append(edge)
-    return edges_of
+    names, made = graph.names, []
+    for group, own in zip(groups, edges_of, strict=True):
+        operators = sorted(group, key=rank.__getitem__)
+        own_edges = tuple((names[upstream], names[downstream]) for upstream, downstream in own)
+        heads = tuple(names[i] for i in _heads(operators, own))
+        made.append(Component(tuple(names[i] for i in operators), own_edges, heads))
+    return tuple(made)
 
 
 def _upstream_first(inside: Sequence[int], edges: Sequence[Ends]) -> list[int]:
@@ -87,15 +82,6 @@ def _upstream_first(inside: Sequence[int], edges: Sequence[Ends]) -> list[int]:
     order = upstream_first(_heads(inside, edges), inputs_left, after)
     assert len(order) == len(after), "a dataflow with a cycle"
     return order
-
-
-def _component(graph: Graph, operators: list[int], edges: list[Ends]) -> Component:
-    names = graph.names
-    return Component(
-        operators=tuple(names[i] for i in operators),
-        edges=tuple((names[upstream], names[downstream]) for upstream, downstream in edges),
-        heads=tuple(names[i] for i in _heads(operators, edges)),
-    )
 
 
 def _heads(operators: Iterable[int], edges: Iterable[Ends]) -> list[int]:

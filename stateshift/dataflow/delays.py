@@ -1,9 +1,9 @@
-"""What to expect of each scheduler: whether it is consistent here, and its delay, simulated under
-the load that the dataflow names, or under an assumed one.
+"""A forecast of each scheduler: whether it is consistent here, and its delay, simulated under the
+load that the dataflow names, or under an assumed one.
 
-What operators do not say is assumed and named: a tuple costs a millisecond, and sources read as
-much as keeps the busiest operator at work for 80 % of the time. Seconds, then, compare schedulers,
-and promise nothing.
+Values that operators do not give are assumed and named: a tuple costs a millisecond, and sources
+read as much as keeps the busiest operator at work for 80 % of the time. Seconds, then, compare
+schedulers, and promise nothing.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from stateshift.dataflow.consistency import consistent
 from stateshift.dataflow.pruning import Rule
-from stateshift.dataflow.schedulers import SCHEDULERS, Scheduler, schedule
+from stateshift.dataflow.schedulers import SCHEDULERS, Scheduler, is_consistent, schedule
 from stateshift.dataflow.simulation import Chance, Load, simulate
 from stateshift.specification.dataflow.graph import graph_of, topological
-from stateshift.specification.dataflow.operators import Dataflow, Operator, with_replicates
+from stateshift.specification.dataflow.operators import Dataflow, with_replicates
 
 COST_SECONDS = 0.001
 BUSY = 0.8
@@ -36,12 +35,12 @@ class Busiest:
 
     @property
     def busy(self) -> float:
-        """What part of the time it is at work; from 1 on, it falls behind."""
+        """The part of the time for which it is at work; from 1 on, it falls behind."""
         return self.reached_per_second / self.able_per_second
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class Forecast:
     """`consistent` and `seconds` by scheduler; `rule` is how Fries prunes. `rates` are what sources
     read in a second. `no_figure` says why there are no seconds: the dataflow is too large to be
     simulated at once, or an operator falls behind. Its queue grows without end, and a delay would
@@ -57,10 +56,10 @@ class Expected:
     no_figure: str | None = None
 
 
-def expected(
+def forecast(
     dataflow: Dataflow, targets: tuple[str, ...], rule: Rule, chance: Callable[[], Chance]
-) -> Expected:
-    """Return what to expect of all schedulers. `chance` gives each of them the same start."""
+) -> Forecast:
+    """Return the forecast of all schedulers. `chance` gives each of them the same start."""
     dataflow = with_replicates(dataflow)
     load, assumed = load_of(dataflow)
     rates = {name: steps[0][1] for name, steps in load.rates.items()}
@@ -70,62 +69,43 @@ def expected(
     seconds: dict[Scheduler, float | None] = {}
     for scheduler in SCHEDULERS:
         made = schedule(dataflow, targets, scheduler, rule)
-        kept[scheduler] = consistent(made)
+        kept[scheduler] = is_consistent(made)
         seconds[scheduler] = None
         if no_figure is None:
             run = simulate(made, load, chance(), until_changed=True)
             seconds[scheduler] = run.delay_seconds
-    return Expected(rule, kept, seconds, assumed, rates, busiest, no_figure)
+    return Forecast(rule, kept, seconds, assumed, rates, busiest, no_figure)
 
 
 def _no_figure(dataflow: Dataflow, busiest: Busiest) -> str | None:
-    if _workers(dataflow) > WORKERS_MAX:
+    if sum(operator.workers for operator in dataflow.operators) > WORKERS_MAX:
         return f"more than {WORKERS_MAX:,} workers are not simulated"
     if busiest.busy < 1:
         return None
-    reached = rounded(busiest.reached_per_second)
-    able = rounded(busiest.able_per_second)
+    reached = round_rate(busiest.reached_per_second)
+    able = round_rate(busiest.able_per_second)
     return (
         f"{busiest.name} falls behind: {reached} tuples a second reach it, and it can work {able}"
     )
 
 
-def _workers(dataflow: Dataflow) -> int:
-    return sum(operator.workers for operator in dataflow.operators)
-
-
 def load_of(dataflow: Dataflow) -> tuple[Load, tuple[str, ...]]:
-    """Return the load that the operators name, and what had to be assumed."""
-    costs = _costs(dataflow)
-    named = _named_rates(dataflow)
-    rates = named | dict.fromkeys(_silent(dataflow, named), _rate(dataflow, named, costs))
-    each_second = sum(flows(dataflow, rates).values()) or 1.0
-    before = min(SECONDS_BEFORE, EVENTS_MAX / each_second)
-    load = Load({name: ((0.0, rate),) for name, rate in rates.items()}, costs, before, 3 * before)
-    return load, tuple(_assumed(dataflow, named, rates))
-
-
-def _silent(dataflow: Dataflow, named: Mapping[str, float]) -> list[str]:
-    """Return the sources that name no rate."""
-    return [name for name in dataflow.sources if name not in named]
-
-
-def _costs(dataflow: Dataflow) -> dict[str, float]:
-    return {operator.name: _cost_seconds(operator) for operator in dataflow.operators}
-
-
-def _cost_seconds(operator: Operator) -> float:
-    return COST_SECONDS if operator.cost_seconds is None else operator.cost_seconds
-
-
-def _named_rates(dataflow: Dataflow) -> dict[str, float]:
-    """Return the rates of those sources that name one."""
-    rates = {}
+    """Return the load that the operators name, and the values that had to be assumed."""
+    costs = {}
+    for operator in dataflow.operators:
+        cost = operator.cost_seconds
+        costs[operator.name] = COST_SECONDS if cost is None else cost
+    named = {}
     for name in dataflow.sources:
         rate = dataflow[name].rate_per_second
         if rate is not None:
-            rates[name] = rate
-    return rates
+            named[name] = rate
+    silent = [name for name in dataflow.sources if name not in named]
+    rates = named | dict.fromkeys(silent, _rate(dataflow, named, costs))
+    each_second = sum(flows(dataflow, rates).values()) or 1.0
+    before = min(SECONDS_BEFORE, EVENTS_MAX / each_second)
+    load = Load({name: ((0.0, rate),) for name, rate in rates.items()}, costs, before, 3 * before)
+    return load, tuple(_assumed(dataflow, silent, rates))
 
 
 def flows(dataflow: Dataflow, rates: Mapping[str, float]) -> dict[str, float]:
@@ -134,35 +114,19 @@ def flows(dataflow: Dataflow, rates: Mapping[str, float]) -> dict[str, float]:
     order = topological(graph)
     assert order is not None, "a dataflow with a cycle"
     flow = dict.fromkeys(dataflow.names, 0.0) | dict(rates)
-    copies = _copies(dataflow)
+    broadcasts = [edge for edge in dataflow.edges if edge.way == "broadcast"]
+    copies = {edge.ends: dataflow[edge.downstream].workers for edge in broadcasts}
     most = sum(rates.values())
     for here in order:
-        operator = dataflow.operators[here]
-        out = _flow_on_edge(operator, flow[operator.name], len(graph.after[here]), most)
+        operator, out = dataflow.operators[here], flow[dataflow.operators[here].name]
+        if operator.unique:
+            out = min(out, most)  # no more than the sources read
+        if operator.unique or operator.kind != "one-to-many":
+            out /= len(graph.after[here]) or 1  # each tuple goes along one of the edges
         for other in graph.after[here]:
             name = graph.names[other]
             flow[name] += out * copies.get((operator.name, name), 1)
     return flow
-
-
-def _flow_on_edge(operator: Operator, flow: float, edges: int, flow_max: float) -> float:
-    """Return what an operator sends along each of its edges. A unique one sends no more than the
-    sources read.
-    """
-    if operator.unique:
-        flow = min(flow, flow_max)
-    elif operator.kind == "one-to-many":
-        return flow
-    return flow / (edges or 1)  # each tuple goes along one of the edges
-
-
-def _copies(dataflow: Dataflow) -> dict[tuple[str, str], int]:
-    """Return for each broadcast how many workers get a copy of a tuple."""
-    copies = {}
-    for edge in dataflow.edges:
-        if edge.way == "broadcast":
-            copies[edge.ends] = dataflow[edge.downstream].workers
-    return copies
 
 
 def _busiest(dataflow: Dataflow, rates: Mapping[str, float], costs: Mapping[str, float]) -> Busiest:
@@ -176,8 +140,8 @@ def _busiest(dataflow: Dataflow, rates: Mapping[str, float], costs: Mapping[str,
 
 
 def _rate(dataflow: Dataflow, named: Mapping[str, float], costs: Mapping[str, float]) -> float:
-    """Return what the other sources read; where none says, as much as the busiest operator can do
-    in its part of the time.
+    """Return the rate of the other sources; where none is named, as much as the busiest operator
+    can do in its part of the time.
     """
     if named:
         return sum(named.values()) / len(named)
@@ -186,19 +150,16 @@ def _rate(dataflow: Dataflow, named: Mapping[str, float], costs: Mapping[str, fl
     return BUSY / most if most else 1.0
 
 
-def _assumed(
-    dataflow: Dataflow, named: Mapping[str, float], rates: Mapping[str, float]
-) -> Iterator[str]:
+def _assumed(dataflow: Dataflow, silent: list[str], rates: Mapping[str, float]) -> Iterator[str]:
     without = [operator.name for operator in dataflow.operators if operator.cost_seconds is None]
     if without:
         yield f"{COST_SECONDS * 1000:g} ms a tuple at {_several(without)} (cost_seconds)"
-    silent = _silent(dataflow, named)
     if silent:
-        rate = rounded(rates[silent[0]])
+        rate = round_rate(rates[silent[0]])
         yield f"{rate} tuples a second at {_several(silent)} (rate_per_second)"
 
 
-def rounded(rate: float) -> str:
+def round_rate(rate: float) -> str:
     """Write a rate with three digits: `1,230,000`, `0.25`."""
     return f"{float(f'{rate:.3g}'):,.0f}" if rate >= 100 else f"{rate:.3g}"
 

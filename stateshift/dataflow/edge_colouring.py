@@ -63,7 +63,7 @@ def _picked(items: Sequence[T], places: Iterable[int]) -> list[T]:
 
 
 def _parted(chosen: Sequence[int], places: Collection[int]) -> tuple[list[int], list[int]]:
-    """Return what stands at these places, and the rest."""
+    """Return the edges at these places, and the rest."""
     inside: list[int] = []
     rest: list[int] = []
     for place, edge in enumerate(chosen):
@@ -78,7 +78,10 @@ def _halves(edges: Sequence[Edge]) -> tuple[list[int], list[int]]:
 
     Every second edge of a walk is of the other half.
     """
-    places_at = _places_at_vertices(edges)
+    places_at: dict[int, list[int]] = {}  # of each vertex's edges; those of the right are `~right`
+    for place, (left, right) in enumerate(edges):
+        places_at.setdefault(left, []).append(place)
+        places_at.setdefault(~right, []).append(place)
     walked = bytearray(len(edges))
     first: list[int] = []
     second: list[int] = []
@@ -87,15 +90,6 @@ def _halves(edges: Sequence[Edge]) -> tuple[list[int], list[int]]:
         first += walk[::2]
         second += walk[1::2]
     return first, second
-
-
-def _places_at_vertices(edges: Sequence[Edge]) -> dict[int, list[int]]:
-    """Return the places of each vertex's edges. Vertices of the right side are `~right`."""
-    places_at: dict[int, list[int]] = {}
-    for place, (left, right) in enumerate(edges):
-        places_at.setdefault(left, []).append(place)
-        places_at.setdefault(~right, []).append(place)
-    return places_at
 
 
 def _walk(
@@ -126,7 +120,7 @@ def _unwalked(places: list[int], walked: bytearray) -> int | None:
 def _perfect(edges: Sequence[Edge], degree: int) -> list[int]:
     """Return the places of a perfect matching among edges of which every vertex has `degree`.
 
-    Edges behind the given ones are the bad ones. A weight says how many times an edge is there.
+    Edges after the given ones are the bad ones. A weight is the number of times an edge is there.
     """
     vertices = len(edges) // degree
     times = (len(edges) - 1).bit_length()
@@ -147,18 +141,14 @@ def _halved(weights: Mapping[int, int], edges: Sequence[Edge], good: int) -> dic
     odd = [place for place, weight in weights.items() if weight % 2]
     first, second = (_picked(odd, half) for half in _halves(_picked(edges, odd)))
     halved = {place: weight // 2 for place, weight in weights.items()}
-    for place in min(first, second, key=lambda places: _bad(places, good)):
+    for place in min(first, second, key=lambda places: sum(place >= good for place in places)):
         halved[place] += 1
     return {place: weight for place, weight in halved.items() if weight}
 
 
-def _bad(places: Iterable[int], good: int) -> int:
-    return sum(place >= good for place in places)
-
-
 def _regular(edges: Sequence[Edge]) -> tuple[list[Edge], int]:
-    """Return the edges over glued vertices, numbered from 0 on both sides, and behind them those
-    that do not count; and how many each vertex has.
+    """Return the edges over glued vertices, numbered from 0 on both sides, and after them those that
+    do not count; and the number that each vertex has.
     """
     left_counts, right_counts = _counts_of_ends(edges)
     degree = max((*left_counts.values(), *right_counts.values()), default=0)
@@ -172,12 +162,12 @@ def _regular(edges: Sequence[Edge]) -> tuple[list[Edge], int]:
 
 
 def _counts_of_ends(edges: Sequence[Edge]) -> tuple[Counter[int], Counter[int]]:
-    """Return how many edges each vertex has, of the left side and of the right one."""
+    """Return the number of edges of each vertex, of the left side and of the right one."""
     return Counter(left for left, _ in edges), Counter(right for _, right in edges)
 
 
 def _glued(counts: Counter[int], degree: int) -> dict[int, int]:
-    """Glue vertices together while they have no more than `degree` edges: so no more vertices are
+    """Glue vertices together while they have no more than `degree` edges: then no more vertices are
     left than twice as many as the edges need.
     """
     glued: dict[int, int] = {}

@@ -91,18 +91,14 @@ def strategy_of(text: str, pointer: str = "/strategy") -> Strategy:
     """Return the strategy of a text: the inverse of `str`."""
     name = normal_strategy(text)
     if name is None:
-        raise _no_strategy(text, pointer)
+        is_bare = text.strip() == "batched"
+        message = "batched needs to know how many moves at a time" if is_bare else "no strategy"
+        complaint = Complaint(pointer, message, text, EXPECTED)
+        raise SpecError((complaint,), hint="for instance: batched(16)")
     for strategy in (AllAtOnce(), Fluid(), Optimised()):
         if str(strategy) == name:
             return strategy
     return Batched(int(name.removeprefix("batched(").removesuffix(")")))
-
-
-def _no_strategy(text: str, pointer: str) -> SpecError:
-    is_bare = text.strip() == "batched"
-    message = "batched needs to know how many moves at a time" if is_bare else "no strategy"
-    complaint = Complaint(pointer, message, text, EXPECTED)
-    return SpecError((complaint,), hint="for instance: batched(16)")
 
 
 def degree(moves: Sequence[Move]) -> int:

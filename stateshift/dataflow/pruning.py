@@ -1,15 +1,15 @@
-"""Which one-to-many operators have to be synchronised with the targets below them (Fries,
+"""The one-to-many operators that have to be synchronised with the targets below them (Fries,
 Algorithms 2 and 3).
 
 A one-to-many operator sends descendants of one source tuple different ways, or the same way at
-different times. Unless it is synchronised with what is below it, one of them may meet a target
-before its change and another after. So each one-to-many operator above a target joins the members,
-unless one of two rules says that it cannot do any harm:
+different times. Unless it is synchronised with the operators below it, one of them may meet a
+target before its change and another after. Each one-to-many operator above a target joins the
+members, unless one of two rules says that it cannot do any harm:
 
     edge-wise   only one of its edges leads to targets, and on that edge it sends at most one tuple
                 for each it reads. Whatever it sends elsewhere meets no target (F-12).
-    uniqueness  behind it, and before every target, stands an operator that lets one tuple pass for
-                each source tuple.
+    uniqueness  after it, and before every target, an operator lets one tuple pass for each source
+                tuple.
 
 The second rule, as published, asks this of each path on its own. That is not enough: with FL -> U1
 -> o1 and FL -> U2 -> o2, one source tuple passes both U1 and U2, and meets o1 and o2. The rule that
@@ -21,13 +21,13 @@ is `sound` asks for *one* unique operator on all paths from the operator to all 
                          = the guard that all its neighbours have; where they differ, itself if it
                            is unique, else none
 
-A target ends a path: what it lets pass comes after the change was met. All of it is one walk
-against the edges.
+A target ends a path: a tuple that it lets pass has met the change. All of it is one walk against
+the edges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,11 +61,6 @@ class _Paths:
     targets: frozenset[int]
     after: Mapping[int, list[int]]
 
-    def is_one_to_many_above_a_target(self, number: int) -> bool:
-        if not self.after[number]:
-            return False
-        return self.dataflow.operators[number].kind == "one-to-many"
-
 
 def sort_out(
     dataflow: Dataflow, graph: Graph, targets: Iterable[int], rule: Rule
@@ -73,47 +68,32 @@ def sort_out(
     """Return the one-to-many operators above targets: those that join the members, and those that
     do not have to. `graph` is that of the dataflow, cut at its blocking operators.
     """
-    paths = _paths_to(dataflow, graph, frozenset(targets))
-    one_to_many = [i for i in paths.after if paths.is_one_to_many_above_a_target(i)]
-    if rule == "none" or not one_to_many:
-        return one_to_many, ()
-    verdicts = _verdicts(paths, one_to_many, rule)
-    joining = [number for number in one_to_many if verdicts[number] is None]
-    return joining, tuple(filter(None, verdicts.values()))
-
-
-def _paths_to(dataflow: Dataflow, graph: Graph, targets: frozenset[int]) -> _Paths:
-    above = reachable(graph.before, targets)
-    after = {}
-    for number in range(len(graph.names)):
+    ends = frozenset(targets)
+    above = reachable(graph.before, ends)
+    after: dict[int, list[int]] = {}
+    one_to_many = []
+    for number, operator in enumerate(dataflow.operators):
         if above[number]:
             after[number] = [other for other in graph.after[number] if above[other]]
-    return _Paths(dataflow, graph, targets, after)
-
-
-def _verdicts(paths: _Paths, one_to_many: list[int], rule: Rule) -> dict[int, Pruned | None]:
-    verdicts = _sound_verdicts(paths, one_to_many)
+            if after[number] and operator.kind == "one-to-many":
+                one_to_many.append(number)
+    if rule == "none" or not one_to_many:
+        return one_to_many, ()
+    paths = _Paths(dataflow, graph, ends, after)
+    guards = [_guards(paths, is_sound=True)]
     if rule == "published":
-        _add_published_verdicts(paths, verdicts)
-    return verdicts
-
-
-def _sound_verdicts(paths: _Paths, one_to_many: list[int]) -> dict[int, Pruned | None]:
-    """Return for each of the operators why it is pruned; None for one that is not."""
-    single = {edge.ends for edge in paths.dataflow.edges if edge.one_per_tuple}
-    guards = _guards(paths, _same_guard)
-    verdicts = {}
+        guards.append(_guards(paths, is_sound=False))
+    single = {edge.ends for edge in dataflow.edges if edge.one_per_tuple}
+    joining, pruned = [], []
     for number in one_to_many:
         verdict = _edge_wise(paths, number, single)
-        verdicts[number] = verdict or _uniqueness(paths.graph, number, guards[number])
-    return verdicts
-
-
-def _add_published_verdicts(paths: _Paths, verdicts: dict[int, Pruned | None]) -> None:
-    guards = _guards(paths, _any_guard)
-    for number, verdict in verdicts.items():
+        for guard_of in guards:
+            verdict = verdict or _uniqueness(graph, number, guard_of[number])
         if verdict is None:
-            verdicts[number] = _uniqueness(paths.graph, number, guards[number])
+            joining.append(number)
+        else:
+            pruned.append(verdict)
+    return joining, tuple(pruned)
 
 
 def _edge_wise(paths: _Paths, number: int, single: set[tuple[str, str]]) -> Pruned | None:
@@ -134,29 +114,22 @@ def _uniqueness(graph: Graph, number: int, guard: Guard) -> Pruned | None:
     return Pruned(graph.names[number], "uniqueness", by)
 
 
-def _guards(paths: _Paths, combined: Callable[[set[Guard]], Guard]) -> dict[int, Guard]:
-    """Return the guard of each operator above targets; `combined` makes it of its neighbours'."""
+def _guards(paths: _Paths, *, is_sound: bool) -> dict[int, Guard]:
+    """Return the guard of each operator above targets, made of its neighbours'. By the sound rule
+    that is the guard that all of them have; by the published one, SEVERAL where each has one.
+    """
     order = topological(paths.graph)
     assert order is not None, "a dataflow with a cycle"
     guards: dict[int, Guard] = {}
     for number in filter(paths.after.__contains__, reversed(order)):
-        guard = combined(_guards_downstream(paths, number, guards))
+        # A target has none: it ends a path.
+        near = {None if o in paths.targets else guards[o] for o in paths.after[number]}
+        guard: Guard = None
+        if is_sound and len(near) == 1:
+            guard = near.pop()
+        elif not is_sound and near and None not in near:
+            guard = SEVERAL
         if guard is None and paths.dataflow.operators[number].unique:
             guard = number
         guards[number] = guard
     return guards
-
-
-def _guards_downstream(paths: _Paths, number: int, guards: Mapping[int, Guard]) -> set[Guard]:
-    """Return the guards of an operator's neighbours. A target has none: it ends a path."""
-    return {None if other in paths.targets else guards[other] for other in paths.after[number]}
-
-
-def _same_guard(downstream: set[Guard]) -> Guard:
-    """Return the guard that all neighbours have: the sound rule."""
-    return next(iter(downstream)) if len(downstream) == 1 else None
-
-
-def _any_guard(downstream: set[Guard]) -> Guard:
-    """Return SEVERAL where each neighbour has a guard, whichever: the published rule."""
-    return SEVERAL if downstream and None not in downstream else None

@@ -1,5 +1,5 @@
-"""Why each operator is part of a change, or is not, in sentences; and in which order those that are
-restart.
+"""The reasons for which each operator is part of a change, or is not, in sentences; and the order
+in which those that are restart.
 
     reasons(schedule)    (operator, sentence) for those that pause and those that pruning has spared
     order(component)     the steps in which its operators restart: each after all that it waits for
@@ -15,7 +15,7 @@ from stateshift.dataflow.components import Component
 from stateshift.dataflow.pruning import Pruned
 from stateshift.dataflow.schedulers import Schedule, fries
 from stateshift.specification.dataflow.graph import graph_of, reachable
-from stateshift.specification.dataflow.operators import Dataflow, Kind, Operator
+from stateshift.specification.dataflow.operators import Operator
 
 Reason = tuple[str, str]
 
@@ -32,10 +32,16 @@ UNIQUE = (
 def reasons(schedule: Schedule) -> tuple[Reason, ...]:
     """Return a sentence for each operator that is paused, tags tuples, was spared or blocks."""
     given: list[Reason] = []
+    needed = set(schedule.members)  # by any sound rule
+    if not needed <= set(schedule.targets):
+        needed = set(fries(schedule.dataflow, schedule.targets).members)
     for component in schedule.components:
-        given += _component_reasons(schedule, component)
+        near = _surroundings(schedule, component)
+        for name in component.operators:
+            given.append((name, _reason(schedule, name, near[name], name in needed)))
     for name in schedule.tagging_only:
-        given.append((name, _tagging(schedule.dataflow[name])))
+        kind = "blocking" if schedule.dataflow[name].kind == "blocking" else "a source"
+        given.append((name, f"{kind}: says with each tuple which function is meant"))
     for pruned in schedule.pruned:
         given.append((pruned.operator, _spared(pruned)))
     if schedule.scheduler == "fries":
@@ -45,21 +51,16 @@ def reasons(schedule: Schedule) -> tuple[Reason, ...]:
 
 def order(component: Component) -> tuple[tuple[str, ...], ...]:
     """Return the operators in steps, heads first. Those of one step do not wait for each other."""
-    step_of = _step_of(component)
-    steps: dict[int, list[str]] = {}
-    for name in component.operators:
-        steps.setdefault(step_of[name], []).append(name)
-    return tuple(tuple(steps[number]) for number in sorted(steps))
-
-
-def _step_of(component: Component) -> dict[str, int]:
-    """Return the step of each operator: one more than the last of those that it waits for."""
     after = _downstream(component)
+    # The step of each operator is one more than the last of those that it waits for.
     step_of = dict.fromkeys(component.operators, 0)
     for name in component.operators:  # upstream first
         for downstream in after[name]:
             step_of[downstream] = max(step_of[downstream], step_of[name] + 1)
-    return step_of
+    steps: dict[int, list[str]] = {}
+    for name in component.operators:
+        steps.setdefault(step_of[name], []).append(name)
+    return tuple(tuple(steps[number]) for number in sorted(steps))
 
 
 def _downstream(component: Component) -> dict[str, list[str]]:
@@ -71,8 +72,8 @@ def _downstream(component: Component) -> dict[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Surroundings:
-    """What is near an operator of a component: a member and a target upstream of it, and targets
-    downstream (two where there are more).
+    """The neighbourhood of an operator of a component: a member and a target upstream of it, and
+    targets downstream (two where there are more).
     """
 
     member_above: str | None
@@ -80,45 +81,37 @@ class _Surroundings:
     targets_below: tuple[str, ...]
 
 
-def _component_reasons(schedule: Schedule, component: Component) -> Iterator[Reason]:
-    needed = _needed_members(schedule)
-    near = _surroundings(schedule, component)
-    for name in component.operators:
-        if name in schedule.targets:
-            yield name, "a target: its function changes"
-        elif schedule.scheduler == "epoch":
-            yield name, "the epoch barrier goes through every operator"
-        elif name not in schedule.members:
-            yield name, _between(near[name])
-        elif name in needed:
-            yield name, _one_to_many(schedule.dataflow[name], near[name].targets_below)
-        else:
-            yield name, "one-to-many: a rule could spare it, and was told not to (--rule none)"
-
-
-def _needed_members(schedule: Schedule) -> set[str]:
-    """Return the members that no sound rule can spare."""
-    members = set(schedule.members)
-    if members <= set(schedule.targets):
-        return members
-    return set(fries(schedule.dataflow, schedule.targets).members)
+def _reason(schedule: Schedule, name: str, near: _Surroundings, is_needed: bool) -> str:
+    """Return the reason for which an operator of a component is part of the change."""
+    if name in schedule.targets:
+        return "a target: its function changes"
+    if schedule.scheduler == "epoch":
+        return "the epoch barrier goes through every operator"
+    if name not in schedule.members:
+        return _between(near)
+    if is_needed:
+        return _one_to_many(schedule.dataflow[name], near.targets_below)
+    return "one-to-many: a rule could spare it, and was told not to (--rule none)"
 
 
 def _surroundings(schedule: Schedule, component: Component) -> dict[str, _Surroundings]:
+    targets = set(schedule.targets)
     members_above = _first_above(component, set(schedule.members))
-    targets_above = _first_above(component, set(schedule.targets))
-    targets_below = _targets_below(component, set(schedule.targets))
+    targets_above = _first_above(component, targets)
+    after = _downstream(component)
+    below: dict[str, tuple[str, ...]] = {}
     near = {}
-    for name in component.operators:
-        near[name] = _Surroundings(
-            members_above.get(name), targets_above.get(name), targets_below[name]
-        )
+    for name in reversed(component.operators):  # downstream first
+        beside = [other for other in after[name] if other in targets]
+        farther = chain.from_iterable(below[other] for other in after[name])
+        below[name] = tuple(dict.fromkeys((*beside, *farther)))[:2]  # the nearest first
+        near[name] = _Surroundings(members_above.get(name), targets_above.get(name), below[name])
     return near
 
 
 def _one_to_many(operator: Operator, targets: tuple[str, ...]) -> str:
-    """Say why it has to be synchronised. Each of several targets may be met by one of the copies
-    only, so that nothing is said of a single one.
+    """Return the reason for which it has to be synchronised. Each of several targets may be met by
+    one of the copies only, and nothing is said of a single one.
     """
     changed = (
         f"{targets[0]} before its change" if len(targets) == 1 else "targets before their change"
@@ -129,8 +122,9 @@ def _one_to_many(operator: Operator, targets: tuple[str, ...]) -> str:
 
 
 def _between(near: _Surroundings) -> str:
-    """Say why an operator between members waits. A target upstream is met by the same tuples. What
-    a one-to-many operator makes of one tuple takes this path to the target, and so does the change.
+    """Return the reason for which an operator between members waits. The same tuples meet a target
+    upstream. The outputs of a one-to-many operator for one tuple take this path to the target, and
+    so does the change.
     """
     target = near.targets_below[0]
     if near.target_above is not None:
@@ -140,11 +134,6 @@ def _between(near: _Surroundings) -> str:
         f"on a way from {member} to {target}: the change comes along it, in line with what "
         f"{member} makes of a tuple"
     )
-
-
-def _tagging(operator: Operator) -> str:
-    kind = "blocking" if operator.kind == "blocking" else "a source"
-    return f"{kind}: says with each tuple which function is meant"
 
 
 def _spared(pruned: Pruned) -> str:
@@ -163,24 +152,22 @@ def _spared(pruned: Pruned) -> str:
 
 
 def _separating(schedule: Schedule) -> Iterator[str]:
-    """Yield the blocking operators that keep what is above them out of a component with what is
-    below (F-14): those on a path to a target from another one, or from a one-to-many operator.
+    """Yield the blocking operators that keep the operators above them out of a component with those
+    below (F-14): they are on a path to a target from another one, or from a one-to-many operator.
     """
-    dataflow = schedule.dataflow
-    graph = graph_of(dataflow)
+    graph = graph_of(schedule.dataflow)
     targets = graph.numbers(schedule.targets)
-    one_to_many = graph.numbers(_names_of_kind(dataflow, "one-to-many"))
+    by_kind: dict[str, list[str]] = {"one-to-many": [], "blocking": []}
+    for operator in schedule.dataflow.operators:
+        by_kind.setdefault(operator.kind, []).append(operator.name)
     inputs_of_targets = chain.from_iterable(map(graph.before.__getitem__, targets))
-    below_a_start = reachable(graph.after, [*targets, *one_to_many])
+    starts = [*targets, *graph.numbers(by_kind["one-to-many"])]
+    below_a_start = reachable(graph.after, starts)
     above_a_target = reachable(graph.before, inputs_of_targets)
-    for name in _names_of_kind(dataflow, "blocking"):
+    for name in by_kind["blocking"]:
         number = graph.number[name]
         if below_a_start[number] and above_a_target[number]:
             yield name
-
-
-def _names_of_kind(dataflow: Dataflow, kind: Kind) -> list[str]:
-    return [operator.name for operator in dataflow.operators if operator.kind == kind]
 
 
 def _first_above(component: Component, wanted: set[str]) -> dict[str, str]:
@@ -192,16 +179,3 @@ def _first_above(component: Component, wanted: set[str]) -> dict[str, str]:
         if above is not None:
             nearest.setdefault(downstream, above)
     return nearest
-
-
-def _targets_below(component: Component, targets: set[str]) -> dict[str, tuple[str, ...]]:
-    """Return for each operator the targets downstream of it, along the component's edges, the
-    nearest first: two where there are more.
-    """
-    after = _downstream(component)
-    below: dict[str, tuple[str, ...]] = {}
-    for name in reversed(component.operators):  # downstream first
-        beside = [other for other in after[name] if other in targets]
-        farther = chain.from_iterable(below[other] for other in after[name])
-        below[name] = tuple(dict.fromkeys((*beside, *farther)))[:2]
-    return below

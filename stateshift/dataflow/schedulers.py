@@ -1,4 +1,5 @@
-"""How a change of functions reaches its targets: the four schedulers of the Fries paper, as values.
+"""The ways of a change of functions to its targets: the four schedulers of the Fries paper, as
+values; and whether a schedule is consistent.
 
     epoch barrier  markers start at all sources and go through the whole dataflow, in line with the
                    data
@@ -16,6 +17,17 @@ scheduler it came from.
 
 A dataflow is cut at its blocking operators before Fries looks at it (F-14), and broadcasts are
 operators (F-15).
+
+A schedule is consistent if no source tuple is met by targets before their change, and by some after
+it. Epoch barriers and versions always are, and so is Fries with the sound rule, or none. The
+answers here are exact for a dataflow and its targets, as far as operators do the most that their
+kinds allow: a test holds them against all interleavings of small dataflows.
+
+    published  an operator that it spares beyond the sound rule can send two copies to targets;
+               nothing parts them unless the operator is in a component all the same, on a way
+               between others (F-13)
+    naive      is what Fries does where that has nothing to synchronise (F-6); anywhere else a tuple
+               meets two targets in turn, or two copies of it meet them
 """
 
 from __future__ import annotations
@@ -68,7 +80,7 @@ class Schedule:
 
     @property
     def tagging_only(self) -> tuple[str, ...]:
-        """Those that say which function is meant, and have none of their own to change."""
+        """Operators that say which function is meant, and have none of their own to change."""
         paused = set(self.paused)
         return tuple(name for name in self.tagging if name not in paused)
 
@@ -80,8 +92,13 @@ class Schedule:
 
     def without(self, edge: tuple[str, str]) -> Schedule:
         """Return the same, but no marker goes along one edge: a checker has to reject it."""
-        broken = tuple(_without(component, edge) for component in self.components)
-        return replace(self, components=broken)
+        broken = []
+        for component in self.components:
+            edges = tuple(other for other in component.edges if other != edge)
+            fed = {downstream for _, downstream in edges}
+            heads = tuple(name for name in component.operators if name not in fed)
+            broken.append(replace(component, edges=edges, heads=heads))
+        return replace(self, components=tuple(broken))
 
 
 def fries(dataflow: Dataflow, targets: Iterable[str], rule: Rule = "sound") -> Schedule:
@@ -133,7 +150,7 @@ def multi_version(dataflow: Dataflow, targets: Iterable[str]) -> Schedule:
 def schedule(
     dataflow: Dataflow, targets: Iterable[str], scheduler: Scheduler, rule: Rule = "sound"
 ) -> Schedule:
-    """Return what `scheduler` does. `rule` is how Fries prunes."""
+    """Return the schedule of `scheduler`. `rule` is how Fries prunes."""
     match scheduler:
         case "fries":
             return fries(dataflow, targets, rule)
@@ -149,8 +166,19 @@ def _alone(targets: Iterable[str]) -> tuple[Component, ...]:
     return tuple(Component((target,), (), (target,)) for target in targets)
 
 
-def _without(component: Component, edge: tuple[str, str]) -> Component:
-    edges = tuple(other for other in component.edges if other != edge)
-    fed = {downstream for _, downstream in edges}
-    heads = tuple(name for name in component.operators if name not in fed)
-    return replace(component, edges=edges, heads=heads)
+def is_consistent(schedule: Schedule) -> bool:
+    """Whether no source tuple can meet some targets before their change and others after it."""
+    match schedule.scheduler:
+        case "fries":
+            return not unguarded_operators(schedule)
+        case "naive":
+            return not fries(schedule.dataflow, schedule.targets).edges
+        case "epoch" | "multi-version":
+            return True
+
+
+def unguarded_operators(schedule: Schedule) -> tuple[str, ...]:
+    """Return the one-to-many operators that only the published rule has spared: targets may meet
+    copies of one tuple before and after their change.
+    """
+    return tuple(pruned.operator for pruned in schedule.pruned if pruned.by is None)

@@ -1,15 +1,15 @@
-"""How long a schedule takes: tuples, queues, costs, control messages and markers, event by event.
+"""The time that a schedule takes: tuples, queues, costs, control messages and markers, event by
+event.
 
-    Load      how many tuples sources read, what one costs at each operator before and after the
-              change, how unevenly keys fall on workers, how long a control message takes, when the
-              change is requested
-    simulate  -> Run: when each worker was through, what was queued, and how long tuples took to the
-              sinks
+    Load      the tuples that sources read, their cost at each operator before and after the change,
+              the shares of keys on workers, the time of a control message and of the request
+    simulate  -> Run: the time at which each worker was through, the queues, and the time of tuples
+              to the sinks
 
 A worker takes one item at a time, in the order of arrival, but for channels that wait for markers.
-A control message overtakes what is queued, not the tuple that is being processed. Sending takes no
-time. A one-to-one operator chooses one of its edges by chance, a one-to-many operator sends one
-tuple along each; what blocking operators would send once their input has ended, is not simulated.
+A control message overtakes the queue, not the tuple that is being processed. Sending takes no time.
+A one-to-one operator chooses one of its edges by chance, a one-to-many operator sends one tuple
+along each. Blocking operators would send once their input has ended: that is not simulated.
 
 The *delay* of a reconfiguration is the time from the request until no target uses its old function
 any more (F-3). The same load and chance give the same run.
@@ -20,13 +20,12 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from stateshift.dataflow.schedulers import Schedule
-from stateshift.dataflow.wiring import Wiring, wired
-from stateshift.specification.dataflow.operators import Operator
+from stateshift.dataflow.wiring import Wiring, wire
 
 
 class Chance(Protocol):
@@ -37,7 +36,7 @@ class Chance(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`rates` are steps: (from this second on, tuples a second). What is not named costs
+    """`rates` are steps: (from this second on, tuples a second). An operator without a cost costs
     nothing, and keys are even.
     """
 
@@ -95,77 +94,81 @@ class _Worker:
 
 
 def _cost_of_each(wiring: Wiring, costs: Mapping[str, float]) -> list[float]:
-    """Return what a tuple costs at each worker."""
+    """Return the cost of a tuple at each worker."""
     return [costs.get(operator.name, 0.0) for operator, _ in wiring.workers]
 
 
-ARRIVES, DONE, CONTROLLED, REQUESTED = range(4)
+Kind = Literal["arrives", "done", "controlled", "requested"]
 
 
 class _Simulation:
     """The world between two events."""
 
     def __init__(self, schedule: Schedule, load: Load, chance: Chance) -> None:
-        self.wiring: Wiring = wired(schedule)
+        self.wiring: Wiring = wire(schedule)
         self.load, self.chance, self.versions = load, chance, bool(schedule.tagging)
         self.workers = [_Worker() for _ in self.wiring.workers]
         self.costs = _cost_of_each(self.wiring, load.costs)
         self.costs_after = _cost_of_each(self.wiring, {**load.costs, **load.costs_after})
-        self.events: list[tuple[float, int, int, int]] = []
+        self.events: list[tuple[float, int, Kind, int]] = []
         self.count = self.sources = self.processed = self.old = 0
         self.now = self.backlog = 0.0
-        self.let_by: set[tuple[str, int]] = set()
+        self.let_by: set[tuple[str, int]] = set()  # unique operators, each with a source tuple
         self.through: dict[int, float] = {}
         self.latencies: list[tuple[float, float]] = []
 
     def run(self, *, until_changed: bool) -> None:
-        self._begin()
-        handlers = (self._arrives, self._finish, self._hear_control, self._requested)
-        while self.events:
-            self.now, _, kind, worker = heapq.heappop(self.events)
-            handlers[kind](worker)
-            if until_changed and self._is_over():
-                return
-
-    def _begin(self) -> None:
         for name in self.load.rates:
             for worker in self.wiring.of(name):
                 self._next_arrival(worker)
-        self._at(self.load.request_seconds, REQUESTED, 0)
+        self._at(self.load.request_seconds, "requested", 0)
+        while self.events:
+            self.now, _, kind, worker = heapq.heappop(self.events)
+            match kind:
+                case "arrives":
+                    self._arrive(worker)
+                case "done":
+                    self._finish(worker)
+                case "controlled":
+                    self._hear_control(worker)
+                case "requested":
+                    self._request()
+            if until_changed and self.now > self.load.request_seconds and self.changed():
+                return
 
-    def _arrives(self, worker: int) -> None:
-        self.sources += 1
-        self._put(worker, -1, Item(self.now, self.sources, self.workers[worker].tagging))
-        self._next_arrival(worker)
-
-    def _requested(self, _: int) -> None:
-        self.backlog = max(map(self._backlog, range(len(self.workers))), default=0.0)
+    def _request(self) -> None:
+        queues = [len(worker.queue) for worker in self.workers]
+        backlogs = [count * cost for count, cost in zip(queues, self.costs, strict=True)]
+        self.backlog = max(backlogs, default=0.0)
         for head in self.wiring.heads:
-            self._at(self.now + self.load.control_seconds, CONTROLLED, head)
+            self._at(self.now + self.load.control_seconds, "controlled", head)
 
     # -- time and chance
 
-    def _at(self, when: float, kind: int, worker: int) -> None:
+    def _at(self, when: float, kind: Kind, worker: int) -> None:
         self.count += 1
         heapq.heappush(self.events, (when, self.count, kind, worker))
 
     def _next_arrival(self, worker: int) -> None:
         """Let a tuple arrive at a random moment, as many a second as the rate of now says."""
         operator, _ = self.wiring.workers[worker]
-        rate = self._rate(operator.name)
+        rate = 0.0
+        for since, tuples in self.load.rates[operator.name]:
+            if since <= self.now:
+                rate = tuples
         if rate <= 0:
             return
         when = self.now - math.log(1.0 - self.chance.random()) * operator.workers / rate
         if when < self.load.seconds:
-            self._at(when, ARRIVES, worker)
-
-    def _rate(self, name: str) -> float:
-        for since, rate in reversed(self.load.rates[name]):
-            if since <= self.now:
-                return rate
-        return 0.0
+            self._at(when, "arrives", worker)
 
     # -- data
+
+    def _arrive(self, number: int) -> None:
+        self.sources += 1
+        item = Item(self.now, self.sources, self.workers[number].tagging)
+        self._put(number, -1, item)
+        self._next_arrival(number)
 
     def _put(self, worker: int, channel: int, item: Item | None) -> None:
         if item is not None and not item.version:
@@ -178,23 +181,20 @@ class _Simulation:
         """Take items until one is data: that one takes time."""
         worker = self.workers[number]
         while worker.queue and worker.busy is None:
-            self._take(number, *worker.queue.popleft())
-
-    def _take(self, number: int, channel: int, item: Item | None) -> None:
-        worker = self.workers[number]
-        if worker.holds_back(channel):
-            worker.held.append((channel, item))
-        elif item is None:
-            self._hear_marker(number, channel)
-        else:
-            worker.busy = item
-            self._at(self.now + self._cost(number, item), DONE, number)
-
-    def _cost(self, number: int, item: Item) -> float:
-        if number not in self.wiring.changing:
-            return self.costs[number]
-        is_new = item.version if self.versions else self.workers[number].passed
-        return self.costs_after[number] if is_new else self.costs[number]
+            channel, item = worker.queue.popleft()
+            if worker.holds_back(channel):
+                worker.held.append((channel, item))
+            elif item is None:
+                worker.heard.add(channel)
+                if len(worker.heard) == len(self.wiring.awaited[number]):
+                    self._pass(number)
+            else:
+                worker.busy = item
+                is_new = item.version if self.versions else worker.passed
+                costs = self.costs
+                if is_new and number in self.wiring.changing:
+                    costs = self.costs_after
+                self._at(self.now + costs[number], "done", number)
 
     def _finish(self, number: int) -> None:
         worker = self.workers[number]
@@ -203,51 +203,34 @@ class _Simulation:
         self.processed += 1
         self._send(number, item)
         if not item.version:
-            self._old_is_done(number)
+            self.old -= 1
+            # A target is through with the last tuple of the old version that it meets.
+            if self.versions and number in self.wiring.changing and worker.passed:
+                self.through[number] = self.now
         if worker.has_message:
             worker.has_message = False
             self._pass(number)
         if worker.busy is None:
             self._work(number)
 
-    def _old_is_done(self, number: int) -> None:
-        """Count a tuple of the old version less; a target is through with the last one it meets."""
-        self.old -= 1
-        is_changing = self.versions and number in self.wiring.changing
-        if is_changing and self.workers[number].passed:
-            self.through[number] = self.now
-
     def _send(self, number: int, item: Item) -> None:
+        """Send the outputs of a worker for one tuple along the channels that they take."""
         operator, _ = self.wiring.workers[number]
-        if not self.wiring.outs[number] or operator.kind == "blocking":
+        edges = self.wiring.outs[number]
+        if not edges or operator.kind == "blocking":
             self.latencies.append((self.now, self.now - item.born))
             return
-        for channel in self._channels_taken(number, item):
-            self._put(self.wiring.channels[channel].receiver, channel, item)
-
-    def _channels_taken(self, number: int, item: Item) -> Iterator[int]:
-        """Yield the channels along which a worker sends what it makes of a tuple."""
-        operator, _ = self.wiring.workers[number]
-        if operator.unique and self._was_let_by(operator.name, item.source):
-            return
-        for edge in self._edges_taken(operator, self.wiring.outs[number]):
-            yield from self._chosen(edge)
-
-    def _edges_taken(
-        self, operator: Operator, edges: tuple[tuple[int, ...], ...]
-    ) -> tuple[tuple[int, ...], ...]:
+        if operator.unique:
+            passage = (operator.name, item.source)
+            if passage in self.let_by:
+                return
+            self.let_by.add(passage)
         takes_one = operator.unique or operator.kind == "one-to-one"
-        if len(edges) == 1 or not takes_one:
-            return edges
-        return (edges[int(self.chance.random() * len(edges))],)
-
-    def _was_let_by(self, name: str, source: int) -> bool:
-        """Whether a unique operator has let a tuple of this source tuple by; it has from now on."""
-        passage = (name, source)
-        if passage in self.let_by:
-            return True
-        self.let_by.add(passage)
-        return False
+        if takes_one and len(edges) > 1:
+            edges = (edges[int(self.chance.random() * len(edges))],)
+        for edge in edges:
+            for channel in self._chosen(edge):
+                self._put(self.wiring.channels[channel].receiver, channel, item)
 
     def _chosen(self, channels: tuple[int, ...]) -> tuple[int, ...]:
         """Return the channels of an edge that a tuple takes: all of a broadcast, else one."""
@@ -258,7 +241,11 @@ class _Simulation:
         drawn = self.chance.random()
         if shares is None:
             return (channels[int(drawn * len(channels))],)
-        return (_channel_at(drawn, channels, shares),)
+        for channel, share in zip(channels, shares, strict=True):
+            drawn -= share
+            if drawn < 0:
+                return (channel,)
+        return channels[-1:]
 
     # -- control
 
@@ -266,22 +253,12 @@ class _Simulation:
         worker = self.workers[number]
         if self.versions and number in self.wiring.tagging and self._installed():
             worker.tagging = 1
-        if number in self.wiring.heads and not worker.passed:
-            self._pass_soon(number)
-
-    def _pass_soon(self, number: int) -> None:
-        """Pass at once, or when the tuple at hand is done."""
-        worker = self.workers[number]
+        if number not in self.wiring.heads or worker.passed:
+            return
         if worker.busy is None:
             self._pass(number)
         else:
             worker.has_message = True
-
-    def _hear_marker(self, number: int, channel: int) -> None:
-        worker = self.workers[number]
-        worker.heard.add(channel)
-        if len(worker.heard) == len(self.wiring.awaited[number]):
-            self._pass(number)
 
     def _pass(self, number: int) -> None:
         """Take the new function from here on, send markers on, and first do what was held back."""
@@ -292,24 +269,15 @@ class _Simulation:
         worker.held.clear()
         for channel in self.wiring.marking[number]:
             self._put(self.wiring.channels[channel].receiver, channel, None)
-        if self.versions:
-            self._ask_sources()
+        if self.versions and self._installed():
+            # The last target has said that it is ready: the sources get their message.
+            for source in self.wiring.tagging:
+                self._at(self.now + 2 * self.load.control_seconds, "controlled", source)
         if worker.busy is None:
             self._work(number)
 
-    def _ask_sources(self) -> None:
-        """Send sources their message once the last target has said that it is ready."""
-        if not self._installed():
-            return
-        when = self.now + 2 * self.load.control_seconds
-        for source in self.wiring.tagging:
-            self._at(when, CONTROLLED, source)
-
     def _installed(self) -> bool:
         return all(self.workers[number].passed for number in self.wiring.changing)
-
-    def _is_over(self) -> bool:
-        return self.now > self.load.request_seconds and self.changed()
 
     def changed(self) -> bool:
         """Whether no target uses its old function any more, nor will."""
@@ -319,22 +287,9 @@ class _Simulation:
             return True
         return not self.old and all(self.workers[one].tagging for one in self.wiring.tagging)
 
-    def _backlog(self, number: int) -> float:
-        return len(self.workers[number].queue) * self.costs[number]
-
-
-def _channel_at(drawn: float, channels: Sequence[int], shares: Sequence[float]) -> int:
-    """Return the channel in whose share of the keys a number from 0 to 1 lies."""
-    left = drawn
-    for channel, share in zip(channels, shares, strict=True):
-        left -= share
-        if left < 0:
-            return channel
-    return channels[-1]
-
 
 def simulate(schedule: Schedule, load: Load, chance: Chance, *, until_changed: bool = False) -> Run:
-    """Return what happens, to the last tuple, or until the change is done."""
+    """Return the run of a schedule, to the last tuple, or until the change is done."""
     world = _Simulation(schedule, load, chance)
     world.run(until_changed=until_changed)
     assert world.changed(), "a target is still to change when nothing is under way any more"

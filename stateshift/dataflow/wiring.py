@@ -1,21 +1,21 @@
-"""A schedule on workers and channels: who sends to whom, where markers go, and who waits for which.
+"""A schedule on workers and channels: the channels between workers, and the way of the markers.
 
     worker   one of an operator's workers, by number
     channel  from one worker to another, first in, first out; of one edge
     outs     for each worker and each of its edges, the channels between which a tuple's key decides
 
 A forward edge between operators of as many workers leads from each to its twin; any other leads
-from all to all. What the model checks and the simulator measures is the same wiring.
+from all to all. The model checks, and the simulator measures, the same wiring.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
 from stateshift.dataflow.schedulers import Schedule
-from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
+from stateshift.specification.dataflow.operators import Edge, Operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Wiring:
         return tuple(number for number in numbers if self.workers[number][0].name == name)
 
 
-def wired(schedule: Schedule) -> Wiring:
+def wire(schedule: Schedule) -> Wiring:
     """Return the workers of a schedule, and the channels between them."""
     dataflow = schedule.dataflow
     workers: list[tuple[Operator, int]] = []
@@ -58,7 +58,16 @@ def wired(schedule: Schedule) -> Wiring:
         first = len(workers)
         workers += [(operator, i) for i in range(operator.workers)]
         numbers[operator.name] = list(range(first, len(workers)))
-    channels, outs = _channels(dataflow, numbers, len(workers))
+    channels: list[Channel] = []
+    outs: list[list[tuple[int, ...]]] = [[] for _ in workers]
+    for edge in dataflow.edges:
+        senders, receivers = numbers[edge.upstream], numbers[edge.downstream]
+        has_twins = edge.way == "forward" and len(senders) == len(receivers)
+        for place, sender in enumerate(senders):
+            first = len(channels)
+            sent_to = [receivers[place]] if has_twins else receivers
+            channels += [Channel(edge, sender, receiver) for receiver in sent_to]
+            outs[sender].append(tuple(range(first, len(channels))))
     with_markers = schedule.edges
     awaited: list[list[int]] = [[] for _ in workers]
     marking: list[list[int]] = [[] for _ in workers]
@@ -80,26 +89,3 @@ def wired(schedule: Schedule) -> Wiring:
 
 def _workers_of(names: Iterable[str], numbers: Mapping[str, list[int]]) -> tuple[int, ...]:
     return tuple(chain.from_iterable(numbers[name] for name in names))
-
-
-def _channels(
-    dataflow: Dataflow, numbers: dict[str, list[int]], count: int
-) -> tuple[list[Channel], list[list[tuple[int, ...]]]]:
-    channels: list[Channel] = []
-    outs: list[list[tuple[int, ...]]] = [[] for _ in range(count)]
-    for edge, sender, receivers in _connections(dataflow, numbers):
-        first = len(channels)
-        channels += [Channel(edge, sender, receiver) for receiver in receivers]
-        outs[sender].append(tuple(range(first, len(channels))))
-    return channels, outs
-
-
-def _connections(
-    dataflow: Dataflow, numbers: Mapping[str, list[int]]
-) -> Iterator[tuple[Edge, int, list[int]]]:
-    """Yield each edge and each worker that sends along it, with the workers that it sends to."""
-    for edge in dataflow.edges:
-        senders, receivers = numbers[edge.upstream], numbers[edge.downstream]
-        has_twins = edge.way == "forward" and len(senders) == len(receivers)
-        for place, sender in enumerate(senders):
-            yield edge, sender, [receivers[place]] if has_twins else receivers

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, NotRequired, TypedDict, cast
 
-from stateshift.dataflow.consistency import unguarded
 from stateshift.dataflow.reasons import order, reasons
+from stateshift.dataflow.schedulers import unguarded_operators
 from stateshift.documents.shape import At
 
 if TYPE_CHECKING:
     from stateshift.dataflow.components import Component
-    from stateshift.dataflow.delays import Expected
+    from stateshift.dataflow.delays import Forecast
     from stateshift.dataflow.schedulers import Schedule, Scheduler
     from stateshift.specification.dataflow.operators import Dataflow
 
@@ -49,7 +49,7 @@ class ChangeFacts:
     """
 
     schedule: Schedule
-    delays: Expected
+    delays: Forecast
     components: tuple[ComponentFacts, ...]
     harmful: tuple[str, ...]
     reasons: tuple[tuple[str, str], ...] | None
@@ -60,7 +60,7 @@ class ChangeFacts:
         return self.delays.consistent[self.schedule.scheduler]
 
 
-def change_facts(schedule: Schedule, delays: Expected, explain: bool = False) -> ChangeFacts:
+def change_facts(schedule: Schedule, delays: Forecast, explain: bool = False) -> ChangeFacts:
     """Return the facts of a change; `explain` adds a reason for each operator."""
     dataflow = schedule.dataflow
     consistent = delays.consistent[schedule.scheduler]
@@ -68,7 +68,7 @@ def change_facts(schedule: Schedule, delays: Expected, explain: bool = False) ->
         schedule=schedule,
         delays=delays,
         components=tuple(component_facts(dataflow, each) for each in schedule.components),
-        harmful=() if consistent else unguarded(schedule),
+        harmful=() if consistent else unguarded_operators(schedule),
         reasons=reasons(schedule) if explain else None,
     )
 

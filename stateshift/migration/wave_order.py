@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from stateshift.dataflow.cuts import Cut, cuts
-from stateshift.dataflow.wave_strategy import in_waves
+from stateshift.dataflow.cuts import Cut, cuts, in_waves
 from stateshift.errors import Complaint, SpecError
 from stateshift.specification import JobSpec, Spec
 from stateshift.specification.waves import group_by_source

@@ -8,8 +8,15 @@ from random import Random
 import pytest
 from hypothesis import event, given, settings
 
-from stateshift.dataflow.consistency import consistent, unguarded
-from stateshift.dataflow.schedulers import SCHEDULERS, Schedule, fries, naive, schedule
+from stateshift.dataflow.schedulers import (
+    SCHEDULERS,
+    Schedule,
+    fries,
+    is_consistent,
+    naive,
+    schedule,
+    unguarded_operators,
+)
 from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
 from tests.dataflow.random_dataflows import dataflows, with_targets
 from tests.dataflow.samples import UNSOUND, W2, drawn
@@ -20,21 +27,21 @@ Asked = tuple[Dataflow, tuple[str, ...]]
 
 @pytest.mark.row("F-13")
 def test_the_published_rule_is_consistent_only_where_it_spares_no_more_than_it_may() -> None:
-    assert unguarded(fries(UNSOUND, ["o1", "o2"], "published")) == ("FL",)
-    assert not consistent(fries(UNSOUND, ["o1", "o2"], "published"))
-    assert consistent(fries(UNSOUND, ["o1"], "published"))
-    assert consistent(fries(UNSOUND, ["o1", "o2"], "sound"))
+    assert unguarded_operators(fries(UNSOUND, ["o1", "o2"], "published")) == ("FL",)
+    assert not is_consistent(fries(UNSOUND, ["o1", "o2"], "published"))
+    assert is_consistent(fries(UNSOUND, ["o1"], "published"))
+    assert is_consistent(fries(UNSOUND, ["o1", "o2"], "sound"))
     above = drawn("S -> FL -> U1 -> o1; FL -> U2 -> o2", many="FL", unique="U1, U2")
-    assert consistent(fries(above, ["S", "o1", "o2"], "published")), (
+    assert is_consistent(fries(above, ["S", "o1", "o2"], "published")), (
         "on a way between others all the same"
     )
 
 
 @pytest.mark.row("F-6")
 def test_naive_is_consistent_where_no_tuple_meets_two_targets() -> None:
-    assert consistent(naive(W2, ["J1"]))
-    assert not consistent(naive(W2, ["J1", "J2"]))
-    assert consistent(naive(drawn("A -> B, C"), ["B", "C"]))
+    assert is_consistent(naive(W2, ["J1"]))
+    assert not is_consistent(naive(W2, ["J1", "J2"]))
+    assert is_consistent(naive(drawn("A -> B, C"), ["B", "C"]))
 
 
 @settings(max_examples=150, deadline=None)
@@ -43,8 +50,8 @@ def test_naive_is_consistent_where_no_tuple_meets_two_targets() -> None:
 def test_what_is_told_to_be_consistent_is_what_no_interleaving_breaks(asked: Asked) -> None:
     for scheduler in SCHEDULERS:
         made = schedule(*asked, scheduler, "published")
-        event(f"{scheduler}: {consistent(made)}")
-        assert consistent(made) is (failing(made) is None), scheduler
+        event(f"{scheduler}: {is_consistent(made)}")
+        assert is_consistent(made) is (failing(made) is None), scheduler
 
 
 @pytest.mark.long
@@ -53,7 +60,7 @@ def test_where_the_published_rule_counts_several_unique_operators_it_is_told_whe
     None
 ):
     for made in _counting_several(Random(5), 20):
-        assert consistent(made) is (failing(made) is None)
+        assert is_consistent(made) is (failing(made) is None)
 
 
 def _counting_several(chance: Random, count: int) -> Iterator[Schedule]:

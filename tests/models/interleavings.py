@@ -29,7 +29,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from stateshift.dataflow.components import Component
 from stateshift.dataflow.schedulers import Schedule
-from stateshift.dataflow.wiring import Wiring, wired
+from stateshift.dataflow.wiring import Wiring, wire
 from stateshift.specification.dataflow.graph import graph_of, reachable
 from stateshift.specification.dataflow.operators import Dataflow
 from tests.models.history import Data, Operation, Update
@@ -74,7 +74,7 @@ class Machine:
 
     @cached_property
     def wiring(self) -> Wiring:
-        return wired(trimmed(self.schedule))
+        return wire(trimmed(self.schedule))
 
     @property
     def start(self) -> State:

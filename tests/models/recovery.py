@@ -31,7 +31,7 @@ from itertools import chain, filterfalse
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from stateshift.dataflow.schedulers import Schedule
-from stateshift.dataflow.wiring import Wiring, wired
+from stateshift.dataflow.wiring import Wiring, wire
 from stateshift.errors import Complaint, SpecError
 
 T = TypeVar("T")
@@ -136,7 +136,7 @@ class Runtime:
 
     @cached_property
     def wirings(self) -> tuple[Wiring, ...]:
-        return tuple(wired(change.schedule) for change in self.reconfigurations)
+        return tuple(wire(change.schedule) for change in self.reconfigurations)
 
     @cached_property
     def sources(self) -> tuple[int, ...]:

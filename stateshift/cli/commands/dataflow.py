@@ -125,7 +125,7 @@ def command(
 
     from stateshift.cli.views import dataflow_text as render_dataflow
     from stateshift.dataflow import drawing
-    from stateshift.dataflow.delays import expected
+    from stateshift.dataflow.delays import forecast
     from stateshift.dataflow.pruning import RULES
     from stateshift.dataflow.schedulers import SCHEDULERS, schedule
     from stateshift.documents.dataflow import DataflowDocument, change_facts
@@ -138,7 +138,7 @@ def command(
     if dot or mermaid:
         sys.stdout.write(drawing.dot(change) if dot else drawing.mermaid(change))
         return None
-    delays = expected(flow, wanted, by, lambda: Random(_SEED))
+    delays = forecast(flow, wanted, by, lambda: Random(_SEED))
     facts = change_facts(change, delays, explain)
     terminal.answer_value(
         "dataflow-change", DataflowDocument, facts, render_dataflow.blocks(facts, terminal.verbose)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from stateshift.cli.views.text import Block, Cell, Line, Row, Table, section
 from stateshift.cli.views.units import many, number, span
-from stateshift.dataflow.delays import rounded
+from stateshift.dataflow.delays import round_rate
 
 if TYPE_CHECKING:
-    from stateshift.dataflow.delays import Expected
+    from stateshift.dataflow.delays import Forecast
     from stateshift.dataflow.schedulers import Schedule, Scheduler
     from stateshift.documents.dataflow import ChangeFacts, ComponentFacts, JobAndCluster
 
@@ -123,7 +123,7 @@ def _delay_row(facts: ChangeFacts, name: Scheduler, seconds: float | None) -> Ro
     )
 
 
-def _promise(name: Scheduler, delays: Expected) -> Cell:
+def _promise(name: Scheduler, delays: Forecast) -> Cell:
     if not delays.consistent[name]:
         return Cell(_BROKEN, "warn")
     if name != "fries":
@@ -133,11 +133,12 @@ def _promise(name: Scheduler, delays: Expected) -> Cell:
     return Cell("consistent")
 
 
-def _load(delays: Expected) -> str:
+def _load(delays: Forecast) -> str:
     rates = delays.rates
     where = next(iter(rates)) if len(rates) == 1 else f"{len(rates)} sources"
     what = "simulated" if delays.no_figure is None else "not simulated"
-    return f"Expected delay: {what}, at {rounded(sum(rates.values()))} tuples a second from {where}"
+    read = round_rate(sum(rates.values()))
+    return f"Expected delay: {what}, at {read} tuples a second from {where}"
 
 
 def delay(seconds: float) -> str:

@@ -1,8 +1,8 @@
-"""Requests to Flink over HTTP, to its JobManager or the SQL gateway before it: as whom, and what a
-"no" with a stack means.
+"""Requests to Flink over HTTP, to its JobManager or the SQL gateway before it: the credentials, and
+the meaning of a "no" with a stack.
 
-`calls` and `gateway` say what is asked. A failure that says what is wrong is a refusal,
-whatever its code.
+`calls` and `gateway` have the requests. A failure that says what is wrong is a refusal, whatever
+its code.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ _CREDENTIALS: Final = (
 
 @dataclass(frozen=True)
 class Asking:
-    """`options` are the cluster's, checked (see `flink_rest`); `option` is the one that says
-    where this is.
-    """
+    """`options` are the cluster's, checked; `option` is the one that says where this is."""
 
     cluster: str
     url: str
@@ -68,7 +66,11 @@ class Asking:
             words=self.words,
             example=self.example,
             said="errors",
-            ways_out=self._ways_out,
+            ways_out={
+                401: _CREDENTIALS,
+                403: "this user may not do that: ask who runs the gateway before Flink",
+                404: self._right,
+            },
             options=self.options,
             headers=secret_headers(self.options, self.cluster),
             authentication=authentication(self.options, self.cluster, _PASSWORD),
@@ -117,11 +119,6 @@ class Asking:
         if isinstance(error, Refused) or (status == 500 and cause.certain):
             return Refused(fact, status, error.answer, cluster=self.cluster, hint=hint)
         return Unanswered(fact, status, error.answer, cluster=self.cluster, hint=hint)
-
-    @property
-    def _ways_out(self) -> Mapping[int, str]:
-        forbidden = "this user may not do that: ask who runs the gateway before Flink"
-        return {401: _CREDENTIALS, 403: forbidden, 404: self._right}
 
     @property
     def _right(self) -> str:

@@ -121,10 +121,9 @@ class FlinkCalls:
 
     def alive(self) -> tuple[RunningJob, ...]:
         """Return every job that runs there, by its id and its name."""
-        jobs = (
-            RunningJob(id, name, STATES[word]) for id, name, word in self.jobs() if word in STATES
-        )
-        return tuple(job for job in jobs if job.state.alive)
+        jobs = self.jobs()
+        running = [RunningJob(id, name, STATES[word]) for id, name, word in jobs if word in STATES]
+        return tuple(job for job in running if job.state.alive)
 
     def ended_as(self, name: str) -> str | None:
         """Return the state in which the last job of this name has ended: finished, canceled or
@@ -226,10 +225,8 @@ class FlinkCalls:
         exceptions; nothing of one that has not failed.
         """
         with self.reading(f"/jobs/{id}/execution-result"):
-            result = (self._known_of(id, "execution-result") or {}).get(
-                "job-execution-result"
-            ) or {}
-            return result.get("failure-cause") or {}
+            page = self._known_of(id, "execution-result") or {}
+            return (page.get("job-execution-result") or {}).get("failure-cause") or {}
 
     def metrics(self, id: str, vertex: str) -> tuple[str, ...]:
         """Return the names of the metrics of a vertex's subtasks; none as long as Flink has not

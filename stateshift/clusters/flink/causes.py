@@ -28,7 +28,7 @@ _SAYS_NOTHING = re.compile(
     r"SqlExecution|SqlParser|SqlParse|SqlValidator|Parse|Validation|Calcite|CalciteContext|Table)?"
     r"(Exception|Error)|SerializedThrowable"
 )
-# Of these nobody knows whether what was asked for has happened, or will.
+# Nobody knows after one of these whether the thing that was asked for has happened, or will.
 _UNCERTAIN = re.compile(
     r"Timeout|Fencing|RpcConnection|RecipientUnreachable|RemoteTransport|LeaderElection"
 )
@@ -36,7 +36,7 @@ _UNCERTAIN = re.compile(
 _EMPTY = re.compile(r": (?:[\w$]+\.)+\w*(?:Exception|Error)$|: Caught unexpected exception")
 _FACT_MAX: Final = 500
 HOPELESS_TIMES: Final = 3
-# What the next attempt meets again.
+# The next attempt meets these again.
 _LASTS = re.compile(
     r"StateMigrationException|serializer must (?:not )?be (?:in)?compatible|InvalidClassException|"
     r"ClassNotFoundException|NoClassDefFoundError|NoSuchMethodError|NoSuchFieldError|"
@@ -182,17 +182,18 @@ class Cause:
 
 def cause_of(answer: object) -> Cause | None:
     """Return the cause in an answer that says no, or in a stack; None if neither says one."""
-    text = _text_of(answer)
-    chain = list(_chain(text))
+    errors = answer.get("errors") if isinstance(answer, dict) else answer
+    text = "\n".join(map(str, errors)) if isinstance(errors, list) else str(errors or "")
+    chain = list(_exceptions(text))
     if not chain:
         return _cause_in_text(text)
     return _unsupported_snapshot(chain) or _cause_in_stack(chain)
 
 
 def hopeless(stacks: Sequence[str], times: int = HOPELESS_TIMES) -> str | None:
-    """Return why a job fails each time that it is tried again, by its exceptions, newest first: the
-    same state or the same record is met by the same code. An outage of a storage or a network is
-    none of these, however often it comes.
+    """Return the cause for which a job fails each time that it is tried again, by its exceptions,
+    newest first: the same state or the same record is met by the same code. An outage of a storage
+    or a network is none of these, however often it comes.
     """
     newest = stacks[:times]
     if len(newest) < times or not all(map(_LASTS.search, newest)):
@@ -208,13 +209,6 @@ def without_frames(stack: str) -> list[str]:
 
 def _telling_lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if not _NOISE.match(line)]
-
-
-def _text_of(answer: object) -> str:
-    errors = answer.get("errors") if isinstance(answer, dict) else answer
-    if isinstance(errors, list):
-        return "\n".join(map(str, errors))
-    return str(errors or "")
 
 
 def _cause_in_text(text: str) -> Cause | None:
@@ -251,7 +245,7 @@ def _with_root(link: str, root: str) -> str:
     return f"{_shown(link).rstrip('.')}: {_shown(root)}"
 
 
-def _chain(text: str) -> Iterator[str]:
+def _exceptions(text: str) -> Iterator[str]:
     """Yield each exception as `Name: message`, the outermost first; a message may have several
     lines.
     """
@@ -273,12 +267,10 @@ def _last(chain: list[str]) -> str:
     *outer, root = chain
     if ": " in root:
         return _shown(root)
-    context = next(filter(_is_telling, reversed(outer)), None)
-    return root if context is None else f"{_shown(context)} ({root})"
-
-
-def _is_telling(link: str) -> bool:
-    return ": " in link and not _EMPTY.search(link)
+    telling = [link for link in outer if ": " in link and not _EMPTY.search(link)]
+    if not telling:
+        return root
+    return f"{_shown(telling[-1])} ({root})"
 
 
 def _known(chain: list[str]) -> tuple[str | None, str | None]:

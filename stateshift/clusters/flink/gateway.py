@@ -10,7 +10,7 @@ Below /v1/sessions/<S>:
     POST   /statements                {"statement", "executionConfig": {...}} ->
                                       {"operationHandle": O}
     GET    /operations/<O>/status     {"status": "PENDING", "RUNNING", "FINISHED", "ERROR", ...}
-    GET    /operations/<O>/result/0   what came of it: of an ERROR, 500 with the stack
+    GET    /operations/<O>/result/0   its result: of an ERROR, 500 with the stack
 
 `executionConfig` is for its statement alone, and goes before what the session and its SETs say.
 """
@@ -37,9 +37,7 @@ _UNDER_WAY: Final = ("INITIALIZED", "PENDING", "RUNNING")
 
 @dataclass(frozen=True)
 class Gateway:
-    """`options` are the cluster's, checked (see `flink_rest`). A statement may take
-    `seconds_max`.
-    """
+    """`options` are the cluster's, checked. A statement may take `seconds_max`."""
 
     cluster: str
     url: str
@@ -72,7 +70,7 @@ class Gateway:
 
 @dataclass(frozen=True)
 class Session:
-    """An open session of an SQL gateway: what it is set to holds for its statements only."""
+    """An open session of an SQL gateway: its settings hold for its statements only."""
 
     gateway: Gateway
     path: str
@@ -83,8 +81,21 @@ class Session:
         Raises:
             Unanswered: it was taken, and nobody knows what came of it.
         """
-        operation = self._begun(statement, configuration or {})
-        look = through_outages(lambda: self._ended(operation), self.gateway.outage_seconds)
+        operation = self._begin(statement, configuration or {})
+
+        def has_ended() -> str | Refused | None:
+            """Return the end of the operation, if it has ended. A gateway that was restarted knows
+            neither session nor operation.
+            """
+            path = f"{operation}/status"
+            with self.gateway.asking.read(path):
+                try:
+                    status = str(self.gateway.asking.call("GET", path)["status"])
+                except Refused as refused:
+                    return refused
+            return None if status in _UNDER_WAY else status
+
+        look = through_outages(has_ended, self.gateway.outage_seconds)
         ended = wait_for(look, self.gateway.seconds_max, self.gateway.interrupt)
         if ended == "FINISHED":
             return
@@ -98,7 +109,7 @@ class Session:
             outcome = f"it ended as {ended}"
         raise self._unanswered(statement, f"{redact(self.gateway.url)}: {outcome}")
 
-    def _begun(self, statement: Statement, configuration: Mapping[str, str]) -> str:
+    def _begin(self, statement: Statement, configuration: Mapping[str, str]) -> str:
         """Begin a statement. Return the path of the operation that carries it out."""
         body: Json = {"statement": statement.text}
         if configuration:
@@ -107,18 +118,6 @@ class Session:
         with self.gateway.asking.read(path):
             handle = self._call(statement, "POST", path, json=body)["operationHandle"]
             return f"{self.path}/operations/{quote(str(handle), safe='')}"
-
-    def _ended(self, operation: str) -> str | Refused | None:
-        """Return how an operation has ended; None as long as it has not. A gateway that was
-        restarted knows neither session nor operation.
-        """
-        path = f"{operation}/status"
-        with self.gateway.asking.read(path):
-            try:
-                status = str(self.gateway.asking.call("GET", path)["status"])
-            except Refused as refused:
-                return refused
-        return None if status in _UNDER_WAY else status
 
     def _call(self, statement: Statement, method: str, path: str, **asked: Unpack[Query]) -> Json:
         """Call the gateway; errors say where in the file the statement is."""

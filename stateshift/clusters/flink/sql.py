@@ -4,7 +4,7 @@
     BEGIN STATEMENT SET;  INSERT ...;  INSERT ...;  END;     one statement, and one job
 
 A `;` in a comment, in quotes or in a statement set ends nothing. The last statement is the one that
-starts the job: what stands behind it would be lost where we are killed between the two.
+starts the job: one after it would be lost if we are killed between the two.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _STARTS_NONE: Final = frozenset(
 _BEGIN: Final = ("BEGIN", "STATEMENT", "SET")
 _MODIFIERS: Final = frozenset({"CREATE", "OR", "REPLACE", "TEMPORARY", "SYSTEM"})
 
-# What says which job this is, and what it begins with: said by us, with the statement that starts
-# it.
+# These settings say which job this is, and what it begins with. They are ours, and go with the
+# statement that starts it.
 _OURS: Final = frozenset(
     {
         "execution.savepoint.path",
@@ -111,7 +111,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with a file of SQL: where, and what is expected there."""
+    """A fault of a file of SQL: its line, and the thing that is expected there."""
 
     line: int
     fact: str
@@ -139,7 +139,9 @@ def statements_of(text: str) -> tuple[Statement, ...]:
     statements: list[Statement] = []
     pieces = iter(_pieces(text))
     for first, start, end in pieces:
-        if not _opens_set(first.words):
+        words = first.words
+        opens = [words[at : at + 3] == ("STATEMENT", "SET", "BEGIN") for at in range(len(words))]
+        if words != _BEGIN and not any(opens):
             statements.append(first)
             continue
         last = next((at for piece, at, _ in pieces if piece.words == ("END",)), None)
@@ -147,14 +149,19 @@ def statements_of(text: str) -> tuple[Statement, ...]:
             raise BrokenSql(
                 Fault(first.line, "the statement set that begins here has no end", "END;")
             )
-        begun = first.words == _BEGIN
-        statements.append(_set_of(first, text[end + 1 if begun else start : last], begun))
+        # A statement set is one statement, whose lines are the file's still.
+        if words == _BEGIN:
+            whole = f"EXECUTE STATEMENT SET BEGIN{text[end + 1 : last]}END"
+            words = ("EXECUTE", "STATEMENT", "SET", "BEGIN")
+        else:
+            whole = f"{text[start:last]}END"
+        statements.append(Statement(whole, first.line, words, whole))
     return tuple(statements)
 
 
 def faults_of(statements: Sequence[Statement], settings: Mapping[str, str]) -> Iterator[Fault]:
-    """Yield why one job of ours, and that alone, does not come of them. `settings` are those of the
-    submission.
+    """Yield the faults for which not one job of ours, and that alone, comes of them. `settings` are
+    those of the submission.
     """
     for statement in statements:
         yield from _about_kind(statement)
@@ -172,7 +179,7 @@ def faults_of(statements: Sequence[Statement], settings: Mapping[str, str]) -> I
 
 
 def refused_setting(key: str, value: str) -> str | None:
-    """Return why a setting is not to be made, by anybody but us at least; None if it may be."""
+    """Return the reason for which nobody but us may make a setting; None if everybody may."""
     if key in _OURS or key.startswith("$internal."):
         return "which job this is and what it is restored from is said by stateshift"
     if key == _MODE and value.strip("'").lower() != "streaming":
@@ -188,21 +195,21 @@ def refused_setting(key: str, value: str) -> str | None:
 
 
 def _pieces(text: str) -> Iterator[tuple[Statement, int, int]]:
-    """Yield what lies between one `;` and the next, with where it begins and ends."""
-    piece = _Piece(text)
+    """Yield the text between one `;` and the next, with its begin and its end."""
+    piece = _OpenStatement(text)
     for token in _TOKEN.finditer(text):
         if token.lastgroup != "end":
             piece.add(token)
             continue
         if piece.start is not None:
             yield piece.statement(token.start()), piece.start, token.start()
-        piece = _Piece(text)
+        piece = _OpenStatement(text)
     if piece.start is not None:
         yield piece.statement(len(text)), piece.start, len(text)
 
 
 @dataclass(slots=True)
-class _Piece:
+class _OpenStatement:
     """A statement that is being read: it begins with its first token that is no blank. `depth`
     counts open brackets.
     """
@@ -240,21 +247,6 @@ class _Piece:
         return Statement(whole, _line(self.text, self.start), tuple(self.words), bare)
 
 
-def _set_of(first: Statement, text: str, begun: bool) -> Statement:
-    """Return a statement set as one statement, whose lines are the file's still."""
-    if not begun:
-        whole = f"{text}END"
-        return Statement(whole, first.line, first.words, whole)
-    whole = f"EXECUTE STATEMENT SET BEGIN{text}END"
-    return Statement(whole, first.line, ("EXECUTE", "STATEMENT", "SET", "BEGIN"), whole)
-
-
-def _opens_set(words: tuple[str, ...]) -> bool:
-    if words == _BEGIN:
-        return True
-    return any(words[at : at + 3] == ("STATEMENT", "SET", "BEGIN") for at in range(len(words)))
-
-
 def _about_kind(statement: Statement) -> Iterator[Fault]:
     if statement.starts_job:
         return
@@ -284,28 +276,25 @@ def _with_query(words: tuple[str, ...]) -> str | None:
 
 
 def _about_setting(statement: Statement, settings: Mapping[str, str]) -> Iterator[Fault]:
-    match statement.words[:1]:
-        case ("RESET",):
-            yield from _about_reset(statement, settings)
-        case ("SET",):
-            yield from _about_set(statement, settings)
-
-
-def _about_reset(statement: Statement, settings: Mapping[str, str]) -> Iterator[Fault]:
-    reset = _RESET.match(statement.bare)
-    if reset is None:
-        fact = "RESET takes back what the spec says of the job, too"
-        yield Fault(statement.line, fact, "RESET with one key")
-    elif reset["key"] in settings:
-        fact = f'RESET takes back "{reset["key"]}", which the spec sets'
-        yield Fault(statement.line, fact, "the spec without it")
+    if statement.words[:1] == ("RESET",):
+        reset = _RESET.match(statement.bare)
+        if reset is None:
+            fact = "RESET takes back what the spec says of the job, too"
+            yield Fault(statement.line, fact, "RESET with one key")
+        elif reset["key"] in settings:
+            fact = f'RESET takes back "{reset["key"]}", which the spec sets'
+            yield Fault(statement.line, fact, "the spec without it")
+    elif statement.words[:1] == ("SET",):
+        yield from _about_set(statement, settings)
 
 
 def _about_set(statement: Statement, settings: Mapping[str, str]) -> Iterator[Fault]:
     setting = _SETTING.match(statement.bare)
     if setting is None:
         return
-    key, value = setting["quoted"] or setting["plain"], _unquoted(setting["value"])
+    key, value = setting["quoted"] or setting["plain"], setting["value"].strip()
+    if len(value) > 1 and value[0] == value[-1] == "'":
+        value = value[1:-1].replace("''", "'")
     why = refused_setting(key, value)
     if why is None and key.startswith(_PLACES):
         why = 'where it runs is said by the cluster\'s "url" and "flink_configuration"'
@@ -313,12 +302,6 @@ def _about_set(statement: Statement, settings: Mapping[str, str]) -> Iterator[Fa
         why = f"the spec sets it to {settings[key]!r}"
     if why is not None:
         yield Fault(statement.line, f'SET "{key}": {why}', "the file without it")
-
-
-def _unquoted(value: str) -> str:
-    value = value.strip()
-    is_quoted = len(value) > 1 and value[0] == value[-1] == "'"
-    return value[1:-1].replace("''", "'") if is_quoted else value
 
 
 def _line(text: str, at: int) -> int:

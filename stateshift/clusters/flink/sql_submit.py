@@ -1,10 +1,10 @@
-"""Submission of a job of SQL: its file read and checked, and what the SQL gateway runs.
+"""Submission of a job of SQL: its file read and checked, and run by the SQL gateway.
 
 All but the last statement are run before the job is begun, in a session with the spec's
-configuration; after a crash they are run again. The last one goes with what makes the job ours, for
-itself alone: its id, what it is restored from, and the cluster where it is to run. That is the one
-at "url", unless "flink_configuration" says otherwise, for a gateway that reaches it under another
-address.
+configuration; after a crash they are run again. The last one goes with the settings that make the
+job ours, for itself alone: its id, the image that it is restored from, and the cluster where it is
+to run. That is the one at "url", unless "flink_configuration" says otherwise, for a gateway that
+reaches it under another address.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stateshift.clusters.flink.sql import (
     refused_setting,
     statements_of,
 )
-from stateshift.clusters.flink.values import Job, release_of
+from stateshift.clusters.flink.values import release_of
 from stateshift.clusters.http.rest import REQUEST_SECONDS, Refused
 from stateshift.clusters.options import Options, settings
 from stateshift.clusters.protocol import Submission
@@ -51,7 +51,7 @@ _REQUESTS: Final = 3
 
 
 def complaints_about_sql(given: Options, cluster: Options, pointer: str) -> Iterator[Complaint]:
-    """Yield why no job could be submitted by it."""
+    """Yield the reasons for which no job could be submitted by it."""
     place = f"{pointer}/sql"
     for option in [option for option in _OF_JARS if option in given]:
         why = "is of a jar, and there is none"
@@ -84,7 +84,7 @@ def explain(
     given: Options,
     interrupt: threading.Event | None,
 ) -> str:
-    """Run all statements but the last one, and explain that. Return what could not be tried."""
+    """Run all statements but the last one, and explain that. Return the reason if Flink cannot."""
     with sql_ready(calls, submission, given, interrupt, explained=True):
         last = _statements(given)[-1]
     if last.words[0] in ("INSERT", "EXECUTE") and last.words[:2] != ("EXECUTE", "PLAN"):
@@ -142,8 +142,8 @@ def sql_ready(
 
 
 def target_of(url: str, options: Options, configuration: Mapping[str, str]) -> dict[str, str]:
-    """Return where the gateway is to submit to. Nothing, if the configuration says it or the
-    gateway knows better: behind a proxy, Flink is not where it is for us.
+    """Return the address that the gateway is to submit to. Nothing, if the configuration says it
+    or the gateway knows better: behind a proxy, Flink is not where it is for us.
     """
     place = urlsplit(url)
     if {"execution.target", "rest.address"} & set(configuration):
@@ -169,13 +169,9 @@ def _start(
     session.run(statement, configuration)
     id = configuration["$internal.pipeline.job-id"]
 
-    def there() -> Job | None:
-        return calls.job(id)
-
-    seconds_max = min(
-        _SECONDS_TO_APPEAR, float(calls.options.get("settle_seconds", _SECONDS_TO_APPEAR))
-    )
-    if wait_for(there, seconds_max, stop) is None:
+    settle_seconds = float(calls.options.get("settle_seconds", _SECONDS_TO_APPEAR))
+    seconds_max = min(_SECONDS_TO_APPEAR, settle_seconds)
+    if wait_for(lambda: calls.job(id), seconds_max, stop) is None:
         try:
             cancelling = Statement(f"STOP JOB '{id}'", statement.line, ("STOP", "JOB"), "")
             session.run(cancelling, configuration)
