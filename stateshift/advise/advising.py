@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from stateshift.advise import history
-from stateshift.advise.evaluate.driver_report import CoresSource
 from stateshift.advise.evaluate.inputs import (
     Circumstances,
     FlinkInputs,
@@ -27,7 +26,7 @@ from stateshift.advise.evaluate.inputs import (
 )
 from stateshift.advise.evaluate.samples import JobSample, Unusable, usable
 from stateshift.advise.evaluate.settings import Settings
-from stateshift.advise.evaluate.spark_batches import SparkSample, shows_growth
+from stateshift.advise.evaluate.spark_batches import CoresSource, SparkSample, shows_growth
 from stateshift.advise.evaluate.verdicts import Verdict, verdict_on
 from stateshift.advise.history import Look, Sample
 from stateshift.errors import Interrupted, StateshiftError

@@ -147,8 +147,8 @@ def _halved(weights: Mapping[int, int], edges: Sequence[Edge], good: int) -> dic
 
 
 def _regular(edges: Sequence[Edge]) -> tuple[list[Edge], int]:
-    """Return the edges over glued vertices, numbered from 0 on both sides, and after them those that
-    do not count; and the number that each vertex has.
+    """Return the edges over glued vertices, numbered from 0 on both sides, and after them those
+    that do not count; and the number that each vertex has.
     """
     left_counts, right_counts = _counts_of_ends(edges)
     degree = max((*left_counts.values(), *right_counts.values()), default=0)
@@ -167,8 +167,8 @@ def _counts_of_ends(edges: Sequence[Edge]) -> tuple[Counter[int], Counter[int]]:
 
 
 def _glued(counts: Counter[int], degree: int) -> dict[int, int]:
-    """Glue vertices together while they have no more than `degree` edges: then no more vertices are
-    left than twice as many as the edges need.
+    """Glue vertices together while they have no more than `degree` edges: no more vertices are left
+    then than twice as many as the edges need.
     """
     glued: dict[int, int] = {}
     vertex, load = -1, degree

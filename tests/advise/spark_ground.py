@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from stateshift.advise.evaluate.spark_batches import Batch
+from stateshift.advise.evaluate.spark_batches import PlannedBatch
 from stateshift.specification.model import KafkaSpec
 from stateshift.storage.protocol import Storage
 from tests.advise.measured_flink import BEGAN, Clock
@@ -19,11 +19,11 @@ NOW = BEGAN
 
 def batches(
     count: int, every: float, takes: float, records: int | None, first: int = 0
-) -> tuple[Batch, ...]:
+) -> tuple[PlannedBatch, ...]:
     """The last `count` batches before NOW, all alike."""
     begin = NOW - count * every
     return tuple(
-        Batch(first + i, begin + i * every, begin + i * every + takes, records)
+        PlannedBatch(first + i, begin + i * every, begin + i * every + takes, records)
         for i in range(count)
     )
 
@@ -41,10 +41,12 @@ class Ground:
     def storage(self) -> Storage:
         return self.outside.disk.open(SOURCE)
 
-    def write(self, made: Sequence[Batch], prefix: str = "", conf: str = "", read: int = 0) -> None:
+    def write(
+        self, made: Sequence[PlannedBatch], prefix: str = "", conf: str = "", read: int = 0
+    ) -> None:
         """Write batches; the one before them has read so many records."""
         storage = self.storage()
-        before = Batch(made[0].id - 1, made[0].started - 60, made[0].started - 30, 0)
+        before = PlannedBatch(made[0].id - 1, made[0].started - 60, made[0].started - 30, 0)
         for batch in (before, *made):
             read += batch.records or 0
             header = json.dumps(

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import trustme
 
-from stateshift.advise.evaluate.driver_report import DriverReport
+from stateshift.advise.evaluate.spark_batches import DriverReport
 from stateshift.advise.metrics.driver import Driver
 from stateshift.errors import ClusterError
 from stateshift.formats.spark.progress import QueryProgress, ReportedBatch, encode_progress

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.advise.evaluate.flink_formulas import aligned, decide
+from stateshift.advise.evaluate.flink_formulas import align, decide
 from stateshift.advise.evaluate.loads import VertexLoad
 from stateshift.advise.evaluate.samples import Input
 from stateshift.advise.evaluate.settings import Settings
@@ -150,7 +150,7 @@ def test_a_keyed_vertex_is_aligned_to_its_key_groups() -> None:
 def test_a_parallelism_is_aligned(
     wanted: int, now: int, groups: int, mode: Any, expected: int
 ) -> None:
-    assert aligned(wanted, now, groups, replace(DEFAULT, alignment=mode), 200) == expected
+    assert align(wanted, now, groups, replace(DEFAULT, alignment=mode), 200) == expected
 
 
 # ------------------------------------------------------------------------- against a reference

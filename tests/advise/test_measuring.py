@@ -12,7 +12,7 @@ import pytest
 from stateshift.advise.evaluate.inputs import Circumstances, FlinkInputs, RestartCost, SparkInputs
 from stateshift.advise.evaluate.loads import VertexLoad
 from stateshift.advise.evaluate.samples import Input
-from stateshift.advise.evaluate.spark_batches import Batch, SparkSample
+from stateshift.advise.evaluate.spark_batches import PlannedBatch, SparkSample
 from stateshift.advise.evaluate.verdicts import Verdict, judge, verdict_on
 from stateshift.advise.measuring.capacity import Capacity, capacity_of
 from stateshift.advise.measuring.needs import NO_CORES, needs_of
@@ -79,7 +79,7 @@ def test_a_vertex_that_could_do_with_fewer_makes_no_job_late() -> None:
 
 def query(busy: float, cores: int | None = 4) -> Verdict:
     batches = tuple(
-        Batch(number, BEGAN + 10 * number, BEGAN + 10 * (number + busy), 1000)
+        PlannedBatch(number, BEGAN + 10 * number, BEGAN + 10 * (number + busy), 1000)
         for number in range(20)
     )
     now = BEGAN + 200

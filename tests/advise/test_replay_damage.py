@@ -19,7 +19,7 @@ from stateshift.advise.evaluate.inputs import (
     Wish,
     inputs_from,
 )
-from stateshift.advise.evaluate.spark_batches import Batch, SparkSample
+from stateshift.advise.evaluate.spark_batches import PlannedBatch, SparkSample
 from stateshift.advise.evaluate.verdicts import verdict_on
 from stateshift.cli.views.advise_text import blocks
 from stateshift.documents.advice import advice_document
@@ -48,7 +48,7 @@ def flink() -> Any:
 
 
 def spark() -> Any:
-    made = tuple(Batch(n, 10.0 * n, 10.0 * n + 6, 10_000) for n in range(6))
+    made = tuple(PlannedBatch(n, 10.0 * n, 10.0 * n + 6, 10_000) for n in range(6))
     looks = (SparkSample(30.0, (), 7), SparkSample(60.0, made, 9, 12, 200))
     return to_plain(SparkInputs(Circumstances("orders", 60.0), looks, 4))
 

@@ -13,8 +13,7 @@ import pytest
 
 from stateshift.advise.evaluate.inputs import Circumstances, SparkInputs, Wish
 from stateshift.advise.evaluate.settings import Settings
-from stateshift.advise.evaluate.shards import shards_of
-from stateshift.advise.evaluate.spark_batches import Batch, SparkSample
+from stateshift.advise.evaluate.spark_batches import PlannedBatch, SparkSample, shards_of
 from stateshift.advise.evaluate.verdicts import Verdict, verdict_on
 from stateshift.formats.marks import fence_text
 from stateshift.formats.spark.progress import QueryProgress, ReportedBatch, encode_progress
@@ -49,7 +48,7 @@ def said_of(verdict: Verdict) -> str:
 
 
 def look(
-    made: Sequence[Batch], lag: int | None = None, at: float = NOW, **more: Any
+    made: Sequence[PlannedBatch], lag: int | None = None, at: float = NOW, **more: Any
 ) -> SparkSample:
     return SparkSample(at, tuple(made), lag, **more)
 
@@ -163,7 +162,7 @@ def test_a_query_without_state_is_bounded_by_what_it_reads(ground: Ground) -> No
         (tuple(replace(b, committed=None) for b in batches(5, 10, 5, 10)), "of 0 here"),
     ],
 )
-def test_batches_that_do_not_tell_make_no_verdict(made: Sequence[Batch], why: str) -> None:
+def test_batches_that_do_not_tell_make_no_verdict(made: Sequence[PlannedBatch], why: str) -> None:
     verdict = judged(look(made))
     assert verdict.word == "unknown"
     assert why in said_of(verdict)
@@ -364,7 +363,7 @@ def test_a_query_without_state_has_no_shards() -> None:
 
 def told_batches(
     count: int, takes: float, works: float, records: int = 50, grows: int = 0
-) -> tuple[Batch, ...]:
+) -> tuple[PlannedBatch, ...]:
     """Batches that follow each other without a pause. What waits before each grows by so much."""
     return tuple(
         replace(batch, work_seconds=works, waiting=records + grows * number)
@@ -445,7 +444,7 @@ def test_what_a_query_cannot_have_done_makes_no_verdict(fault: Any, why: str) ->
     assert why in said_of(verdict)
 
 
-def written_progress(ground: Ground, made: Sequence[Batch], **more: Any) -> None:
+def written_progress(ground: Ground, made: Sequence[PlannedBatch], **more: Any) -> None:
     """Write what the query says of these batches of its present run."""
     reported = [
         ReportedBatch(
@@ -544,7 +543,7 @@ def test_a_checkpoint_that_was_moved_away_is_said_to_be_fenced(tmp_path: Path) -
 
 def query_under(share: Any, until: float, every: float) -> list[SparkSample]:
     """Looks at a query with a trigger of five seconds that can take a hundred records a second."""
-    batches_made: list[Batch] = []
+    batches_made: list[PlannedBatch] = []
     looks, read, free = [], 0.0, 0.0
     arrived = [0.0]
     for second in range(1, int(until) + 1):
@@ -553,7 +552,7 @@ def query_under(share: Any, until: float, every: float) -> list[SparkSample]:
             records = int(min(arrived[-1] - read, 1500))
             read += records
             free = second + records / 100
-            batches_made.append(Batch(len(batches_made), float(second), free, records))
+            batches_made.append(PlannedBatch(len(batches_made), float(second), free, records))
         if second % every == 0:
             done = [batch for batch in batches_made if (batch.committed or 0) <= second]
             lag = int(arrived[-1] - sum(batch.records or 0 for batch in done))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from stateshift.advise.evaluate.driver_report import CoresSource
 from stateshift.advise.evaluate.flink_formulas import VertexDecision, is_backlog
 from stateshift.advise.evaluate.inputs import Inputs, SparkInputs
 from stateshift.advise.evaluate.loads import VertexLoad
 from stateshift.advise.evaluate.reasons import in_units
 from stateshift.advise.evaluate.settings import Settings
+from stateshift.advise.evaluate.spark_batches import CoresSource
 from stateshift.advise.evaluate.verdicts import Verdict, restart_seconds
 
 

@@ -6,7 +6,7 @@
                  catchup  alike, and what is queued before it / catch_up_duration
                  ratio    = edge_rate(u, v) / input_rate(u)
     capacity     (U, with restart) = catchup + [lambda * restart / catch_up] + lambda / U
-    TPR          = input_rate / busy; of a source what was observed, where that is much less
+    TPR          = input_rate / busy; of a source the observed rate, where that is much less
     up           = capacity(U_max, without restart)      too little: TPR < up
     down         = capacity(U_min, with restart)         too much:   TPR > down
     factor       = capacity(U_target, with restart) / TPR, clamped
@@ -16,8 +16,8 @@ Source: apache/flink-kubernetes-operator 1.16, `ScalingMetricEvaluator`, `AutoSc
 `JobVertexScaler`. Nothing changes unless at least one vertex that would change is outside; then
 every vertex changes whose p' is another.
 
-Four things are ours. A rate on an edge is what was written to it, so that a queue that grows before
-a vertex counts as arriving. The operator rounds capacities: at the edge, where TPR and `up` are the
+Four things are ours. A rate on an edge is that of the writer: a queue that grows before a vertex
+counts as arriving. The operator rounds capacities: at the edge, where TPR and `up` are the
 same, the fraction would decide. A vertex that is busy all the time has too little there, and one
 that had too little at the last look has until it is clearly below the edge. A vertex whose busiest
 subtask has a key or a partition that is the limit is not helped by more subtasks.
@@ -26,7 +26,7 @@ subtask has a key or a partition that is the limit is not helped by more subtask
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal
@@ -34,7 +34,7 @@ from typing import Final, Literal
 from stateshift.advise.evaluate.loads import VertexLoad
 from stateshift.advise.evaluate.settings import Settings
 
-# How the records of a vertex are dealt to its subtasks.
+# The unit in which the records of a vertex are dealt to its subtasks.
 _HASH: Final = "HASH"
 _BROADCAST: Final = "BROADCAST"
 _DEALT_BY: Final[Mapping[str, Limit]] = {_HASH: "key", "CUSTOM": "key", "GLOBAL": "subtask"}
@@ -51,7 +51,7 @@ Limit = Literal["key", "partition", "subtask", "operator"]
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """What forbids more subtasks, and how many it allows."""
+    """The bound that forbids more subtasks, and the number that it allows."""
 
     what: str  # "partitions", "max parallelism", "vertex.max-parallelism"
     count: int
@@ -59,8 +59,8 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True)
 class VertexDecision:
-    """What the formulas say of a vertex. An infinite rate is None: nothing came in, or it was not
-    busy; and without an upper threshold there is no `down`.
+    """The result of the formulas for a vertex. An infinite rate is None: nothing came in, or it was
+    not busy; and without an upper threshold there is no `down`.
     """
 
     id: str
@@ -88,14 +88,14 @@ class VertexDecision:
 
     @property
     def state(self) -> State | None:
-        """Return what the next look is to know of it."""
+        """Return the state of it for the next look."""
         if not self.is_below:
             return None
         return "short" if self.limit is None else "limited"
 
     @property
     def utilization(self) -> float:
-        """Return the share of its capacity that what comes in takes."""
+        """Return the share of its capacity that its input takes."""
         if self.true_rate is None:
             return 0.0
         return self.target_rate / self.true_rate
@@ -129,8 +129,8 @@ def _limit(
     by_id: Mapping[str, VertexLoad],
     around: _Surroundings,
 ) -> Limit | None:
-    """Return what limits a vertex that has too little, if more subtasks would not help: the part by
-    which the busiest exceeds the others stays in one piece, and alone is too much for a subtask.
+    """Return the limit of a vertex that has too little, if more subtasks would not help: the part
+    by which the busiest exceeds the others stays in one piece, and alone is too much for a subtask.
     """
     if load.parallelism_max == 1 and any(each.parallelism_max != 1 for each in by_id.values()):
         return "operator"
@@ -160,24 +160,26 @@ def _dealt_by(load: VertexLoad, by_id: Mapping[str, VertexLoad]) -> Limit | None
 
 
 def is_backlog(loads: Sequence[VertexLoad], settings: Settings) -> bool:
-    """Whether a source has so much before it that the job is catching up."""
+    """Whether the lag of a source says that the job is catching up."""
     sources = [load for load in loads if load.is_source]
     threshold = settings.backlog_lag_threshold
     return any((load.lag or 0.0) > threshold * load.input_rate for load in sources if load.lag)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """What a vertex has to take in a second: what arrives, and what catches up."""
+class TargetRate:
+    """The records that a vertex has to take in a second: those that arrive, and those that catch
+    up.
+    """
 
     rate: float
     catchup: float
 
 
-def target_rates(loads: Sequence[VertexLoad], settings: Settings) -> dict[str, Target]:
-    """Return what each vertex has to take in, from the sources down."""
+def target_rates(loads: Sequence[VertexLoad], settings: Settings) -> dict[str, TargetRate]:
+    """Return the records that each vertex has to take in, from the sources down."""
     by_id = {load.id: load for load in loads}
-    targets: dict[str, Target] = {}
+    targets: dict[str, TargetRate] = {}
     pending = list(loads)
     while pending:
         ready = [load for load in pending if all(edge.vertex in targets for edge in load.inputs)]
@@ -190,15 +192,15 @@ def target_rates(loads: Sequence[VertexLoad], settings: Settings) -> dict[str, T
 
 def _target(
     load: VertexLoad,
-    targets: Mapping[str, Target],
+    targets: Mapping[str, TargetRate],
     by_id: Mapping[str, VertexLoad],
     settings: Settings,
-) -> Target:
+) -> TargetRate:
     if load.is_source:
         arrives = max(0.0, load.input_rate + load.lag_rate)
         waits = load.lag or 0.0
         duration = settings.catch_up_duration
-        return Target(arrives, waits / duration if duration > 0 else 0.0)
+        return TargetRate(arrives, waits / duration if duration > 0 else 0.0)
     rate, catchup = 0.0, 0.0
     for upstream in _upstream(load):
         ratio = output_ratio(by_id[upstream], load, by_id)
@@ -206,7 +208,7 @@ def _target(
         catchup += targets[upstream].catchup * ratio
     if settings.catch_up_duration > 0:
         catchup += load.queued / settings.catch_up_duration
-    return Target(rate, catchup)
+    return TargetRate(rate, catchup)
 
 
 def _upstream(load: VertexLoad) -> list[str]:
@@ -219,7 +221,7 @@ def _upstream(load: VertexLoad) -> list[str]:
 def output_ratio(
     upstream: VertexLoad, downstream: VertexLoad, by_id: Mapping[str, VertexLoad]
 ) -> float:
-    """Return how many records of an edge come of one that its upstream vertex takes in."""
+    """Return the records of an edge for each one that its upstream vertex takes in."""
     if upstream.input_rate <= 0:
         return 0.0
     return _edge_rate(upstream, downstream, by_id) / upstream.input_rate
@@ -234,29 +236,21 @@ def _edge_rate(
     others = [by_id[id] for id in _upstream(downstream) if id != upstream.id]
     if not others:
         return downstream.arriving
-    if all(_outputs(other, by_id) == 1 for other in others):
-        come = sum(other.output_rate * _copies(other, downstream) for other in others)
+    read = [set(_upstream(load)) for load in by_id.values()]
+    if all(sum(other.id in ids for ids in read) == 1 for other in others):
+        strategies = {(edge.vertex, edge.ship_strategy) for edge in downstream.inputs}
+        come = 0.0
+        for other in others:  # each record goes to all subtasks of a broadcast
+            is_broadcast = (other.id, _BROADCAST) in strategies
+            come += other.output_rate * (downstream.parallelism if is_broadcast else 1)
         return max(0.0, downstream.arriving - come)
     every = sum(other.output_rate for other in (upstream, *others))
     return downstream.arriving * upstream.output_rate / every if every > 0 else 0.0
 
 
-def _copies(upstream: VertexLoad, downstream: VertexLoad) -> int:
-    """Return how often a record of a vertex is read by another one."""
-    is_broadcast = any(
-        edge.vertex == upstream.id and edge.ship_strategy == _BROADCAST
-        for edge in downstream.inputs
-    )
-    return downstream.parallelism if is_broadcast else 1
-
-
-def _outputs(vertex: VertexLoad, by_id: Mapping[str, VertexLoad]) -> int:
-    return sum(vertex.id in _upstream(load) for load in by_id.values())
-
-
 def true_processing_rate(load: VertexLoad, settings: Settings) -> tuple[float, bool]:
-    """Return what a vertex could take in a second at its parallelism, and whether that was observed
-    of a source that is held back, rather than computed from how busy it was.
+    """Return the rate that a vertex could take at its parallelism, and whether that was observed of
+    a source that is held back, rather than computed from its busy time.
     """
     idle = load.input_rate <= 0 or load.busy <= 0
     by_busy = math.inf if idle else load.input_rate / load.busy
@@ -269,7 +263,7 @@ def true_processing_rate(load: VertexLoad, settings: Settings) -> tuple[float, b
 
 @dataclass(frozen=True, slots=True)
 class _Surroundings:
-    """What is the same for all vertices of a job."""
+    """The inputs that are the same for all vertices of a job."""
 
     settings: Settings
     restart_seconds: float
@@ -278,10 +272,11 @@ class _Surroundings:
 
 
 def capacity(
-    target: Target, utilization: float, settings: Settings, restart_seconds: float
+    target: TargetRate, utilization: float, settings: Settings, restart_seconds: float
 ) -> float:
     """Return the rate that a vertex needs so that it is used to a share. With `restart_seconds`,
-    what arrives during a restart is caught up as well. Infinite where nothing may be used.
+    the records that arrive during a restart are caught up as well. Infinite where nothing may be
+    used.
     """
     if utilization <= 0:
         return math.inf
@@ -290,7 +285,7 @@ def capacity(
     return target.catchup + after_restart + target.rate / utilization
 
 
-def _decide(load: VertexLoad, target: Target, around: _Surroundings) -> VertexDecision:
+def _decide(load: VertexLoad, target: TargetRate, around: _Surroundings) -> VertexDecision:
     settings, restart = around.settings, around.restart_seconds
     above = 1.0 if around.backlog else settings.utilization_above
     below = 0.0 if around.backlog else settings.utilization_below
@@ -327,7 +322,7 @@ def _decide(load: VertexLoad, target: Target, around: _Surroundings) -> VertexDe
 
 
 def clamped_factor(needed: float, rate: float, settings: Settings) -> float:
-    """Return by how much the parallelism is to change, within what one step may do."""
+    """Return the factor by which the parallelism is to change, within the bounds of one step."""
     least = 1 - settings.scale_down_max_factor
     most = 1 + settings.scale_up_max_factor
     wanted = most if rate <= 0 else needed / rate
@@ -340,17 +335,18 @@ def _wanted(load: VertexLoad, unclamped: int, ceiling: Ceiling | None, settings:
     if ceiling is not None:
         highest = min(highest, ceiling.count)
     within = min(max(unclamped, lowest), highest)
-    groups = _groups(load)
-    if groups is None:
+    # The subtasks divide partitions or key groups among themselves.
+    is_keyed = any(edge.ship_strategy == _HASH for edge in load.inputs)
+    groups = load.partitions if load.is_source else load.parallelism_max
+    if groups is None or not (load.is_source or is_keyed):
         return within
-    return aligned(within, load.parallelism, groups, settings, highest)
+    return align(within, load.parallelism, groups, settings, highest)
 
 
 def ceiling_of(load: VertexLoad, settings: Settings) -> Ceiling | None:
-    """Return what bounds the parallelism of a vertex, the lowest bound first."""
-    bounds = [
-        Ceiling("vertex.max-parallelism", max(load.parallelism, settings.vertex_max_parallelism))
-    ]
+    """Return the lowest bound of the parallelism of a vertex."""
+    highest = max(load.parallelism, settings.vertex_max_parallelism)
+    bounds = [Ceiling("vertex.max-parallelism", highest)]
     if load.parallelism_max is not None and load.parallelism_max > 0:
         bounds.append(Ceiling("max parallelism", load.parallelism_max))
     if load.is_source and load.partitions:
@@ -358,38 +354,16 @@ def ceiling_of(load: VertexLoad, settings: Settings) -> Ceiling | None:
     return min(bounds, key=lambda bound: bound.count)
 
 
-def _groups(load: VertexLoad) -> int | None:
-    """Return what a vertex's subtasks divide among themselves: partitions, or key groups."""
-    if load.is_source:
-        return load.partitions
-    is_keyed = any(edge.ship_strategy == _HASH for edge in load.inputs)
-    return load.parallelism_max if is_keyed else None
-
-
-def aligned(wanted: int, now: int, groups: int, settings: Settings, highest: int) -> int:
+def align(wanted: int, now: int, groups: int, settings: Settings, highest: int) -> int:
     """Return the parallelism near `wanted` that divides `groups` better, as the settings' mode
     says; `wanted` itself where there is none.
     """
+    if settings.alignment == "OFF":
+        return wanted
     last = now if wanted < now else min(groups, highest)
-    match settings.alignment:
-        case "OFF":
-            return wanted
-        case "EVENLY_SPREAD":
-            better = _dividing(wanted, last, groups)
-        case "BALANCED":
-            better = _balanced(wanted, last, groups)
-    return next(better, wanted)
-
-
-def _dividing(wanted: int, last: int, groups: int) -> Iterator[int]:
-    """Yield the counts that give each subtask the same number of groups."""
     for count in range(wanted, last + 1):
-        if groups % count == 0:
-            yield count
-
-
-def _balanced(wanted: int, last: int, groups: int) -> Iterator[int]:
-    """Yield the counts that give the busiest subtask fewer groups, or all the same number."""
-    for count in range(wanted, last + 1):
-        if groups % count == 0 or groups // count < groups // wanted:
-            yield count
+        if groups % count == 0:  # all subtasks get the same number of groups
+            return count
+        if settings.alignment == "BALANCED" and groups // count < groups // wanted:
+            return count  # the busiest gets fewer
+    return wanted

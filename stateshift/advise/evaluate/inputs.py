@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from stateshift.advise.evaluate.driver_report import CoresSource
 from stateshift.advise.evaluate.flink_formulas import State
 from stateshift.advise.evaluate.samples import JobSample
 from stateshift.advise.evaluate.settings import Settings, fault_of
-from stateshift.advise.evaluate.spark_batches import SparkSample
+from stateshift.advise.evaluate.spark_batches import CoresSource, SparkSample
 from stateshift.plain import Misfit, from_plain
 
 RESTART_SECONDS: Final = 300.0

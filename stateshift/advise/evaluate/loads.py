@@ -1,14 +1,14 @@
-"""Rates over samples: what each vertex took in and gave out, how busy it was, how much waits.
+"""Rates over samples: the input and the output of each vertex, its busy time, its lag.
 
     VertexLoad     the rates of one vertex; a decision is made from these alone
-    queued         what was written to a vertex and not read by it yet
+    queued         the records that were written to a vertex and not read by it yet
 
 Rates are differences of counters, divided by the difference of the tasks' own clocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -24,7 +24,7 @@ from stateshift.advise.evaluate.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class VertexLoad:
-    """What a vertex did a second. `busy` and `backpressured` are shares of time: the busiest
+    """The work of a vertex in a second. `busy` and `backpressured` are shares of time: the busiest
     subtask's, or the mean, as the settings say. `observed` is the rate that a source is able to
     read at, as far as that was seen. `lag` is None where a source does not tell. `queued` is the
     number of records in the buffers before it, `queue_rate` the growth of that. `busiest` is the
@@ -56,7 +56,7 @@ class VertexLoad:
 
     @property
     def arriving(self) -> float:
-        """Return what is written to it a second, whether it reads that yet or not."""
+        """Return the records that are written to it in a second, read yet or not."""
         return max(0.0, self.input_rate + self.queue_rate)
 
 
@@ -65,14 +65,23 @@ def loads_of(samples: Sequence[JobSample], settings: Settings) -> tuple[VertexLo
     vertices = list(zip(*(sample.vertices for sample in samples), strict=True))
     loads = {versions[-1].id: _load(versions, settings) for versions in vertices}
     ends = {versions[-1].id: (versions[0], versions[-1]) for versions in vertices}
-    return tuple(_with_queues(loads, ends))
+    full = set()
+    for id, (first, last) in ends.items():
+        # The subtask that was least idle had work for so much of the time.
+        if 1 - min(_shares(first, last, "idle_ms")) >= NEVER_IDLE:
+            full.add(id)
+    queues = _Queues({id: last for id, (_, last) in ends.items()}, loads, frozenset(full))
+    return tuple(_with_queue(load, queues, *ends[id]) for id, load in loads.items())
 
 
 def _load(versions: Sequence[VertexSample], settings: Settings) -> VertexLoad:
     first, last = versions[0], versions[-1]
     seconds = _seconds(first, last)
     input_rate = (_known(last.records_in) - _known(first.records_in)) / seconds
-    lags = [version.lag for version in versions]
+    busy_shares = _shares(first, last, "busy_ms")
+    lag_rate = 0.0
+    if first.lag is not None and last.lag is not None:
+        lag_rate = (last.lag - first.lag) / seconds
     return VertexLoad(
         id=last.id,
         name=last.name,
@@ -84,24 +93,13 @@ def _load(versions: Sequence[VertexSample], settings: Settings) -> VertexLoad:
         busy=_busy(versions, settings),
         backpressured=_mean(_shares(first, last, "backpressured_ms")),
         lag=last.lag,
-        lag_rate=_lag_rate(lags[0], lags[-1], seconds),
+        lag_rate=lag_rate,
         observed=_observed(versions, settings) if last.is_source else None,
         partitions=last.partitions,
-        busy_mean=_mean(_shares(first, last, "busy_ms")),
+        busy_mean=_mean(busy_shares),
         records_skew=_records_skew(first, last),
-        busiest=_busiest(first, last),
+        busiest=busy_shares.index(max(busy_shares)),
     )
-
-
-def _busiest(first: VertexSample, last: VertexSample) -> int:
-    shares = _shares(first, last, "busy_ms")
-    return shares.index(max(shares))
-
-
-def _lag_rate(first: float | None, last: float | None, seconds: float) -> float:
-    if first is None or last is None:
-        return 0.0
-    return (last - first) / seconds
 
 
 def _busy(versions: Sequence[VertexSample], settings: Settings) -> float:
@@ -117,9 +115,9 @@ def _busy(versions: Sequence[VertexSample], settings: Settings) -> float:
 
 
 def _observed(versions: Sequence[VertexSample], settings: Settings) -> float | None:
-    """Return what a source reads a second while nothing holds it back: its rate over the time that
-    it was not backpressured. Counts only while so much waits that it always had something to read,
-    and was never idle.
+    """Return the records that a source reads in a second while nothing holds it back: its rate over
+    the time that it was not backpressured. Counts only while enough waits that it always had
+    something to read, and was never idle.
     """
     observations = []
     for earlier, later in pairwise(versions):
@@ -156,7 +154,7 @@ def _shares(first: VertexSample, last: VertexSample, counter: str) -> list[float
 
 
 def _seconds(first: VertexSample, last: VertexSample) -> float:
-    """Return how long the subtasks ran between two samples that count; the mean of their clocks."""
+    """Return the time of the subtasks between two samples that count; the mean of their clocks."""
     both = zip(first.subtasks, last.subtasks, strict=True)
     return _mean(_ran_ms(before, after) for before, after in both) / 1000
 
@@ -175,7 +173,7 @@ def _known(value: float | None) -> float:
     return value
 
 
-# ---- what waits between vertices
+# ---- queues between vertices
 
 # Counters of two vertices are not read at one moment: a queue of less than this is none.
 QUEUE_SECONDS_MIN: Final = 1.0
@@ -187,9 +185,9 @@ ALIKE: Final = 1.03
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
-    """What is written on the edges from one vertex to another: all that the writer has counted,
-    less what `others` read, which have outputs of their own; each record so many times.
+class EdgeFlow:
+    """The records on the edges from one vertex to another: all that the writer has counted, less
+    those that `others` read, which have outputs of their own; each record as many times.
     """
 
     writer: str
@@ -205,8 +203,8 @@ class _Queues:
     loads: Mapping[str, VertexLoad]
     full: frozenset[str]
 
-    def edges(self, reader: VertexSample) -> list[Edge] | None:
-        """Return the edges to a vertex; None if what is written on one of them cannot be told."""
+    def edges(self, reader: VertexSample) -> list[EdgeFlow] | None:
+        """Return the edges to a vertex; None if the records on one of them cannot be told."""
         edges = []
         for writer in dict.fromkeys(edge.vertex for edge in reader.inputs):
             edge = self._edge(writer, reader)
@@ -215,16 +213,15 @@ class _Queues:
             edges.append(edge)
         return edges
 
-    def _edge(self, writer: str, reader: VertexSample) -> Edge | None:
+    def _edge(self, writer: str, reader: VertexSample) -> EdgeFlow | None:
         """Flink counts a record once that goes to several vertices, and each of those reads it. One
         of a side output is counted beside them. Seen of 2.3.0.
         """
         strategies = [edge.ship_strategy for edge in reader.inputs if edge.vertex == writer]
-        others = [
-            each
-            for each in self.last.values()
-            if each.id != reader.id and any(edge.vertex == writer for edge in each.inputs)
-        ]
+        others = []
+        for each in self.last.values():
+            if each.id != reader.id and any(edge.vertex == writer for edge in each.inputs):
+                others.append(each)
         written, read = self.total_out(writer), self.total_in(reader.id)
         if _BROADCAST in strategies:
             copies = reader.parallelism
@@ -232,23 +229,23 @@ class _Queues:
             alone = all(edge.vertex == writer for edge in reader.inputs)
             copies = len(strategies) if alone and read > ALIKE * written else 1
         if not others:
-            return Edge(writer, (), copies)
-        known = [each for each in others if each.id not in self.full and len(each.inputs) == 1]
+            return EdgeFlow(writer, (), copies)
+        single = [each for each in others if len(each.inputs) == 1]
+        known = [each for each in single if each.id not in self.full]
         parts: dict[str, float] = {}
         for each in known:
-            part = self.total_in(each.id) / (
-                each.parallelism if each.inputs[0].ship_strategy == _BROADCAST else 1
-            )
+            is_broadcast = each.inputs[0].ship_strategy == _BROADCAST
+            part = self.total_in(each.id) / (each.parallelism if is_broadcast else 1)
             if not any(part <= ALIKE * other and other <= ALIKE * part for other in parts.values()):
                 parts[each.id] = part
         if written <= ALIKE * sum(parts.values()):
-            return Edge(writer, (), copies) if len(parts) == 1 else None
+            return EdgeFlow(writer, (), copies) if len(parts) == 1 else None
         if len(known) == len(others) and all(
             each.inputs[0].ship_strategy != _BROADCAST for each in known
         ):
-            return Edge(writer, tuple(parts), copies)
+            return EdgeFlow(writer, tuple(parts), copies)
         every = read + sum(self.total_in(each.id) for each in others)
-        return Edge(writer, (), copies) if every > ALIKE * written else None
+        return EdgeFlow(writer, (), copies) if every > ALIKE * written else None
 
     def total_out(self, id: str) -> float:
         return _known(self.last[id].records_out) + self._late(id) * self.loads[id].output_rate
@@ -262,42 +259,31 @@ class _Queues:
         return 0.0 if counted is None else max(times) - counted
 
 
-def _with_queues(
-    loads: Mapping[str, VertexLoad], ends: Mapping[str, tuple[VertexSample, VertexSample]]
-) -> Iterator[VertexLoad]:
-    """Yield the loads with the records that wait before each vertex. Growth is the difference of
+def _with_queue(
+    load: VertexLoad, queues: _Queues, first: VertexSample, last: VertexSample
+) -> VertexLoad:
+    """Return the load of a vertex with the records that wait before it. Growth is the difference of
     two rates, each by the clock of its own tasks.
     """
-    full = frozenset(id for id, both in ends.items() if _occupied(*both) >= NEVER_IDLE)
-    queues = _Queues({id: last for id, (_, last) in ends.items()}, loads, full)
-    for id, load in loads.items():
-        edges = queues.edges(ends[id][1]) if id in full and not load.is_source else None
-        if edges is None:
-            yield load
-            continue
-        written = queued = 0.0
-        for edge in edges:
-            others = sum(loads[other].input_rate for other in edge.others)
-            written += edge.copies * max(0.0, loads[edge.writer].output_rate - others)
-            others = sum(queues.total_in(other) for other in edge.others)
-            queued += edge.copies * (queues.total_out(edge.writer) - others)
-        queued -= queues.total_in(id)
-        if not _count_alike([id, *(edge.writer for edge in edges)], queues.last):
-            queued = 0.0
-        seconds = _seconds(*ends[id])
-        grows = written - load.input_rate
-        grows = max(grows, -max(0.0, queued - grows * seconds) / seconds)  # not more than there was
-        waits = queued if queued >= QUEUE_SECONDS_MIN * written else 0.0
-        yield replace(load, queued=waits, queue_rate=grows)
-
-
-def _count_alike(ids: Iterable[str], last: Mapping[str, VertexSample]) -> bool:
-    """Whether all subtasks of some vertices have counted from one start of the job on."""
-    vertices = [last[id] for id in ids]
-    attempts = {subtask.attempt for vertex in vertices for subtask in vertex.subtasks}
-    return len(attempts) == 1 and all(vertex.counted_at is not None for vertex in vertices)
-
-
-def _occupied(first: VertexSample, last: VertexSample) -> float:
-    """Return for how much of the time the subtask that was least idle was not."""
-    return 1 - min(_shares(first, last, "idle_ms"))
+    edges = queues.edges(last) if load.id in queues.full and not load.is_source else None
+    if edges is None:
+        return load
+    written = queued = 0.0
+    attempts = {subtask.attempt for subtask in last.subtasks}
+    counted_at = [last.counted_at]
+    for edge in edges:
+        others = sum(queues.loads[other].input_rate for other in edge.others)
+        written += edge.copies * max(0.0, queues.loads[edge.writer].output_rate - others)
+        others = sum(queues.total_in(other) for other in edge.others)
+        queued += edge.copies * (queues.total_out(edge.writer) - others)
+        writer = queues.last[edge.writer]
+        attempts |= {subtask.attempt for subtask in writer.subtasks}
+        counted_at.append(writer.counted_at)
+    queued -= queues.total_in(load.id)
+    if len(attempts) != 1 or None in counted_at:  # they have not counted from one start on
+        queued = 0.0
+    seconds = _seconds(first, last)
+    grows = written - load.input_rate
+    grows = max(grows, -max(0.0, queued - grows * seconds) / seconds)  # not more than there was
+    waits = queued if queued >= QUEUE_SECONDS_MIN * written else 0.0
+    return replace(load, queued=waits, queue_rate=grows)

@@ -12,8 +12,7 @@ from stateshift.advise.evaluate.spark_batches import HUNDREDTHS
 
 if TYPE_CHECKING:
     from stateshift.advise.evaluate.inputs import FreeSlots
-    from stateshift.advise.evaluate.shards import StateShards
-    from stateshift.advise.evaluate.spark_batches import QueryLoad, SparkSample
+    from stateshift.advise.evaluate.spark_batches import QueryLoad, SparkSample, StateShards
 
 # What a parallelism counts: subtasks of Flink, cores of Spark or, where nobody tells how many a
 # query has, hundredths of those.

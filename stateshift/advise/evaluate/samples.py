@@ -1,16 +1,17 @@
-"""What was measured of a Flink job, and which of it counts.
+"""The measurements of a Flink job, and those of them that count.
 
     JobSample           one look at a job, at a time
-      VertexSample        counters since the job's last start; what waits in front of a source
+      VertexSample        counters since the job's last start; the lag of a source
         SubtaskSample       the same counters of one subtask
 
 Counters make two samples exact: the difference is a mean over all that happened between. A sample
 of before the last start is void, as is one of another parallelism or of a job of another id. Where
-a counter goes back, as behind the restart of one subtask alone, those samples count that follow:
+a counter goes back, as after the restart of one subtask alone, the samples that follow count:
 nothing tells what the subtask had done since the last look when it was restarted.
 
-Flink answers what it fetched from its tasks last, up to ten seconds ago. How long a task had run by
-then, its busy, idle and backpressured time tell together: rates are taken by that clock.
+Flink answers with the values that it fetched from its tasks last, up to ten seconds ago. The busy,
+idle and backpressured time of a task together tell how long it had run by then: rates are taken by
+that clock.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from dataclasses import dataclass
 
 from stateshift.advise.evaluate.settings import Settings
 
-# By less than this the clock of a subtask may go back without a restart: it is a sum of three times
+# The clock of a subtask may go back by less than this without a restart: it is a sum of three times
 # that are not read at one moment.
 _UNSTEADY_MS = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An edge: the vertex that sends, and how (`HASH`, `FORWARD`, `REBALANCE`, …)."""
+    """An edge: the vertex that sends, and its way (`HASH`, `FORWARD`, `REBALANCE`, …)."""
 
     vertex: str
     ship_strategy: str = ""
@@ -49,7 +50,7 @@ class SubtaskSample:
 
     @property
     def clock_ms(self) -> float | None:
-        """Return how long it had run when its counters were taken."""
+        """Return the time for which it had run when its counters were taken."""
         if self.busy_ms is None or self.idle_ms is None or self.backpressured_ms is None:
             return None
         return self.busy_ms + self.idle_ms + self.backpressured_ms
@@ -93,7 +94,7 @@ class JobSample:
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """Why nothing can be told from some samples, and what would help."""
+    """The reason for which nothing can be told from some samples, and the way out."""
 
     why: str
 
@@ -119,17 +120,23 @@ def usable(
     whole = [sample for sample in samples if next(_missing(sample), None) is None]
     same_run = [sample for sample in whole if is_of_run(sample, last)]
     begun = last.started + settings.stabilization_interval
-    settled = sorted(
-        (sample for sample in same_run if sample.time >= begun), key=lambda sample: sample.time
-    )
+    settled = [sample for sample in same_run if sample.time >= begun]
+    settled.sort(key=lambda sample: sample.time)
     in_window = _in_window(settled, settings)
     if len(in_window) < 2:
         return Unusable(_too_few(samples, settled, last, settings))
-    following, damage = _behind_damage(in_window, settings)
+    following, damage = _after_damage(in_window, settings)
     if len(following) < 2:
         return Unusable(damage)
-    anew = _gathered_anew(following)
-    return tuple(anew) if len(anew) > 1 else Unusable(_stale(following))
+    # Flink may have gathered nothing between two looks: the second tells the first again.
+    anew = [following[0]]
+    for later in following[1:]:
+        if not _unchanged(anew[-1], later):
+            anew.append(later)
+    if len(anew) < 2:
+        names = _unchanged(following[0], following[-1])
+        return Unusable(f"{names[0]}: Flink gathered nothing new between two samples")
+    return tuple(anew)
 
 
 def is_of_run(sample: JobSample, last: JobSample) -> bool:
@@ -159,9 +166,9 @@ def _in_window(settled: Sequence[JobSample], settings: Settings) -> list[JobSamp
     return [before, *within]
 
 
-def _behind_damage(samples: Sequence[JobSample], settings: Settings) -> tuple[list[JobSample], str]:
-    """Return the newest samples between which nothing went back, and what did before them; "" if
-    nothing did. Subtasks that were restarted alone count once they have settled, as a job does.
+def _after_damage(samples: Sequence[JobSample], settings: Settings) -> tuple[list[JobSample], str]:
+    """Return the newest samples between which nothing went back, and the damage before them; "" if
+    there was none. Subtasks that were restarted alone count once they have settled, as a job does.
     """
     for number in range(len(samples) - 1, 0, -1):
         earlier, later = samples[number - 1], samples[number]
@@ -169,16 +176,26 @@ def _behind_damage(samples: Sequence[JobSample], settings: Settings) -> tuple[li
         if restarts:
             settled = max(restart.at for restart in restarts) + settings.stabilization_interval
             following = [sample for sample in samples[number:] if sample.time >= settled]
-            return following, _restarted_alone(restarts[0], samples[-1], settings)
-        damage = next(_damages(earlier, later), None)
-        if damage is not None:
-            return list(samples[number:]), damage
+            first = restarts[0]
+            ago = max(0.0, samples[-1].time - first.at)
+            return following, (
+                f"{first.vertex.name}: subtask {first.number} of {first.vertex.parallelism} was "
+                f"restarted alone {ago:.0f} s ago; it takes two samples from "
+                f"{settings.stabilization_interval:.0f} s after that on (stabilization.interval)"
+            )
+        if later.time <= earlier.time:
+            return list(samples[number:]), "two samples have the same time"
+        for before, after in zip(earlier.vertices, later.vertices, strict=True):
+            for (what, was), (_, now) in zip(_growing(before), _growing(after), strict=True):
+                if was is not None and now is not None and now < was:
+                    damage = f"{after.name}: {what} went back from {was:.0f} to {now:.0f}"
+                    return list(samples[number:]), damage
     return list(samples), ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Restart:
-    """A subtask that was restarted, and when."""
+    """A subtask that was restarted, and the time of that."""
 
     vertex: VertexSample
     number: int
@@ -191,38 +208,14 @@ def _restarts_between(earlier: JobSample, later: JobSample) -> list[_Restart]:
     for before, after in zip(earlier.vertices, later.vertices, strict=True):
         for number, (was, now) in enumerate(zip(before.subtasks, after.subtasks, strict=True)):
             count += 1
-            if _is_restarted(was, now):
+            has_attempts = was.attempt is not None and now.attempt is not None
+            is_next = has_attempts and was.attempt != now.attempt
+            if is_next or (now.clock_ms or 0.0) < (was.clock_ms or 0.0) - _UNSTEADY_MS:
                 restarts.append(_Restart(after, number, later.time - (now.clock_ms or 0.0) / 1000))
     return restarts if len(restarts) < count else []
 
 
-def _is_restarted(was: SubtaskSample, now: SubtaskSample) -> bool:
-    if was.attempt is not None and now.attempt is not None and was.attempt != now.attempt:
-        return True
-    return (now.clock_ms or 0.0) < (was.clock_ms or 0.0) - _UNSTEADY_MS
-
-
-def _restarted_alone(restart: _Restart, last: JobSample, settings: Settings) -> str:
-    name, of = restart.vertex.name, restart.vertex.parallelism
-    ago = f"{max(0.0, last.time - restart.at):.0f} s ago"
-    return (
-        f"{name}: subtask {restart.number} of {of} was restarted alone {ago}; it takes two samples "
-        f"from {settings.stabilization_interval:.0f} s after that on (stabilization.interval)"
-    )
-
-
-def _gathered_anew(samples: Sequence[JobSample]) -> list[JobSample]:
-    """Return the samples without those that tell again what the one before them has told: Flink had
-    gathered nothing in between.
-    """
-    anew = [samples[0]]
-    for later in samples[1:]:
-        if not _standing(anew[-1], later):
-            anew.append(later)
-    return anew
-
-
-def _standing(earlier: JobSample, later: JobSample) -> list[str]:
+def _unchanged(earlier: JobSample, later: JobSample) -> list[str]:
     """Return the vertices of which a subtask's clock stood still between two samples."""
     names = []
     for before, after in zip(earlier.vertices, later.vertices, strict=True):
@@ -230,11 +223,6 @@ def _standing(earlier: JobSample, later: JobSample) -> list[str]:
         if any(one.clock_ms == other.clock_ms for one, other in clocks):
             names.append(after.name)
     return names
-
-
-def _stale(samples: Sequence[JobSample]) -> str:
-    names = _standing(samples[0], samples[-1])
-    return f"{names[0]}: Flink gathered nothing new between two samples"
 
 
 def _too_few(
@@ -261,50 +249,31 @@ def _too_few(
 
 
 def _missing(sample: JobSample) -> Iterator[str]:
-    """Yield what a sample does not tell that a decision needs."""
+    """Yield the facts that a decision needs and a sample does not tell."""
     for vertex in sample.vertices:
         if len(vertex.subtasks) != vertex.parallelism:
             told = f"{len(vertex.subtasks)} of {vertex.parallelism} subtasks"
             yield f"{vertex.name}: Flink tells of {told}"
-        for what, value in _counters(vertex):
+        counters = [("records in", vertex.records_in), ("records out", vertex.records_out)]
+        for subtask in vertex.subtasks:
+            counters.append(("busy time", subtask.busy_ms))
+            counters.append(("backpressured time", subtask.backpressured_ms))
+            counters.append(("idle time", subtask.idle_ms))
+        for what, value in counters:
             if value is None:
                 yield f"{vertex.name}: Flink tells no {what}"
             elif not math.isfinite(value):
                 yield f"{vertex.name}: {what} is no number"
 
 
-def _damages(earlier: JobSample, later: JobSample) -> Iterator[str]:
-    """Yield what forbids to take the difference of two samples that tell everything."""
-    if later.time <= earlier.time:
-        yield "two samples have the same time"
-    for before, after in zip(earlier.vertices, later.vertices, strict=True):
-        yield from _going_back(before, after)
-
-
-def _going_back(before: VertexSample, after: VertexSample) -> Iterator[str]:
-    for (what, earlier), (_, later) in zip(_growing(before), _growing(after), strict=True):
-        if earlier is not None and later is not None and later < earlier:
-            yield f"{after.name}: {what} went back from {earlier:.0f} to {later:.0f}"
-
-
 def _growing(vertex: VertexSample) -> Iterator[tuple[str, float | None]]:
-    """Yield the counters of a vertex that only grow. Busy time does not: it is what idle and
-    backpressured time leave of the clock, and Flink adds to those a while later. Source: Flink,
+    """Yield the counters of a vertex that only grow. Busy time does not: it is the rest that idle
+    and backpressured time leave of the clock, and Flink adds to those a while later. Source: Flink,
     TaskIOMetricGroup (getAccumulatedBusyTime), TimerGauge.
     """
     yield "records in", vertex.records_in
     yield "records out", vertex.records_out
     for subtask in vertex.subtasks:
         yield "the time that it runs", subtask.clock_ms
-        yield "backpressured time", subtask.backpressured_ms
-        yield "idle time", subtask.idle_ms
-
-
-def _counters(vertex: VertexSample) -> Iterator[tuple[str, float | None]]:
-    """Yield the counters of a vertex that a decision needs."""
-    yield "records in", vertex.records_in
-    yield "records out", vertex.records_out
-    for subtask in vertex.subtasks:
-        yield "busy time", subtask.busy_ms
         yield "backpressured time", subtask.backpressured_ms
         yield "idle time", subtask.idle_ms

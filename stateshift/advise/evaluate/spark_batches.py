@@ -1,7 +1,10 @@
 """The load of a Spark job, read from its batches: the checkpoint is the history.
 
-    SparkSample    one look: the last batches, what waits in Kafka, how far work can be divided
-      Batch          when it was planned, when it was committed, how many records it read
+    SparkSample    one look: the last batches, the records that wait in Kafka, the parts of its work
+      PlannedBatch   its plan's and its commit's time, the records that it read
+      StateShards    the bytes of its state over partitions, each of which is the work of one task:
+                     while one of them has most of the state, more cores wait for it
+      DriverReport   the driver's view of its application, of which a checkpoint tells nothing
 
     records of a batch    the difference of two offset logs
     batch time            planned (`batchTimestampMs`) -> committed (the commit log's mtime)
@@ -9,46 +12,86 @@
     true rate             records / batch time
 
 A job without a trigger interval starts a batch as soon as the last has ended. It is busy all the
-time, however little there is to do: only what waits in Kafka tells then whether it keeps up.
+time, however little there is to do: only the records that wait in Kafka tell then whether it keeps
+up.
 
 Only batches in step count: from the last on at which a clock was set, or the query went on with
 another driver.
 
 A query that tells of its own batches (`stateshift.job`) makes even that telling: the part of a
 batch in which its records are worked on is the most that it needs to be busy, if it has read all
-that waited, and what waited when each batch was planned says whether that grows.
+that waited, and the records that waited when each batch was planned say whether that grows.
+
+The cores of a query are known from these, in the order in which they are believed:
+
+    option    whoever runs the command (`--cores`)
+    driver    the page of the driver
+    query     the query itself, where its job runs it with `stateshift.job`
+    spec      `conf` of the submission in the spec: it asks for them
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import linear_regression
-from typing import Final
+from typing import Final, Literal
 
-from stateshift.advise.evaluate.driver_report import DriverReport
 from stateshift.advise.evaluate.loads import VertexLoad
 from stateshift.advise.evaluate.samples import Unusable
 from stateshift.advise.evaluate.settings import Settings
-from stateshift.advise.evaluate.shards import StateShards
 
 # From this share on, batches follow each other without a pause.
 BACK_TO_BACK: Final = 0.95
-# So much may a commit be later than the next batch's start, by a storage's and a driver's clock.
+# A commit may be as much later than the next batch's start, by a storage's and a driver's clock.
 CLOCKS_APART_SECONDS: Final = 1.0
 # Spark tells times in milliseconds.
 ROUNDED_SECONDS: Final = 0.01
-# A job whose cores nobody told is counted in hundredths of what it has.
+# A job whose cores nobody told is counted in hundredths of those that it has.
 HUNDREDTHS: Final = 100
 QUERY: Final = "query"
-# So many batches have to tell what waited before them: one of them alone may have been held up.
+# As many batches have to tell what waited before them: one of them alone may have been held up.
 TOLD_MIN: Final = 5
+
+CoresSource = Literal["option", "driver", "query", "spec"]
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class StateShards:
+    """The bytes of the operator with the largest state, and of its largest partition."""
+
+    operator: str
+    partitions: int
+    bytes: int
+    largest: int
+    largest_bytes: int
+
+    @property
+    def skew(self) -> float:
+        """Return the size of the largest partition, in times the mean."""
+        return self.largest_bytes * self.partitions / self.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DriverReport:
+    """A look at a driver. Rates are records a second, over the last trigger; they and the figures
+    behind them are None unless `spark.sql.streaming.metricsEnabled` is true.
+    """
+
+    application: str
+    executors: int
+    cores: int
+    input_rate: float | None = None
+    processing_rate: float | None = None
+    batch_seconds: float | None = None
+    state_rows: int | None = None
+    state_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBatch:
     """A batch that was planned. Times are seconds since 1970: the driver's of its start, the
     storage's of its commit. `records` is None where its sources do not tell by their offsets. The
     rest is known of a query that tells of itself: for how long it worked on the records, and what
@@ -73,7 +116,7 @@ class SparkSample:
     """
 
     time: float
-    batches: tuple[Batch, ...]
+    batches: tuple[PlannedBatch, ...]
     lag: int | None = None
     partitions: int | None = None
     state_partitions: int | None = None
@@ -108,18 +151,19 @@ def query_load(
     cores: int | None,
     since: float | None = None,
 ) -> QueryLoad | Unusable:
-    """Return the load of a query over the last window of its batches; or why nobody can tell. What
-    was before `since` is void: the query was started elsewhere then.
+    """Return the load of a query over the last window of its batches; or why nobody can tell.
+    Everything before `since` is void: the query was started elsewhere then.
     """
     begun = -math.inf if since is None else since
     in_order = sorted(samples, key=lambda sample: sample.time)
-    in_order = [_begun_since(sample, begun) for sample in in_order if sample.time >= begun]
+    in_order = [sample for sample in in_order if sample.time >= begun]
     if not in_order:
         return Unusable("nothing was measured")
     last = in_order[-1]
     if now - last.time > settings.sample_age_max:
         return Unusable(f"the last sample is {now - last.time:.0f} s old (sample.age-max)")
-    batches, step = _in_step(recent(last.batches, settings))
+    of_run = [batch for batch in last.batches if batch.started >= begun]
+    batches, step = _in_step(recent(of_run, settings))
     problem = _problem(batches, step, now, settings)
     if problem is not None:
         return Unusable(problem)
@@ -129,24 +173,19 @@ def query_load(
     return _measured(batches, last, lag_rate, cores)
 
 
-def _begun_since(sample: SparkSample, begun: float) -> SparkSample:
-    batches = tuple(batch for batch in sample.batches if batch.started >= begun)
-    return replace(sample, batches=batches)
-
-
 def shows_growth(sample: SparkSample, settings: Settings) -> bool:
     """Whether this look alone shows whether what waits grows."""
     batches, _ = _in_step(recent(sample.batches, settings))
     return len(_with_waiting(batches)) >= TOLD_MIN
 
 
-def recent(batches: Sequence[Batch], settings: Settings) -> list[Batch]:
+def recent(batches: Sequence[PlannedBatch], settings: Settings) -> list[PlannedBatch]:
     """Return the newest batches that follow each other, of the last window; at least the last two
     where batches are longer than that.
     """
     in_order = sorted(batches, key=lambda batch: batch.id)
     done = [batch for batch in in_order if batch.committed is not None]
-    following: list[Batch] = done[-1:]
+    following: list[PlannedBatch] = done[-1:]
     for earlier, later in reversed(list(pairwise(done))):
         too_old = earlier.started < done[-1].started - settings.metrics_window
         if later.id != earlier.id + 1 or (too_old and len(following) > 1):
@@ -155,9 +194,10 @@ def recent(batches: Sequence[Batch], settings: Settings) -> list[Batch]:
     return following
 
 
-def _in_step(batches: Sequence[Batch]) -> tuple[list[Batch], str]:
-    """Return the newest batches that are in step by their times, and what parts them from those
-    before; "" if nothing does. A clock may be set, and a query that goes on elsewhere has another.
+def _in_step(batches: Sequence[PlannedBatch]) -> tuple[list[PlannedBatch], str]:
+    """Return the newest batches that are in step by their times, and the fault that parts them from
+    those before; "" if none does. A clock may be set, and a query that goes on elsewhere has
+    another.
     """
     for number in range(len(batches) - 1, 0, -1):
         step = _step_between(batches[number - 1], batches[number])
@@ -166,8 +206,8 @@ def _in_step(batches: Sequence[Batch]) -> tuple[list[Batch], str]:
     return list(batches), ""
 
 
-def _step_between(earlier: Batch, later: Batch) -> str:
-    """Return what cannot be true of two batches by one clock; "" if all can."""
+def _step_between(earlier: PlannedBatch, later: PlannedBatch) -> str:
+    """Return the fault of two batches that cannot be by one clock; "" if there is none."""
     if later.started <= earlier.started:
         return f"batch {later.id} is planned before batch {earlier.id}: the driver's clock was set"
     late = (earlier.committed or 0.0) - later.started
@@ -179,7 +219,9 @@ def _step_between(earlier: Batch, later: Batch) -> str:
     )
 
 
-def _problem(batches: Sequence[Batch], step: str, now: float, settings: Settings) -> str | None:
+def _problem(
+    batches: Sequence[PlannedBatch], step: str, now: float, settings: Settings
+) -> str | None:
     if len(batches) < 2:
         few = f"it takes two committed batches that follow each other, of {len(batches)} here"
         return step or few
@@ -192,8 +234,8 @@ def _problem(batches: Sequence[Batch], step: str, now: float, settings: Settings
     return next((fault for fault in map(_fault, batches) if fault is not None), None)
 
 
-def _fault(batch: Batch) -> str | None:
-    """Return what cannot be true of a batch that was committed, if anything."""
+def _fault(batch: PlannedBatch) -> str | None:
+    """Return the fault of a batch that was committed, if there is one."""
     took = (batch.committed or 0.0) - batch.started
     if took < 0:
         return (
@@ -210,7 +252,7 @@ def _fault(batch: Batch) -> str | None:
 
 
 def _measured(
-    batches: Sequence[Batch],
+    batches: Sequence[PlannedBatch],
     last: SparkSample,
     lag_rate: float | None,
     cores: int | None,
@@ -220,7 +262,14 @@ def _measured(
     seconds = batches[-1].started - batches[0].started
     busy = min(1.0, sum(map(_took, whole)) / seconds)
     if busy >= BACK_TO_BACK:
-        busy = min(1.0, sum(map(_needed_seconds, whole)) / seconds)
+        busy = min(1.0, sum(map(_seconds_needed, whole)) / seconds)
+    # The share of time for which the query worked on records.
+    known = [batch.work_seconds for batch in whole if batch.work_seconds is not None]
+    worked = min(1.0, sum(known) / seconds) if len(known) == len(whole) else None
+    lag: float | None = last.lag  # as the brokers have it, else what the last batch has left
+    newest = batches[-1]
+    if lag is None and newest.waiting is not None:
+        lag = max(0, newest.waiting - (newest.records or 0))
     records = sum(batch.records or 0 for batch in whole)
     # Spark counts no records at all of a plan that it cannot match with its sources.
     counted = records > 0 and all(batch.records is not None for batch in whole)
@@ -233,7 +282,7 @@ def _measured(
         input_rate=records / seconds if counted else 1.0,
         output_rate=0.0,
         busy=busy,
-        lag=_lag(batches[-1], last) if counted else None,
+        lag=lag if counted else None,
         lag_rate=(lag_rate or 0.0) if counted else 0.0,
         busy_mean=busy,
     )
@@ -244,18 +293,18 @@ def _measured(
         lag_known=lag_rate is not None and counted,
         seconds=seconds,
         batches=len(whole),
-        worked=_worked(whole, seconds),
+        worked=worked,
         state_rows=last.state_rows,
     )
 
 
-def _took(batch: Batch) -> float:
+def _took(batch: PlannedBatch) -> float:
     return (batch.committed or 0.0) - batch.started
 
 
-def _needed_seconds(batch: Batch) -> float:
-    """Return the most that a query had to be busy for a batch with no pause behind it. One that has
-    read all that waited could have been larger: what else it takes is there once, however many
+def _seconds_needed(batch: PlannedBatch) -> float:
+    """Return the most that a query had to be busy for a batch with no pause after it. One that has
+    read all that waited could have been larger: the rest of its time is there once, however many
     records it has. One that has left records, or does not tell, may be as large as it can be.
     """
     if batch.work_seconds is None or batch.waiting is None:
@@ -265,24 +314,9 @@ def _needed_seconds(batch: Batch) -> float:
     return batch.work_seconds
 
 
-def _worked(batches: Sequence[Batch], seconds: float) -> float | None:
-    """Return the share of time for which the query worked on records."""
-    known = [batch.work_seconds for batch in batches if batch.work_seconds is not None]
-    if len(known) < len(batches):
-        return None
-    return min(1.0, sum(known) / seconds)
-
-
-def _lag(newest: Batch, last: SparkSample) -> float | None:
-    """Return what waits: as the brokers have it, else what the last batch has left."""
-    if last.lag is not None or newest.waiting is None:
-        return last.lag
-    return max(0, newest.waiting - (newest.records or 0))
-
-
-def _growth(batches: Sequence[Batch]) -> float | None:
-    """Return by how much grows a second what waits before a batch, by all of them: one may have
-    been held up. None where too few tell.
+def _growth(batches: Sequence[PlannedBatch]) -> float | None:
+    """Return the growth a second of the records that wait before a batch, by all of them: one may
+    have been held up. None where too few tell.
     """
     known = _with_waiting(batches)
     if len(known) < TOLD_MIN:
@@ -292,14 +326,14 @@ def _growth(batches: Sequence[Batch]) -> float | None:
     return linear_regression(times, waiting).slope
 
 
-def _with_waiting(batches: Sequence[Batch]) -> list[Batch]:
+def _with_waiting(batches: Sequence[PlannedBatch]) -> list[PlannedBatch]:
     """Return the batches that tell what waited before them."""
     return [batch for batch in batches if batch.waiting is not None]
 
 
 def _lag_rate(in_order: Sequence[SparkSample], settings: Settings) -> float | None:
-    """Return by how much the lag grows a second: over the last window or, if nobody looked within
-    it, since the look before. None where it was not seen twice.
+    """Return the growth of the lag a second: over the last window or, if nobody looked within it,
+    since the look before. None where it was not seen twice.
     """
     last = in_order[-1]
     earlier = [sample for sample in in_order if sample.time < last.time]
@@ -311,3 +345,19 @@ def _lag_rate(in_order: Sequence[SparkSample], settings: Settings) -> float | No
     if last.time - first.time > settings.sample_age_max:
         return None
     return (last.lag - first.lag) / (last.time - first.time)
+
+
+def shards_of(files: Iterable[tuple[str, int, int]]) -> StateShards | None:
+    """Return the spread of the state, by the operator, the partition and the bytes of each of its
+    files; None of a query without state.
+    """
+    by_operator: dict[str, dict[int, int]] = {}
+    for operator, partition, size in files:
+        sizes = by_operator.setdefault(operator, {})
+        sizes[partition] = sizes.get(partition, 0) + size
+    if not by_operator:
+        return None
+    operator, sizes = max(by_operator.items(), key=lambda pair: sum(pair[1].values()))
+    largest = max(sizes, key=lambda partition: sizes[partition])
+    total = sum(sizes.values())
+    return StateShards(operator, len(sizes), total, largest, sizes[largest]) if total else None

@@ -8,9 +8,9 @@
     /metrics/json/                          {"gauges": {PREFIX.GAUGE: {"value": …}}}, where PREFIX
                                             ends in .driver.spark.streaming.<NAME or QUERY>
 
-The id of the query stands in its checkpoint. A driver that knows no such query is another one's: a
-port is soon taken again. One that has run it lists its jobs for long, and is not where it runs once
-a batch was committed that is later than all of these. Its gauges are there with
+The id of the query is in its checkpoint. A driver that knows no such query is another one's: a port
+is soon taken again. One that has run it lists its jobs for long. The query runs elsewhere once a
+batch was committed that is later than all of these. Its gauges are there with
 `spark.sql.streaming.metricsEnabled` alone.
 
 Source: Spark 3.3 to 4.3, MetricsReporter, StreamExecution.getDescriptionString, api.scala.
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from stateshift.advise.evaluate.driver_report import DriverReport
+from stateshift.advise.evaluate.spark_batches import DriverReport
 from stateshift.clusters.http.rest import Json, Service
 from stateshift.clusters.redaction import redact
 from stateshift.errors import ClusterError
@@ -41,13 +41,13 @@ _PREFIX: Final = ".driver.spark.streaming."
 
 @dataclass(frozen=True)
 class Driver:
-    """The page of a driver. `ca_file` is whose authority its certificate is of, if it is https."""
+    """The page of a driver. `ca_file` holds the authority of its certificate, if it is https."""
 
     url: str
     ca_file: str | None = None
 
     def report(self, query: str, committed: int) -> DriverReport:
-        """Return what the driver says of the query of this id, and of its application. `committed`
+        """Return the driver's report on the query of this id, and on its application. `committed`
         is the newest batch that the checkpoint has committed.
 
         Raises:
@@ -55,7 +55,10 @@ class Driver:
         """
         application = self._application()
         below = f"/api/v1/applications/{quote(application)}"
-        metrics = self._metrics()
+        try:
+            metrics = self._service.json("GET", f"{self.url.rstrip('/')}{METRICS}")
+        except ClusterError:  # their page is switched off, or somewhere else
+            metrics = {}
         gauges = gauges_of(query, metrics)
         if not gauges:
             name = self._name_of(query, committed, self._list(f"{below}/jobs"))
@@ -78,13 +81,6 @@ class Driver:
             raise self._odd("tells of an application that no Spark names so")
         return id
 
-    def _metrics(self) -> Json:
-        """Return its metrics; none where their page is switched off, or somewhere else."""
-        try:
-            return self._json(METRICS)
-        except ClusterError:
-            return {}
-
     def _name_of(self, query: str, committed: int, jobs: list[Json]) -> str:
         """Return the name of a query, by the description of its jobs; empty if it has none."""
         id, batch = re.escape(query), r"batch = ([0-9]{1,18})\b"
@@ -99,9 +95,6 @@ class Driver:
             fact = f"has run no batch of query {query} since {last}, and {committed} is committed"
             raise self._error(f"{driver} {fact}")
         return of_query[0][1] or ""
-
-    def _json(self, path: str) -> Json:
-        return self._service.json("GET", f"{self.url.rstrip('/')}{path}")
 
     def _list(self, path: str) -> list[Json]:
         listed = self._service.listed("GET", f"{self.url.rstrip('/')}{path}")
@@ -157,7 +150,7 @@ def _count(value: float | None) -> int | None:
 
 
 def _number(value: object) -> float | None:
-    """Return a number; None of what is none: Spark writes "NaN" as a text."""
+    """Return a number, if it is one: Spark writes "NaN" as a text."""
     if not isinstance(value, int | float | str):
         return None
     try:

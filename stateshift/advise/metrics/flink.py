@@ -1,5 +1,5 @@
-"""A look at a job of Flink over REST (1.15 to 2.3): counters of each subtask, what waits before
-sources, free slots, and how long rescales took.
+"""A look at a job of Flink over REST (1.15 to 2.3): counters of each subtask, the lag of sources,
+free slots, and the time of rescales.
 
     of a subtask    read-records, write-records, accumulated-busy-time, accumulated-idle-time,
                     accumulated-backpressured-time (ms), each since it was started
@@ -40,7 +40,7 @@ _SOURCE_METRIC = re.compile(r"\d+\.(Source__.+\.(?:numRecordsIn|numRecordsOut|pe
 
 @dataclass(frozen=True)
 class VertexPages:
-    """What Flink answers of one vertex: its page, sums of its source's metrics, its partitions."""
+    """The answers of Flink on one vertex: its page, sums of its source's metrics, its partitions."""
 
     page: Json
     sums: Mapping[str, float]
@@ -56,7 +56,7 @@ class FlinkJob:
     clock: Clock
 
     def look(self) -> JobSample:
-        """Return what the job has counted by now.
+        """Return the counters of the job by now.
 
         Raises:
             ClusterError: the cluster does not answer, the job has gone, or not all of it runs.
@@ -66,7 +66,11 @@ class FlinkJob:
         if page is None:
             raise self._error("Flink knows no such job any more")
         with self.calls.reading(path):
-            self._refuse_what_stands(page)
+            if page["state"] != "RUNNING":
+                raise self._error(f"the job is {page['state']}")
+            for vertex in page["vertices"]:
+                if vertex["status"] != "RUNNING":
+                    raise self._error(f"{vertex['name']} is {vertex['status']}")
             ids = [str(vertex["id"]) for vertex in page["vertices"]]
         until = self.clock.now() + SECONDS_MAX
         pages = {id: self._vertex(id, until) for id in ids}
@@ -86,15 +90,16 @@ class FlinkJob:
             if page["state"] in ENDED:
                 raise self._error(f"the job is {page['state']}")
 
-    def _refuse_what_stands(self, page: Json) -> None:
-        if page["state"] != "RUNNING":
-            raise self._error(f"the job is {page['state']}")
-        for vertex in page["vertices"]:
-            if vertex["status"] != "RUNNING":
-                raise self._error(f"{vertex['name']} is {vertex['status']}")
-
     def _vertex(self, vertex: str, until: float) -> VertexPages:
-        page = self._fresh(vertex, until)
+        """Return the pages of a vertex once its counters are new, or the last ones before `until`."""
+        while True:
+            page = self.calls.vertex_page(self.id, vertex)
+            with self.calls.reading(f"/jobs/{self.id}/vertices/{vertex}"):
+                if is_fresh(page):
+                    break
+            if self.clock.now() >= until:
+                break
+            self.clock.sleep(SECONDS_BETWEEN)
         names = self.calls.metrics(self.id, vertex)
         wanted = sorted({found[1] for found in map(_SOURCE_METRIC.match, names) if found})
         sums = self.calls.sums(self.id, vertex, wanted) if wanted else {}
@@ -123,7 +128,7 @@ def is_fresh(page: Json) -> bool:
 
 
 def _age_ms(subtask: Json) -> float:
-    """Return how long a subtask runs, less what its counters say; infinite where they say
+    """Return the time for which a subtask runs, less that of its counters; infinite where they say
     nothing.
     """
     counters = _subtask(subtask)
@@ -135,7 +140,11 @@ def _age_ms(subtask: Json) -> float:
 
 def sample_of(page: Json, pages: Mapping[str, VertexPages]) -> JobSample:
     """Return the look that these pages are."""
-    inputs = {str(node["id"]): _inputs(node) for node in page["plan"]["nodes"]}
+    inputs: dict[str, tuple[Input, ...]] = {}
+    for node in page["plan"]["nodes"]:
+        edges = node.get("inputs", ())
+        shipped = [Input(str(edge["id"]), str(edge.get("ship_strategy", ""))) for edge in edges]
+        inputs[str(node["id"])] = tuple(shipped)
     starts = [int(vertex["start-time"]) for vertex in page["vertices"]]
     running = int(page["timestamps"]["RUNNING"])
     times = [int(page["now"]), *(int(each.page["now"]) for each in pages.values())]
@@ -150,18 +159,14 @@ def sample_of(page: Json, pages: Mapping[str, VertexPages]) -> JobSample:
     )
 
 
-def _inputs(node: Json) -> tuple[Input, ...]:
-    return tuple(
-        Input(str(edge["id"]), str(edge.get("ship_strategy", "")))
-        for edge in node.get("inputs", ())
-    )
-
-
 def _vertex(vertex: Json, inputs: tuple[Input, ...], pages: VertexPages) -> VertexSample:
     metrics = [subtask["metrics"] for subtask in pages.page["subtasks"]]
     records_in = _sum(_counter(each, "read-records") for each in metrics)
     records_out = _sum(_counter(each, "write-records") for each in metrics)
     parallelism_max = int(vertex.get("maxParallelism", -1))
+    lag = None if inputs else _metric(pages.sums, ".pendingRecords")
+    if lag is not None:
+        lag = max(0.0, lag)  # a source that is ahead of its broker may say less than none
     return VertexSample(
         id=str(vertex["id"]),
         name=str(vertex["name"]),
@@ -171,15 +176,15 @@ def _vertex(vertex: Json, inputs: tuple[Input, ...], pages: VertexPages) -> Vert
         records_in=records_in if inputs else source_records(records_in, pages.sums, records_out),
         records_out=records_out,
         subtasks=tuple(map(_subtask, pages.page["subtasks"])),
-        lag=None if inputs else _waiting(pages.sums),
+        lag=lag,
         partitions=None if inputs else pages.partitions,
-        counted_at=counted_at(pages.page),
+        counted_at=mean_count_time(pages.page),
     )
 
 
-def counted_at(page: Json) -> float | None:
-    """Return when the counters of a vertex were taken, in seconds since 1970: the mean of its
-    subtasks. None while some of them say nothing.
+def mean_count_time(page: Json) -> float | None:
+    """Return the time at which the counters of a vertex were taken, in seconds since 1970: the mean
+    of its subtasks. None while some of them say nothing.
     """
     ages = [_age_ms(subtask) for subtask in page["subtasks"]]
     if not ages or not math.isfinite(sum(ages)):
@@ -190,18 +195,10 @@ def counted_at(page: Json) -> float | None:
 def source_records(
     read: float | None, sums: Mapping[str, float], written: float | None
 ) -> float | None:
-    """Return what a source took in: the first of its counters that counts."""
+    """Return the input of a source: the first of its counters that counts."""
     counters = (read, _metric(sums, ".numRecordsIn"), _metric(sums, ".numRecordsOut"), written)
     known = [counter for counter in counters if counter is not None]
     return next((counter for counter in known if counter > 0), known[0] if known else None)
-
-
-def _waiting(sums: Mapping[str, float]) -> float | None:
-    """Return what waits before a source. One that is ahead of what its broker tells may say less
-    than none.
-    """
-    waits = _metric(sums, ".pendingRecords")
-    return None if waits is None else max(0.0, waits)
 
 
 def _metric(sums: Mapping[str, float], suffix: str) -> float | None:
@@ -210,18 +207,14 @@ def _metric(sums: Mapping[str, float], suffix: str) -> float | None:
 
 
 def _subtask(subtask: Json) -> SubtaskSample:
-    metrics = subtask["metrics"]
+    metrics, attempt = subtask["metrics"], subtask.get("attempt")
     return SubtaskSample(
         records_in=_counter(metrics, "read-records"),
         busy_ms=_number(metrics.get("accumulated-busy-time")),
         idle_ms=_number(metrics.get("accumulated-idle-time")),
         backpressured_ms=_number(metrics.get("accumulated-backpressured-time")),
-        attempt=_attempt(subtask.get("attempt")),
+        attempt=attempt if isinstance(attempt, int) else None,
     )
-
-
-def _attempt(value: object) -> int | None:
-    return value if isinstance(value, int) else None
 
 
 def _counter(metrics: Json, name: str) -> float | None:
@@ -231,9 +224,8 @@ def _counter(metrics: Json, name: str) -> float | None:
     return _number(metrics.get(name))
 
 
-# What JSON has where a number is expected: Flink writes "NaN" as a text.
 def _number(value: float | str | None) -> float | None:
-    """Return a number; None of what is none."""
+    """Return a number, if it is one: Flink writes "NaN" as a text."""
     if value is None:
         return None
     number = float(value)
@@ -247,8 +239,8 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 
 def partition_count(names: Sequence[str]) -> int | None:
-    """Return how many partitions of Kafka a vertex reads, by the names of its metrics; None where
-    they name none.
+    """Return the number of Kafka's partitions that a vertex reads, by the names of its metrics;
+    None where they name none.
     """
     found = {match.groups() for match in map(_PARTITION.search, names) if match}
     return len(found) or None
@@ -260,17 +252,14 @@ def running_jobs(calls: FlinkCalls) -> tuple[tuple[str, str], ...]:
 
 
 def restart_of(calls: FlinkCalls, id: str) -> RestartCost | None:
-    """Return how long the slowest of the job's rescales took that Flink remembers."""
-    rescales = calls.rescales(id)
+    """Return the time of the slowest of the job's rescales that Flink remembers."""
+    rescales, took_ms = calls.rescales(id), []
     with calls.reading(f"/jobs/{id}/rescales/history"):
-        took = [_took_seconds(rescale) for rescale in rescales]
-    known = [seconds for seconds in took if seconds is not None]
-    return RestartCost(max(known), "flink") if known else None
-
-
-def _took_seconds(rescale: Json) -> float | None:
-    began, ended = rescale.get("startTimestampInMillis"), rescale.get("endTimestampInMillis")
-    if rescale.get("terminalState") != "COMPLETED" or began is None or ended is None:
-        return None
-    took_ms = float(ended) - float(began)
-    return took_ms / 1000 if 0 <= took_ms < math.inf else None
+        for rescale in rescales:
+            began = rescale.get("startTimestampInMillis")
+            ended = rescale.get("endTimestampInMillis")
+            is_complete = rescale.get("terminalState") == "COMPLETED"
+            if is_complete and began is not None and ended is not None:
+                took_ms.append(float(ended) - float(began))
+    known = [took for took in took_ms if 0 <= took < math.inf]
+    return RestartCost(max(known) / 1000, "flink") if known else None

@@ -1,6 +1,6 @@
 """A look at a query of Spark without an agent: its checkpoint is its history.
 
-    offsets/<n>    planned: batchTimestampMs, and how far each source goes
+    offsets/<n>    planned: batchTimestampMs, and the end of each source
     commits/<n>    committed: the file's time
     brokers        the end of each topic, if the spec says where they are
     driver         cores, rates and state, if the spec or the caller says where it is
@@ -8,7 +8,7 @@
 Records are counted of sources whose offsets count them: Kafka, and what speaks its protocol.
 
 A query of a job with `stateshift.job` says more of its last batches itself, in
-_stateshift/progress. What it says counts in place of the logs, as long as it is not behind them.
+_stateshift/progress. That counts in place of the logs, as long as it is not behind them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Final, Protocol
 
-from stateshift.advise.evaluate.driver_report import DriverReport
-from stateshift.advise.evaluate.shards import shards_of
-from stateshift.advise.evaluate.spark_batches import Batch, SparkSample
+from stateshift.advise.evaluate.spark_batches import (
+    DriverReport,
+    PlannedBatch,
+    SparkSample,
+    shards_of,
+)
 from stateshift.advise.metrics.driver import Driver
 from stateshift.engines.spark.layout import METADATA, number_of_log
 from stateshift.errors import (
@@ -41,7 +44,6 @@ from stateshift.formats.spark.positions import position_of
 from stateshift.formats.spark.progress import (
     SIZE_MAX,
     QueryProgress,
-    ReportedBatch,
     decode_progress,
 )
 from stateshift.specification.model import KafkaSpec
@@ -52,7 +54,7 @@ from stateshift.world import Clock
 # Spark keeps a hundred batches unless told otherwise (spark.sql.streaming.minBatchesToRetain).
 BATCHES_MAX: Final = 100
 _OFFSETS, _COMMITS = "offsets", "commits"
-# So much later than the last batch that a query tells of, a commit is none of that run's.
+# A commit that is as much later than the last batch a query tells of is none of that run's.
 BEHIND_SECONDS_MAX: Final = 60.0
 
 _log = logging.getLogger(__name__)
@@ -79,8 +81,8 @@ class Brokers:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint. `prefix` is where it lies below the storage's location, empty where it lies
-    there itself.
+    """A checkpoint. `prefix` is its path below the storage's location, empty where it is there
+    itself.
     """
 
     storage: Storage
@@ -88,7 +90,6 @@ class Checkpoint:
 
     @property
     def location(self) -> str:
-        """Return where it is."""
         return f"{self.storage.location}/{self.prefix}" if self.prefix else self.storage.location
 
     def path(self, name: str) -> str:
@@ -117,7 +118,7 @@ class SparkQuery:
     driver: Driver | None = None
 
     def look(self) -> SparkSample:
-        """Return the batches of the last window, and what waits.
+        """Return the batches of the last window, and the lag.
 
         Raises:
             StorageError: the checkpoint cannot be read, holds no offsets, or brokers do not answer.
@@ -131,17 +132,22 @@ class SparkQuery:
             fact = "no batch of it can be read: there is nothing in offsets/"
             raise StorageError(fact, location=self.checkpoint.location)
         if progress is None:
-            batches = [
-                batch_of(number, before, entry, commits.get(number))
-                for (_, before), (number, entry) in pairwise(sorted(entries.items()))
-            ]
+            batches = []
+            for (_, before), (number, entry) in pairwise(sorted(entries.items())):
+                started, records = entry.timestamp_ms / 1000, records_of(before, entry)
+                committed = commits.get(number) or None
+                batches.append(PlannedBatch(number, started, committed, records))
         else:
             batches = reported_batches(progress)
         read = read_until(entries, commits)
         ends = self._ends(read)
         newest = entries[max(entries)]
         report, trouble = self._driver_report(max(commits, default=-1))
-        state_files = list(self._state_files())
+        state_files = []  # with the operator, the partition and the bytes of each
+        for file in self.checkpoint.storage.list(self.checkpoint.path("state")):
+            place = classify(self.checkpoint.inside(file.path))
+            if place.operator is not None and place.partition is not None:
+                state_files.append((place.operator, place.partition, file.size))
         return SparkSample(
             time=self.clock.now(),
             batches=tuple(batches),
@@ -157,8 +163,8 @@ class SparkQuery:
         )
 
     def _driver_report(self, committed: int) -> tuple[DriverReport | None, str]:
-        """Return what the driver says, and why it says nothing; neither where nobody has named it.
-        The checkpoint tells enough for a verdict, so that no error ends the look.
+        """Return the driver's report, or the reason for none; neither where nobody has named it.
+        The checkpoint tells enough for a verdict: no error ends the look.
         """
         if self.driver is None:
             return None, ""
@@ -172,8 +178,8 @@ class SparkQuery:
             return None, error.fact
 
     def _progress(self, commits: Mapping[int, float]) -> QueryProgress | None:
-        """Return what the query says of its last batches; None where it says nothing that counts:
-        the file is not there, of another version, or behind what was committed since.
+        """Return the query's own report on its last batches, if it counts: the file is there, of
+        this version, and not behind the last commits.
         """
         path = self.checkpoint.path(PROGRESS)
         try:
@@ -197,13 +203,6 @@ class SparkQuery:
             if number >= 0:
                 yield number, file
 
-    def _state_files(self) -> Iterator[tuple[str, int, int]]:
-        """Yield the operator, the partition and the bytes of each file of the state."""
-        for file in self.checkpoint.storage.list(self.checkpoint.path("state")):
-            place = classify(self.checkpoint.inside(file.path))
-            if place.operator is not None and place.partition is not None:
-                yield place.operator, place.partition, file.size
-
     def _entries(self, commits: Mapping[int, float]) -> Iterator[tuple[int, OffsetEntry]]:
         """Yield the newest planned batches, as far back as the window goes, and one before it."""
         files = sorted(self._logs(_OFFSETS), reverse=True)[:BATCHES_MAX]
@@ -221,7 +220,7 @@ class SparkQuery:
                 return
 
     def _ends(self, read: Mapping[Place, int]) -> Mapping[tuple[str, int], int] | None:
-        """Return the end of each partition; None where nobody says where the brokers are."""
+        """Return the end of each partition; None where nobody has named the brokers."""
         if self.brokers is None or not read:
             return None
         topics = sorted({topic for _, topic, _ in read})
@@ -233,33 +232,21 @@ class SparkQuery:
         return ends
 
 
-def batch_of(
-    number: int, before: OffsetEntry, entry: OffsetEntry, committed: float | None
-) -> Batch:
-    """Return a batch by its offset log and that of the batch before it."""
-    return Batch(number, entry.timestamp_ms / 1000, committed or None, records_of(before, entry))
-
-
-def reported_batches(progress: QueryProgress) -> list[Batch]:
+def reported_batches(progress: QueryProgress) -> list[PlannedBatch]:
     """Return the batches that a query tells of, but for the first of its run: code is loaded in
     it.
     """
-    return [_reported(batch) for batch in progress.batches if batch.started > progress.begun]
-
-
-def _reported(batch: ReportedBatch) -> Batch:
-    return Batch(
-        id=batch.id,
-        started=batch.started,
-        committed=batch.started + batch.seconds,
-        records=batch.records,
-        work_seconds=batch.work_seconds,
-        waiting=batch.waiting,
-    )
+    batches = []
+    for batch in progress.batches:
+        if batch.started > progress.begun:
+            committed = batch.started + batch.seconds
+            more = (batch.work_seconds, batch.waiting)
+            batches.append(PlannedBatch(batch.id, batch.started, committed, batch.records, *more))
+    return batches
 
 
 def records_of(before: OffsetEntry, entry: OffsetEntry) -> int | None:
-    """Return how many records lie between two offset logs; None if a source does not count them."""
+    """Return the number of records between two offset logs; None if a source does not count them."""
     earlier, later = positions_of(before), positions_of(entry)
     if earlier is None or later is None:
         return None
@@ -267,12 +254,16 @@ def records_of(before: OffsetEntry, entry: OffsetEntry) -> int | None:
 
 
 def positions_of(entry: OffsetEntry) -> dict[Place, int] | None:
-    """Return how far each partition is read; None if a source has no partitions to tell of."""
+    """Return the position in each partition; None if a source has no partitions to tell of."""
     places: dict[Place, int] = {}
     for source in entry.offsets:
         if source.offset is None:
             continue
-        topics = position_of(_json(source.offset), has_log=False).details.get("offsets")
+        try:
+            offset_json: object = json.loads(source.offset)
+        except (ValueError, RecursionError):
+            offset_json = source.offset
+        topics = position_of(offset_json, has_log=False).details.get("offsets")
         if topics is None:
             return None
         for topic, partitions in topics.items():
@@ -281,17 +272,10 @@ def positions_of(entry: OffsetEntry) -> dict[Place, int] | None:
     return places or None
 
 
-def _json(text: str) -> object:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-
-
 def read_until(
     entries: Mapping[int, OffsetEntry], commits: Mapping[int, float]
 ) -> dict[Place, int]:
-    """Return how far the last committed batch has read; nothing where no source tells."""
+    """Return the positions after the last committed batch; nothing where no source tells."""
     committed = [number for number in entries if number in commits]
     if not committed:
         return {}
@@ -299,13 +283,12 @@ def read_until(
 
 
 def lag_of(read: Mapping[Place, int], ends: Mapping[tuple[str, int], int]) -> int:
-    """Return how many records wait. A topic that several sources read waits for each of them."""
-    waiting = (
-        ends[topic, partition] - offset
-        for (_, topic, partition), offset in read.items()
-        if (topic, partition) in ends
-    )
-    return sum(max(0, records) for records in waiting)
+    """Return the number of records that wait. A topic of several sources waits for each of them."""
+    waiting = 0
+    for (_, topic, partition), offset in read.items():
+        if (topic, partition) in ends:
+            waiting += max(0, ends[topic, partition] - offset)
+    return waiting
 
 
 def state_partitions(entry: OffsetEntry) -> int | None:
@@ -315,12 +298,8 @@ def state_partitions(entry: OffsetEntry) -> int | None:
 
 
 def queries_below(storage: Storage) -> list[str]:
-    """Return where queries lie below a location: "" where it is a checkpoint itself."""
+    """Return the paths of queries below a location: "" where it is a checkpoint itself."""
     if next(iter(storage.list(_OFFSETS)), None) is not None:
         return [""]
-    folders = {
-        file.path.rpartition(f"/{_OFFSETS}/")[0]
-        for file in storage.list()
-        if f"/{_OFFSETS}/" in file.path
-    }
-    return sorted(folders)
+    parts = [file.path.rpartition(f"/{_OFFSETS}/") for file in storage.list()]
+    return sorted({folder for folder, found, _ in parts if found})

@@ -43,7 +43,7 @@ _STATES: Final[Mapping[str, JobState]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class LivyBatch:
     """A batch of Livy's: one Spark application."""
 
     id: int
@@ -61,7 +61,7 @@ class LivyCalls:
     url: str
     options: Options
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[LivyBatch]:
         """Yield all batches, page by page; one that ends meanwhile may come twice."""
         start = 0
         while True:
@@ -76,10 +76,10 @@ class LivyCalls:
     def sessions(self) -> tuple[int, ...]:
         """Return the ids of the first interactive sessions that are alive."""
         sessions = _list(self._call("GET", "/sessions"), "sessions", self)
-        states = {int(each["id"]): _STATES.get(str(each.get("state"))) for each in sessions}
-        return tuple(id for id, state in states.items() if state is not None and state.alive)
+        alive = [word for word, state in _STATES.items() if state.alive]
+        return tuple(int(each["id"]) for each in sessions if str(each.get("state")) in alive)
 
-    def batch(self, id: int) -> Batch | None:
+    def batch(self, id: int) -> LivyBatch | None:
         try:
             return batch_of(self._call("GET", f"/batches/{id}"), self)
         except Refused as refused:
@@ -87,7 +87,7 @@ class LivyCalls:
                 return None
             raise
 
-    def create(self, body: Json) -> Batch:
+    def create(self, body: Json) -> LivyBatch:
         return batch_of(self._call("POST", "/batches", json=body), self)
 
     def delete(self, id: int) -> None:
@@ -133,12 +133,12 @@ _WAYS_OUT: Final[Mapping[int, str]] = {
 }
 
 
-def batch_of(answer: Json, calls: LivyCalls) -> Batch:
+def batch_of(answer: Json, calls: LivyCalls) -> LivyBatch:
     """Return the batch that Livy's answer describes; raise Unanswered if it describes none."""
     try:
         word, name, application = str(answer["state"]), answer.get("name"), answer.get("appId")
         state = _STATES.get(word, JobState.UNKNOWN)
-        return Batch(int(answer["id"]), name, state, word, application)
+        return LivyBatch(int(answer["id"]), name, state, word, application)
     except OTHER_FIELDS as error:
         raise Unanswered(
             f"{redact(calls.url)} describes a batch in a way that Livy does not: "

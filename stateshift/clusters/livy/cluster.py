@@ -23,7 +23,7 @@ from typing import ClassVar
 
 from stateshift.clusters.http.rest import Json, Refused, Unanswered
 from stateshift.clusters.kind import ClusterKind, submit_options
-from stateshift.clusters.livy.calls import Batch, LivyCalls
+from stateshift.clusters.livy.calls import LivyBatch, LivyCalls
 from stateshift.clusters.logged import logs_stop
 from stateshift.clusters.noted import (
     Record,
@@ -95,7 +95,7 @@ class Livy(RemoteCluster[LivyCalls]):
             return self.status_of(calls, str(options["batch"])) or JobStatus(JobState.ABSENT)
         place, name = f"@{_place(request.location)}", options.get("batch_name")
 
-        def is_source(batch: Batch) -> bool:
+        def is_source(batch: LivyBatch) -> bool:
             if name:
                 return bool(batch.name == name)
             return batch.name == request.job or (batch.name or "").endswith(place)
@@ -180,7 +180,7 @@ class Livy(RemoteCluster[LivyCalls]):
         return last_lines(redact("\n".join(lines), os.environ), lines_max)
 
 
-def _tagged(calls: LivyCalls, tag: str) -> list[Batch]:
+def _tagged(calls: LivyCalls, tag: str) -> list[LivyBatch]:
     """Return the batches whose names have this tag before their last @."""
     return [batch for batch in calls.batches() if (batch.name or "").rpartition("@")[0] == tag]
 
@@ -192,7 +192,7 @@ def _place(location: str) -> str:
     return hashlib.sha256(location.rstrip("/").encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _status(batch: Batch) -> JobStatus:
+def _status(batch: LivyBatch) -> JobStatus:
     detail = batch.application
     if batch.state in (JobState.FAILED, JobState.UNKNOWN):
         detail = batch.word
