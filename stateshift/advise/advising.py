@@ -36,14 +36,14 @@ _log = logging.getLogger(__name__)
 
 
 class Source(Protocol):
-    """Where samples of one job come from."""
+    """The source of samples of one job."""
 
     def look(self) -> Sample: ...
 
 
 @dataclass(frozen=True)
-class Known:
-    """What is known of a job beside its samples. `note` is what else is known of where it runs."""
+class JobFacts:
+    """The facts of a job beside its samples. `note` is a word on the cluster it runs on."""
 
     restart: RestartCost = field(default_factory=RestartCost)
     slots: FreeSlots | None = None
@@ -53,15 +53,15 @@ class Known:
 @dataclass(frozen=True)
 class Subject:
     """A job to look at. `open` finds it, each time anew: a job that was restarted has another id.
-    `ask` tells the rest, of a job that was found. `trouble` is why it is not even looked for.
-    `cores` is what the caller says, `cores_asked_for` what the job was to be started with.
-    `note` is what else is known of where it runs, `since` when it was moved there.
+    `ask` tells the rest, of a job that was found. `trouble` is the reason for which it is not even
+    looked for. `cores` are those that the caller gives, `cores_asked_for` those that the job was to
+    be started with. `note` is a word on the cluster it runs on, `since` the time of its move there.
     """
 
     job: str
     engine: Literal["flink", "spark"]
     open: Callable[[], Source] | None = None
-    ask: Callable[[], Known] = Known
+    ask: Callable[[], JobFacts] = JobFacts
     location: str | None = None
     cores: int | None = None
     cores_asked_for: int | None = None
@@ -72,7 +72,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A verdict, and what it was made from."""
+    """A verdict, and its inputs."""
 
     inputs: Inputs
     verdict: Verdict
@@ -80,8 +80,8 @@ class Advice:
 
 @dataclass
 class _Watched:
-    """A subject during a round: earlier looks, what went wrong, and the times of the looks that the
-    history had when it was last read or written.
+    """A subject during a round: earlier looks, the trouble with it, and the times of the looks that
+    the history had when it was last read or written.
     """
 
     subject: Subject
@@ -91,7 +91,7 @@ class _Watched:
 
 
 class Adviser:
-    """Judges jobs in one round or in many. `find` says which there are, and where each runs now."""
+    """Judges jobs in one round or in many. `find` returns them, where each runs now."""
 
     def __init__(
         self,
@@ -118,21 +118,17 @@ class Adviser:
             if same:
                 present.append(replace(same.pop(0), subject=subject))
                 continue
-            looks = self._kept(subject)
+            folder = self._folder
+            looks = [] if folder is None else history.looks_at(folder, subject.job)
             present.append(_Watched(subject, looks, kept=_times(looks)))
         return present
-
-    def _kept(self, subject: Subject) -> list[Look]:
-        if self._folder is None:
-            return []
-        return history.looks_at(self._folder, subject.job)
 
     def round(self) -> list[Advice]:
         """Look at each job, a second time where it takes two looks, and judge them all.
 
         Raises:
             SpecError: there is no such job.
-            JournalError: what tells where jobs are cannot be read.
+            JournalError: the records of where jobs are cannot be read.
             StorageError: the history cannot be read or written.
         """
         self._watched = self._present()
@@ -157,10 +153,10 @@ class Adviser:
             _log.debug("%s cannot be looked at: %s", subject.job, error)
             watched.trouble = str(error)
         else:
-            watched.looks = history.followed_by(watched.looks, look)
+            watched.looks = history.add_look(watched.looks, look)
 
     def _needs_another(self, watched: _Watched) -> bool:
-        """Whether a second look, soon, would tell what this one did not."""
+        """Whether a second look, soon, would tell more than this one."""
         if watched.trouble is not None or not watched.looks:
             return False
         last = watched.looks[-1].sample
@@ -179,7 +175,7 @@ class Adviser:
             watched.looks[-1] = replace(
                 watched.looks[-1], wanted=verdict.wish, states=verdict.states
             )
-            watched.looks = history.needed(watched.looks, self._settings)
+            watched.looks = history.drop_unneeded(watched.looks, self._settings)
             if self._folder is not None:
                 job, before = watched.subject.job, watched.kept
                 watched.looks = history.keep(
@@ -189,8 +185,14 @@ class Adviser:
         return Advice(inputs, verdict)
 
     def _inputs(self, watched: _Watched) -> Inputs:
-        subject = watched.subject
-        known = self._ask(subject, watched.trouble)
+        subject, known = watched.subject, JobFacts()
+        if watched.trouble is None:
+            try:
+                known = subject.ask()
+            except Interrupted:
+                raise
+            except StateshiftError as error:
+                _log.debug("%s: %s", subject.job, error)
         around = Circumstances(
             job=subject.job,
             now=watched.looks[-1].sample.time if watched.looks else self._clock.now(),
@@ -208,17 +210,6 @@ class Adviser:
             return SparkInputs(around, samples, *_cores(subject, samples))
         return FlinkInputs(around, tuple(_flink_samples(watched.looks)))
 
-    def _ask(self, subject: Subject, trouble: str | None) -> Known:
-        if trouble is not None:
-            return Known()
-        try:
-            return subject.ask()
-        except Interrupted:
-            raise
-        except StateshiftError as error:
-            _log.debug("%s: %s", subject.job, error)
-            return Known()
-
 
 def _times(looks: Sequence[Look]) -> tuple[float, ...]:
     return tuple(look.sample.time for look in looks)
@@ -227,7 +218,7 @@ def _times(looks: Sequence[Look]) -> tuple[float, ...]:
 def _cores(
     subject: Subject, samples: Sequence[SparkSample]
 ) -> tuple[int | None, CoresSource | None]:
-    """Return what a query runs on, and who says so: the first that is to be believed."""
+    """Return the cores that a query runs on, and their source: the first that is to be believed."""
     last = samples[-1] if samples else None
     driver = None if last is None else last.driver
     by_source: Mapping[CoresSource, int | None] = {

@@ -1,4 +1,4 @@
-"""What earlier looks have seen: a file a job, a line a look, so that a cron job needs no waiting.
+"""The results of earlier looks: a file a job, a line a look. A cron job needs no waiting then.
 
     DIR/<job>.jsonl    {"sample": {…}, "wanted": {"<vertex>": 4}, "states": {"<vertex>": "short"}}
 
@@ -38,7 +38,7 @@ _NAME_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look has seen, what it wanted of each vertex, and which had too little."""
+    """The sample of one look, the parallelism that it wanted of each vertex, and their states."""
 
     sample: Sample
     wanted: Mapping[str, int] = field(default_factory=dict)
@@ -73,7 +73,9 @@ def looks_at(folder: Path, job: str) -> list[Look]:
         return []
     except OSError as error:
         raise _unreachable(file, error) from error
-    return sorted(_decoded(text.splitlines()), key=lambda look: look.sample.time)
+    decoded = map(_decode, text.splitlines())
+    looks = [look for look in decoded if look is not None]
+    return sorted(looks, key=lambda look: look.sample.time)
 
 
 def keep(
@@ -91,7 +93,7 @@ def keep(
     try:
         with _turn(folder):
             added = [look for look in looks_at(folder, job) if look.sample.time not in known]
-            kept = needed([*looks, *added], settings)
+            kept = drop_unneeded([*looks, *added], settings)
             lines = [json.dumps(_plain(look), separators=(",", ":")) + "\n" for look in kept]
             write_whole(file, "".join(lines).encode())
     except OSError as error:
@@ -114,8 +116,8 @@ def _turn(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def followed_by(looks: Iterable[Look], newest: Look) -> list[Look]:
-    """Return the looks with a new one behind them. Those of a later time are void: a clock was set
+def add_look(looks: Iterable[Look], newest: Look) -> list[Look]:
+    """Return the looks with a new one after them. Those of a later time are void: a clock was set
     back, or the job has gone to a cluster whose clock is behind. Else they would count as the last
     ones until the clock has caught up.
     """
@@ -123,7 +125,7 @@ def followed_by(looks: Iterable[Look], newest: Look) -> list[Look]:
     return [*before, newest]
 
 
-def needed(looks: Iterable[Look], settings: Settings) -> list[Look]:
+def drop_unneeded(looks: Iterable[Look], settings: Settings) -> list[Look]:
     """Return the looks that a later decision may need, oldest first."""
     in_order = sorted(looks, key=lambda look: look.sample.time)
     if not in_order:
@@ -142,19 +144,18 @@ def _plain(look: Look) -> dict[str, object]:
     return {**plain, "states": dict(look.states)} if look.states else plain
 
 
-def _decoded(lines: Iterable[str]) -> Iterator[Look]:
-    for line in lines:
-        try:
-            plain = json.loads(line)
-            refuse_odd_numbers(plain)
-            kind = SparkSample if plain["engine"] == "spark" else JobSample
-            sample = from_plain(kind, plain["sample"])
-            wanted = {str(vertex): int(count) for vertex, count in plain["wanted"].items()}
-            states = plain.get("states", {})
-            wish = from_plain(Wish, {"time": 0.0, "parallelism": wanted, "states": states})
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, Misfit):
-            continue
-        yield Look(sample, wish.parallelism, wish.states)
+def _decode(line: str) -> Look | None:
+    try:
+        plain = json.loads(line)
+        refuse_odd_numbers(plain)
+        kind = SparkSample if plain["engine"] == "spark" else JobSample
+        sample = from_plain(kind, plain["sample"])
+        wanted = {str(vertex): int(count) for vertex, count in plain["wanted"].items()}
+        states = plain.get("states", {})
+        wish = from_plain(Wish, {"time": 0.0, "parallelism": wanted, "states": states})
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, Misfit):
+        return None
+    return Look(sample, wish.parallelism, wish.states)
 
 
 def _unreachable(file: Path, error: OSError) -> StorageError:

@@ -1,18 +1,26 @@
-"""Which jobs to look at, and where: those of a spec, of a Flink by its URL, of a checkpoint.
+"""The jobs to look at, where they run: those of a spec, of a Flink by its URL, of a checkpoint.
 
-of_spec(spec, only, outside)           each job of a spec, where it runs at present
-of_flink(url, only, outside)           the jobs that run on a Flink
-of_checkpoint(location, outside)       the queries of a checkpoint
+    of_spec(spec, only, outside)           each job of a spec, where it runs at present
+    of_flink(url, only, outside)           the jobs that run on a Flink
+    of_checkpoint(location, outside)       the queries of a checkpoint
+
+A job of a spec is at its source or, once `apply` has moved it, at its target:
+
+    Flink   on its target cluster, if its source cluster has no such job, or does not answer
+    Spark   in its target's checkpoint, if the source is fenced, is not there, or has been
+            standing still while the target went on
+
+A fork leaves its source where it is: nobody looks for that elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from stateshift.advise.advising import Known, Subject
+from stateshift.advise.advising import JobFacts, Subject
 from stateshift.advise.evaluate.inputs import FreeSlots, RestartCost
 from stateshift.advise.evaluate.settings import Settings
 from stateshift.advise.metrics.driver import Driver
@@ -24,35 +32,32 @@ from stateshift.advise.metrics.spark import (
     SparkQuery,
     queries_below,
 )
-from stateshift.advise.relocation import (
-    ASK_CHECKPOINT,
-    fenced_by,
-    is_left_behind,
-    on_neither,
-    target_cluster_of,
-    target_of,
-)
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.cluster import FlinkRest
 from stateshift.clusters.flink.jobs import jobs_of_name
 from stateshift.clusters.http.rest import Unanswered
 from stateshift.clusters.opening import check_cluster
 from stateshift.clusters.protocol import JobState
+from stateshift.engines.spark.layout import number_of_log
 from stateshift.errors import ClusterError, Complaint, SpecError, StateshiftError
+from stateshift.formats.marks import fence_owner
 from stateshift.specification.model import ClusterSpec, JobSpec, KafkaSpec, Spec, SubmitSpec
 from stateshift.storage.protocol import Storage
 from stateshift.suggestion import BRACKETED, did_you_mean
+from stateshift.survey import FileInfo
 from stateshift.world import Clock
 
 FLINK_REST: Final = "flink_rest"
+# Ways out where a job is found at neither end.
+ASK_FLINK = "name the Flink where it runs, stateshift advise URL, or start it"
+ASK_CHECKPOINT = "name the checkpoint that it writes to now: stateshift advise LOCATION"
 
 
 @dataclass(frozen=True)
 class Outside:
-    """How the outside is reached, and what the caller knows: restart times that our own runs have
-    measured, by job; of a Spark job its `cores`, where the page of its driver is, and whose
-    authority the certificate of that is of; `notes` on where jobs run, `since` when they were moved
-    there.
+    """The ways to the outside, and the caller's knowledge: restart times that our own runs have
+    measured, by job; of a Spark job its `cores`, the page of its driver, and the authority of that
+    page's certificate; `notes` on where jobs run, `since` the times of their moves there.
     """
 
     open_storage: Callable[[str], Storage]
@@ -102,23 +107,17 @@ def of_flink(url: str, only: Collection[str], outside: Outside) -> list[Subject]
         return [Subject(url, "flink", trouble=str(error))]
     if not only:
         return [_flink_subject(name, _FlinkPlace(calls, (id,)), outside) for id, name in running]
-    by_word = {
-        **{name: (name, id) for id, name in running},
-        **{id: (name, id) for id, name in running},
-    }
-    return [_asked_for(word, by_word, calls, outside) for word in only]
-
-
-def _asked_for(
-    word: str,
-    by_word: Mapping[str, tuple[str, str]],
-    calls: FlinkCalls,
-    outside: Outside,
-) -> Subject:
-    if word not in by_word:
-        return Subject(word, "flink", trouble=f"no job of this name or id runs at {calls.url}")
-    name, id = by_word[word]
-    return _flink_subject(name, _FlinkPlace(calls, (id,)), outside)
+    by_name = {name: (name, id) for id, name in running}
+    by_word = by_name | {id: (name, id) for id, name in running}
+    subjects = []
+    for word in only:
+        if word in by_word:
+            name, id = by_word[word]
+            subjects.append(_flink_subject(name, _FlinkPlace(calls, (id,)), outside))
+        else:
+            trouble = f"no job of this name or id runs at {calls.url}"
+            subjects.append(Subject(word, "flink", trouble=trouble))
+    return subjects
 
 
 def of_checkpoint(location: str, outside: Outside) -> list[Subject]:
@@ -132,7 +131,7 @@ def of_checkpoint(location: str, outside: Outside) -> list[Subject]:
 
 @dataclass(frozen=True)
 class _FlinkPlace:
-    """A Flink where a job may run, and by which ids it would be known there."""
+    """A Flink where a job may run, and its ids there."""
 
     calls: FlinkCalls
     ids: tuple[str, ...] = ()
@@ -143,7 +142,7 @@ class _FlinkPlace:
         return FlinkJob(self.calls, id, outside.clock)
 
     def find_alive(self, name: str, outside: Outside) -> FlinkJob:
-        """Return the same; one of an id is asked for whether it is over.
+        """Return the same, and ask for one of an id whether it is over.
 
         Raises:
             ClusterError: it has ended, or Flink does not know it, or does not answer.
@@ -154,8 +153,8 @@ class _FlinkPlace:
         return job
 
     def name_of_ended(self, name: str) -> str:
-        """Return what the job of the last id is called here, while its cluster knows it; else the
-        name that the spec has.
+        """Return the name of the job of the last id here, while its cluster knows it; else the name
+        that the spec has.
         """
         if not self.ids:
             return name
@@ -170,11 +169,8 @@ class _FlinkPlace:
 def _flink_job(spec: Spec, job: JobSpec, outside: Outside) -> Subject:
     """Return a job of a spec, as its source cluster knows it, or its target cluster does by now."""
     if job.source_cluster is None:
-        return Subject(
-            job.name,
-            "flink",
-            trouble='the spec does not say where it runs: give it a "source_cluster"',
-        )
+        trouble = 'the spec does not say where it runs: give it a "source_cluster"'
+        return Subject(job.name, "flink", trouble=trouble)
     cluster = spec.cluster(job.source_cluster)
     if cluster.kind != FLINK_REST:
         trouble = f"{cluster.name} is of kind {cluster.kind}: only {FLINK_REST} tells of load"
@@ -184,10 +180,10 @@ def _flink_job(spec: Spec, job: JobSpec, outside: Outside) -> Subject:
         ids.append(job.stop["job_id"])
     name = str(job.stop.get("job_name", job.name))
     source = _FlinkPlace(_calls_of(cluster), tuple(map(str, ids)))
-    target = None
-    name_of_target = target_cluster_of(job)
-    if name_of_target is not None and spec.cluster(name_of_target).kind == FLINK_REST:
-        target = _FlinkPlace(_calls_of(spec.cluster(name_of_target)))
+    target, elsewhere = None, job.target_cluster
+    if elsewhere is not None and job.moves and elsewhere != job.source_cluster:
+        to = spec.cluster(elsewhere)
+        target = _FlinkPlace(_calls_of(to)) if to.kind == FLINK_REST else None
     subject = _flink_subject(name, source, outside, target)
     return replace(subject, job=job.name, location=job.source)
 
@@ -208,15 +204,28 @@ def _flink_subject(
             try:
                 return target.find_alive(source.name_of_ended(name), outside)
             except ClusterError as not_there:
-                raise on_neither(name, not_here, not_there) from not_there
+                fact = (
+                    f"it runs neither at its source ({not_here.fact}) nor at its target "
+                    f"({not_there.fact}): {ASK_FLINK}"
+                )
+                raise ClusterError(fact, job=name) from not_there
 
-    def ask() -> Known:
+    def ask() -> JobFacts:
         calls = find().calls
         note = ""
         if target is not None and calls is target.calls:
             note = f"it was looked at on {calls.cluster}, its target: it runs there, and no more "
             note += f"on {source.calls.cluster}, its source"
-        return Known(_restart(name, calls, find, outside), _slots(calls), note)
+        if name in outside.restarts:
+            restart = RestartCost(outside.restarts[name], "runs")
+        else:
+            try:
+                restart = restart_of(calls, find().id) or RestartCost()
+            except Unanswered:
+                restart = RestartCost()
+        slots = FlinkRest(calls.cluster, Path(), calls.options).slots()
+        free = None if slots is None else FreeSlots(slots.all, slots.free, slots.on_demand)
+        return JobFacts(restart, free, note)
 
     return Subject(name, "flink", find, ask)
 
@@ -233,29 +242,12 @@ def _running_id(calls: FlinkCalls, name: str) -> str:
     raise ClusterError(fact, cluster=calls.cluster, job=name)
 
 
-def _restart(
-    name: str, calls: FlinkCalls, find: Callable[[], FlinkJob], outside: Outside
-) -> RestartCost:
-    """Return what a restart costs: as our own runs have measured it, else as Flink remembers it."""
-    if name in outside.restarts:
-        return RestartCost(outside.restarts[name], "runs")
-    try:
-        return restart_of(calls, find().id) or RestartCost()
-    except Unanswered:
-        return RestartCost()
-
-
-def _slots(calls: FlinkCalls) -> FreeSlots | None:
-    slots = FlinkRest(calls.cluster, Path(), calls.options).slots()
-    return None if slots is None else FreeSlots(slots.all, slots.free, slots.on_demand)
-
-
 # ---- Spark
 
 
 @dataclass(frozen=True)
 class _Around:
-    """What the queries of one job have in common."""
+    """The facts that the queries of one job have in common."""
 
     outside: Outside
     kafka: KafkaSpec | None = None
@@ -265,11 +257,15 @@ class _Around:
 
 def _spark_job(job: JobSpec, outside: Outside) -> list[Subject]:
     """Return the queries of a job at its source, or at its target by now."""
-    target = target_of(job)
-    why = "" if target is None else _why_not_at_source(job, target, outside)
+    target, why = job.target, ""
+    if job.moves and target is not None and target != job.source:
+        why = _why_not_at_source(job, target, outside)
     if target is None or not why:
         return _queries(job.name, job.source, _of_spark_job(job, outside))
-    queries = _queries(job.name, target, _of_moved_job(job, outside))
+    # It has other brokers at its target, and another driver.
+    driver = _driver(outside.driver_ui, outside.driver_ca_file)
+    around = _Around(outside, job.kafka, driver, _cores_asked_for(job.submit))
+    queries = _queries(job.name, target, around)
     trouble = queries[0].trouble
     if trouble is not None:
         return [Subject(job.name, "spark", trouble=f"{why}, and {trouble}: {ASK_CHECKPOINT}")]
@@ -278,12 +274,12 @@ def _spark_job(job: JobSpec, outside: Outside) -> list[Subject]:
 
 
 def _why_not_at_source(job: JobSpec, target: str, outside: Outside) -> str:
-    """Return why the checkpoint at its source is not the one that a job writes to; "" if it may
-    be.
+    """Return the reason for which a job does not write to the checkpoint at its source; "" if it
+    may do so.
     """
     try:
         source = _checkpoints(job.source, outside)
-        owner = fenced_by(source)
+        owner = owner_of_fence(source)
     except StateshiftError as error:
         return f"{job.source}, its source, cannot be read ({error.fact})"
     if not source:
@@ -300,6 +296,53 @@ def _why_not_at_source(job: JobSpec, target: str, outside: Outside) -> str:
     return ""
 
 
+def owner_of_fence(queries: Sequence[Checkpoint]) -> str | None:
+    """Return the run that has moved the queries of a checkpoint away, by the fence that it has left
+    there; None where there is none.
+
+    Raises:
+        StorageError: the checkpoint cannot be read.
+    """
+    for query in queries:
+        for file in (_newest(query, "offsets"), _newest(query, "commits")):
+            owner = None if file is None else fence_owner(query.storage.read(file.path))
+            if owner is not None:
+                return owner
+    return None
+
+
+def is_left_behind(
+    queries: Sequence[Checkpoint], targets: Sequence[Checkpoint], now: float, seconds_max: float
+) -> bool:
+    """Whether queries stand still, and their targets have gone on: each has later batches. A copied
+    commit is no later batch.
+    """
+    last = _last_commits(queries)
+    further = _last_commits(targets)
+    if not last or set(last) != set(further):
+        return False
+    if any(now - file.modified < seconds_max for file in last.values()):
+        return False
+    pairs = [(last[prefix].path, further[prefix].path) for prefix in last]
+    return all(number_of_log(later) > number_of_log(earlier) for earlier, later in pairs)
+
+
+def _last_commits(queries: Sequence[Checkpoint]) -> dict[str, FileInfo]:
+    commits: dict[str, FileInfo] = {}
+    for query in queries:
+        newest = _newest(query, "commits")
+        if newest is not None:
+            commits[query.prefix] = newest
+    return commits
+
+
+def _newest(query: Checkpoint, folder: str) -> FileInfo | None:
+    """Return the last log of a folder."""
+    listed = query.storage.list(query.path(folder))
+    files = [file for file in listed if number_of_log(file.path) >= 0]
+    return max(files, key=lambda file: number_of_log(file.path), default=None)
+
+
 def _checkpoints(location: str, outside: Outside) -> list[Checkpoint]:
     storage = outside.open_storage(location)
     return [Checkpoint(storage, prefix) for prefix in queries_below(storage)]
@@ -309,13 +352,10 @@ def _of_spark_job(job: JobSpec, outside: Outside) -> _Around:
     url = outside.driver_ui or job.driver_ui
     driver = _driver(url, outside.driver_ca_file or job.driver_ca_file)
     cores = _cores_asked_for(job.source_submit or job.submit)
-    return _Around(outside, _kafka(job), driver, cores)
-
-
-def _of_moved_job(job: JobSpec, outside: Outside) -> _Around:
-    """Return the same of a job at its target: it has other brokers there, and another driver."""
-    driver = _driver(outside.driver_ui, outside.driver_ca_file)
-    return _Around(outside, job.kafka, driver, _cores_asked_for(job.submit))
+    kafka = job.kafka
+    if kafka is not None and kafka.source_bootstrap_servers is not None:
+        kafka = KafkaSpec(kafka.source_bootstrap_servers, kafka.source_properties)
+    return _Around(outside, kafka, driver, cores)
 
 
 def _driver(url: str | None, ca_file: str | None) -> Driver | None:
@@ -342,9 +382,9 @@ def _query(name: str, checkpoint: Checkpoint, around: _Around) -> Subject:
         window = outside.settings.metrics_window
         return SparkQuery(checkpoint, outside.clock, window, brokers, around.driver)
 
-    def ask() -> Known:
+    def ask() -> JobFacts:
         seconds = outside.restarts.get(name)
-        return Known() if seconds is None else Known(RestartCost(seconds, "runs"))
+        return JobFacts() if seconds is None else JobFacts(RestartCost(seconds, "runs"))
 
     return Subject(
         job=f"{name}/{prefix}" if prefix else name,
@@ -357,16 +397,8 @@ def _query(name: str, checkpoint: Checkpoint, around: _Around) -> Subject:
     )
 
 
-def _kafka(job: JobSpec) -> KafkaSpec | None:
-    """Return the brokers from which the job reads at present."""
-    kafka = job.kafka
-    if kafka is None or kafka.source_bootstrap_servers is None:
-        return kafka
-    return KafkaSpec(kafka.source_bootstrap_servers, kafka.source_properties)
-
-
 def _cores_asked_for(submit: SubmitSpec | None) -> int | None:
-    """Return how many cores a job is started with, as far as its submission says."""
+    """Return the number of cores that a job is started with, as far as its submission says."""
     conf = {} if submit is None else submit.options.get("conf", {})
     if not isinstance(conf, Mapping):
         return None

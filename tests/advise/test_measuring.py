@@ -14,9 +14,7 @@ from stateshift.advise.evaluate.loads import VertexLoad
 from stateshift.advise.evaluate.samples import Input
 from stateshift.advise.evaluate.spark_batches import PlannedBatch, SparkSample
 from stateshift.advise.evaluate.verdicts import Verdict, judge, verdict_on
-from stateshift.advise.measuring.capacity import Capacity, capacity_of
-from stateshift.advise.measuring.needs import NO_CORES, needs_of
-from stateshift.advise.measuring.state_size import size_on_flink
+from stateshift.advise.measuring import NO_CORES, Capacity, capacity_of, needs_of, size_on_flink
 from stateshift.specification.model import ClusterSpec
 from tests.advise.measured_flink import BEGAN, MeasuredFlink
 from tests.clusters.faulty_server import StandIn, serving

@@ -14,11 +14,14 @@ from stateshift.advise.evaluate.spark_batches import CoresSource
 from stateshift.advise.evaluate.verdicts import Verdict, restart_seconds
 
 
-def explained(inputs: Inputs, verdict: Verdict) -> Iterator[str]:
+def explain(inputs: Inputs, verdict: Verdict) -> Iterator[str]:
     """Yield the formulas of a verdict, a line each; nothing of one that could not be made."""
     settings = inputs.around.settings
     if isinstance(inputs, SparkInputs) and verdict.decisions:
-        yield _cores(inputs)
+        if inputs.cores is None:
+            yield "cores    = unknown: counted in hundredths of those that it has"
+        else:
+            yield f"cores    = {inputs.cores}, {_SAID_BY[inputs.cores_from]}"
     restart = restart_seconds(inputs.around)
     backlog = is_backlog(verdict.loads, settings)
     names = {load.id: load.name for load in verdict.loads}
@@ -26,7 +29,7 @@ def explained(inputs: Inputs, verdict: Verdict) -> Iterator[str]:
         yield f"{load.name}, {in_units(load.parallelism, verdict.unit)} at present"
         lines = (
             *_arrives(load, decision, settings, names),
-            *_true_rate(load, decision, settings),
+            _true_rate(load, decision, settings),
             *_thresholds(decision, settings, restart, backlog),
             *_wanted(load, decision, settings),
         )
@@ -41,13 +44,6 @@ _SAID_BY: Final[Mapping[CoresSource | None, str]] = {
     "spec": "as `conf` of its submission asks for",
     None: "as its inputs have it",
 }
-
-
-def _cores(inputs: SparkInputs) -> str:
-    """Return how many cores a query runs on, and who says so."""
-    if inputs.cores is None:
-        return "cores    = unknown: counted in hundredths of those that it has"
-    return f"cores    = {inputs.cores}, {_SAID_BY[inputs.cores_from]}"
 
 
 def _arrives(
@@ -74,17 +70,15 @@ def _arrives(
         yield f"queue    = {_n(load.queue_rate)} records/s more were written than it has read"
 
 
-def _true_rate(load: VertexLoad, decision: VertexDecision, settings: Settings) -> Iterator[str]:
+def _true_rate(load: VertexLoad, decision: VertexDecision, settings: Settings) -> str:
     if decision.true_rate is None:
-        yield f"TPR      = infinite: input rate {_n(load.input_rate)}, busy {load.busy:.1%}"
-    elif decision.rate_is_observed:
-        yield (
-            f"TPR      = observed {_n(decision.true_rate)}: input rate / busy "
-            f"{load.busy:.1%} is more by {settings.observed_switch_threshold:.0%}"
-        )
-    else:
-        busy = f"busy {load.busy:.1%} ({settings.busy_time_aggregator} of subtasks)"
-        yield f"TPR      = input rate {_n(load.input_rate)} / {busy} = {_n(decision.true_rate)}"
+        return f"TPR      = infinite: input rate {_n(load.input_rate)}, busy {load.busy:.1%}"
+    rate, busy = _n(decision.true_rate), f"busy {load.busy:.1%}"
+    if decision.rate_is_observed:
+        more = f"is more by {settings.observed_switch_threshold:.0%}"
+        return f"TPR      = observed {rate}: input rate / {busy} {more}"
+    of_subtasks = f"({settings.busy_time_aggregator} of subtasks)"
+    return f"TPR      = input rate {_n(load.input_rate)} / {busy} {of_subtasks} = {rate}"
 
 
 def _thresholds(

@@ -239,11 +239,11 @@ def _edge_rate(
     read = [set(_upstream(load)) for load in by_id.values()]
     if all(sum(other.id in ids for ids in read) == 1 for other in others):
         strategies = {(edge.vertex, edge.ship_strategy) for edge in downstream.inputs}
-        come = 0.0
+        rates = []
         for other in others:  # each record goes to all subtasks of a broadcast
             is_broadcast = (other.id, _BROADCAST) in strategies
-            come += other.output_rate * (downstream.parallelism if is_broadcast else 1)
-        return max(0.0, downstream.arriving - come)
+            rates.append(other.output_rate * (downstream.parallelism if is_broadcast else 1))
+        return max(0.0, downstream.arriving - sum(rates))
     every = sum(other.output_rate for other in (upstream, *others))
     return downstream.arriving * upstream.output_rate / every if every > 0 else 0.0
 

@@ -1,5 +1,5 @@
-"""All that a verdict is made from, as one value of an engine: kept with the verdict, so that it can
-be made again (`replay`).
+"""The inputs of a verdict, as one value of an engine: kept with the verdict, to make it again
+(`replay`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NUMBER_MAX: Final = 1e18
 
 @dataclass(frozen=True, slots=True)
 class RestartCost:
-    """How long a restart of the job takes, and who says so: runs of ours, Flink, or nobody."""
+    """The time of a restart of the job, and its source: runs of ours, Flink, or nobody."""
 
     seconds: float = RESTART_SECONDS
     source: Literal["runs", "flink", "default"] = "default"
@@ -37,8 +37,8 @@ class FreeSlots:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What an earlier look wanted: the parallelism of each vertex. `states` is what it has seen of
-    those that had too little.
+    """The wish of an earlier look: the parallelism of each vertex, and the states of those that had
+    too little.
     """
 
     time: float
@@ -48,8 +48,9 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What is known of a job beside its load. `trouble` is why it could not be measured, `note`
-    what else is known of where it runs, `since` when it was moved there, None for never.
+    """The facts of a job beside its load. `trouble` is the reason for which it could not be
+    measured, `note` a word on the cluster it runs on, `since` the time of its move there, None for
+    never.
     """
 
     job: str
@@ -65,7 +66,7 @@ class Circumstances:
 
     @property
     def states(self) -> Mapping[str, State]:
-        """Return what the last look has seen of vertices that had too little."""
+        """Return the states of vertices that had too little at the last look."""
         last = max(self.wishes, key=lambda wish: wish.time, default=None)
         if last is None or self.now - last.time > self.settings.sample_age_max:
             return {}
@@ -83,8 +84,8 @@ class FlinkInputs:
 
 @dataclass(frozen=True, slots=True)
 class SparkInputs:
-    """A query of Spark, as its checkpoint, brokers and driver tell of it. `cores` is what it runs
-    on, None where nobody said; `cores_from` is who did.
+    """A query of Spark, as its checkpoint, brokers and driver tell of it. `cores` are those that it
+    runs on, None where nobody said; `cores_from` is the source.
     """
 
     around: Circumstances

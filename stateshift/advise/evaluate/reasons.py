@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from stateshift.advise.evaluate.inputs import FreeSlots
     from stateshift.advise.evaluate.spark_batches import QueryLoad, SparkSample, StateShards
 
-# What a parallelism counts: subtasks of Flink, cores of Spark or, where nobody tells how many a
+# The unit of a parallelism: subtasks of Flink, cores of Spark or, where nobody tells how many a
 # query has, hundredths of those.
 Unit = Literal["subtasks", "cores", "hundredths"]
 
-# A subtask with so much more than the mean is worth a word.
+# A subtask with as many times the mean is worth a word.
 SKEWED: Final = 1.5
-# Of a smaller partition, most are the files' own bytes.
+# Most bytes of a smaller partition are the files' own.
 SHARD_BYTES_MIN: Final = 1 << 20
 # Headroom below which a job that fits is worth a word.
 TIGHT: Final = 0.15
@@ -53,7 +53,7 @@ _LIMITS: Final[Mapping[Limit | None, str]] = {
 def of_change(
     word: str, decisions: Sequence[VertexDecision], changes: Mapping[str, int]
 ) -> Iterator[str]:
-    """Yield what changes of each vertex, and why."""
+    """Yield the change of each vertex, and its reason."""
     for decision in decisions:
         if decision.id not in changes:
             continue
@@ -77,7 +77,7 @@ def of_change(
 
 
 def of_limits(loads: Sequence[VertexLoad], limited: Sequence[VertexDecision]) -> Iterator[str]:
-    """Yield what limits a vertex that more subtasks would not help."""
+    """Yield the limit of each vertex that more subtasks would not help."""
     by_id = {load.id: load for load in loads}
     for decision in limited:
         load = by_id[decision.id]
@@ -96,7 +96,7 @@ def of_limits(loads: Sequence[VertexLoad], limited: Sequence[VertexDecision]) ->
 
 
 def of_query(word: str, wanted: int | None, factor: float | None) -> str:
-    """Return what is advised for a query of Spark."""
+    """Return the advice for a query of Spark."""
     if word == "fits":
         return "its batches are inside the band"
     if wanted is not None:
@@ -105,7 +105,7 @@ def of_query(word: str, wanted: int | None, factor: float | None) -> str:
 
 
 def hidden_backlog(loads: Sequence[VertexLoad]) -> str:
-    """Return that more arrives than can be seen."""
+    """Return the sentence that more arrives than can be seen."""
     held = max((load for load in loads if load.is_source), key=lambda load: load.backpressured)
     return (
         f"{held.name} is held back for {held.backpressured:.0%} of the time and does not tell what "
@@ -116,7 +116,7 @@ def hidden_backlog(loads: Sequence[VertexLoad]) -> str:
 def of_headroom(
     headroom: float | None, decisions: Sequence[VertexDecision], settings: Settings
 ) -> Iterator[str]:
-    """Yield how full the fullest vertex is."""
+    """Yield the utilization of the fullest vertex."""
     if headroom is None:
         return
     fullest = max(decisions, key=lambda decision: decision.utilization)
@@ -131,7 +131,7 @@ def of_headroom(
 
 
 def of_lag(lag: float | None, drain: float | None, loads: Sequence[VertexLoad]) -> Iterator[str]:
-    """Yield what waits, and how long it takes to drain it."""
+    """Yield the lag, and the time that it takes to drain it."""
     if not lag:
         return
     grows = sum(load.lag_rate + load.queue_rate for load in loads)
@@ -151,7 +151,7 @@ def of_waiting(
     settings: Settings,
     unit: Unit,
 ) -> Iterator[str]:
-    """Yield which vertices would do with fewer, and are left until that has lasted."""
+    """Yield the vertices that would do with fewer, and are left until that has lasted."""
     if not any(decision.is_outside for decision in decisions):
         return
     for decision in decisions:
@@ -165,7 +165,7 @@ def of_waiting(
 
 
 def in_units(count: int, unit: Unit) -> str:
-    """Return a parallelism with what it counts."""
+    """Return a parallelism with its unit."""
     if unit == "hundredths":
         return f"{count / HUNDREDTHS:.2f} times the cores that it has"
     return f"{count} {unit.removesuffix('s') if count == 1 else unit}"
@@ -174,44 +174,30 @@ def in_units(count: int, unit: Unit) -> str:
 def of_ceiling(
     decisions: Sequence[VertexDecision], unit: Unit, location: str | None
 ) -> Iterator[str]:
-    """Yield what bounds the parallelism, and the command that lifts it."""
+    """Yield the bound of the parallelism, and the command that lifts it."""
+    here = location or ("SAVEPOINT" if unit == "subtasks" else "CHECKPOINT")
     for decision in decisions:
-        bound = decision.ceiling
+        bound, needed = decision.ceiling, decision.unclamped
         if bound is None or decision.limit is not None:
             continue
-        needs = f"{decision.name} would need {in_units(decision.unclamped, unit)}"
-        lifting = _lifting(bound.what, decision.unclamped, unit, location)
+        power = 1  # key groups are best divided by a power of two
+        while power < needed:
+            power *= 2
+        lifting = {
+            "max parallelism": f"stateshift repartition {here} --to {here}-{power} "
+            f"--max-parallelism {power}",
+            "state partitions": f"stateshift repartition {here} --to {here}-{needed} "
+            f"--partitions {needed}",
+            "partitions": "the topic needs more partitions",
+            "topic partitions": "the topic needs more, or the query's source the option "
+            "minPartitions",
+        }.get(bound.what, f"--set {bound.what}={needed} allows it")
+        needs = f"{decision.name} would need {in_units(needed, unit)}"
         yield f"{needs}, and is bounded by {bound.count} {bound.what}: {lifting}"
 
 
-def _lifting(what: str, needed: int, unit: Unit, location: str | None) -> str:
-    here = location or ("SAVEPOINT" if unit == "subtasks" else "CHECKPOINT")
-    match what:
-        case "max parallelism":
-            return (
-                f"stateshift repartition {here} --to {here}-{_power(needed)} "
-                f"--max-parallelism {_power(needed)}"
-            )
-        case "state partitions":
-            return f"stateshift repartition {here} --to {here}-{needed} --partitions {needed}"
-        case "partitions":
-            return "the topic needs more partitions"
-        case "topic partitions":
-            return "the topic needs more, or the query's source the option minPartitions"
-        case _:
-            return f"--set {what}={needed} allows it"
-
-
-def _power(count: int) -> int:
-    """Return the power of two from a count on: key groups are best divided by those."""
-    power = 1
-    while power < count:
-        power *= 2
-    return power
-
-
 def of_skew(loads: Sequence[VertexLoad]) -> Iterator[str]:
-    """Yield where one subtask has much more to do than the others."""
+    """Yield the vertices in which one subtask has much more to do than the others."""
     for load in loads:
         if load.records_skew is None or load.records_skew < SKEWED:
             continue
@@ -222,19 +208,19 @@ def of_skew(loads: Sequence[VertexLoad]) -> Iterator[str]:
 
 
 def no_room(more: int, slots: FreeSlots) -> str:
-    """Return that the cluster has too few free slots."""
+    """Return the sentence that the cluster has too few free slots."""
     return f"it needs {more} more slots, and this cluster has {slots.free} free of {slots.all}"
 
 
 def of_back_to_back(measured: QueryLoad) -> str:
-    """Return why batches without a pause do not tell, and what would."""
+    """Return the reason for which batches without a pause do not tell, and the way out."""
     if measured.worked is None:
         return BACK_TO_BACK_WITHOUT_LAG
     return BACK_TO_BACK_WITHOUT_WAITING
 
 
 def of_batches(measured: QueryLoad) -> Iterator[str]:
-    """Yield what was measured of a query's batches."""
+    """Yield the measurements of a query's batches."""
     yield f"{measured.batches} batches of {measured.seconds:.0f} s were measured"
     if measured.worked is not None:
         yield f"it works on records for {measured.worked:.0%} of the time, as it says itself"
@@ -248,7 +234,7 @@ def of_batches(measured: QueryLoad) -> Iterator[str]:
 
 
 def of_shards(shards: StateShards | None) -> Iterator[str]:
-    """Yield where one partition of the state has much more than the others."""
+    """Yield the partition of the state that has much more than the others."""
     if shards is None or shards.skew < SKEWED or shards.largest_bytes < SHARD_BYTES_MIN:
         return
     yield (
@@ -258,7 +244,7 @@ def of_shards(shards: StateShards | None) -> Iterator[str]:
 
 
 def of_driver(sample: SparkSample) -> Iterator[str]:
-    """Yield what the driver of a query says, or why it says nothing."""
+    """Yield the report of the driver of a query, or the reason for none."""
     if sample.driver_trouble:
         yield f"its driver does not tell: {sample.driver_trouble}"
     driver = sample.driver

@@ -1,8 +1,8 @@
-"""What a decision is made by: the settings of the Flink operator's autoscaler, by its names.
+"""The settings of a decision: those of the Flink operator's autoscaler, by its names.
 
-Source: apache/flink-kubernetes-operator 1.16, `AutoScalerOptions`. Whoever has tuned the operator
-can give the same keys here, with or without `job.autoscaler.` before them. Two are ours:
-`sample.age-max`, how old a sample may be, and `cost-per-hour`, what one unit of parallelism costs.
+Source: apache/flink-kubernetes-operator 1.16, `AutoScalerOptions`. The keys of an operator that was
+tuned can be given here, with or without `job.autoscaler.` before them. Two are ours:
+`sample.age-max`, the greatest age of a sample, and `cost-per-hour`, of one unit of parallelism.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """The field that a key sets, and how its value is read."""
+    """The field that a key sets, and the reader of its value."""
 
     field: str
     read: Callable[[object], object]
@@ -204,7 +204,7 @@ def settings_from(given: Mapping[str, object], pointer: str = "--set") -> Settin
 
 
 def fault_of(settings: Settings) -> str | None:
-    """Return what makes no sense in these settings, if anything does."""
+    """Return the fault of these settings, if there is one."""
     low, high = settings.utilization_below, settings.utilization_above
     target = settings.utilization_target
     if not (target > 0 and low <= target <= high):

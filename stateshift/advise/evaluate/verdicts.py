@@ -1,17 +1,21 @@
-"""The verdict on a job: fits, scale to a parallelism, move to where there is room, limited by what
-more subtasks do not divide, or unknown.
+"""The verdict on a job: fits, scale to a parallelism, move to where there is room, limited by a
+part that more subtasks do not divide, or unknown.
 
     verdict_on(inputs) -> Verdict      pure: the same inputs give the same verdict
 
-"unknown" is an answer: it says what is missing. What changes nothing today is told all the same:
-headroom, skew, the bound of the parallelism.
+"unknown" is an answer: it says what is missing. Facts that change nothing today are told all the
+same: headroom, skew, the bound of the parallelism.
+
+The samples of the present load count: those since its last lasting step. A mean over the window
+would tell of a load that has doubled, or has ended, only once the window has passed. A burst is no
+step: the mean over many of them is the load that a job has to keep up with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from stateshift.advise.evaluate import reasons
 from stateshift.advise.evaluate.flink_formulas import Ceiling, State, VertexDecision, decide
@@ -28,24 +32,31 @@ from stateshift.advise.evaluate.reasons import Unit
 from stateshift.advise.evaluate.samples import JobSample, Unusable, usable
 from stateshift.advise.evaluate.settings import Settings
 from stateshift.advise.evaluate.spark_batches import HUNDREDTHS, QueryLoad, SparkSample, query_load
-from stateshift.advise.evaluate.steps import since_last_step
 
 Word = Literal["fits", "scale", "move", "limited", "unknown"]
+Sample = TypeVar("Sample", JobSample, SparkSample)
 
-# A source that is held back for so much of the time could read more.
+# A source that is held back for as much of the time could read more.
 HELD_BACK: Final = 0.1
 # From this utilization on a vertex holds others back.
 NEARLY_FULL: Final = 0.95
-# A lag that grows by less than this share of what arrives does not grow.
+# A lag that grows by less than this share of the input does not grow.
 LAG_GROWS: Final = 0.05
+# A job has to fall behind, or not to, for as long and in as many intervals: longer than a burst.
+STEP_SECONDS: Final = 60.0
+INTERVALS_MIN: Final = 2
+# Intervals that are shorter are taken together: counters are up to ten seconds old.
+INTERVAL_SECONDS: Final = 15.0
+# An interval in which a burst begins has idle time before it.
+BUSY_MIN: Final = 0.85
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is advised. `parallelism` and `wanted` are of the widest vertex, of Spark cores; None
-    where nobody told them, and then `factor` says by how much. `headroom` is the share of the
-    capacity that is left, `drain_seconds` how long what waits takes at today's capacity: None where
-    it is not drained, or nothing tells.
+    """The advice. `parallelism` and `wanted` are of the widest vertex, of Spark cores; None where
+    nobody told them, and then `factor` is what remains. `headroom` is the share of the capacity
+    that is left, `drain_seconds` the time of the lag at today's capacity: None where it is not
+    drained, or nothing tells.
     """
 
     job: str
@@ -67,7 +78,7 @@ class Verdict:
 
     @property
     def unit(self) -> Unit:
-        """What its parallelism and that of its vertices count."""
+        """The unit of its parallelism and of that of its vertices."""
         if self.engine == "flink":
             return "subtasks"
         if self.decisions and self.parallelism is None:
@@ -76,7 +87,7 @@ class Verdict:
 
     @property
     def wish(self) -> dict[str, int]:
-        """Return what the formulas want of each vertex, for the next look to know."""
+        """Return the wanted parallelism of each vertex, for the next look to know."""
         return {decision.id: decision.wanted for decision in self.decisions}
 
     @property
@@ -88,19 +99,14 @@ class Verdict:
 
 def verdict_on(inputs: Inputs) -> Verdict:
     """Return the verdict that these inputs lead to."""
-    verdict = _on_load(inputs)
-    note = inputs.around.note
+    trouble, note = inputs.around.trouble, inputs.around.note
+    if trouble is not None:
+        verdict = _unknown(inputs, trouble)
+    elif isinstance(inputs, FlinkInputs):
+        verdict = _on_flink(inputs)
+    else:
+        verdict = _on_spark(inputs)
     return replace(verdict, reasons=(*verdict.reasons, note)) if note else verdict
-
-
-def _on_load(inputs: Inputs) -> Verdict:
-    if inputs.around.trouble is not None:
-        return _unknown(inputs, inputs.around.trouble)
-    match inputs:
-        case FlinkInputs():
-            return _on_flink(inputs)
-        case SparkInputs():
-            return _on_spark(inputs)
 
 
 def _unknown(inputs: Inputs, why: str, loads: tuple[VertexLoad, ...] = ()) -> Verdict:
@@ -134,7 +140,8 @@ def judge(loads: Sequence[VertexLoad], around: Circumstances) -> Verdict:
     else:
         changes = settled_changes(decisions, around) or beyond_bounds(decisions)
     if limited:
-        short = [each.id for each in decisions if each.is_below and each not in limited]
+        below = [each for each in decisions if each.is_below]
+        short = [each.id for each in below if each not in limited]
         changes = {id: count for id, count in changes.items() if id in short}
     word: Word = "limited" if limited else "fits"
     verdict = Verdict(
@@ -169,21 +176,25 @@ def restart_seconds(around: Circumstances) -> float:
 
 
 def hides_its_backlog(loads: Sequence[VertexLoad], decisions: Sequence[VertexDecision]) -> bool:
-    """Whether a source is held back by a full vertex, and does not tell what waits: more arrives
-    than the formulas can see.
+    """Whether a source is held back by a full vertex, and does not tell its lag: more arrives than
+    the formulas can see.
     """
-    held = any(
-        load.is_source and load.lag is None and load.backpressured >= HELD_BACK for load in loads
-    )
+    silent = [load for load in loads if load.is_source and load.lag is None]
+    held = any(load.backpressured >= HELD_BACK for load in silent)
     fullest = max(decision.utilization for decision in decisions)
     return held and (fullest >= NEARLY_FULL or any(each.is_below for each in decisions))
 
 
 def settled_changes(decisions: Sequence[VertexDecision], around: Circumstances) -> dict[str, int]:
-    """Return the vertices to change, and to how many: none unless one of them is outside. Fewer are
-    advised only once they were wanted for the whole of `scale-down.interval`.
+    """Return the new parallelism of vertices: none unless one of them is outside. Fewer are advised
+    only once they were wanted for the whole of `scale-down.interval`.
     """
-    settled = {each.id: _settled(each, around) for each in decisions}
+    settled = {}
+    for each in decisions:
+        settled[each.id] = each.wanted
+        if each.wanted < each.parallelism:
+            wished = wished_less(each, around.wishes, around.now, around.settings)
+            settled[each.id] = each.parallelism if wished is None else max(wished, each.wanted)
     changing = [each for each in decisions if settled[each.id] != each.parallelism]
     if not any(decision.is_outside for decision in changing):
         return {}
@@ -191,8 +202,8 @@ def settled_changes(decisions: Sequence[VertexDecision], around: Circumstances) 
 
 
 def beyond_bounds(decisions: Sequence[VertexDecision]) -> dict[str, int]:
-    """Return what vertices need that have too little, and as many as a bound allows: the job does
-    not keep up, and a reason says how the bound is lifted.
+    """Return the parallelism of vertices that have too little, and as many as a bound allows: the
+    job does not keep up, and a reason says how the bound is lifted.
     """
     changes = {}
     for each in decisions:
@@ -201,13 +212,6 @@ def beyond_bounds(decisions: Sequence[VertexDecision]) -> dict[str, int]:
         if each.is_below and each.ceiling is not None and each.unclamped > each.parallelism:
             changes[each.id] = each.unclamped
     return changes
-
-
-def _settled(decision: VertexDecision, around: Circumstances) -> int:
-    if decision.wanted >= decision.parallelism:
-        return decision.wanted
-    wished = wished_less(decision, around.wishes, around.now, around.settings)
-    return decision.parallelism if wished is None else max(wished, decision.wanted)
 
 
 def wished_less(
@@ -235,7 +239,7 @@ def wished_less(
 
 
 def _with_totals(verdict: Verdict, around: Circumstances) -> Verdict:
-    """Return the verdict with what is told of the whole job."""
+    """Return the verdict with the figures of the whole job."""
     now = max(decision.parallelism for decision in verdict.decisions)
     new = [verdict.changes.get(decision.id, decision.parallelism) for decision in verdict.decisions]
     used = max(decision.utilization for decision in verdict.decisions)
@@ -269,18 +273,15 @@ def drain_seconds(
     decisions: Sequence[VertexDecision],
     loads: Sequence[VertexLoad],
 ) -> float | None:
-    """Return how long what waits takes at today's capacity: lag / (TPR - lambda), of the job's
-    narrowest vertex. None where it is not drained.
+    """Return the time of the lag at today's capacity: lag / (TPR - lambda), of the job's narrowest
+    vertex. None where it is not drained.
     """
     if lag is None:
         return None
     if lag == 0:
         return 0.0
-    arrives = sum(
-        decision.target_rate
-        for decision, load in zip(decisions, loads, strict=True)
-        if load.is_source
-    )
+    pairs = zip(decisions, loads, strict=True)
+    arrives = sum(decision.target_rate for decision, load in pairs if load.is_source)
     spare = arrives * (1 / used - 1) if used > 0 else 0.0
     return lag / spare if spare > 0 else None
 
@@ -342,7 +343,10 @@ def _by_batches(inputs: SparkInputs) -> Verdict:
         loads=(load,),
         decisions=decisions,
     )
-    verdict = _in_cores(_with_totals(verdict, around), inputs)
+    verdict = _with_totals(verdict, around)
+    if cores is None:
+        verdict = replace(verdict, parallelism=None, wanted=None)
+        verdict = replace(verdict, cost_per_hour=None, cost_per_hour_wanted=None)
     said = [
         reasons.of_query(verdict.word, verdict.wanted, verdict.factor),
         *_common_reasons(verdict, around),
@@ -352,7 +356,7 @@ def _by_batches(inputs: SparkInputs) -> Verdict:
 
 
 def _query_since(inputs: SparkInputs) -> float | None:
-    """Return since when looks at a query are of its present load."""
+    """Return the time since which looks at a query are of its present load."""
     around = inputs.around
     in_order = sorted(inputs.samples, key=lambda sample: sample.time)
     begin = in_order[-1].time - around.settings.metrics_window if in_order else 0.0
@@ -378,30 +382,23 @@ def _bounded(
     decisions: tuple[VertexDecision, ...], inputs: SparkInputs
 ) -> tuple[VertexDecision, ...]:
     """Return the decision with the bound of the partitions: each is one task."""
-    (decision,) = decisions
-    bound = _bound_of(inputs.samples[-1])
+    (decision,), sample = decisions, inputs.samples[-1]
+    bound = None
+    if sample.state_partitions is not None:
+        bound = Ceiling("state partitions", sample.state_partitions)
+    elif sample.shards is None and sample.partitions is not None:  # it has no state
+        bound = Ceiling("topic partitions", sample.partitions)
     if inputs.cores is None or bound is None or decision.wanted <= bound.count:
         return decisions
     wanted = max(min(decision.wanted, bound.count), min(decision.parallelism, decision.wanted))
     return (replace(decision, wanted=wanted, ceiling=bound),)
 
 
-def _bound_of(sample: SparkSample) -> Ceiling | None:
-    """Return what bounds the tasks of a query: the partitions of its state, or of the topics that
-    it reads if it has no state.
-    """
-    if sample.state_partitions is not None:
-        return Ceiling("state partitions", sample.state_partitions)
-    if sample.shards is None and sample.partitions is not None:
-        return Ceiling("topic partitions", sample.partitions)
-    return None
-
-
 def _keeps_up(
     inputs: SparkInputs, measured: QueryLoad, decisions: tuple[VertexDecision, ...]
 ) -> Verdict:
     """Return the verdict on a query without pauses whose lag does not grow: its capacity is more
-    than what arrives, and nobody has seen how much.
+    than its input, and nobody has seen by how much.
     """
     around, load = inputs.around, measured.load
     # Its batches take all of the time at any load.
@@ -424,10 +421,26 @@ def _keeps_up(
     )
 
 
-def _in_cores(verdict: Verdict, inputs: SparkInputs) -> Verdict:
-    """Return the verdict without a parallelism, where nobody told how many cores there are."""
-    if inputs.cores is not None:
-        return verdict
-    return replace(
-        verdict, parallelism=None, wanted=None, cost_per_hour=None, cost_per_hour_wanted=None
-    )
+def since_last_step(
+    samples: Sequence[Sample], falls_behind: Callable[[Sequence[Sample], float], bool]
+) -> Sequence[Sample]:
+    """Return the samples since the load has changed for good: each interval from there on says the
+    opposite of all of them together. `falls_behind` tells it of some samples, by vertices that are
+    busy for so much of the time at least.
+    """
+    marks = [samples[-1]]  # far enough apart, the newest among them
+    for sample in reversed(samples):
+        if marks[0].time - sample.time >= INTERVAL_SECONDS:
+            marks.insert(0, sample)
+    begin, run, before = 0, 0, None
+    for last in range(1, len(marks)):
+        behind = falls_behind([marks[last - 1], marks[last]], BUSY_MIN)
+        if behind != before:
+            run = last - 1
+        before = behind
+        lasts = marks[last].time - marks[run].time
+        if run == begin or last - run < INTERVALS_MIN or lasts < STEP_SECONDS:
+            continue
+        if falls_behind(marks[begin : last + 1], 0.0) != behind:
+            begin = run
+    return samples[samples.index(marks[begin]) :] if begin > 0 else samples

@@ -40,7 +40,7 @@ _SOURCE_METRIC = re.compile(r"\d+\.(Source__.+\.(?:numRecordsIn|numRecordsOut|pe
 
 @dataclass(frozen=True)
 class VertexPages:
-    """The answers of Flink on one vertex: its page, sums of its source's metrics, its partitions."""
+    """The answers of Flink on a vertex: its page, sums of its source's metrics, its partitions."""
 
     page: Json
     sums: Mapping[str, float]
@@ -91,7 +91,7 @@ class FlinkJob:
                 raise self._error(f"the job is {page['state']}")
 
     def _vertex(self, vertex: str, until: float) -> VertexPages:
-        """Return the pages of a vertex once its counters are new, or the last ones before `until`."""
+        """Return the pages of a vertex once its counters are new, or the last before `until`."""
         while True:
             page = self.calls.vertex_page(self.id, vertex)
             with self.calls.reading(f"/jobs/{self.id}/vertices/{vertex}"):

@@ -246,7 +246,7 @@ def reported_batches(progress: QueryProgress) -> list[PlannedBatch]:
 
 
 def records_of(before: OffsetEntry, entry: OffsetEntry) -> int | None:
-    """Return the number of records between two offset logs; None if a source does not count them."""
+    """Return the number of records between two offset logs; None if a source counts none."""
     earlier, later = positions_of(before), positions_of(entry)
     if earlier is None or later is None:
         return None

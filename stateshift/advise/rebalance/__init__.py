@@ -1,12 +1,13 @@
-"""Which jobs to move between clusters, and why the others stay. Pure: the same situation gives the
-same decision, whenever it is asked for.
+"""The jobs to move between clusters, and the reasons for which the others stay. Pure: the same
+situation gives the same decision, whenever it is asked for.
 
-situation   clusters, their jobs, what each needs and costs to move
-policy      what decides, with its defaults
-limits      what forbids a move, each by name
-triggers    when something is done at all: loads over their bounds, run after run
-placement   where jobs would best be: exact where there are few, greedy with a bound where many
-worth       what a move costs and brings, both in records that wait
-memory      what earlier runs did, and whether it brought what it promised
-decision    all of it together: the moves of this run, and each job that stays
+    situation   clusters, their jobs, the needs of each and the cost of its move
+    policy      the numbers that decide, with their defaults
+    limits      the limits that forbid a move, each by name
+    memory      earlier runs, and whether they brought what they promised; the triggers: loads over
+                their bounds, run after run
+    placement   the best places of jobs: exact where there are few, greedy with a bound where many
+    worth       the cost and the gain of a move, both in records that wait
+    decision    all of it together: the moves of this run, and each job that stays
+    outcome     the moves of a run, as they were carried out
 """

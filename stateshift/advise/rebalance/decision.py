@@ -1,7 +1,7 @@
-"""What this run moves, and why each other job stays.
+"""The moves of this run, and the reason for which each other job stays.
 
-from a situation, a policy and the memory of earlier runs, to moves in the order in which they
-are made: each has room when its turn comes, and is worth what it costs
+From a situation, a policy and the memory of earlier runs, to moves in the order in which they are
+made: each has room when its turn comes, and is worth its cost.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from functools import cached_property
 from typing import Literal
 
 from stateshift.advise.rebalance.limits import Movable, has_room, movable
-from stateshift.advise.rebalance.memory import Memory, Moved, judged
+from stateshift.advise.rebalance.memory import Memory, Moved, Trigger, judge_moves, triggers_of
 from stateshift.advise.rebalance.placement import Placement, place
 from stateshift.advise.rebalance.policy import HOUR, Policy
-from stateshift.advise.rebalance.situation import Cluster, Job, Situation, Unit, loads_of, units_of
-from stateshift.advise.rebalance.triggers import Trigger, triggers_of
+from stateshift.advise.rebalance.situation import Cluster, Situation, Unit, loads_of, units_of
 from stateshift.advise.rebalance.worth import Flows, Worth, cost_of, gain_of, rates_of
 
-# Of the jobs, this part must have a load that can be told; else nothing is moved.
+# This part of the jobs must have a load that can be told; else nothing is moved.
 KNOWN_MIN = 0.95
 # How often jobs are spread anew, where moves of the spread before were not worth it.
 SPREADS_MAX = 5
@@ -54,15 +53,15 @@ class Move:
     parallelism: Mapping[str, int] = field(default_factory=dict)
 
 
-# Why a job stays: its load, too many others' or a cluster's is not known; nothing was to be moved;
-# a limit forbids it; no cluster has room; a later run may move it; it is not worth it; the clusters
-# are even.
+# A job stays for one of these reasons: its load, too many others' or a cluster's is not known;
+# nothing was to be moved; a limit forbids it; no cluster has room; a later run may move it; it is
+# not worth it; the clusters are even.
 StayKind = Literal["unknown", "idle", "forbidden", "room", "later", "worth", "even"]
 
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """A job that stays, and why."""
+    """A job that stays, and the reason."""
 
     job: str
     cluster: str
@@ -72,8 +71,8 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a run does. `reason` says in a line why it does, or does not; `bound` is a load of the
-    fullest cluster that no spread is below, and `is_best` whether no better spread exists.
+    """The decision of a run. `reason` explains it in a line; `bound` is a load of the fullest
+    cluster that no spread is below, and `is_best` whether no better spread exists.
     """
 
     at: float
@@ -88,7 +87,7 @@ class Decision:
 
 
 @dataclass
-class _Run:
+class _Spreading:
     """Loads and rates as the moves of this run change them."""
 
     situation: Situation
@@ -96,7 +95,7 @@ class _Run:
     flows: Flows
     moves: list[Move] = field(default_factory=list)
     stays: list[Stay] = field(default_factory=list)
-    # Why not, by unit and target: moves of this spread or of a better one that are not worth it.
+    # The reason, by unit and target: moves of this spread or a better one that are not worth it.
     unworthy: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @cached_property
@@ -108,23 +107,34 @@ class _Run:
 
 
 def decide(situation: Situation, policy: Policy, memory: Memory) -> Decision:
-    """Return what to move now. Nothing is, while a cluster's capacity or too many loads are not
-    known.
+    """Return the moves of now. There are none while a cluster's capacity or too many loads are not
+    known: the memory stays as it is then, and the next run that can tell goes on with it.
     """
-    unknown = _unknown(situation)
+    unknown, loads = _unknown(situation), loads_of(situation)
     if unknown:
-        return _undecided(situation, memory, unknown)
-    loads = loads_of(situation)
-    memory = judged(memory, situation.at, loads, policy)
+        reason = f"cannot tell: {unknown}"
+        stays = []
+        for job in situation.jobs:
+            own = job.why_unknown if job.load is None else reason
+            stays.append(Stay(job.name, job.cluster, own, "unknown"))
+        clusters = _loaded(situation, loads, loads)
+        return Decision(
+            situation.at, reason, clusters, (), (), tuple(stays), 0.0, is_best=False, memory=memory
+        )
+    memory = judge_moves(memory, situation.at, loads, policy)
     triggers = triggers_of(situation, loads, policy, memory)
     units = movable(situation, units_of(situation), policy, memory)
     placement = place(situation.clusters, units, loads, policy)
     run = _begun(situation, policy, loads)
     idle = _why_not(situation, triggers, policy)
-    if idle:
-        _stay_all(run, units, idle)
-    else:
+    if not idle:
         run, placement = _worthwhile(run, units, placement, triggers)
+    else:
+        for one in units:
+            if one.targets or one.is_light:
+                run.stay(one.unit, "idle", idle)
+            else:
+                run.stay(one.unit, _kept_by(one), "; ".join(one.reasons))
     return Decision(
         at=situation.at,
         reason=idle or _in_a_line(run, triggers),
@@ -134,22 +144,22 @@ def decide(situation: Situation, policy: Policy, memory: Memory) -> Decision:
         stays=tuple(run.stays),
         bound=placement.bound,
         is_best=placement.is_best,
-        memory=_remembered(memory, situation, triggers, run, loads),
+        memory=_memory_after(memory, situation, triggers, run, loads),
     )
 
 
-def _begun(situation: Situation, policy: Policy, loads: Mapping[str, float]) -> _Run:
+def _begun(situation: Situation, policy: Policy, loads: Mapping[str, float]) -> _Spreading:
     """Return a run that has moved nothing yet."""
     rates = rates_of(situation.jobs, situation.clusters)
-    return _Run(situation, policy, Flows(dict(loads), rates))
+    return _Spreading(situation, policy, Flows(dict(loads), rates))
 
 
 def _worthwhile(
-    run: _Run, units: tuple[Movable, ...], placement: Placement, triggers: tuple[Trigger, ...]
-) -> tuple[_Run, Placement]:
-    """Make the moves of the best spread whose moves are all worth what they cost, also those that
-    are left to later runs. Else a run would make a part of a spread that no run completes, and a
-    later one would make good for it by moving the same job again. Of many jobs some are always not
+    run: _Spreading, units: tuple[Movable, ...], placement: Placement, triggers: tuple[Trigger, ...]
+) -> tuple[_Spreading, Placement]:
+    """Make the moves of the best spread whose moves are all worth their cost, also those that are
+    left to later runs. Else a run would make a part of a spread that no run completes, and a later
+    one would make good for it by moving the same job again. Among many jobs some are always not
     worth it: the others are moved.
     """
     loads, best = dict(run.flows.loads), placement
@@ -161,58 +171,25 @@ def _worthwhile(
         if not whole.unworthy or (whole.moves and not are_few):
             break
         run.unworthy |= whole.unworthy
-        units = tuple(_without(one, whole.unworthy) for one in units)
+        worthy = []
+        for one in units:
+            name = one.unit.name
+            left = tuple(each for each in one.targets if (name, each) not in whole.unworthy)
+            worthy.append(replace(one, targets=left))
+        units = tuple(worthy)
         placement = place(run.situation.clusters, units, loads, run.policy)
         placement = replace(placement, bound=best.bound, is_best=False)
     _move(run, units, placement, triggers)
     return run, placement
 
 
-def _without(one: Movable, unworthy: Mapping[tuple[str, str], str]) -> Movable:
-    """Return a unit without the targets that are not worth a move."""
-    name = one.unit.name
-    targets = tuple(target for target in one.targets if (name, target) not in unworthy)
-    return replace(one, targets=targets)
-
-
 def _unknown(situation: Situation) -> str:
-    """Return which clusters cannot be judged, or of how many jobs the load is not known; "" if
+    """Return the clusters that cannot be judged, or the number of jobs without a known load; "" if
     enough is known.
     """
     clusters = [f"{one.name}: {one.unknown}" for one in situation.clusters if one.unknown]
-    return "; ".join(clusters) or _too_few_loads(situation)
-
-
-def _undecided(situation: Situation, memory: Memory, unknown: str) -> Decision:
-    """Return that nothing is moved. What is remembered stays as it is: the next run that can tell
-    goes on with it.
-    """
-    loads = loads_of(situation)
-    reason = f"cannot tell: {unknown}"
-    return Decision(
-        at=situation.at,
-        reason=reason,
-        clusters=_loaded(situation, loads, loads),
-        triggers=(),
-        moves=(),
-        stays=tuple(_left_alone(job, reason) for job in situation.jobs),
-        bound=0.0,
-        is_best=False,
-        memory=memory,
-    )
-
-
-def _left_alone(job: Job, reason: str) -> Stay:
-    """Return that a job stays where too little is known: for what is not known of itself, or else
-    of the others.
-    """
-    if job.load is None:
-        reason = job.why_unknown
-    return Stay(job.name, job.cluster, reason, "unknown")
-
-
-def _too_few_loads(situation: Situation) -> str:
-    """Return of how many jobs the load is not known; "" if that of enough is."""
+    if clusters:
+        return "; ".join(clusters)
     unknown = [job.name for job in situation.jobs if job.load is None]
     draining = any(cluster.is_draining for cluster in situation.clusters)
     if len(unknown) > (1 - KNOWN_MIN) * len(situation.jobs) and not draining:
@@ -221,7 +198,7 @@ def _too_few_loads(situation: Situation) -> str:
 
 
 def _why_not(situation: Situation, triggers: tuple[Trigger, ...], policy: Policy) -> str:
-    """Return why nothing is moved, whatever could be; "" if something may be."""
+    """Return the reason for which nothing is moved, whatever could be; "" if something may be."""
     if not triggers:
         return "no cluster is too full"
     if situation.excluded:
@@ -236,8 +213,8 @@ def _why_not(situation: Situation, triggers: tuple[Trigger, ...], policy: Policy
 
 
 def _too_soon(trigger: Trigger, situation: Situation, policy: Policy) -> str:
-    """Return why this run does not count as another one, or the one before it does not count as in
-    a row; "" if both do.
+    """Return the reason for which this run does not count as another one, or the one before it not
+    as in a row; "" if both count.
     """
     since = situation.at - trigger.counted_at
     if trigger.too_old is not None:
@@ -254,23 +231,15 @@ def is_undecided(situation: Situation) -> bool:
     return bool(_unknown(situation))
 
 
-def _stay_all(run: _Run, units: tuple[Movable, ...], reason: str) -> None:
-    for one in units:
-        if one.targets or one.is_light:
-            run.stay(one.unit, "idle", reason)
-        else:
-            run.stay(one.unit, _kept_by(one), "; ".join(one.reasons))
-
-
 def _kept_by(one: Movable) -> StayKind:
-    """Return what keeps a unit that may go nowhere."""
+    """Return the kind of reason that keeps a unit that may go nowhere."""
     if any(job.load is None for job in one.unit.jobs):
         return "unknown"
     return "worth" if one.is_light else "forbidden"
 
 
 def _move(
-    run: _Run,
+    run: _Spreading,
     units: tuple[Movable, ...],
     placement: Placement,
     triggers: tuple[Trigger, ...],
@@ -282,9 +251,10 @@ def _move(
     for one, target in zip(units, placement.places, strict=True):
         if target != one.unit.cluster:
             waiting.append((one.unit, target))
-        elif not _scaled(run, one.unit, triggers):
+        elif not _scale(run, one.unit, triggers):
             run.stay(one.unit, *_why_it_stays(run, one))
-    waiting.sort(key=lambda pair: -_ratio(run, pair[0].cluster))
+    loads, clusters = run.flows.loads, run.clusters
+    waiting.sort(key=lambda pair: -loads[pair[0].cluster] / clusters[pair[0].cluster].capacity)
     reasons = {trigger.cluster: trigger.reason for trigger in triggers}
     while waiting:
         held_up = [pair for pair in waiting if not _try(run, *pair, reasons)]
@@ -295,18 +265,15 @@ def _move(
         run.stay(unit, "later", f"there is no room on {target} yet: in a later run")
 
 
-def _why_it_stays(run: _Run, one: Movable) -> tuple[StayKind, str]:
+def _why_it_stays(run: _Spreading, one: Movable) -> tuple[StayKind, str]:
     unworthy = [why for (name, _), why in run.unworthy.items() if name == one.unit.name]
     if unworthy:
         return "worth", unworthy[0]
     if not one.targets:
         return _kept_by(one), "; ".join(one.reasons)
     clusters, loads = run.clusters, run.flows.loads
-    with_room = [
-        name
-        for name in one.targets
-        if has_room(clusters[name], loads[name] + one.unit.load, run.policy)
-    ]
+    load = one.unit.load
+    with_room = [n for n in one.targets if has_room(clusters[n], loads[n] + load, run.policy)]
     if not with_room:
         no_room = (
             f"no other cluster has room: with it, each would be above {run.policy.load_max:.0%}"
@@ -317,11 +284,7 @@ def _why_it_stays(run: _Run, one: Movable) -> tuple[StayKind, str]:
     return "even", "the clusters are even enough with it where it is"
 
 
-def _ratio(run: _Run, cluster: str) -> float:
-    return run.flows.loads[cluster] / run.clusters[cluster].capacity
-
-
-def _try(run: _Run, unit: Unit, target: str, reasons: Mapping[str, str]) -> bool:
+def _try(run: _Spreading, unit: Unit, target: str, reasons: Mapping[str, str]) -> bool:
     """Move a unit, or say why it stays; False if it has to wait for room."""
     clusters = run.clusters
     source = clusters[unit.cluster]
@@ -335,9 +298,17 @@ def _try(run: _Run, unit: Unit, target: str, reasons: Mapping[str, str]) -> bool
     gain = gain_of(unit, source, clusters[target], run.flows, run.policy.horizon_seconds)
     worth = Worth(cost_of(unit), gain)
     if worth.ratio < run.policy.gain_min and not source.is_draining:
-        run.unworthy[unit.name, target] = _not_worth(worth, target, run.policy)
-        run.stay(unit, "worth", run.unworthy[unit.name, target])
+        why = (
+            f"a move to {target} is not worth it: {worth.gain:,.0f} records less would wait, "
+            f"{worth.cost:,.0f} for the move itself; it takes {run.policy.gain_min:g} times as many"
+        )
+        run.unworthy[unit.name, target] = why
+        run.stay(unit, "worth", why)
         return True
+    changes = {}  # of parallelism, on the way
+    for job in unit.jobs:
+        if job.wanted is not None and job.wanted != job.width:
+            changes[job.name] = job.wanted
     run.flows.shift(unit, target)
     run.moves.append(
         Move(
@@ -348,19 +319,13 @@ def _try(run: _Run, unit: Unit, target: str, reasons: Mapping[str, str]) -> bool
             downtime_seconds=unit.downtime_seconds,
             worth=worth,
             reason=f"{source.name}: {reasons.get(source.name, 'to make room')}",
-            parallelism=_changes(unit),
+            parallelism=changes,
         )
     )
     return True
 
 
-def _changes(unit: Unit) -> dict[str, int]:
-    """Return the parallelism of the jobs that get another one on the way."""
-    wanted = {job.name: job.wanted for job in unit.jobs if job.wanted != job.width}
-    return {name: count for name, count in wanted.items() if count is not None}
-
-
-def _scaled(run: _Run, unit: Unit, triggers: tuple[Trigger, ...]) -> bool:
+def _scale(run: _Spreading, unit: Unit, triggers: tuple[Trigger, ...]) -> bool:
     """Give a job more workers where it is, if it cannot keep up and that is worth a restart. It
     happens to one job a run and cluster, and after as many runs as a move. Fewer would bring no
     records: that waits for a move.
@@ -403,14 +368,7 @@ def _scaled(run: _Run, unit: Unit, triggers: tuple[Trigger, ...]) -> bool:
     return True
 
 
-def _not_worth(worth: Worth, target: str, policy: Policy) -> str:
-    return (
-        f"a move to {target} is not worth it: {worth.gain:,.0f} records less would wait, "
-        f"{worth.cost:,.0f} for the move itself; it takes {policy.gain_min:g} times as many"
-    )
-
-
-def _in_a_line(run: _Run, triggers: tuple[Trigger, ...]) -> str:
+def _in_a_line(run: _Spreading, triggers: tuple[Trigger, ...]) -> str:
     due = next(trigger for trigger in triggers if trigger.is_due)
     what = f"{due.cluster}: {due.reason}"
     if run.moves:
@@ -429,27 +387,20 @@ def _loaded(
     )
 
 
-def _remembered(
+def _memory_after(
     memory: Memory,
     situation: Situation,
     triggers: tuple[Trigger, ...],
-    run: _Run,
+    run: _Spreading,
     before: Mapping[str, float],
 ) -> Memory:
-    """Return what the next run has to know, once the moves of this one are made."""
+    """Return the memory for the next run, once the moves of this one are made."""
     if not run.moves:
         counts = {trigger.cluster: trigger.runs for trigger in triggers}
         counted = {trigger.cluster: trigger.counted_at for trigger in triggers}
         return Memory(counts, (), memory.failed, counted)
-    moves = tuple(
-        Moved(
-            move.jobs,
-            move.source,
-            move.target,
-            situation.at,
-            before[move.source],
-            run.flows.loads[move.source],
-        )
-        for move in run.moves
-    )
-    return Memory({}, moves, memory.failed)
+    moves = []
+    for move in run.moves:
+        loads = (before[move.source], run.flows.loads[move.source])
+        moves.append(Moved(move.jobs, move.source, move.target, situation.at, *loads))
+    return Memory({}, tuple(moves), memory.failed)

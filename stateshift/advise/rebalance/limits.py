@@ -1,5 +1,5 @@
-"""What forbids a move, each by name. A move that one of these forbids is never made, whatever it
-would bring.
+"""The limits that forbid a move, each by name. A move that one of them forbids is never made,
+whatever it would bring.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from stateshift.advise.rebalance.situation import Cluster, Situation, Unit
 
 @dataclass(frozen=True, slots=True)
 class Movable:
-    """A unit, and the clusters that may have it; none, and why, if it stays. One that is light
-    could move, but takes too little off its cluster.
+    """A unit, and the clusters that may have it; none, and the reasons, if it stays. One that is
+    light could move, but takes too little off its cluster.
     """
 
     unit: Unit
@@ -27,12 +27,12 @@ class Movable:
 def movable(
     situation: Situation, units: Sequence[Unit], policy: Policy, memory: Memory
 ) -> tuple[Movable, ...]:
-    """Return where each unit may go, by all but its load: that depends on what else moves."""
+    """Return the targets of each unit, by all but its load: that depends on the other moves."""
     return tuple(_movable(situation, unit, policy, memory) for unit in units)
 
 
 def _movable(situation: Situation, unit: Unit, policy: Policy, memory: Memory) -> Movable:
-    staying = tuple(_kept(unit, situation, policy))
+    staying = tuple(_keeping(unit, situation, policy))
     if staying:
         return Movable(unit, (), staying)
     draining = [cluster.name for cluster in situation.clusters if cluster.is_draining]
@@ -53,10 +53,10 @@ def _movable(situation: Situation, unit: Unit, policy: Policy, memory: Memory) -
     return Movable(unit, tuple(targets), tuple(reasons))
 
 
-def _kept(unit: Unit, situation: Situation, policy: Policy) -> Iterator[str]:
-    """Yield what keeps a unit where it is, wherever it could go. A cluster that is to be emptied is
-    left without a cool-down. A move that is longer ahead than that was made by a clock that was
-    set back since: it keeps nothing.
+def _keeping(unit: Unit, situation: Situation, policy: Policy) -> Iterator[str]:
+    """Yield the reasons that keep a unit where it is, wherever it could go. A cluster that is to be
+    emptied is left without a cool-down. A move that is longer ahead than that was made by a clock
+    that was set back since: it keeps nothing.
     """
     at = situation.at
     draining = {cluster.name for cluster in situation.clusters if cluster.is_draining}
@@ -73,16 +73,13 @@ def _kept(unit: Unit, situation: Situation, policy: Policy) -> Iterator[str]:
         since = at - job.moved_at
         seconds = policy.cool_down_seconds - max(0.0, since)
         if abs(since) < policy.cool_down_seconds:
-            yield f"{named}it was moved a short time ago, and stays for {_minutes(seconds)}"
-
-
-def _minutes(seconds: float) -> str:
-    minutes = max(1, round(seconds / 60))
-    return "1 more minute" if minutes == 1 else f"{minutes} more minutes"
+            minutes = max(1, round(seconds / 60))
+            more = "1 more minute" if minutes == 1 else f"{minutes} more minutes"
+            yield f"{named}it was moved a short time ago, and stays for {more}"
 
 
 def _forbidden(unit: Unit, cluster: Cluster, memory: Memory) -> Iterator[str]:
-    """Yield what keeps a unit from one cluster."""
+    """Yield the reasons that keep a unit from one cluster."""
     if cluster.is_draining:
         yield "it is to be emptied, and nothing moves there"
     elif cluster.is_cordoned:

@@ -1,11 +1,14 @@
-"""What earlier runs did, and whether it brought what it promised.
+"""The memory of earlier runs, and the triggers, which count runs in a row.
 
-    counts   in how many runs in a row a cluster was too full
-    counted  when that was last counted
-    moves    what was moved, and the load that its old cluster was to have afterwards
+    counts   the number of runs in a row for which a cluster was too full
+    counted  the time at which that was last counted
+    moves    the moves, and the load that the old cluster was to have afterwards
     failed   moves that did not bring it: not repeated for a day (Dhalion)
 
 One value, kept between runs as JSON beside the samples.
+
+Something is done when a cluster is too full run after run, or is to be emptied. Two bounds keep it
+calm: the trigger is wider than the aim, and it must hold in several runs in a row.
 """
 
 from __future__ import annotations
@@ -14,8 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from stateshift.advise.rebalance.policy import Policy
+from stateshift.advise.rebalance.situation import Situation, mean_of
 
-# Of what was promised, a move must have brought this part.
+# A move must have brought this part of the promised relief.
 BROUGHT_MIN = 0.5
 
 
@@ -33,7 +37,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What is kept from run to run."""
+    """The facts that are kept from run to run."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
     moves: tuple[Moved, ...] = ()
@@ -48,7 +52,7 @@ class Memory:
         return None
 
 
-def judged(memory: Memory, at: float, loads: Mapping[str, float], policy: Policy) -> Memory:
+def judge_moves(memory: Memory, at: float, loads: Mapping[str, float], policy: Policy) -> Memory:
     """Return the memory with earlier moves judged by today's loads, and old ones forgotten.
 
     A move is judged once, by the first run after it. One that is as long ahead was made by a clock
@@ -61,3 +65,59 @@ def judged(memory: Memory, at: float, loads: Mapping[str, float], policy: Policy
         if brought < BROUGHT_MIN * promised:
             failed.append(moved)
     return replace(memory, moves=(), failed=tuple(failed))
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """The reason for which a cluster is too full, and the number of runs in a row. `counted_at` is
+    the time of the last of them; `too_old` that of one that is too long ago to count, if there is.
+    """
+
+    cluster: str
+    reason: str
+    runs: int
+    is_due: bool
+    counted_at: float = 0.0
+    too_old: float | None = None
+
+
+def triggers_of(
+    situation: Situation, loads: Mapping[str, float], policy: Policy, memory: Memory
+) -> tuple[Trigger, ...]:
+    """Return the clusters that are too full now. `memory` has the counts of earlier runs."""
+    mean = mean_of(situation.clusters, loads)
+    late = {job.cluster: job.name for job in situation.jobs if not job.keeps_up}
+    found = []
+    for cluster in situation.clusters:
+        name = cluster.name
+        reason = _reason(loads[name] / cluster.capacity, mean, policy, late.get(name))
+        if cluster.is_draining:
+            found.append(Trigger(name, "it is to be emptied", 1, is_due=True))
+        elif reason:
+            found.append(_counted(name, reason, situation.at, policy, memory))
+    return tuple(found)
+
+
+def _counted(cluster: str, reason: str, at: float, policy: Policy, memory: Memory) -> Trigger:
+    """Return the trigger with its number of runs. A run shortly after another one is no other run:
+    somebody has called it twice. One long after is none in a row. A clock may be set back.
+    """
+    runs, counted_at, too_old = memory.counts.get(cluster, 0), at, None
+    last = memory.counted.get(cluster)
+    if runs > 0 and last is not None and abs(at - last) > policy.runs_within_seconds:
+        runs, too_old = 0, last
+    if runs > 0 and last is not None and 0 <= at - last < policy.runs_apart_seconds:
+        counted_at = last
+    else:
+        runs += 1
+    return Trigger(cluster, reason, runs, runs >= policy.runs, counted_at, too_old)
+
+
+def _reason(ratio: float, mean: float, policy: Policy, late: str | None) -> str:
+    if ratio > policy.load_max:
+        return f"its load is {ratio:.0%}, above {policy.load_max:.0%}"
+    if ratio > policy.trigger * mean and ratio > policy.idle_below:
+        return f"its load is {ratio:.0%}, above {policy.trigger:g} times the mean of {mean:.0%}"
+    if late is not None:
+        return f"{late} cannot keep up there"
+    return ""

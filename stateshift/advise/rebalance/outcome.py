@@ -1,4 +1,4 @@
-"""What a run of `rebalance` has come to: what was decided, and what became of each move.
+"""The outcome of a run of `rebalance`: the decision, and the state of each move.
 
 The views print this value, and nothing else. `decision` is None where nothing was decided: another
 run is at work (`busy` says which), or a move of an earlier run comes first (`unfinished`).
@@ -17,7 +17,7 @@ CarriedState = Literal["planned", "finished", "failed", "unfinished"]
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A move, and how far it has come.
+    """A move, and its state.
 
     Args:
         number: counts the moves of all runs; it is in the name of the move's workdir.

@@ -1,17 +1,17 @@
-"""Where jobs would best be: the least load of the fullest cluster, then of the next, and so on;
-then the fewest bytes moved, then the least downtime.
+"""The best places of jobs: the least load of the fullest cluster, then of the next, and so on; then
+the fewest bytes moved, then the least downtime.
 
 A cluster within the band that is aimed for is even enough: nothing is moved to even it out further.
-A few jobs are spread in the best way there is. Of many, one after the other leaves the fullest
-cluster; the bound says how much better any spread could be at most.
+A few jobs are spread in the best way there is. If there are many, one after the other leaves the
+fullest cluster; the bound says how much better any spread could be at most.
 
-What was measured differs a little from run to run. So figures are compared as coarsely as they are
-measured, and of spreads that are alike by those the first in the order of the jobs is the best.
+Measurements differ a little from run to run. Figures are compared as coarsely as they are measured,
+and the first in the order of the jobs is the best of spreads that are alike by those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ LOOKED_AT_MAX = 100_000
 
 
 class Cost(NamedTuple):
-    """What is least in the best spread; the first number counts most."""
+    """The numbers that are least in the best spread; the first counts most."""
 
     left_behind: int  # units on clusters that are to be emptied
     # each cluster's load, the fullest first, in whole percents; no less than the band's edge
@@ -37,7 +37,7 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where each unit goes, by its place in the list; where it is, if it stays.
+    """The cluster of each unit, by its place in the list: a new one, or its own if it stays.
 
     `bound` is a load of the fullest cluster that no spread is below, as a part of its capacity.
     """
@@ -50,7 +50,9 @@ class Placement:
 
 @dataclass(frozen=True)
 class Ground:
-    """What a spread is judged by: `fixed` is what no spread changes of each cluster's load."""
+    """The ground on which a spread is judged: `fixed` is the load of each cluster that no spread
+    changes.
+    """
 
     clusters: Mapping[str, Cluster]
     units: tuple[Movable, ...]
@@ -76,27 +78,29 @@ def place(
         if one.targets:
             fixed[one.unit.cluster] -= one.unit.load
     movable = tuple(one for one in units if one.targets)
-    ground = Ground(
-        {one.name: one for one in clusters}, movable, fixed, _aim(clusters, loads, policy), policy
-    )
-    found = min(_as_it_is(ground), _greedy(ground, loads), key=lambda one: one.cost)
+    # A cluster below this load is even enough.
+    aim = min(policy.aim * mean_of(clusters, loads), policy.load_max)
+    ground = Ground({one.name: one for one in clusters}, movable, fixed, aim, policy)
+    here = tuple(one.unit.cluster for one in movable)
+    as_it_is = Placement(here, _judge(ground, here), 0.0, is_best=False)
+    found = min(as_it_is, _greedy(ground, loads), key=lambda one: one.cost)
     if len(movable) <= policy.exact_units:
-        found = _best(ground, found)
+        search = _Search(ground, found)
+        is_whole = search.all()
+        found = Placement(tuple(search.places), search.cost, 0.0, is_whole)
     bound = _bound(ground, loads)
-    is_best = found.is_best or _is_at_bound(ground, found, bound)
+    # At the bound, nothing can be better by its level, if nothing was moved for it.
+    fullest = max(found.cost.levels, default=0.0)
+    is_at_bound = found.cost.moves == 0 and fullest <= _level(max(bound, ground.aim))
+    is_best = found.is_best or is_at_bound
     places = iter(found.places)
     everywhere = tuple(next(places) if one.targets else one.unit.cluster for one in units)
     return replace(found, places=everywhere, bound=bound, is_best=is_best)
 
 
-def _aim(clusters: Sequence[Cluster], loads: Mapping[str, float], policy: Policy) -> float:
-    """Return the load below which a cluster is even enough."""
-    return min(policy.aim * mean_of(clusters, loads), policy.load_max)
-
-
 def _bound(ground: Ground, loads: Mapping[str, float]) -> float:
-    """Return what the fullest cluster holds at least: what cannot move, the mean, and each unit
-    where it is the smallest part.
+    """Return the least load of the fullest cluster: the jobs that cannot move, the mean, and each
+    unit where it is the smallest part.
     """
     open_clusters = ground.open_clusters
     if not open_clusters:
@@ -105,23 +109,14 @@ def _bound(ground: Ground, loads: Mapping[str, float]) -> float:
     bounds += [ground.fixed[one.name] / one.capacity for one in open_clusters]
     for one in ground.units:
         names = {one.unit.cluster, *one.targets}
-        ways = [
-            (ground.fixed[cluster.name] + one.unit.load) / cluster.capacity
-            for cluster in open_clusters
-            if cluster.name in names
-        ]
+        possible = [cluster for cluster in open_clusters if cluster.name in names]
+        ways = [(ground.fixed[c.name] + one.unit.load) / c.capacity for c in possible]
         if ways:
             bounds.append(min(ways))
     return max(bounds)
 
 
-def _is_at_bound(ground: Ground, found: Placement, bound: float) -> bool:
-    """Whether nothing can be better by its level, and nothing was moved for it."""
-    cost = found.cost
-    return cost.moves == 0 and max(cost.levels, default=0.0) <= _level(max(bound, ground.aim))
-
-
-def _judged(ground: Ground, places: Sequence[str]) -> Cost:
+def _judge(ground: Ground, places: Sequence[str]) -> Cost:
     held = dict(ground.fixed)
     mebibytes, downtime, left_behind = 0, 0.0, 0
     moved = []
@@ -150,11 +145,6 @@ def _level(ratio: float) -> float:
     return round(ratio, 2)
 
 
-def _as_it_is(ground: Ground) -> Placement:
-    places = tuple(one.unit.cluster for one in ground.units)
-    return Placement(places, _judged(ground, places), 0.0, is_best=False)
-
-
 # --------------------------------------------------------------------------- one after the other
 
 
@@ -162,7 +152,13 @@ def _greedy(ground: Ground, loads: Mapping[str, float]) -> Placement:
     """Let units leave the fullest cluster, one after the other, until it is even enough."""
     places = [one.unit.cluster for one in ground.units]
     held = dict(loads)
-    _empty_out(ground, places, held)
+    # Everything leaves the clusters that are to be emptied, the largest first.
+    draining = {name for name, cluster in ground.clusters.items() if cluster.is_draining}
+    leaving = [n for n, one in enumerate(ground.units) if one.unit.cluster in draining]
+    for number in sorted(leaving, key=lambda number: -_share(ground, number)):
+        target = _emptiest(ground, ground.units[number], held, None)
+        if target is not None:
+            _shift(ground, number, target, places, held)
     staying: dict[str, list[int]] = {name: [] for name in ground.clusters}
     for number, one in enumerate(ground.units):
         if places[number] == one.unit.cluster and one.unit.load > 0:
@@ -176,29 +172,11 @@ def _greedy(ground: Ground, loads: Mapping[str, float]) -> Placement:
         number, target = step
         staying[fullest.name].remove(number)
         _shift(ground, number, target, places, held)
-    return Placement(tuple(places), _judged(ground, places), 0.0, is_best=False)
-
-
-def _empty_out(ground: Ground, places: list[str], held: dict[str, float]) -> None:
-    """Let everything leave the clusters that are to be emptied, the largest first."""
-    leaving = [
-        number
-        for number, one in enumerate(ground.units)
-        if ground.clusters[one.unit.cluster].is_draining
-    ]
-    for number in sorted(leaving, key=lambda number: -_share(ground, number)):
-        one = ground.units[number]
-        ways = [
-            (_level(_ratio(ground, name, held, one.unit.load)), name)
-            for name in one.targets
-            if has_room(ground.clusters[name], held[name] + one.unit.load, ground.policy)
-        ]
-        if ways:
-            _shift(ground, number, min(ways)[1], places, held)
+    return Placement(tuple(places), _judge(ground, places), 0.0, is_best=False)
 
 
 def _fullest(ground: Ground, held: Mapping[str, float], stuck: set[str]) -> Cluster | None:
-    """Return the fullest cluster above what is aimed for, of those that can still give."""
+    """Return the fullest cluster above the aim, of those that can still give."""
     fill = {one: _level(held[one.name] / one.capacity) for one in ground.open_clusters}
     giving = [one for one in fill if one.name not in stuck]
     over = [one for one in giving if fill[one] > _level(ground.aim)]
@@ -208,8 +186,8 @@ def _fullest(ground: Ground, held: Mapping[str, float], stuck: set[str]) -> Clus
 def _step_from(
     ground: Ground, cluster: Cluster, staying: Sequence[int], held: Mapping[str, float]
 ) -> tuple[int, str] | None:
-    """Return the unit that shall leave a cluster, of those that have stayed there, and where to:
-    what relieves it most for a byte.
+    """Return the unit that shall leave a cluster, of those that have stayed there, and its target:
+    the pair that relieves it most for a byte.
 
     No target becomes as full as the cluster is.
     """
@@ -229,20 +207,22 @@ def _step_from(
     return None if best is None else best[2:]
 
 
-def _emptiest(ground: Ground, one: Movable, held: Mapping[str, float], below: float) -> str | None:
-    """Return the target that is emptiest once it has a unit, if that is better than now."""
+def _emptiest(
+    ground: Ground, one: Movable, held: Mapping[str, float], below: float | None
+) -> str | None:
+    """Return the target that is emptiest once it has a unit, if it is then below a load."""
     ways = []
     load = one.unit.load
     for name in one.targets:
         after = _ratio(ground, name, held, load)
         room = has_room(ground.clusters[name], held[name] + load, ground.policy)
-        if room and _level(after) < _level(below):
+        if room and (below is None or _level(after) < _level(below)):
             ways.append((_level(after), name))
     return min(ways)[1] if ways else None
 
 
 def _share(ground: Ground, number: int) -> float:
-    """Return how much of its cluster a unit takes, in whole percents."""
+    """Return the share of its cluster that a unit takes, in whole percents."""
     unit = ground.units[number].unit
     return _level(unit.load / ground.clusters[unit.cluster].capacity)
 
@@ -263,15 +243,10 @@ def _shift(
 # ------------------------------------------------------------------------------------ the best
 
 
-def _best(ground: Ground, found: Placement) -> Placement:
-    """Return the best spread of all, or the best that was found within so many looks."""
-    search = _Search(ground, found)
-    is_best = search.all()
-    return Placement(tuple(search.places), search.cost, 0.0, is_best)
-
-
 class _Search:
-    """All spreads, the largest units first; what cannot become better is not gone into."""
+    """All spreads, the largest units first; one that cannot become better is not gone into. The
+    best is that of all, or of those within as many looks.
+    """
 
     def __init__(self, ground: Ground, found: Placement) -> None:
         self.ground = ground
@@ -293,13 +268,18 @@ class _Search:
         if self.looks >= LOOKED_AT_MAX or self._is_hopeless(depth, here, held, moved):
             return
         if depth == len(self.order):
-            cost = _judged(self.ground, here)
+            cost = _judge(self.ground, here)
             if cost < self.cost:
                 self.places, self.cost = list(here), cost
             return
         number = self.order[depth]
         unit = self.ground.units[number].unit
-        for name in self._ways(number, held):
+        # where it is, and where there is room for it
+        for name in (unit.cluster, *self.ground.units[number].targets):
+            cluster = self.ground.clusters[name]
+            has_place = has_room(cluster, held[name] + unit.load, self.ground.policy)
+            if name != unit.cluster and not has_place:
+                continue
             held[name] += unit.load
             here[number] = name
             more = 0 if name == unit.cluster else _mebibytes(self.ground.units[number])
@@ -307,20 +287,16 @@ class _Search:
             held[name] -= unit.load
         here[number] = unit.cluster
 
-    def _ways(self, number: int, held: Mapping[str, float]) -> Iterator[str]:
-        """Yield where a unit may be: where it is, and where there is room for it."""
-        one = self.ground.units[number]
-        yield one.unit.cluster
-        for name in one.targets:
-            if has_room(self.ground.clusters[name], held[name] + one.unit.load, self.ground.policy):
-                yield name
-
     def _is_hopeless(
         self, depth: int, here: Sequence[str], held: Mapping[str, float], moved: int
     ) -> bool:
         """Whether whatever follows is no better than the best so far."""
-        clusters = self.ground.clusters
-        if not self._have_room(here, held, self.order[:depth]):
+        clusters, units, placed = self.ground.clusters, self.ground.units, self.order[:depth]
+        # Clusters that get something need room for all that they have by then: a unit that stays
+        # there may be placed later than one that comes.
+        getting = {here[number] for number in placed if here[number] != units[number].unit.cluster}
+        policy = self.ground.policy
+        if not all(has_room(clusters[name], held[name], policy) for name in getting):
             return True
         behind = sum(clusters[here[number]].is_draining for number in self.order[:depth])
         if behind != self.cost.left_behind:
@@ -329,13 +305,3 @@ class _Search:
         if levels != self.cost.levels:
             return levels > self.cost.levels
         return moved > self.cost.mebibytes
-
-    def _have_room(
-        self, here: Sequence[str], held: Mapping[str, float], placed: Sequence[int]
-    ) -> bool:
-        """Whether clusters that get something have room for all that they have by then: what stays
-        there may be placed later than what comes.
-        """
-        units, ground = self.ground.units, self.ground
-        getting = {here[number] for number in placed if here[number] != units[number].unit.cluster}
-        return all(has_room(ground.clusters[name], held[name], ground.policy) for name in getting)

@@ -1,4 +1,4 @@
-"""Clusters and their jobs, as they were measured: all that a decision is made from.
+"""Clusters and their jobs, as they were measured: the inputs of a decision.
 
 Load and capacity are in one unit, a worker that is busy all the time: a slot of Flink, a core of
 Spark. A job's load is what it needs to keep up, which may be more than it has.
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster that jobs run on, and how much of it there is. `other_load` is what others have on
-    it; `unknown` says why its capacity, which is 0 then, cannot be told. Nothing moves to one that
+    """A cluster that jobs run on, and its capacity. `other_load` is that of others on it; `unknown`
+    is the reason for which its capacity, which is 0 then, cannot be told. Nothing moves to one that
     is cordoned; all jobs leave one that is draining.
     """
 
@@ -101,7 +101,7 @@ class Unit:
 
     @property
     def load(self) -> float:
-        """What is known of its load."""
+        """The known part of its load."""
         return sum(job.load or 0.0 for job in self.jobs)
 
     @property
@@ -118,24 +118,19 @@ class Unit:
 
 
 def units_of(situation: Situation) -> tuple[Unit, ...]:
-    """Return what moves together, in the order of its first jobs."""
+    """Return the units that move together, in the order of their first jobs."""
     group_of: dict[str, int] = {}
-    for number, names in enumerate(_merged(situation.together)):
+    groups: list[frozenset[str]] = []  # of which no two share a job
+    for group in map(frozenset, situation.together):
+        apart = [other for other in groups if not other & group]
+        shared = [other for other in groups if other & group]
+        groups = [*apart, group.union(*shared)]
+    for number, names in enumerate(groups):
         group_of.update(dict.fromkeys(names, number))
     parts: dict[tuple[str, object], list[Job]] = {}
     for job in situation.jobs:
         parts.setdefault((job.cluster, group_of.get(job.name, job.name)), []).append(job)
     return tuple(Unit(tuple(jobs)) for jobs in parts.values())
-
-
-def _merged(groups: Sequence[Sequence[str]]) -> list[frozenset[str]]:
-    """Return groups of which no two share a job."""
-    merged: list[frozenset[str]] = []
-    for group in map(frozenset, groups):
-        apart = [other for other in merged if not other & group]
-        shared = [other for other in merged if other & group]
-        merged = [*apart, group.union(*shared)]
-    return merged
 
 
 def loads_of(situation: Situation) -> dict[str, float]:
@@ -151,8 +146,9 @@ def mean_of(clusters: Sequence[Cluster], loads: Mapping[str, float]) -> float:
     """Return the load of all clusters as a part of their capacity; one that is to be emptied has
     none. One that is cordoned keeps its load to itself: it shares nobody else's.
     """
-    apart = [one.name for one in clusters if one.is_cordoned and not one.is_draining]
-    closed = [one.name for one in clusters if one.is_draining or one.is_cordoned]
+    draining = {one.name for one in clusters if one.is_draining}
+    cordoned = {one.name for one in clusters if one.is_cordoned}
+    apart, closed = cordoned - draining, cordoned | draining
     capacity = sum(one.capacity for one in clusters if one.name not in closed)
     load = sum(load for name, load in loads.items() if name not in apart)
     return load / capacity if capacity else float("inf")

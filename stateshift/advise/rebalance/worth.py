@@ -1,10 +1,10 @@
-"""What a move costs and what it brings, both in records that wait.
+"""The cost and the gain of a move, both in records that wait.
 
     cost   records that come while the job is down, and while it catches up
     gain   records that need not wait, over the horizon
 
-Of the records that come to a server which is busy for a part of the time, that part has to wait
-(M/M/1). So on a cluster at 90 % nine of ten wait, and evening out two clusters lessens the sum.
+A server that is busy for a part of the time makes that part of its records wait (M/M/1). Nine of
+ten wait on a cluster at 90 %, and evening out two clusters lessens the sum.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from stateshift.advise.rebalance.situation import Cluster, Job, Unit
 
-# Where it is not known how fast a job could go, it is taken to catch up at twice its rate.
+# A job whose capacity is not known is taken to catch up at twice its rate.
 CATCH_UP_FACTOR = 2.0
 # It never catches up: as many records as come within a day wait.
 NEVER_SECONDS = 86400.0
-# What is left of a cluster's load once its last job has gone: sums of fractions are not exact.
+# The load of a cluster once its last job has gone: sums of fractions are not exact.
 NO_LOAD = 1e-9
 
 
@@ -31,15 +31,15 @@ class Worth:
 
     @property
     def ratio(self) -> float:
-        """How often the cost is in the gain."""
+        """The gain, in times the cost."""
         if self.cost <= 0:
             return float("inf") if self.gain > 0 else 0.0
         return self.gain / self.cost
 
 
 def cost_of(unit: Unit) -> float:
-    """Return how many records wait for a move of these jobs. All of them are down as long as the
-    one that takes longest.
+    """Return the number of records that wait for a move of these jobs. All of them are down as long
+    as the one that takes longest.
     """
     return sum(_waiting(job, unit.downtime_seconds) for job in unit.jobs)
 
@@ -56,7 +56,7 @@ def _waiting(job: Job, downtime: float) -> float:
 
 @dataclass
 class Flows:
-    """What is on each cluster: the load of its jobs, and the records a second that come to them."""
+    """The load of the jobs on each cluster, and the records a second that come to them."""
 
     loads: dict[str, float]
     rates: dict[str, float]
@@ -73,7 +73,7 @@ class Flows:
 def gain_of(
     unit: Unit, source: Cluster, target: Cluster, flows: Flows, horizon_seconds: float
 ) -> float:
-    """Return how many records need not wait, over the horizon, if a unit is moved."""
+    """Return the number of records that need not wait, over the horizon, if a unit is moved."""
     after = Flows(dict(flows.loads), dict(flows.rates))
     after.shift(unit, target.name)
     saved = 0.0
@@ -83,8 +83,8 @@ def gain_of(
 
 
 def _waiting_on(cluster: Cluster, flows: Flows) -> float:
-    """Return how many records a second wait on a cluster. Above its capacity it is more than come:
-    each makes later ones wait.
+    """Return the records that wait on a cluster in a second. Above its capacity they are more than
+    come: each makes later ones wait.
     """
     return flows.rates[cluster.name] * flows.loads[cluster.name] / cluster.capacity
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from stateshift.advise.measuring.capacity import Capacity
+from stateshift.advise.measuring import Capacity
 from stateshift.advise.rebalance.decision import Decision, Move
 from stateshift.specification import JobSpec, RebalancedCluster
 from stateshift.specification.values import size_of

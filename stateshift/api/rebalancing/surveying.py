@@ -15,9 +15,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from stateshift import migration
 from stateshift.advise import subjects
 from stateshift.advise.advising import Adviser, Subject
-from stateshift.advise.measuring.capacity import Capacity, capacity_of
-from stateshift.advise.measuring.needs import Needs, needs_of
-from stateshift.advise.measuring.state_size import size_of_checkpoint, size_on_flink
+from stateshift.advise.measuring import (
+    Capacity,
+    Needs,
+    capacity_of,
+    needs_of,
+    size_of_checkpoint,
+    size_on_flink,
+)
 from stateshift.advise.rebalance.outcome import Cordon
 from stateshift.advise.rebalance.situation import Cluster, Job, Situation
 from stateshift.advise.subjects import Outside

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from stateshift.advise.evaluate.explaining import explained
+from stateshift.advise.evaluate.explaining import explain
 from stateshift.advise.evaluate.reasons import in_units
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone
 from stateshift.cli.views.units import span
@@ -85,7 +85,7 @@ def _line(verdict: Verdict) -> str:
 
 def _formulas(advice: Advice) -> Iterator[Line]:
     """Yield each formula of a verdict with its numbers, below its line."""
-    for formula in explained(advice.inputs, advice.verdict):
+    for formula in explain(advice.inputs, advice.verdict):
         yield Line(f"    {formula}")
 
 
