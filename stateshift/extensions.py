@@ -1,4 +1,4 @@
-"""The engines and cluster kinds of other installed packages, by entry points.
+"""The engines, cluster kinds and storages that other installed packages add, by entry points.
 
     [project.entry-points."stateshift.engines"]
     toy = "toy_engine:ENGINE"
@@ -6,8 +6,12 @@
     [project.entry-points."stateshift.clusters"]
     toy = "toy_cluster:KIND"
 
-The name is what a spec writes: `"engine": "toy"`, `"kind": "toy"`. A package is imported when its
-name is asked for, and not before. A name that stateshift has itself cannot be taken.
+    [project.entry-points."stateshift.storages"]
+    toy = "toy_storage:open_storage"
+
+The name is what a spec writes: `"engine": "toy"`, `"kind": "toy"`, the scheme of `toy://...`. A
+package is imported when its name is asked for, and not before. A name that stateshift has itself
+cannot be taken.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
 ENGINES = "stateshift.engines"
 CLUSTERS = "stateshift.clusters"
+STORAGES = "stateshift.storages"
 
 
 def names_added(group: str) -> Collection[str]:
@@ -33,7 +38,7 @@ def load(group: str, name: str) -> Any:
     """Import the object that an installed package adds under a name.
 
     Args:
-        group: ENGINES or CLUSTERS.
+        group: ENGINES, CLUSTERS or STORAGES.
         name: one of `names_added(group)`.
     Returns:
         The object that the entry point names. Whether it keeps the protocol is for the caller.

@@ -1,4 +1,6 @@
-"""Engines and cluster kinds of other packages: installed as a package is, found by their names."""
+"""Engines, cluster kinds and storages of other packages: installed as a package is, found by their
+names.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,12 @@ from stateshift.clusters.opening import check_submit, kind_names, open_cluster
 from stateshift.clusters.protocol import JobState
 from stateshift.engines.protocol import Engine
 from stateshift.engines.registry import METHODS, Entries, Transforms, engine, engine_names
-from stateshift.errors import PlanError, SpecError, StateshiftError
+from stateshift.errors import PlanError, SpecError, StateshiftError, StorageError
 from stateshift.specification import ClusterSpec, parse_spec
+from stateshift.storage.opening import open_patiently, open_storage
 from stateshift.testing.memory_storage import MemoryDisk
-from tests.support.checkpoints import put
+from tests.support.checkpoints import Checkpoint, held, put
+from tests.support.moving import said
 
 TOY_ENGINE = '''
 from stateshift.engines.spark.engine import SparkEngine
@@ -69,6 +73,28 @@ def open_toy(name, options, surroundings):
 
 KIND = ClusterKind("toy", {"address": NEEDED_TEXT}, open_toy, submit_options({"image": TEXT}))
 """
+
+TOY_STORAGE = '''
+import os
+
+from stateshift.storage.local.storage import LocalStorage
+
+
+class ToyStorage(LocalStorage):
+    """`toy://shelf/path` is the directory shelf/path below $TOY."""
+
+    def __init__(self, location):
+        super().__init__(os.environ["TOY"] + location.removeprefix("toy:/"))
+        self._toy_location = location
+
+    @property
+    def location(self):
+        return self._toy_location
+
+
+def open_storage(location):
+    return ToyStorage(location)
+'''
 
 Install = Callable[..., None]
 
@@ -253,3 +279,73 @@ def test_a_broken_cluster_kind_is_an_error_with_a_way_out(
     with pytest.raises(PlanError, match=says) as raised:
         open_cluster(ClusterSpec("home", "toy"), str(tmp_path))
     assert "python -m pip uninstall toy-cluster" in (raised.value.hint or "")
+
+
+# ------------------------------------------------------------------------------------- storages
+
+
+def install_storage(install: Install, source: str | None = TOY_STORAGE) -> None:
+    install("toy-storage", extensions.STORAGES, "toy = toy_storage:open_storage", source)
+
+
+def test_a_storage_of_another_package_is_opened_for_its_scheme(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOY", str(tmp_path))
+    with pytest.raises(StorageError, match="no installed package opens toy:"):
+        open_storage("toy://shelf/1")
+    install_storage(install)
+    open_storage("file:///a")
+    assert "toy_storage" not in sys.modules
+    put(open_storage("TOY://shelf/1/"), "a/b", b"42")
+    storage = open_patiently("toy://shelf/1")
+    assert storage.location == "toy://shelf/1"
+    assert [file.path for file in storage.list()] == ["a/b"]
+    assert storage.read("a/b") == b"42"
+
+
+@pytest.mark.long
+def test_an_image_in_a_storage_of_another_package_is_inspected_and_moved(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_storage(install)
+    monkeypatch.setenv("TOY", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site-packages"))
+    Checkpoint().write(open_storage("toy://shelf/old"))
+    found = look.inspect("toy://shelf/old", open_patiently).survey
+    assert found is not None
+    assert found.engine == "spark"
+    job = {"name": "orders", "checkpoint_location": "toy://shelf/old"}
+    spec = tmp_path / "spec.json"
+    spec.write_text(
+        json.dumps({"version": 1, "jobs": [job | {"remote_location": "toy://shelf/new"}]})
+    )
+    run = str(tmp_path / "run")
+    assert said({}, "apply", str(spec), "--yes", "--workdir", run)["state"] == "finished"
+    assert held(open_storage("toy://shelf/new")).items() <= Checkpoint().files().items()
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (None, "ModuleNotFoundError: No module named 'toy_storage'"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("open_storage = 1", "is no function that opens a location, but a int"),
+        ("open_storage = str", "opens no storage: it has no location, traits, list, stat, read"),
+    ],
+)
+def test_a_broken_storage_of_another_package_is_an_error_with_a_way_out(
+    install: Install, source: str | None, says: str
+) -> None:
+    install_storage(install, source)
+    with pytest.raises(PlanError) as raised:
+        open_storage("toy://shelf/1")
+    assert says in raised.value.fact
+    assert "python -m pip uninstall toy-storage" in (raised.value.hint or "")
+
+
+def test_a_scheme_of_ours_is_not_opened_by_another_package(install: Install) -> None:
+    entries = "\n".join(f"{scheme} = toy_storage:open_storage" for scheme in ("file", "memory"))
+    install("toy-storage", extensions.STORAGES, entries, "1 / 0")
+    assert type(open_storage("/a")).__name__ == "LocalStorage"
+    assert type(open_storage("memory://m/a")).__name__ == "FsspecStorage"

@@ -44,12 +44,11 @@ from stateshift.clusters.stopping import (
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError, StateshiftError
 from stateshift.specification.options import KindOptions
+from stateshift.specification.schemes import scheme_named
 
 C = TypeVar("C")
 
 _SETTLE_SECONDS = 60.0
-# Schemes of storages that everybody sees alike.
-_SHARED = ("hdfs", "viewfs", "s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasbs")
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,7 @@ class TaggedCluster(ABC):
         scheme, _, rest = application.rpartition(":")
         if "{" in application:
             return Trial(untried=f"{application} is known only when it is started")
-        if scheme in _SHARED and self.open_storage is not None:
+        if scheme_named(scheme).everywhere_alike and self.open_storage is not None:
             folder, _, name = application.rpartition("/")
             try:
                 if self.open_storage(folder).stat(name) is None:

@@ -18,6 +18,8 @@ import posixpath
 import re
 from typing import Literal
 
+from stateshift.specification.schemes import names_of_service, scheme_named
+
 Relation = Literal["same", "inside", "around", "apart"]
 
 _URL = re.compile(
@@ -25,12 +27,10 @@ _URL = re.compile(
 )
 _LOCAL = re.compile(r"(?:file|local):(?P<rest>.*)\Z", re.DOTALL | re.IGNORECASE)
 _NO_HOST = re.compile(
-    r"(?P<scheme>hdfs|webhdfs|swebhdfs|viewfs):(?P<path>/(?!/).*)\Z", re.DOTALL | re.IGNORECASE
+    rf"(?P<scheme>{'|'.join(names_of_service('hdfs'))}):(?P<path>/(?!/).*)\Z",
+    re.DOTALL | re.IGNORECASE,
 )
 _ODD = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[/:]")  # s3:/bucket, simplecache::s3://bucket
-
-# Names of one and the same file system.
-_SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "s3p": "s3", "gcs": "gs", "abfss": "abfs"}
 
 
 class NoLocation(ValueError):
@@ -129,8 +129,8 @@ def _parts(location: str) -> tuple[tuple[str, str], list[str]]:
     url = _URL.match(location)
     if url is None:
         return ("file", "."), _names(location)
-    kind = _SAME_SCHEME.get(url["scheme"], url["scheme"])
-    return (kind, url["authority"].lower()), _names(url["path"] or "")
+    file_system = scheme_named(url["scheme"]).file_system
+    return (file_system, url["authority"].lower()), _names(url["path"] or "")
 
 
 def _names(path: str) -> list[str]:

@@ -23,10 +23,10 @@ from typing import Annotated, Final
 from stateshift.errors import StorageError
 from stateshift.specification.location import NoLocation
 from stateshift.specification.location import normal as spelled
+from stateshift.specification.schemes import scheme_named
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)", re.DOTALL)
 _NO_NAMES: Final = frozenset(("", ".", ".."))
-_ALIASES: Final = {"s3a": "s3", "s3n": "s3", "s3p": "s3"}
 
 _USERINFO: Final = re.compile(r"(://[^/@\s:]*):[^/@\s]*@")
 _SECRETS: Final = re.compile(
@@ -68,7 +68,10 @@ def parse(text: str, cwd: str | None = None) -> Location:
         raise StorageError(
             f"{text!r} is a relative path", hint="give the full path, or a URL", location=text
         )
-    return Location(_ALIASES.get(url[1], url[1]), url[2], url[3])
+    row = scheme_named(url[1])
+    # All names of S3 are one here. Of other services, fsspec knows each name by itself.
+    name = row.file_system if row.service == "s3" else row.name
+    return Location(name, url[2], url[3])
 
 
 def normal(text: str, cwd: str | None = None) -> str:
@@ -85,7 +88,7 @@ def local_path(location: str) -> str | None:
 
 
 def scheme(location: str) -> str:
-    """Return what a location is opened by: "file" for a path without a scheme."""
+    """Return the scheme by which a location is opened: "file" for a path without one."""
     return parse(location).scheme
 
 

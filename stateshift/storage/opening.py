@@ -1,5 +1,10 @@
-"""The storage of a location. The local disk costs no import of fsspec, nor does HDFS; fsspec opens
-everything else.
+"""The storage of a location: the local disk, HDFS, what other packages add, else fsspec.
+
+The local disk costs no import of fsspec, nor does HDFS. Other packages add storages by entry points
+of the group `stateshift.storages`, each for a scheme that is not in `specification.schemes`:
+
+    [project.entry-points."stateshift.storages"]
+    shelf = "my_package:open_storage"       # open_storage("shelf://host/path") -> Storage
 """
 
 from __future__ import annotations
@@ -7,12 +12,14 @@ from __future__ import annotations
 import os
 import time
 
+from stateshift import extensions
+from stateshift.specification.schemes import SCHEMES, scheme_named
 from stateshift.storage import locations
 from stateshift.storage.local.storage import LocalStorage
 from stateshift.storage.protocol import Storage
 from stateshift.storage.wrappers import Retrying
 
-HDFS = ("hdfs", "webhdfs", "swebhdfs")
+_MEMBERS = tuple(name for name in vars(Storage) if not name.startswith("_"))
 
 
 class SystemClock:
@@ -31,8 +38,8 @@ def open_patiently(location: str) -> Storage:
 
 
 def real_location(location: str) -> str:
-    """Return where the links in a local location lead, empty if there are none: two places with
-    two names may be one.
+    """Return the local location that links in this one lead to, empty if there are none: two places
+    with two names may be one.
     """
     path = locations.local_path(location)
     if path is None:
@@ -46,12 +53,34 @@ def open_storage(location: str) -> Storage:
     is written through one is synced by the same one.
     """
     location = locations.normal(location, os.getcwd())
-    if locations.scheme(location) == "file":
+    scheme = locations.scheme(location)
+    opened_by = scheme_named(scheme).opened_by
+    if opened_by == "local":
         return LocalStorage(location)
-    if locations.scheme(location) in HDFS:
+    if opened_by == "hdfs":
         from stateshift.storage.hdfs.opening import open_hdfs
 
         return open_hdfs(location)
+    if scheme not in SCHEMES and scheme in extensions.names_added(extensions.STORAGES):
+        return _open_added(scheme, location)
     from stateshift.storage.fsspec.storage import FsspecStorage
 
     return FsspecStorage.open(location)
+
+
+def _open_added(scheme: str, location: str) -> Storage:
+    """Open a location by the package that adds its scheme.
+
+    Raises:
+        PlanError: the package cannot be loaded, or what it opens is no storage.
+    """
+    open_location = extensions.load(extensions.STORAGES, scheme)
+    if not callable(open_location):
+        lacks = f"is no function that opens a location, but a {type(open_location).__name__}"
+        raise extensions.refuse(extensions.STORAGES, scheme, lacks)
+    storage: Storage = open_location(location)
+    missing = [member for member in _MEMBERS if not hasattr(storage, member)]
+    if missing:
+        lacks = f"opens no storage: it has no {', '.join(missing)}"
+        raise extensions.refuse(extensions.STORAGES, scheme, lacks)
+    return storage

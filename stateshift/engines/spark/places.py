@@ -19,6 +19,7 @@ from stateshift.formats.spark.names import DELTA_SCHEMA_LOG
 from stateshift.plain import JsonObject
 from stateshift.specification import JobSpec
 from stateshift.specification.location import relation
+from stateshift.specification.schemes import names_in_hadoop
 from stateshift.step import TransformShard
 from stateshift.survey import EmbeddedPath, Facts, FileInfo, Image, Survey
 
@@ -31,8 +32,6 @@ Options = JsonObject
 
 # Old places, each with its new one.
 Places = tuple[tuple[str, str], ...]
-
-NAMES_OF_ONE = (("s3", "s3a", "s3n"), ("gs", "gcs"), ("abfs", "abfss"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,5 +248,4 @@ def _names(location: str) -> tuple[str, ...]:
     scheme, colon, rest = location.partition("://")
     if not colon:
         return (location,)
-    schemes = next((names for names in NAMES_OF_ONE if scheme in names), (scheme,))
-    return tuple(f"{name}://{rest}" for name in schemes)
+    return tuple(f"{name}://{rest}" for name in names_in_hadoop(scheme))

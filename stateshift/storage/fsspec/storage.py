@@ -31,7 +31,7 @@ from stateshift.storage.fsspec.file_system import FileSystem, Info
 from stateshift.storage.fsspec.options import options_for, try_once
 from stateshift.storage.fsspec.s3_directly import objects_of
 from stateshift.storage.fsspec.upload import upload
-from stateshift.storage.fsspec.ways import Way, host_of, lists_whole_trees, packages_for, way_of
+from stateshift.storage.fsspec.ways import Way, host_of, lists_whole_trees, package_for, way_of
 from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import Writing, is_temporary
 from stateshift.survey import FileInfo, Owned, Room
@@ -465,10 +465,10 @@ def _seconds(time: object) -> float | None:
 
 
 def _unknown(scheme: str, location: str, error: Exception) -> StorageError:
-    package, place = packages_for(scheme), locations.redact(location)
+    place = locations.redact(location)
     if isinstance(error, ImportError):
         fact = f"{place}: the package for {scheme}: is not installed ({error})"
-        return StorageError(fact, location=place, hint=f"pip install {package or scheme}")
+        return StorageError(fact, location=place, hint=f"pip install {package_for(scheme)}")
     return StorageError(
         f"{place}: no installed package opens {scheme}:",
         location=place,

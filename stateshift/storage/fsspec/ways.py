@@ -31,6 +31,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal
 
+from stateshift.specification.schemes import scheme_named
 from stateshift.storage.fsspec.file_system import FileSystem
 
 
@@ -46,54 +47,56 @@ class Way:
     past_end: bool = False
     at_once: int = 1
     unnameable: tuple[str, ...] = ()
+    package: str = ""  # to install, as pip takes it
 
 
 _CAREFUL: Final = Way()
-_AZURE: Final = Way(whole=True, directories="none", exclusive="overwrite", durable=True, at_once=64)
-_OBJECTS: Final = Way(whole=True, directories="none", exclusive="mode", durable=True, at_once=64)
+_OBJECTS: Final = Way(whole=True, directories="none", durable=True, at_once=64)
 
+# By service (`specification.schemes`).
 _WAYS: Final[Mapping[str, Way]] = MappingProxyType(
     {
         # conditional PUT (If-None-Match), s3fs since 2024.12
-        "s3": replace(_OBJECTS, exclusive="marked", past_end=True, unnameable=("?versionId=",)),
-        "gs": _OBJECTS,  # ifGenerationMatch=0, gcsfs since 2024.10
-        "gcs": _OBJECTS,
-        "abfs": _AZURE,  # If-None-Match through overwrite=False, any adlfs
-        "abfss": _AZURE,
-        "az": _AZURE,
+        "s3": replace(
+            _OBJECTS,
+            exclusive="marked",
+            past_end=True,
+            unnameable=("?versionId=",),
+            package="'stateshift[s3]'",
+        ),
+        # ifGenerationMatch=0, gcsfs since 2024.10
+        "gcs": replace(_OBJECTS, exclusive="mode", package="'stateshift[gcs]'"),
+        # If-None-Match through overwrite=False, any adlfs
+        "azure": replace(_OBJECTS, exclusive="overwrite", package="'stateshift[abfs]'"),
         "file": Way(renames=True, directories="rmdir", exclusive="xb"),
         # One process's, so that a lock among its threads is all that exclusive can mean. `open` in
         # mode "wb" shows a file while it grows: hence a temporary one.
         "memory": Way(directories="rmdir", exclusive="process"),
-        "sftp": Way(renames=True, directories="rmdir"),
-        "ssh": Way(renames=True, directories="rmdir"),
-    }
-)
-
-_PACKAGES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "s3": "'stateshift[s3]'",
-        "gs": "'stateshift[gcs]'",
-        "gcs": "'stateshift[gcs]'",
-        "abfs": "'stateshift[abfs]'",
-        "abfss": "'stateshift[abfs]'",
-        "az": "'stateshift[abfs]'",
-        "sftp": "paramiko",
-        "ssh": "paramiko",
-        "smb": "smbprotocol",
-        "oci": "ocifs",
-        "oss": "ossfs",
+        "ssh": Way(renames=True, directories="rmdir", package="paramiko"),
+        "smb": Way(package="smbprotocol"),
+        "oci": Way(package="ocifs"),
+        "oss": Way(package="ossfs"),
     }
 )
 
 
 def way_of(scheme: str, file_system: FileSystem) -> Way:
-    """Return how to treat this file system: by its scheme, corrected by what its release takes."""
-    way = _WAYS.get(scheme, _CAREFUL)
-    needs_mode = way.exclusive in ("mode", "marked")
-    if needs_mode and not _takes(file_system, "mode"):
-        return replace(way, exclusive=None)
+    """Return the way of this file system: its scheme's, corrected by what its release takes."""
+    way = _way_by_scheme(scheme)
+    if way.exclusive in ("mode", "marked"):
+        method = getattr(type(file_system), "_pipe_file", type(file_system).pipe_file)
+        if "mode" not in inspect.signature(method).parameters:
+            return replace(way, exclusive=None)
     return way
+
+
+def package_for(scheme: str) -> str:
+    """Return the package to install for a scheme, as pip takes it; else the scheme itself."""
+    return _way_by_scheme(scheme).package or scheme
+
+
+def _way_by_scheme(scheme: str) -> Way:
+    return _WAYS.get(scheme_named(scheme).service, _CAREFUL)
 
 
 def lists_whole_trees(file_system: FileSystem) -> bool:
@@ -110,17 +113,7 @@ def lists_whole_trees(file_system: FileSystem) -> bool:
 
 
 def host_of(file_system: object) -> str:
-    """Return whom a file system asks, if it says so (s3fs does, once it has asked)."""
+    """Return the host that a file system asks, if it says so (s3fs does, once it has asked)."""
     client = getattr(file_system, "_s3", None)
     url = str(getattr(getattr(client, "meta", None), "endpoint_url", ""))
     return url.partition("://")[2].rpartition("@")[2].partition("/")[0]
-
-
-def packages_for(scheme: str) -> str | None:
-    """Return what to install for a scheme, as pip takes it."""
-    return _PACKAGES.get(scheme)
-
-
-def _takes(file_system: FileSystem, argument: str) -> bool:
-    method = getattr(type(file_system), "_pipe_file", type(file_system).pipe_file)
-    return argument in inspect.signature(method).parameters

@@ -21,20 +21,10 @@ from collections.abc import Iterator
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.versions import numbers_of
 from stateshift.specification.options import SPARK_KINDS
+from stateshift.specification.schemes import scheme_named
 from stateshift.survey import ClusterFacts, Facts, Finding
 
 WAIVER = "target-reach"
-CONNECTORS = {
-    "s3a": "hadoop-aws",
-    "gs": "the GCS connector",
-    "abfs": "hadoop-azure",
-    "abfss": "hadoop-azure",
-    "wasb": "hadoop-azure",
-    "wasbs": "hadoop-azure",
-    "oss": "hadoop-aliyun",
-    "cosn": "hadoop-cos",
-}
-UNKNOWN_TO_SPARK = ("s3", "s3n", "s3p", "az", "adl", "gcs", "memory")
 
 
 def of_ends(move: Move) -> Iterator[Finding]:
@@ -139,7 +129,7 @@ def _file_system(place: str) -> tuple[str, str]:
 
 def _is_unknown_to_spark(move: Move, scheme: str) -> bool:
     """Whether Spark has no file system of this name, and the spec does not give the job one."""
-    if scheme not in UNKNOWN_TO_SPARK:
+    if scheme_named(scheme).connector is not None:
         return False
     job = move.job
     submit = job.submit.options if job.submit is not None else {}
@@ -150,7 +140,7 @@ def _is_unknown_to_spark(move: Move, scheme: str) -> bool:
 
 def _without_file_system(cluster: ClusterFacts, place: str, scheme: str) -> Finding:
     way = "write the scheme that Hadoop knows it by"
-    if scheme in ("s3", "s3n", "s3p"):
+    if scheme_named(scheme).file_system == "s3":
         way = "write s3a:// in its place"
     return _refused(
         f"the job would be handed {place}, and Spark has no file system for {scheme}://",
@@ -161,10 +151,9 @@ def _without_file_system(cluster: ClusterFacts, place: str, scheme: str) -> Find
 
 def _needs(scheme: str, authority: str) -> str:
     """Return the means to reach a place."""
-    if scheme in CONNECTORS:
-        return (
-            f"it needs {CONNECTORS[scheme]}, which is not part of Spark, and credentials of its own"
-        )
+    connector = scheme_named(scheme).connector
+    if connector:
+        return f"it needs {connector}, which is not part of Spark, and credentials of its own"
     is_nameservice = bool(authority) and not {":", "."} & set(authority)
     if scheme == "hdfs" and is_nameservice:
         return f"its Hadoop configuration has to know {authority}, too"

@@ -34,10 +34,10 @@ from stateshift.errors import FormatError, MissingFile, StateshiftError
 from stateshift.formats.spark.operator_metadata import decode_operator_metadata
 from stateshift.formats.spark.uris import canonical
 from stateshift.specification.location import relation
+from stateshift.specification.schemes import scheme_named
 from stateshift.storage.protocol import Storage
 from stateshift.survey import EmbeddedPath, Finding, Found, Image, Survey
 
-HDFS = ("hdfs", "webhdfs", "swebhdfs", "viewfs")
 JOIN = "symmetricHashJoin"
 
 
@@ -100,7 +100,7 @@ def _names_in(storage: Storage, place: EmbeddedPath) -> Iterator[str]:
 def _path_in_hdfs(location: str) -> str:
     """Return the path in an HDFS, whatever it is called; empty for other file systems."""
     scheme, _, rest = location.partition("://")
-    return rest.partition("/")[2] if scheme in HDFS else ""
+    return rest.partition("/")[2] if scheme_named(scheme).service == "hdfs" else ""
 
 
 # ------------------------------------------------------------------------------ what they come to
