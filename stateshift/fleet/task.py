@@ -38,8 +38,7 @@ from stateshift.storage import locations
 from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
 from stateshift.storage.temporaries import apart
-from stateshift.storage.unsynced import Unsynced
-from stateshift.storage.wrappers import Pace, Throttled
+from stateshift.storage.wrappers import Pace, Throttled, Unsynced
 from stateshift.survey import Image, Survey
 from stateshift.world import Listings, World
 

@@ -21,8 +21,7 @@ from stateshift.specification.unsynced import unsynced_locations
 from stateshift.step import Fleet
 from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
-from stateshift.storage.unsynced import Unsynced
-from stateshift.storage.wrappers import Pace, Throttled
+from stateshift.storage.wrappers import Pace, Throttled, Unsynced
 from stateshift.survey import Record
 from stateshift.workdir import Workdir
 from stateshift.world import Clock, Meter, Unwatched, World

@@ -1,1 +1,1 @@
-"""Where bytes live: the protocol, its wrappers, and the storages that keep it."""
+"""Storages, where bytes live: the protocol, its wrappers, and the storages that keep it."""

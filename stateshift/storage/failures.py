@@ -1,8 +1,7 @@
 """The operating system's errors as StorageErrors with a way out.
 
-Decided by errno alone, so that every storage that sits on a file system says the same thing. What
-is known to pass is a TransientStorageError, everything else is not: a retry must never hide a full
-disk.
+Decided by errno alone, so that every storage that sits on a file system says the same thing. Only
+an error that is known to pass is a TransientStorageError: a retry must never hide a full disk.
 """
 
 from __future__ import annotations
@@ -53,23 +52,12 @@ _KNOWN: Final[dict[int, tuple[str, str]]] = {
 }
 
 PASSING: Final = frozenset(
-    {
-        errno.EAGAIN,
-        errno.EBUSY,
-        errno.ECONNABORTED,
-        errno.ECONNREFUSED,
-        errno.ECONNRESET,
-        errno.EHOSTDOWN,
-        errno.EHOSTUNREACH,
-        errno.EINTR,
-        errno.ENETDOWN,
-        errno.ENETRESET,
-        errno.ENETUNREACH,
-        errno.ENOLCK,
-        errno.EPIPE,
+    (
+        *(errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ENOLCK, errno.EPIPE, errno.ETIMEDOUT),
+        *(errno.ECONNABORTED, errno.ECONNREFUSED, errno.ECONNRESET),
+        *(errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETRESET, errno.ENETUNREACH),
         errno.ESTALE,  # NFS: the file handle of a file that was replaced
-        errno.ETIMEDOUT,
-    }
+    )
 )
 
 
@@ -78,12 +66,8 @@ def from_os(error: OSError, location: str, path: str = "") -> StorageError:
     if isinstance(error, FileNotFoundError):
         return missing(location, path)
     if isinstance(error, FileExistsError):
-        return taken(location, path)
-    return _from_number(error, location, path)
-
-
-def _from_number(error: OSError, location: str, path: str) -> StorageError:
-    place, number = place_of(location, path), _number(error)
+        return already_there(location, path)
+    place, number = place_of(location, path), error.errno or 0
     if number in PASSING or isinstance(error, ConnectionError | TimeoutError):
         return TransientStorageError(f"{place}: {_text(error)}", location=place)
     if number not in _KNOWN:
@@ -98,10 +82,6 @@ def place_of(location: str, path: str) -> str:
     return redact(location.rstrip("/") + "/" + path if path else location)
 
 
-def _number(error: OSError) -> int:
-    return error.errno or 0
-
-
 def missing(location: str, path: str) -> MissingFile:
     """Return the error for a file that is not there, or for a location if there is no path."""
     place = place_of(location, path)
@@ -109,17 +89,15 @@ def missing(location: str, path: str) -> MissingFile:
     return MissingFile(f"{place} is not there", location=place, hint=hint)
 
 
-def taken(location: str, path: str) -> AlreadyThere:
+def already_there(location: str, path: str) -> AlreadyThere:
     """Return the error for a file that was to be made new, and is there already."""
-    place = redact(location.rstrip("/") + "/" + path)
+    place = place_of(location, path)
     hint = f"stateshift inspect {_pasted(location, path)}"
     return AlreadyThere(f"{place} is there already", location=place, hint=hint)
 
 
 def not_a_file(location: str, path: str, kind: str) -> StorageError:
-    """Return the error for what stands where a file is read, and is none: it could block, or
-    never end.
-    """
+    """Return the error for a pipe or a device in a file's place: it could block, or never end."""
     place = place_of(location, path)
     return StorageError(
         f"{place} is {kind}, not a file",
@@ -130,12 +108,12 @@ def not_a_file(location: str, path: str, kind: str) -> StorageError:
 
 def linked_directory(location: str, path: str, directory: str) -> StorageError:
     """Return the error for a directory that leads elsewhere, where something is to be written."""
-    place = redact(location.rstrip("/") + "/" + path)
+    place = place_of(location, path)
     return StorageError(
         f"{directory} is a symbolic link: {place} would be written somewhere else",
         location=place,
         hint=(
-            f"ls -ld {pasted(directory)}; put a directory in its place, or name the target "
+            f"ls -ld {shlex.quote(directory)}; put a directory in its place, or name the target "
             "where it leads"
         ),
     )
@@ -143,25 +121,20 @@ def linked_directory(location: str, path: str, directory: str) -> StorageError:
 
 def too_large(location: str, path: str, size: int, size_max: int) -> StorageError:
     """Return the error for a file that has more bytes than its reader accepts."""
-    place = redact(location.rstrip("/") + "/" + path)
-    return StorageError(
-        f"{place} has {size} bytes, which is more than the {size_max} such a file can have",
-        location=place,
-        hint=f"stateshift inspect {_pasted(location, path)}",
-    )
+    place = place_of(location, path)
+    fact = f"{place} has {size} bytes, which is more than the {size_max} such a file can have"
+    return StorageError(fact, location=place, hint=f"stateshift inspect {_pasted(location, path)}")
 
 
 def cut_short(location: str, path: str, size: int, expected: int) -> TransientStorageError:
-    """Return the error for a file that ends early. One that is replaced while it is read looks so,
-    too: either way it is whole the next time.
-    """
-    place = redact(location.rstrip("/") + "/" + path)
+    """Return the error for a file that ends early, as one does that is replaced meanwhile."""
+    place = place_of(location, path)
     return TransientStorageError(f"{place}: {size} bytes came of {expected}", location=place)
 
 
 def too_much(location: str, path: str, size: int, asked: int) -> StorageError:
     """Return the error for an answer that is longer than the range that was asked for."""
-    place = redact(location.rstrip("/") + "/" + path)
+    place = place_of(location, path)
     return StorageError(
         f"{place}: {size} bytes came where {asked} were asked for",
         location=place,
@@ -174,14 +147,9 @@ def too_much(location: str, path: str, size: int, asked: int) -> StorageError:
 
 def unnameable(location: str, path: str) -> StorageError:
     """Return the error for a name that would be read as another file, or as a version of one."""
-    place = redact(location.rstrip("/") + "/" + path)
+    place = place_of(location, path)
     fact = f"{place}: the package that opens this storage takes a part of this name for a version"
     return StorageError(fact, location=place, hint="give the file another name")
-
-
-def pasted(text: str) -> str:
-    """Return text that a shell takes for one word."""
-    return shlex.quote(text)
 
 
 def _text(error: OSError) -> str:
@@ -194,4 +162,4 @@ def _text(error: OSError) -> str:
 def _pasted(location: str, path: str) -> str:
     """Return the place as a shell takes it: a path if it is local."""
     whole = location.rstrip("/") + "/" + path if path else location
-    return pasted(redact(local_path(whole) or whole))
+    return shlex.quote(redact(local_path(whole) or whole))

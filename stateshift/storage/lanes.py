@@ -72,7 +72,7 @@ class Lane:
         self._now = now
         self._free = threading.Condition()
         self._inside = 0
-        # Of those that were inside when the service pushed back, so many have not left.
+        # How many have not left of those that were inside when the service pushed back.
         self._too_many = 0
         self._round = _Round(now())
 
@@ -85,9 +85,7 @@ class Lane:
         return self._width.now
 
     def enter(self) -> None:
-        """Wait until one more may be at work. A lane that was empty has nothing to go by but
-        what comes from now on.
-        """
+        """Wait until one more may be at work. An empty lane begins a new round."""
         with self._free:
             self._free.wait_for(lambda: self._inside < self._width.now)
             if self._inside == 0:
@@ -108,9 +106,7 @@ class Lane:
             self._free.notify_all()
 
     def pushed_back(self) -> None:
-        """Narrow the lane. Those that were at work together call this one after the other: that
-        counts once.
-        """
+        """Narrow the lane, once for all that were at work together and call this."""
         with self._free:
             if not self._too_many:
                 self._width.pushed_back()

@@ -37,9 +37,7 @@ _SECRETS: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A location in its parts. `path` begins with a slash or is empty, and ends in none unless it
-    is the root.
-    """
+    """A location in its parts; `path` begins with a slash, and ends in one for a root only."""
 
     scheme: str
     authority: str
@@ -50,34 +48,27 @@ class Location:
 
 
 def parse(text: str, cwd: str | None = None) -> Location:
-    """Return the location that the user typed; relative paths against `cwd`. The grammar is the
-    spec's.
-    """
+    """Return the location that the user typed, by the spec's grammar, relative to `cwd`."""
     if not text or "\0" in text:
-        raise StorageError(
-            f"{text!r} is not a location", hint="give a path or a URL, such as s3://bucket/path"
-        )
+        fact = f"{text!r} is not a location"
+        raise StorageError(fact, hint="give a path or a URL, such as s3://bucket/path")
     try:
         url = _URL.fullmatch(spelled(text, cwd))
     except NoLocation as error:
         place = redact(text)
-        raise StorageError(
-            f"{place} is not a location", hint=f"expected {error}", location=place
-        ) from error
+        fact = f"{place} is not a location"
+        raise StorageError(fact, hint=f"expected {error}", location=place) from error
     if url is None:
-        raise StorageError(
-            f"{text!r} is a relative path", hint="give the full path, or a URL", location=text
-        )
+        fact = f"{text!r} is a relative path"
+        raise StorageError(fact, hint="give the full path, or a URL", location=text)
     row = scheme_named(url[1])
-    # All names of S3 are one here. Of other services, fsspec knows each name by itself.
+    # All names of S3 are one here. fsspec knows each name of other services by itself.
     name = row.file_system if row.service == "s3" else row.name
     return Location(name, url[2], url[3])
 
 
 def normal(text: str, cwd: str | None = None) -> str:
-    """Return the one way to write this location: two texts are the same location if their normal
-    forms are equal.
-    """
+    """Return the normal form of a location: two are the same if theirs are equal."""
     return str(parse(text, cwd))
 
 
@@ -117,9 +108,7 @@ def name(location: str) -> str:
 
 
 def same_file_system(one: str, other: str) -> bool:
-    """Whether a file may be renamed from one to the other, as far as the names tell: two local
-    paths may still be on different disks.
-    """
+    """Whether a rename may reach the other, by the names: local disks may still differ."""
     a, b = parse(one), parse(other)
     return (a.scheme, a.authority) == (b.scheme, b.authority)
 
@@ -137,9 +126,7 @@ def relative(inner: str, outer: str) -> str:
 
 
 def redact(text: str) -> str:
-    """Return a location, or a message that holds some, without credentials: for messages and
-    logs.
-    """
+    """Return a location, or a message that holds some, without credentials."""
     return _SECRETS.sub(r"\1=***", _USERINFO.sub(r"\1:***@", text))
 
 
@@ -148,13 +135,10 @@ Redacted = Annotated[str, redact]
 
 
 def check_path(path: str) -> str:
-    """Return a path relative to a location, refused if it would lead out of it. Empty means the
-    location itself.
-    """
+    """Return a path below a location, refused if it leads out; empty is the location itself."""
     if not path:
         return path
     if "\0" in path or not _NO_NAMES.isdisjoint(path.split("/")):
-        raise StorageError(
-            f"{path!r} is not a path below a location", hint="names between slashes, no `..`"
-        )
+        fact = f"{path!r} is not a path below a location"
+        raise StorageError(fact, hint="names between slashes, no `..`")
     return path

@@ -38,9 +38,7 @@ def open_patiently(location: str) -> Storage:
 
 
 def real_location(location: str) -> str:
-    """Return the local location that links in this one lead to, empty if there are none: two places
-    with two names may be one.
-    """
+    """Return the local location that links in this one lead to; empty if there are none."""
     path = locations.local_path(location)
     if path is None:
         return ""
@@ -49,9 +47,7 @@ def real_location(location: str) -> str:
 
 
 def open_storage(location: str) -> Storage:
-    """Return the storage at a location, which need not exist yet. It is a new one each time: what
-    is written through one is synced by the same one.
-    """
+    """Return a new storage at a location, which need not exist. It syncs its own writes."""
     location = locations.normal(location, os.getcwd())
     scheme = locations.scheme(location)
     opened_by = scheme_named(scheme).opened_by
@@ -69,11 +65,7 @@ def open_storage(location: str) -> Storage:
 
 
 def _open_added(scheme: str, location: str) -> Storage:
-    """Open a location by the package that adds its scheme.
-
-    Raises:
-        PlanError: the package cannot be loaded, or what it opens is no storage.
-    """
+    """Open a location by the package that adds its scheme; PlanError if that is broken."""
     open_location = extensions.load(extensions.STORAGES, scheme)
     if not callable(open_location):
         lacks = f"is no function that opens a location, but a {type(open_location).__name__}"

@@ -1,4 +1,4 @@
-"""Where bytes live: the one interface, and what it promises.
+"""Storages, where bytes live: the one interface, and what it promises.
 
 A storage is opened on a location (a URL) and speaks of paths relative to it, with `/` between
 names. The promises every member keeps, and the contract suite checks:
@@ -65,9 +65,7 @@ class Lane(Protocol):
 
 @dataclass(frozen=True)
 class Traits:
-    """What a storage can do beyond the protocol's promises; planners ask before they count on
-    it.
-    """
+    """The abilities beyond the promises; planners ask before they count on them."""
 
     renames: bool  # `move` is atomic and free, rather than a copy and a delete
     keeps_times: bool  # `write(modified=...)` sets the file's time
@@ -95,9 +93,7 @@ class Storage(Protocol):
     def traits(self) -> Traits: ...
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
-        """Every file below `under`, in any order, directories left out, temporary files of ours
-        left out.
-        """
+        """Every file below `under`, in any order, without our own temporary files."""
         ...
 
     def stat(self, path: str) -> FileInfo | None: ...
@@ -114,9 +110,7 @@ class Storage(Protocol):
         ...
 
     def write(self, path: str, content: Content, modified: float | None = None) -> int:
-        """Write `content` to `path`, whole or not at all, making directories as needed. Return the
-        number of bytes.
-        """
+        """Write `content`, whole or not at all, making directories. Return the number of bytes."""
         ...
 
     def create(self, path: str, content: bytes) -> None:
@@ -124,9 +118,7 @@ class Storage(Protocol):
         ...
 
     def move(self, path: str, target_path: str) -> None:
-        """Rename within this storage; AlreadyThere where the target is, MissingFile where the
-        source is not.
-        """
+        """Rename within this storage; AlreadyThere by the target, MissingFile by the source."""
         ...
 
     def remove(self, path: str) -> None:
@@ -134,31 +126,23 @@ class Storage(Protocol):
         ...
 
     def prune(self, under: str = "") -> None:
-        """Remove directories below `under`, and `under` itself, as far as they are empty, and our
-        own temporary files in them.
-        """
+        """Remove empty directories below `under`, `under` too, and our temporary files in them."""
         ...
 
     def sync(self) -> None:
-        """Return when everything written through this storage so far, and everything that was there
-        when it was opened, survives a crash of the machine.
-        """
+        """Make all that was written so far, or was there at opening, survive a crash."""
         ...
 
     def room(self) -> Room:
-        """Return how much may still be written at the location."""
+        """Return the rest that may be written at the location."""
         ...
 
     def writable(self, under: str = "") -> bool | None:
-        """Whether files may be made in the directory `under`, as far as the storage says
-        beforehand.
-        """
+        """Whether files may be made in the directory `under`, as far as it can be asked."""
         ...
 
     def owners(self) -> Iterator[Owned]:
-        """Yield whose every file and directory is, the location itself with an empty path; in any
-        order.
-        """
+        """Yield the owner of every file and directory, of the location by an empty path."""
         ...
 
     def own(self, owned: Owned) -> None:

@@ -3,7 +3,7 @@ everybody.
 
 The name of a write's temporary file is a function of the final name, so that a killed write's
 leftover is overwritten by its repeat instead of lying about, and short whatever the final name is.
-Where the repeat may begin before the killed one is really dead (on another machine), each works
+If the repeat may begin before the killed one is really dead (on another machine), each works
 `apart`, under names of its own.
 """
 
@@ -23,7 +23,7 @@ _apart: ContextVar[str] = ContextVar("apart", default="")
 
 
 def temporary(path: str) -> str:
-    """Return where the content of `path` is collected until it is whole."""
+    """Return the name under which the content of `path` is collected until it is whole."""
     directory, slash, name = path.rpartition("/")
     own = _apart.get().encode()
     digest = hashlib.blake2b(
@@ -57,9 +57,7 @@ def is_temporary(name: str) -> bool:
 
 
 class Writing:
-    """The temporary files that the threads of one storage write at the moment: no two the same,
-    and none a leftover.
-    """
+    """Temporary files that threads of one storage write: no two the same, and no leftovers."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -71,9 +69,7 @@ class Writing:
 
     @contextmanager
     def to(self, path: str, remove_quietly: Callable[[str], None]) -> Iterator[str]:
-        """Give a temporary name for `path` that no other thread uses meanwhile. Nothing is left
-        under it if this fails.
-        """
+        """Give a temporary name for `path` that no other thread uses; removed if this fails."""
         with self._lock:
             temp = temporary(path)
             if temp in self._names:

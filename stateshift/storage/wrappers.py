@@ -1,5 +1,4 @@
-"""Behaviour added to a storage by wrapping it: Retrying and Throttled. The interface stays as it
-is.
+"""Behaviour added to a storage by wrapping it: Retrying, Throttled, Unsynced. The interface stays.
 
     Throttled(Retrying(storage, ...), pace)  each attempt is not counted twice
     Retrying(Throttled(storage, pace), ...)  each attempt is: the service sees no more than the pace
@@ -15,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Protocol, TypeVar
 
 from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
@@ -66,11 +66,11 @@ class Retrying:
 
     A stream goes on where it had got to.
 
-    An answer can be lost after its effect has happened. So a repeated `create` that finds the path
-    taken by exactly our content takes it for its own: what is created exclusively has to say whose
-    it is. A repeated `move` whose source is gone and whose target is there has happened.
+    An answer can be lost after its effect has happened. If a repeated `create` finds the path taken
+    by exactly our content, it takes it for its own: what is created exclusively has to say whose it
+    is. A repeated `move` whose source is gone and whose target is there has happened.
 
-    What fails so is also a sign that fewer at once would be better: the storage's lane narrows.
+    A failure is also a sign that fewer at once would be better: the storage's lane narrows.
     """
 
     def __init__(
@@ -84,7 +84,9 @@ class Retrying:
         self._clock = clock
         self._random = random or randoms.Random()
         self._patience = patience
-        self._lane = _lane_of(storage.traits, clock)
+        # The bound of files in flight; None if there is one at a time.
+        at_once = storage.traits.at_once
+        self._lane = Lane(at_once, clock.now) if at_once > 1 else None
         self._traits = replace(storage.traits, lane=self._lane)
         self._shown = locations.redact(storage.location.rstrip("/"))
         local = storage.location.startswith("file:")
@@ -127,27 +129,27 @@ class Retrying:
         return self._again("write", path, lambda: self._storage.write(path, content, modified))
 
     def create(self, path: str, content: bytes) -> None:
-        attempts = _Count()
+        attempts = count(1)
 
         def once() -> None:
-            attempts.up()
+            first = next(attempts) == 1
             try:
                 self._storage.create(path, content)
             except AlreadyThere:
-                if attempts.first or self._storage.read(path) != content:
+                if first or self._storage.read(path) != content:
                     raise
 
         self._again("create", path, once)
 
     def move(self, path: str, target_path: str) -> None:
-        attempts = _Count()
+        attempts = count(1)
 
         def once() -> None:
-            attempts.up()
+            first = next(attempts) == 1
             try:
                 self._storage.move(path, target_path)
             except MissingFile:
-                if attempts.first or self._storage.stat(target_path) is None:
+                if first or self._storage.stat(target_path) is None:
                     raise
 
         self._again("move", path, once)
@@ -192,7 +194,13 @@ class Retrying:
         if _log.isEnabledFor(logging.DEBUG):
             milliseconds = (time.perf_counter() - began) * 1000
             if milliseconds >= self._logged_milliseconds:
-                amount = _amount(result)
+                amount = ""
+                if isinstance(result, tuple):
+                    amount = f", {len(result)} files"
+                elif isinstance(result, bytes):
+                    amount = f", {len(result)} bytes"
+                elif isinstance(result, int) and not isinstance(result, bool):
+                    amount = f", {result} bytes"
                 _log.debug("%s %s/%s: %.1f ms%s", verb, self._shown, path, milliseconds, amount)
 
     def _wait(self, verb: str, path: str, attempt: int, error: TransientStorageError) -> None:
@@ -208,50 +216,10 @@ class Retrying:
         if self._lane is not None:
             self._lane.pushed_back()
         seconds = self._random.uniform(0, self._patience.bound(attempt))
-        _log.warning(
-            "%s %s/%s: attempt %d of %d failed, again in %.1f s: %s",
-            verb,
-            self._shown,
-            path,
-            attempt,
-            attempts_max,
-            seconds,
-            locations.redact(error.fact),
-        )
+        fact = locations.redact(error.fact)
+        tried = f"attempt {attempt} of {attempts_max} failed, again in {seconds:.1f} s: {fact}"
+        _log.warning("%s %s/%s: %s", verb, self._shown, path, tried)
         self._clock.sleep(seconds)
-
-
-def _lane_of(traits: Traits, clock: Clock) -> Lane | None:
-    """Return what bounds how many files are in flight, None if there is one at a time."""
-    return Lane(traits.at_once, clock.now) if traits.at_once > 1 else None
-
-
-def _amount(result: object) -> str:
-    """Return how much an operation has transferred, as far as its result tells."""
-    match result:
-        case bool() | None:
-            return ""
-        case int():
-            return f", {result} bytes"
-        case bytes():
-            return f", {len(result)} bytes"
-        case tuple():
-            return f", {len(result)} files"
-    return ""
-
-
-class _Count:
-    """How often an operation was begun."""
-
-    def __init__(self) -> None:
-        self._begun = 0
-
-    def up(self) -> None:
-        self._begun += 1
-
-    @property
-    def first(self) -> bool:
-        return self._begun == 1
 
 
 class Pace:
@@ -327,69 +295,70 @@ class Throttled:
         return self._storage.traits
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
-        self._pace.operation()
-        return self._storage.list(under)
+        return self._at_pace().list(under)
 
     def stat(self, path: str) -> FileInfo | None:
-        self._pace.operation()
-        return self._storage.stat(path)
+        return self._at_pace().stat(path)
 
     def read(self, path: str, size_max: int | None = None) -> bytes:
-        self._pace.operation()
-        content = self._storage.read(path, size_max)
+        content = self._at_pace().read(path, size_max)
         self._pace.bytes(len(content))
         return content
 
     def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
-        self._pace.operation()
-        return self._paced(self._storage.chunks(path, offset, size))
+        return self._paced(self._at_pace().chunks(path, offset, size))
 
     def write(self, path: str, content: Content, modified: float | None = None) -> int:
-        self._pace.operation()
-        return self._storage.write(path, lambda: self._paced(content()), modified)
+        return self._at_pace().write(path, lambda: self._paced(content()), modified)
 
     def create(self, path: str, content: bytes) -> None:
-        self._pace.operation()
+        storage = self._at_pace()
         self._pace.bytes(len(content))
-        self._storage.create(path, content)
+        storage.create(path, content)
 
     def move(self, path: str, target_path: str) -> None:
-        self._pace.operation()
-        self._storage.move(path, target_path)
+        self._at_pace().move(path, target_path)
 
     def remove(self, path: str) -> None:
-        self._pace.operation()
-        self._storage.remove(path)
+        self._at_pace().remove(path)
 
     def prune(self, under: str = "") -> None:
-        self._pace.operation()
-        self._storage.prune(under)
+        self._at_pace().prune(under)
 
     def sync(self) -> None:
-        self._pace.operation()
-        self._storage.sync()
+        self._at_pace().sync()
 
     def room(self) -> Room:
-        self._pace.operation()
-        return self._storage.room()
+        return self._at_pace().room()
 
     def writable(self, under: str = "") -> bool | None:
-        self._pace.operation()
-        return self._storage.writable(under)
+        return self._at_pace().writable(under)
 
     def owners(self) -> Iterator[Owned]:
-        self._pace.operation()
-        return self._storage.owners()
+        return self._at_pace().owners()
 
     def own(self, owned: Owned) -> None:
-        self._pace.operation()
-        self._storage.own(owned)
+        self._at_pace().own(owned)
 
     def checksum(self, path: str) -> str | None:
+        return self._at_pace().checksum(path)
+
+    def _at_pace(self) -> Storage:
+        """Return the storage, once one more operation is within the pace."""
         self._pace.operation()
-        return self._storage.checksum(path)
+        return self._storage
 
     def _paced(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         for chunk in chunks:
             self._pace.bytes(len(chunk))
             yield chunk
+
+
+class Unsynced(Throttled):
+    """No faster than the pace, and never synced. The system writes to the disk when it likes: a
+    process that is killed loses nothing, a power cut may lose any file that was written. `create`,
+    `move` and `remove` are as durable as ever.
+    """
+
+    def sync(self) -> None:
+        """Return at once."""

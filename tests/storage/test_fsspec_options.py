@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stateshift.storage.fsspec.options import options_for, try_once
-from stateshift.storage.fsspec.ways import host_of
+from stateshift.storage.fsspec.ways import host_of, options_for, try_once
 
 ALL = {
     "s3": {"endpoint_url": "http://east", "key": "k"},

@@ -12,7 +12,7 @@ import pytest
 
 from stateshift.errors import MissingFile, StorageError
 from stateshift.storage.hdfs.calls import Quota, Remaining
-from stateshift.storage.hdfs.free_space import may_write, narrowest
+from stateshift.storage.hdfs.storage import may_write, narrowest
 from stateshift.storage.local.storage import LocalStorage
 from stateshift.testing.memory_storage import MemoryDisk
 

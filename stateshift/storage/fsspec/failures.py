@@ -2,8 +2,8 @@
 
 They raise what they like: OSErrors, errors of botocore, aiohttp, requests, azure, google, and plain
 RuntimeErrors. None of those packages is imported here: an error is recognised by the names of its
-classes, by the HTTP status and the service's error code that it, or what caused it, carries. What
-is known to pass is transient; the rest is not.
+classes, by the HTTP status and the service's error code that it, or what caused it, carries. Only
+errors that are known to pass are transient.
 """
 
 from __future__ import annotations
@@ -18,90 +18,52 @@ from stateshift.storage.locations import redact
 STATUS_PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 _CODES_PASSING: Final = frozenset(
-    {
-        "ConditionalRequestConflict",
-        "InternalError",
+    (
+        *("ConditionalRequestConflict", "InternalError", "OperationAborted", "OperationTimedOut"),
         "NoSuchUpload",  # somebody tidied away the parts of what is being written
-        "OperationAborted",
-        "OperationTimedOut",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "RequestTimeout",
-        "RequestTimeoutException",
-        "ServerBusy",
-        "ServiceUnavailable",
-        "SlowDown",
-        "Throttling",
-        "ThrottlingException",
-        "ThrottledException",
-        "TooManyRequests",
-        "TooManyRequestsException",
-    }
+        *("ProvisionedThroughputExceededException", "RequestLimitExceeded", "SlowDown"),
+        *("RequestTimeout", "RequestTimeoutException", "ServerBusy", "ServiceUnavailable"),
+        *("Throttling", "ThrottlingException", "ThrottledException"),
+        *("TooManyRequests", "TooManyRequestsException"),
+    )
 )
 
 _CLASSES_PASSING: Final = frozenset(
-    {
-        "ChecksumError",  # gcsfs: the bytes that came are not those that were sent
-        "ChunkedEncodingError",
-        "ClientConnectorError",
-        "ClientConnectionError",
-        "ClientOSError",
-        "ClientPayloadError",
-        "ConnectTimeout",
-        "ConnectTimeoutError",
-        "ConnectionClosedError",
-        "ConnectionError",
-        "EndpointConnectionError",
-        "FSTimeoutError",
-        "FlexibleChecksumError",  # botocore: likewise
-        "HTTPClientError",
-        "IncompleteRead",
-        "IncompleteReadError",
-        "NewConnectionError",
-        "ProtocolError",
-        "ProxyConnectionError",
-        "ProxyError",
-        "ReadTimeout",
-        "ReadTimeoutError",
-        "ResponseStreamingError",
+    (
+        # gcsfs, botocore: the bytes that came are not those that were sent
+        *("ChecksumError", "FlexibleChecksumError"),
         "ResponseParserError",  # botocore: no XML, as what stands before a busy service may answer
-        "RetriableException",
-        "ServerDisconnectedError",
-        "ServerTimeoutError",
-        "ServiceRequestError",
-        "ServiceRequestTimeoutError",
-        "ServiceResponseError",
-        "ServiceResponseTimeoutError",
-        "StandbyException",
-        "TransportError",
-    }
+        *("ChunkedEncodingError", "IncompleteRead", "IncompleteReadError", "ProtocolError"),
+        *("ClientConnectorError", "ClientConnectionError", "ClientOSError", "ClientPayloadError"),
+        *("ConnectTimeout", "ConnectTimeoutError", "ReadTimeout", "ReadTimeoutError"),
+        *("ConnectionClosedError", "ConnectionError", "NewConnectionError", "TransportError"),
+        *("EndpointConnectionError", "FSTimeoutError", "HTTPClientError"),
+        *("ProxyConnectionError", "ProxyError", "ResponseStreamingError"),
+        *("RetriableException", "StandbyException"),
+        *("ServerDisconnectedError", "ServerTimeoutError"),
+        *("ServiceRequestError", "ServiceRequestTimeoutError"),
+        *("ServiceResponseError", "ServiceResponseTimeoutError"),
+    )
 )
 
 _CLASSES_CREDENTIALS: Final = frozenset(
-    {
-        "ClientAuthenticationError",
-        "CredentialRetrievalError",
-        "DefaultCredentialsError",
-        "NoCredentialsError",
-        "PartialCredentialsError",
-        "RefreshError",
-        "TokenRetrievalError",
-        "UnauthorizedSSOTokenError",
-    }
+    (
+        *("ClientAuthenticationError", "CredentialRetrievalError", "DefaultCredentialsError"),
+        *("NoCredentialsError", "PartialCredentialsError", "RefreshError"),
+        *("TokenRetrievalError", "UnauthorizedSSOTokenError"),
+    )
 )
 
 _CODES_NO_BUCKET: Final = frozenset({"NoSuchBucket", "ContainerNotFound", "FilesystemNotFound"})
 
-# What only a mistake of ours, or of a package, raises: not the world's, so it is kept as it is.
+# Raised by a mistake of ours, or of a package, and not by the world: kept as they are.
 MISTAKES: Final = (AssertionError, AttributeError, NameError, TypeError)
 
 
 def from_fsspec(error: Exception, location: str, path: str = "", host: str = "") -> StorageError:
-    """Return the StorageError for an exception of a file system; `host` is whom it asked, where
-    that is known.
-    """
+    """Return the StorageError for an exception of a file system that asked `host`, if known."""
     place = failures.place_of(location, path)
-    asked = _asked(place, host)
+    asked = f"{place} (at {host})" if host else place
     if is_bucket_missing(error):
         return StorageError(
             f"{asked}: the bucket is not there",
@@ -113,12 +75,12 @@ def from_fsspec(error: Exception, location: str, path: str = "", host: str = "")
     if isinstance(error, FileNotFoundError) and not passing:
         return failures.missing(location, path)
     if is_taken(error):
-        return failures.taken(location, path)
+        return failures.already_there(location, path)
     fact = f"{asked}: {_text(error)}"
     if passing:
         hint = "try again in a moment; a run goes on with: stateshift resume WORKDIR"
         return TransientStorageError(fact, location=place, hint=hint)
-    if _is_denied(error):
+    if isinstance(error, PermissionError) or any(map(_is_refused, _chain(error))):
         return StorageError(
             fact,
             location=place,
@@ -131,14 +93,6 @@ def from_fsspec(error: Exception, location: str, path: str = "", host: str = "")
         known = failures.from_os(error, location, path)
         return type(known)(f"{known.fact} ({_text(error)})", location=place, hint=known.hint)
     return StorageError(fact, location=place)
-
-
-def _asked(place: str, host: str) -> str:
-    return f"{place} (at {host})" if host else place
-
-
-def _is_denied(error: Exception) -> bool:
-    return isinstance(error, PermissionError) or any(map(_is_refused, _chain(error)))
 
 
 def is_taken(error: BaseException) -> bool:
@@ -163,18 +117,14 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _is_passing(error: BaseException) -> bool:
-    if _is_passing_to_system(error) or _code(error) in _CODES_PASSING:
+    if isinstance(error, ConnectionError | TimeoutError) or _code(error) in _CODES_PASSING:
+        return True
+    if isinstance(error, OSError) and error.errno in failures.PASSING:
         return True
     status = _status(error)
     if status is not None:
         return status in STATUS_PASSING
     return any(kind.__name__ in _CLASSES_PASSING for kind in type(error).__mro__)
-
-
-def _is_passing_to_system(error: BaseException) -> bool:
-    if isinstance(error, ConnectionError | TimeoutError):
-        return True
-    return isinstance(error, OSError) and error.errno in failures.PASSING
 
 
 def _is_refused(error: BaseException) -> bool:
@@ -186,26 +136,18 @@ def _is_precondition_failed(error: BaseException) -> bool:
 
 
 def _status(error: BaseException) -> int | None:
-    """Return the HTTP status: aiohttp `status`, azure `status_code`, gcsfs `code`, botocore and
-    requests in `response`.
-    """
-    answered = _status_of_answer(getattr(error, "response", None))
-    own = [getattr(error, name, None) for name in ("status", "status_code", "code")]
-    numbers = map(_number, [answered, *own])
-    return next((number for number in numbers if number is not None), None)
-
-
-def _status_of_answer(response: object) -> object:
+    """Return the HTTP status of aiohttp's, azure's, gcsfs's, botocore's or requests' error."""
+    response = getattr(error, "response", None)
     if isinstance(response, dict):
-        return response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    return getattr(response, "status_code", None)
-
-
-def _number(value: object) -> int | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.isdecimal():
-        return int(value)
+        answered = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    else:
+        answered = getattr(response, "status_code", None)
+    own = [getattr(error, name, None) for name in ("status", "status_code", "code")]
+    for value in (answered, *own):
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.isdecimal():
+            return int(value)
     return None
 
 
@@ -217,17 +159,11 @@ def _code(error: BaseException) -> str | None:
     return None if code is None else str(getattr(code, "value", code))
 
 
-def _words(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error)
-
-
 def _text(error: BaseException) -> str:
-    """Return one line, without credentials, and without the number of an OSError: the service's
-    words say more.
-    """
-    words = _words(error)
+    """Return one line without credentials, and without an OSError's number: the words say more."""
+    words = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        words = error.strerror
     line = next(iter(words.strip().splitlines()), "")
     if type(error) is OSError and words:
         return redact(line)

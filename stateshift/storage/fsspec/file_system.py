@@ -1,4 +1,4 @@
-"""What we ask of a file system of fsspec's. The package has no types of its own, so the methods
+"""The calls of a file system of fsspec's. The package has no types of its own, so the methods
 that we call are written down here.
 """
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol, TypeAlias, overload
 
-# What a file system tells of one file: "name", "size", "type", and more under names of its own.
+# The description of one file: "name", "size", "type", and more under names of its own.
 Info: TypeAlias = Mapping[str, object]
 
 # Objects of botocore and aiobotocore. botocore makes its clients' classes while it runs, so that no
@@ -33,14 +33,14 @@ class OpenFile(Protocol):
 
 
 class FileSystem(Protocol):
-    """What is used of an fsspec file system; the packages behind fsspec have no types."""
+    """The used part of an fsspec file system; the packages behind fsspec have no types."""
 
     def invalidate_cache(self, path: str | None = None) -> None: ...
 
     def info(self, path: str) -> Info: ...
 
     def metadata(self, path: str) -> Info:
-        """Return what S3 keeps with an object; other file systems do not have this method."""
+        """Return the metadata of an object of S3. Other file systems lack this method."""
         ...
 
     def find(self, path: str, *, detail: Literal[True]) -> Mapping[str, Info] | list[str]:

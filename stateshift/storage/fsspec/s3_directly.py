@@ -1,16 +1,16 @@
 """Small objects of S3, without the long way through its packages.
 
 s3fs asks by aiobotocore, which takes two thousandths of a second of one thread to make one request
-of any size: nothing for a large object, and most of the time for small ones. So the first request
-of a kind goes that way, and is looked at as it is sent: to which URL, with which headers, by whom
+of any size: nothing for a large object, and most of the time for small ones. The first request of
+a kind goes that way, and is looked at as it is sent: to which URL, with which headers, by whom
 and how it is signed. Those after it are made from that one, with botocore's own signature, and sent
 from the thread that asks.
 
-What may pass is raised as it is, and retried by whoever always does. Any other answer than the
-expected one is left to the package, which is asked as if nothing had been: its errors, regions and
-credentials are the usual ones. After some in a row it is left at that for a while; and always where
-something is set up that is not known here: a proxy, a client's certificate, another signature,
-other sums than these.
+An error that may pass is raised as it is, and retried by whoever always does. Any other answer
+than the expected one is left to the package, which is asked as if nothing had been: its errors,
+regions and credentials are the usual ones. After some in a row it is left at that for a while; and
+always if something is set up that is not known here: a proxy, a client's certificate, another
+signature, other sums than these.
 """
 
 from __future__ import annotations
@@ -117,9 +117,7 @@ class Directly(Usual):
             return super().get(full, start, end)
 
     def info(self, full: str) -> Info:
-        """Return what S3 says of an object. If there is none the package is asked: it looks for a
-        directory of that name, too.
-        """
+        """Return S3's answer on an object. If there is none, the package looks for a directory."""
         answer = self._answer("HeadObject", full)
         if answer is not None and answer.status != 404:
             headers = answer.headers
@@ -198,7 +196,7 @@ class Directly(Usual):
 
 
 def objects_of(file_system: FileSystem) -> Usual:
-    """Return how the objects of a file system are asked for: those of S3 without botocore."""
+    """Return the calls for a file system's objects: those of S3 without botocore."""
     package = type(file_system).__module__.partition(".")[0]
     return Directly(file_system) if package == "s3fs" else Usual(file_system)
 
@@ -238,19 +236,15 @@ class _Way:
         if _log.isEnabledFor(logging.DEBUG):
             milliseconds = (time.perf_counter() - began) * 1000
             size = len(content) or len(answer.data)
-            url = self.top + name
-            _log.debug(
-                "%s %s: HTTP %d, %.1f ms, %d bytes", method, url, answer.status, milliseconds, size
-            )
+            answered = f"HTTP {answer.status}, {milliseconds:.1f} ms, {size} bytes"
+            _log.debug("%s %s%s: %s", method, self.top, name, answered)
         return answer
 
 
 def _asked(
     way: _Way, method: str, key: str, content: bytes, headers: Mapping[str, str]
 ) -> BaseHTTPResponse | None:
-    """Return the answer, None if asking failed in a way that the package meets and reports, too.
-    Raise what may pass.
-    """
+    """Return the answer; None on a failure that the package meets and reports, too."""
     from urllib3.exceptions import HTTPError, SSLError
 
     try:
@@ -264,7 +258,7 @@ def _asked(
 
 
 def _way_of(request: Botocore, key: str, client: Botocore, loop: object) -> _Way | None:
-    """Return how to ask as this request does, None if something of it is not known to us."""
+    """Return the way of this request, None if something of it is not known here."""
     headers = {name.lower(): _text(value) for name, value in request.headers.items()}
     signed = _SIGNED.match(headers.get("authorization", ""))
     if signed is None:
@@ -311,7 +305,7 @@ def _pool(client: Botocore, url: str) -> HTTPConnectionPool | None:
 
 
 def _credentials(client: Botocore, loop: object) -> Callable[[], Botocore]:
-    """Return what gives the client's credentials, renewed by the client."""
+    """Return a function that gives the client's credentials, renewed by the client."""
     from fsspec.asyn import sync
 
     own, lock = client._request_signer._credentials, threading.Lock()

@@ -25,13 +25,19 @@ from datetime import UTC, datetime
 
 from stateshift.errors import StorageError, TransientStorageError
 from stateshift.storage import failures, locations
-from stateshift.storage.fsspec.creating import among_threads, create
 from stateshift.storage.fsspec.failures import MISTAKES, from_fsspec, is_bucket_missing
 from stateshift.storage.fsspec.file_system import FileSystem, Info
-from stateshift.storage.fsspec.options import options_for, try_once
 from stateshift.storage.fsspec.s3_directly import objects_of
-from stateshift.storage.fsspec.upload import upload
-from stateshift.storage.fsspec.ways import Way, host_of, lists_whole_trees, package_for, way_of
+from stateshift.storage.fsspec.ways import (
+    Way,
+    host_of,
+    lists_whole_trees,
+    options_for,
+    package_for,
+    try_once,
+    way_of,
+)
+from stateshift.storage.fsspec.writing import among_threads, create, upload
 from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import Writing, is_temporary
 from stateshift.survey import FileInfo, Owned, Room
@@ -101,13 +107,12 @@ class FsspecStorage:
         start = len(self._full("")) + 1
         with self._translated(under):
             self._fs.invalidate_cache()
-            for info in self._listing(top):
+            infos = self._find(top) if lists_whole_trees(self._fs) else self._walk(top)
+            for info in infos:
                 name = _name(info)
-                if _is_listed(name, top):
+                is_below = name.startswith(top + "/") and not name.endswith("/")
+                if is_below and not is_temporary(name):
                     yield _file(name[start:], info)
-
-    def _listing(self, top: str) -> Iterator[Info]:
-        return self._find(top) if lists_whole_trees(self._fs) else self._walk(top)
 
     def stat(self, path: str) -> FileInfo | None:
         with self._translated(path):
@@ -116,7 +121,8 @@ class FsspecStorage:
 
     def read(self, path: str, size_max: int | None = None) -> bytes:
         size = self._existing(path).size
-        self._refuse_too_large(path, size, size_max)
+        if size_max is not None and size > size_max:
+            raise failures.too_large(self._location, path, size, size_max)
         if size == 0:
             return b""
         with self._translated(path):
@@ -125,20 +131,12 @@ class FsspecStorage:
             raise failures.cut_short(self._location, path, len(content), size)
         return content
 
-    def _refuse_too_large(self, path: str, size: int, size_max: int | None) -> None:
-        if size_max is not None and size > size_max:
-            raise failures.too_large(self._location, path, size, size_max)
-
     def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
         if size and self._way.past_end:
             refuted_at = yield from self._chunks_as_listed(path, offset, size)
             if refuted_at is None:
                 return
             offset = refuted_at
-        yield from self._chunks_as_measured(path, offset)
-
-    def _chunks_as_measured(self, path: str, offset: int) -> Iterator[bytes]:
-        """Yield the chunks of a file, having asked for its size."""
         size = self._existing(path).size
         while offset < size:
             chunk = self._range(path, offset, min(offset + CHUNK, size))
@@ -150,9 +148,7 @@ class FsspecStorage:
     def _chunks_as_listed(
         self, path: str, offset: int, size: int
     ) -> Generator[bytes, None, int | None]:
-        """Yield the chunks of a file without asking for its size again. Return None at its end, or
-        the offset at which the listed size turned out to be wrong.
-        """
+        """Yield chunks by the listed size; return the offset at which it is wrong, if it is."""
         while offset < size:
             end = min(offset + CHUNK, size)
             if end == size:
@@ -189,7 +185,8 @@ class FsspecStorage:
         with self._writing.to(full, self._remove_quietly) as temp:
             size = self._upload(temp, content, path)
             with self._translated(path):
-                self._refuse_directory(full)
+                if self._fs.isdir(full):
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), full)
                 self._place(temp, full)
         return size
 
@@ -200,9 +197,7 @@ class FsspecStorage:
             create(self._fs, self._way, full, content, self._is_file)
 
     def move(self, path: str, target_path: str) -> None:
-        """Where nothing renames this is a copy and a delete; both there with the same content is
-        the one half done.
-        """
+        """Rename, else copy and delete. Both there with one content: an earlier move was cut."""
         full, target = self._full(path), self._full(target_path)
         self._existing(path)
         with self._translated(target_path), among_threads:
@@ -210,16 +205,12 @@ class FsspecStorage:
                 self._make_parent(target)
                 self._place(full, target)
                 return
-            if not self._is_half_moved(path, target_path):
+            # The target may be the copy that an earlier `move` made before it could delete.
+            copies = path != target_path and not self._way.renames
+            if not copies or not self._equal(path, target_path):
                 raise FileExistsError(target)
             if self._is_file(full):
                 self._fs.rm_file(full)
-
-    def _is_half_moved(self, path: str, target_path: str) -> bool:
-        """Whether the target is the copy that an earlier `move` made before it could delete."""
-        if path == target_path or self._way.renames:
-            return False
-        return self._equal(path, target_path)
 
     def remove(self, path: str) -> None:
         with self._translated(path), contextlib.suppress(FileNotFoundError):
@@ -237,13 +228,16 @@ class FsspecStorage:
             directories = [top]
             names = list(map(_name, self._walk(top, directories)))
             self._remove_leftovers(names)
+            if self._way.directories == "kept":
+                return
             for directory in reversed(directories):
-                self._remove_if_empty(directory)
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    # Looked at, although the call refuses a directory that is not empty.
+                    if not self._fs.ls(directory, detail=False):
+                        self._fs.rmdir(directory)
 
     def sync(self) -> None:
-        """Nothing to do: what these storages acknowledged is as durable as they make it (see
-        `traits`).
-        """
+        """Do nothing: acknowledged files are as durable as the service makes them (`traits`)."""
 
     def room(self) -> Room:
         """Object stores have no end, and no question for one; nor has fsspec."""
@@ -258,10 +252,8 @@ class FsspecStorage:
         return iter(())
 
     def own(self, owned: Owned) -> None:
-        raise StorageError(
-            f"{locations.redact(self._location)}: files have no owner there",
-            location=self._location,
-        )
+        fact = f"{locations.redact(self._location)}: files have no owner there"
+        raise StorageError(fact, location=self._location)
 
     def checksum(self, path: str) -> str | None:
         """An ETag is the MD5 of some objects and not of others; the bytes are compared instead."""
@@ -309,9 +301,7 @@ class FsspecStorage:
         return (info for info in infos.values() if info.get("type") == "file")
 
     def _walk(self, top: str, directories: builtins.list[str] | None = None) -> Iterator[Info]:
-        """Every file below `top`; `directories` is given those that were seen. A directory that
-        vanished is left out; one that cannot be listed is an error.
-        """
+        """Every file below `top`; adds to `directories`. One that cannot be listed is an error."""
         waiting = [top]
         while waiting:
             directory = waiting.pop()
@@ -323,30 +313,28 @@ class FsspecStorage:
                 name = str(info["name"]).rstrip("/")
                 if name == directory:
                     continue
-                if info["type"] != "directory":
-                    yield from self._file_of(name, info)
+                if info["type"] == "directory":
+                    waiting.append(name)
+                    if directories is not None:
+                        directories.append(name)
                     continue
-                waiting.append(name)
-                if directories is not None:
-                    directories.append(name)
-
-    def _file_of(self, name: str, info: Info) -> Iterator[Info]:
-        """Yield the file of this name, or the one that a link of this name leads to."""
-        file = info if info["type"] == "file" else self._info(name)
-        if file is not None:
-            yield {**file, "name": name}
+                # A link of this name may lead to a file.
+                file = info if info["type"] == "file" else self._info(name)
+                if file is not None:
+                    yield {**file, "name": name}
 
     def _upload(self, full: str, content: Content, path: str) -> int:
-        return upload(self._objects, full, content, lambda: self._writing_to(path))
+        @contextlib.contextmanager
+        def translated() -> Iterator[None]:
+            with self._translated(path):
+                try:
+                    yield
+                except FileExistsError as error:
+                    # A file at the path would be replaced: one above it is in the way.
+                    number = errno.ENOTDIR
+                    raise NotADirectoryError(number, os.strerror(number), path) from error
 
-    @contextlib.contextmanager
-    def _writing_to(self, path: str) -> Iterator[None]:
-        with self._translated(path):
-            try:
-                yield
-            except FileExistsError as error:
-                # What is at the path would be replaced: it is a file above it that is in the way.
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from error
+        return upload(self._objects, full, content, translated)
 
     def _place(self, full: str, target: str) -> None:
         """Give a file another name, replacing what has it."""
@@ -369,10 +357,6 @@ class FsspecStorage:
         with contextlib.suppress(Exception):
             self._fs.rm_file(full)
 
-    def _refuse_directory(self, full: str) -> None:
-        if self._fs.isdir(full):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), full)
-
     def _make_parent(self, full: str) -> None:
         """Make the directory of a file, where there are directories."""
         if self._way.directories != "none":
@@ -394,34 +378,15 @@ class FsspecStorage:
             self._made.add(directory)
 
     def _remove_leftovers(self, names: Iterable[str]) -> None:
-        leftovers = [name for name in names if self._is_leftover(name)]
-        for name in leftovers:
-            with contextlib.suppress(FileNotFoundError):
-                self._fs.rm_file(name)
-
-    def _is_leftover(self, name: str) -> bool:
-        """Whether a name is a temporary file that nobody in this process writes."""
-        return is_temporary(name) and name not in self._writing
-
-    def _remove_if_empty(self, directory: str) -> None:
-        """Only by calls that refuse a directory that is not empty, and only after having looked."""
-        try:
-            if self._way.directories == "kept" or self._fs.ls(directory, detail=False):
-                return
-            self._fs.rmdir(directory)
-        except (FileNotFoundError, NotADirectoryError):
-            return
+        """Remove temporary files that nobody in this process writes."""
+        for name in names:
+            if is_temporary(name) and name not in self._writing:
+                with contextlib.suppress(FileNotFoundError):
+                    self._fs.rm_file(name)
 
     @staticmethod
     def _parent(full: str) -> str:
         return full.rpartition("/")[0]
-
-
-def _is_listed(name: str, top: str) -> bool:
-    """Whether a listing of `top` tells this name: not itself, no directory, no temporary file."""
-    if not name.startswith(top + "/") or name.endswith("/"):
-        return False
-    return not is_temporary(name)
 
 
 def _file(path: str, info: Info) -> FileInfo:
@@ -429,22 +394,19 @@ def _file(path: str, info: Info) -> FileInfo:
     S3's times are no use for that: a listing gives milliseconds, a question for one object seconds.
     """
     stamps = (str(info[key]).strip('"') for key in _STAMPS if info.get(key))
-    return FileInfo(path, _size(info), _modified(info), next(stamps, ""))
+    size = info["size"]
+    # The time is in whichever of its fields a file system fills.
+    times = (_seconds(info.get(key)) for key in _TIMES)
+    return FileInfo(
+        path,
+        int(size) if isinstance(size, int | float | str) else 0,
+        next((seconds for seconds in times if seconds is not None), 0.0),
+        next(stamps, ""),
+    )
 
 
 def _name(info: Info) -> str:
     return str(info["name"])
-
-
-def _size(info: Info) -> int:
-    size = info["size"]
-    return int(size) if isinstance(size, int | float | str) else 0
-
-
-def _modified(info: Info) -> float:
-    """Return seconds since 1970, from whichever of its fields a file system fills; 0.0 if none."""
-    times = (_seconds(info.get(key)) for key in _TIMES)
-    return next((seconds for seconds in times if seconds is not None), 0.0)
 
 
 def _seconds(time: object) -> float | None:

@@ -1,6 +1,6 @@
-"""What the file systems behind fsspec can do, as far as their documentation and code promise it.
+"""The abilities of file systems behind fsspec, as far as their documentation and code promise it.
 
-fsspec gives every storage the same methods, not the same meaning. What differs, and matters here:
+fsspec gives every storage the same methods, not the same meaning. These differ, and matter here:
 
     whole        a file appears only when its upload completes (object stores): no temporary name is
                  needed
@@ -21,15 +21,31 @@ as that.
 
 Looked at: fsspec 2026.9, s3fs 2026.9, gcsfs 2026.10, adlfs 2026.8, and the first releases of 2024
 for the names of arguments. A scheme that is not listed gets the most careful treatment.
+
+A file system is opened with options: what its packages need, then what the user has configured,
+then what the caller gives. Each wins over the one before it.
+
+    fsspec's own, all of a scheme      {"s3": {"endpoint_url": "http://minio:9000"}}
+    ours, one bucket by its location   {"s3://archive": {"endpoint_url": "https://s3.west"}}
+
+Both stand in fsspec's configuration (~/.config/fsspec/*.json, or the folder FSSPEC_CONFIG_DIR
+names). Two S3 services are reached in one run by the second: the location stays the one that the
+job knows. (Two buckets of one name at two services are one location, and cannot be distinguished.)
+`config_kwargs` and `client_kwargs` are merged, everything else is replaced.
+
+Only our own wrappers try again. A package that repeats by itself takes many minutes to give up
+(s3fs five times what botocore does five times), and a creation whose answer was lost would look
+like somebody else's.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from stateshift.specification.schemes import scheme_named
 from stateshift.storage.fsspec.file_system import FileSystem
@@ -37,7 +53,7 @@ from stateshift.storage.fsspec.file_system import FileSystem
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What a kind of storage does by itself. The defaults hold for one that nothing is known of."""
+    """The abilities of a kind of storage. The defaults hold for one that nothing is known of."""
 
     whole: bool = False
     renames: bool = False
@@ -80,6 +96,23 @@ _WAYS: Final[Mapping[str, Way]] = MappingProxyType(
 )
 
 
+# Names and values as the packages document them.
+Options: TypeAlias = Mapping[str, object]
+
+_MERGED: Final = ("client_kwargs", "config_kwargs")
+
+_NEEDED: Final[Mapping[str, Options]] = MappingProxyType(
+    {
+        "s3": {
+            # One request at a time for a file: several are read at once by several threads, and
+            # s3fs need not ask for a file's size before it reads it.
+            "max_concurrency": 1,
+            "config_kwargs": {"retries": {"total_max_attempts": 1}, "max_pool_connections": 64},
+        }
+    }
+)
+
+
 def way_of(scheme: str, file_system: FileSystem) -> Way:
     """Return the way of this file system: its scheme's, corrected by what its release takes."""
     way = _way_by_scheme(scheme)
@@ -100,9 +133,7 @@ def _way_by_scheme(scheme: str) -> Way:
 
 
 def lists_whole_trees(file_system: FileSystem) -> bool:
-    """Whether `find` is the file system's own. fsspec's silently leaves out what it could not
-    list.
-    """
+    """Whether `find` is its own: fsspec's silently leaves out what it could not list."""
     from fsspec.asyn import AsyncFileSystem
     from fsspec.spec import AbstractFileSystem
 
@@ -117,3 +148,35 @@ def host_of(file_system: object) -> str:
     client = getattr(file_system, "_s3", None)
     url = str(getattr(getattr(client, "meta", None), "endpoint_url", ""))
     return url.partition("://")[2].rpartition("@")[2].partition("/")[0]
+
+
+def options_for(
+    scheme: str, authority: str, configured: Mapping[str, Options], given: Options
+) -> dict[str, object]:
+    """Return the options of one file system, as copies: botocore writes into `retries`."""
+    shared = (
+        _NEEDED.get(scheme, {}),
+        configured.get(scheme, {}),
+        configured.get(f"{scheme}://{authority}", {}),
+    )
+    options: dict[str, object] = {"use_listings_cache": False}
+    for layer in shared:
+        _overlay(options, deepcopy(dict(layer)))
+    _overlay(options, given)
+    return options
+
+
+def _overlay(options: dict[str, object], layer: Options) -> None:
+    """Put `layer` over the options: two mappings of one name become one, all else is replaced."""
+    for name, value in layer.items():
+        if name in _MERGED and isinstance(value, Mapping):
+            below = options.get(name)
+            options[name] = {**below, **value} if isinstance(below, Mapping) else {**value}
+        else:
+            options[name] = value
+
+
+def try_once(file_system: object) -> None:
+    """s3fs has a second loop around botocore's, which is no option but an attribute."""
+    if isinstance(getattr(file_system, "retries", None), int):
+        setattr(file_system, "retries", 1)  # noqa: B010  (no type has it)

@@ -28,9 +28,7 @@ class Status:
 
 @dataclass(frozen=True)
 class Quota:
-    """Bytes count as often as they are kept, names are files and directories; None: there is no
-    such quota.
-    """
+    """Bytes count as often as they are kept; names are files and directories; None: no quota."""
 
     bytes_left: int | None
     names_left: int | None
@@ -45,12 +43,12 @@ class Remaining:
 
 
 class HdfsCalls(Protocol):
-    """What a storage asks of NameNodes and DataNodes, over HTTP or natively."""
+    """The calls of NameNodes and DataNodes, over HTTP or natively."""
 
     def status(self, path: str) -> Status | None: ...
 
     def children(self, path: str) -> Iterator[Status]:
-        """Yield what is in a directory; nothing if there is none, or a file."""
+        """Yield the entries of a directory; none if it is not there, or is a file."""
         ...
 
     def open(self, path: str, offset: int, length: int | None) -> Iterator[bytes]:
@@ -58,21 +56,15 @@ class HdfsCalls(Protocol):
         ...
 
     def create(self, path: str, chunks: Iterator[bytes]) -> int:
-        """Write a file, replacing the one that is there, and make the directories above it. Half of
-        it may be there afterwards if it fails.
-        """
+        """Write or replace a file, and make its directories. A failure may leave half of it."""
         ...
 
     def rename(self, path: str, target: str, replace: bool) -> None:
-        """Rename, atomically. AlreadyThere if the target is and is not to be replaced; a directory
-        never is.
-        """
+        """Rename, atomically. AlreadyThere if the target is and stays; a directory always stays."""
         ...
 
     def delete(self, path: str) -> None:
-        """Remove a file or an empty directory; one that is not there is fine, one that is not
-        empty is an error.
-        """
+        """Remove a file or an empty directory, if it is there; any other directory is an error."""
         ...
 
     def make_directory(self, path: str) -> None:
@@ -82,17 +74,15 @@ class HdfsCalls(Protocol):
     def set_modified(self, path: str, modified: float) -> None: ...
 
     def may_write(self, directory: str) -> bool | None:
-        """Whether who asks may add names to a directory; MissingFile where it is not there, None
-        where this way of asking does not tell.
-        """
+        """Whether the user may add names to a directory (MissingFile); None where unknown."""
         ...
 
     def quota(self, directory: str) -> Quota | None:
-        """Return what the quota of this very directory leaves, None if that is not known."""
+        """Return the rest of this very directory's quota, None if that is not known."""
         ...
 
     def remaining(self) -> Remaining | None:
-        """Return what the file system as a whole has left, None if that is not known."""
+        """Return the rest of the whole file system, None if that is not known."""
         ...
 
     def own(self, path: str, owner: str | None, group: str | None, mode: int | None) -> None:

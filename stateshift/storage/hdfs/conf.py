@@ -54,9 +54,7 @@ class _NameNode(NamedTuple):
 
 @dataclass(frozen=True)
 class HadoopConf:
-    """Properties by name; `place` is the directory they were read from, None where there is
-    none.
-    """
+    """Properties by name, and the directory (`place`) that they were read from, if any."""
 
     properties: Mapping[str, str]
     place: str | None = None
@@ -87,9 +85,7 @@ class HadoopConf:
         return self.get("hadoop.security.authentication").lower() == "kerberos"
 
     def web_urls(self, authority: str) -> tuple[str, ...]:
-        """Return where the NameNodes of a file system answer over HTTP; the authority is a
-        nameservice or host:port.
-        """
+        """Return the HTTP addresses of NameNodes; the authority is a nameservice or host:port."""
         scheme = _HTTPS if self.get("dfs.http.policy").upper() == "HTTPS_ONLY" else _HTTP
         nodes = self._nodes(authority)
         if nodes or authority in self.names("dfs.nameservices"):
@@ -134,78 +130,47 @@ class HadoopConf:
             return address
         if not address:
             return f"{host}:{scheme.port}"
-        return _reachable(address, host)
-
-
-def _reachable(address: str, host: str) -> str:
-    """Return the address to listen on as one to ask. It may name every interface: then it is the
-    host of the RPC address that answers.
-    """
-    every_interface = "0.0.0.0:"
-    if address.startswith(every_interface):
-        return f"{host}:{address.removeprefix(every_interface)}"
-    return address
+        # It may listen on every interface: then the host of the RPC address answers.
+        return re.sub(r"^0\.0\.0\.0:", f"{host}:", address)
 
 
 def read_conf(environment: Mapping[str, str]) -> HadoopConf:
-    """Return the configuration that the environment names: HADOOP_CONF_DIR, else the one of
-    HADOOP_HOME; an empty one if neither is there.
-    """
-    place = _place_of(environment)
-    properties: dict[str, str] = {}
-    for file in _files_in(place):
-        text = file.read_text(encoding="utf-8", errors="replace")
-        properties |= decode_conf(text, str(file), environment)
-    return HadoopConf(properties, place or None)
-
-
-def _files_in(place: str) -> list[Path]:
-    """Return the files of a configuration that are there; none if no place is named."""
-    if not place:
-        return []
-    files = [Path(place, name) for name in FILES]
-    return [file for file in files if file.is_file()]
-
-
-def _place_of(environment: Mapping[str, str]) -> str:
-    place = environment.get("HADOOP_CONF_DIR") or environment.get("YARN_CONF_DIR")
-    if place:
-        return place
+    """Return the configuration in HADOOP_CONF_DIR, else HADOOP_HOME; else an empty one."""
     home = environment.get("HADOOP_HOME")
-    return str(Path(home, "etc", "hadoop")) if home else ""
+    place = environment.get("HADOOP_CONF_DIR") or environment.get("YARN_CONF_DIR")
+    if not place and home:
+        place = str(Path(home, "etc", "hadoop"))
+    if not place:
+        return HadoopConf({})
+    properties: dict[str, str] = {}
+    for name in FILES:
+        file = Path(place, name)
+        if file.is_file():
+            text = file.read_text(encoding="utf-8", errors="replace")
+            properties |= decode_conf(text, str(file), environment)
+    return HadoopConf(properties, place)
 
 
 def decode_conf(
     text: str, path: str, environment: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return the properties of one of Hadoop's XML files. `${env.NAME}` becomes what the
-    environment holds.
-    """
-    properties = {}
-    for element in _parsed(text, path).iter("property"):
-        name, value = element.findtext("name", "").strip(), element.findtext("value", "")
-        if name:
-            properties[name] = _with_environment(value, environment or {})
-    return properties
-
-
-def _parsed(text: str, path: str) -> ElementTree.Element:
+    """Return the properties of one of Hadoop's XML files, `${env.NAME}` replaced."""
     try:
-        return ElementTree.fromstring(text)
+        root = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
         fact = f"{path} is not a Hadoop configuration: {error}"
         raise StorageError(
             fact, location=path, hint="mend it, or set HADOOP_CONF_DIR to another directory"
         ) from error
 
-
-def _with_environment(value: str, environment: Mapping[str, str]) -> str:
-    """Replace variables of the environment. Hadoop's own syntax for what is not set is
-    `${env.NAME:-this}`, and `${env.NAME-this}`.
-    """
-
-    def replaced(variable: re.Match[str]) -> str:
+    def from_environment(variable: re.Match[str]) -> str:
+        # Hadoop's own syntax for a default is `${env.NAME:-this}`, and `${env.NAME-this}`.
         name, _, default = variable[1].partition("-")
-        return environment.get(name.rstrip(":"), default)
+        return (environment or {}).get(name.rstrip(":"), default)
 
-    return re.sub(r"\$\{env\.([^{}$]+)\}", replaced, value)
+    properties = {}
+    for element in root.iter("property"):
+        name, value = element.findtext("name", "").strip(), element.findtext("value", "")
+        if name:
+            properties[name] = re.sub(r"\$\{env\.([^{}$]+)\}", from_environment, value)
+    return properties

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
-from stateshift.storage import failures
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _PASSING: Final[dict[str, str]] = {
     "NoRouteToHostException": _REPORT,
 }
 
-# What an IOException says where no DataNode takes a block: by RPC, and before WebHDFS redirects.
+# Words of an IOException where no DataNode takes a block: by RPC, and before WebHDFS redirects.
 _NO_DATANODE: Final = (
     "could only be written to",
     "could only be replicated to",
@@ -93,15 +93,13 @@ _LASTING: Final[dict[str, tuple[str, str]]] = {
     ),
 }
 
-# What a NameNode says that is not the one to ask.
+# Exceptions of a NameNode that is not the one to ask.
 ON_ANOTHER: Final = frozenset({"StandbyException", "ObserverRetryOnActiveException"})
 
 
 @contextlib.contextmanager
-def translated(location: str, path: str) -> Iterator[None]:
-    """Raise what fails on the way there and back as StorageErrors: connections, names of hosts,
-    timeouts, TLS.
-    """
+def translate_errors(location: str, path: str) -> Iterator[None]:
+    """Raise errors of connections, host names, timeouts and TLS as StorageErrors."""
     import requests
 
     try:
@@ -128,7 +126,7 @@ def translated(location: str, path: str) -> Iterator[None]:
 
 def from_answer(answer: Response, location: str, path: str) -> StorageError:
     """Return the StorageError for an HTTP answer."""
-    kind, message = exception_of(answer), _message(answer)
+    kind, message = exception_of(answer), str(_exception(answer).get("message", ""))
     if kind:
         return from_exception(kind, message, location, path)
     status = answer.status_code
@@ -144,9 +142,9 @@ def from_answer(answer: Response, location: str, path: str) -> StorageError:
 def from_exception(kind: str, message: str, location: str, path: str) -> StorageError:
     """Return the StorageError for one of Hadoop's exceptions, by the last name of its class."""
     place, text = _place(location, path), f"{kind}: {_line(message)}"
-    pasted = failures.pasted(place)
+    pasted = quote(place)
     if kind == "FileNotFoundException":
-        hint = f"stateshift inspect {failures.pasted(redact(location))}"
+        hint = f"stateshift inspect {quote(redact(location))}"
         return MissingFile(f"{place} is not there", location=place, hint=hint)
     if kind == "FileAlreadyExistsException":
         return AlreadyThere(
@@ -173,9 +171,7 @@ def from_exception(kind: str, message: str, location: str, path: str) -> Storage
 
 
 def exception_of(answer: Response) -> str:
-    """Return the last name of the class of Hadoop's exception in an answer, empty if there is
-    none.
-    """
+    """Return the last name of the class of Hadoop's exception in an answer, else nothing."""
     return str(_exception(answer).get("exception", "")).rpartition("$")[2]
 
 
@@ -216,10 +212,6 @@ def _exception(answer: Response) -> dict[str, object]:
     return described if isinstance(described, dict) else {}
 
 
-def _message(answer: Response) -> str:
-    return str(_exception(answer).get("message", ""))
-
-
 def _line(text: str) -> str:
     """Return the first line, without credentials."""
     lines = text.strip().splitlines()
@@ -227,9 +219,7 @@ def _line(text: str) -> str:
 
 
 def _short(error: Exception) -> str:
-    """Return the innermost of urllib3's nested errors in one line: the outer ones repeat the URL,
-    which may hold a token.
-    """
+    """Return the innermost of urllib3's errors: the outer ones' URL may hold a token."""
     text = str(_innermost(error))
     if ">: " in text:
         text = text.rpartition(": ")[2]

@@ -149,9 +149,7 @@ class NativeCalls:
         return self._over_http(lambda web: web.remaining())
 
     def _over_http(self, ask: Callable[[HdfsCalls], T | None]) -> T | None:
-        """Return the NameNode's answer if it also answers over HTTP. One that has not answered
-        once is not asked again.
-        """
+        """Return the NameNode's answer over HTTP. One that has failed is not asked again."""
         if self._web is None:
             return None
         try:
@@ -214,13 +212,9 @@ def _failure(error: Exception, location: str, path: str) -> StorageError:
         return failures.from_exception(answer[1], answer[2], location, path)
     place = locations.redact(location)
     text = locations.redact(str(error)) or type(error).__name__
-    if isinstance(error, OSError) or _may_pass(text):
+    # A connection failed, or a block that no DataNode gives or takes. If the file was removed while
+    # it was read, the NameNode says so at the next attempt.
+    failed = "connection" in text.lower() or text.startswith("DataTransferError")
+    if failed or isinstance(error, OSError):
         return TransientStorageError(f"{place}: {text}", location=place, hint=_UNREACHED)
     return StorageError(f"{place}: {text}", location=place)
-
-
-def _may_pass(text: str) -> bool:
-    """Whether a connection failed, or a block that no DataNode gives or takes. If the file was
-    removed while it was read, the NameNode says so at the next attempt.
-    """
-    return "connection" in text.lower() or text.startswith("DataTransferError")

@@ -9,8 +9,8 @@ with whatever client and credentials it names; a nameservice, or the RPC address
 the configuration in HADOOP_CONF_DIR; a host. `STATESHIFT_HDFS=web` or `=native` decides where both
 would do.
 
-Who asks: USER@ in the authority, else HADOOP_USER_NAME, else whoever is logged in;
-HADOOP_PROXY_USER is acted for. Where the configuration says Kerberos, so do we. A delegation token
+The user is USER@ in the authority, else HADOOP_USER_NAME, else whoever is logged in;
+HADOOP_PROXY_USER is acted for. Kerberos is used if the configuration says so. A delegation token
 comes from STATESHIFT_HDFS_TOKEN, or from an alias. With either of the last two, or with USER@, it
 goes over HTTP: the native client asks as HADOOP_USER_NAME or as us.
 """
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -39,39 +39,38 @@ TIMEOUT_SECONDS = (10.0, 120.0)  # to connect, to answer
 
 def open_hdfs(location: str, environment: Mapping[str, str] | None = None) -> HdfsStorage:
     """Return the storage at a location on HDFS."""
-    return _opened(locations.normal(location), environment or os.environ)
-
-
-def _opened(location: str, environment: Mapping[str, str]) -> HdfsStorage:
+    location, environment = locations.normal(location), environment or os.environ
     parsed = locations.parse(location)
-    user, authority = _user_and_host(parsed.authority, environment)
+    user, _, authority = parsed.authority.rpartition("@")
+    user = user or environment.get("HADOOP_USER_NAME", "")
     client = _alias_client(authority, environment)
     if client is not None:
         return HdfsStorage(_web(client, location), location)
     conf = read_conf(environment)
     if parsed.scheme != "hdfs":
-        url = f"{_http_of(parsed.scheme)}://{authority}"
-        client = _web_client(url, user, conf.secure, environment)
+        scheme = "https" if parsed.scheme == "swebhdfs" else "http"
+        client = _web_client(f"{scheme}://{authority}", user, conf.secure, environment)
         return HdfsStorage(_web(client, location), location)
     authority = authority or conf.default_authority
-    web = partial(_over_http, authority, user, conf, location, environment)
-    wanted = _asked_for(environment)
-    if not _may_go_natively(parsed.authority, environment):
-        return HdfsStorage(web(), location)
+    over_http = partial(_over_http, authority, user, conf, location, environment)
+    wanted = environment.get("STATESHIFT_HDFS", "")
+    if wanted not in ("", "web", "native"):
+        fact = f"STATESHIFT_HDFS is {wanted!r}"
+        raise StorageError(fact, hint="web, native, or nothing: whichever is there")
+    is_other = environment.get("STATESHIFT_HDFS_TOKEN") or environment.get("HADOOP_PROXY_USER")
+    if is_other or "@" in parsed.authority:
+        return HdfsStorage(over_http(), location)
     missing = _missing_for_rpc(wanted)
     if missing:
-        return HdfsStorage(web(), location, faster_by=missing)
+        return HdfsStorage(over_http(), location, faster_by=missing)
     addresses = _configured(conf.rpc_addresses(authority), authority, conf, location)
-    return HdfsStorage(_native(addresses, authority, conf, location, web), location)
+    for address in addresses:
+        _resolve(address, location)
+    from stateshift.storage.hdfs.native import NativeCalls
 
-
-def _user_and_host(authority: str, environment: Mapping[str, str]) -> tuple[str, str]:
-    user, _, host = authority.rpartition("@")
-    return user or environment.get("HADOOP_USER_NAME", ""), host
-
-
-def _http_of(scheme: str) -> str:
-    return "https" if scheme == "swebhdfs" else "http"
+    # One NameNode is asked by its address; several by their name in the configuration.
+    service = authority if len(addresses) > 1 else addresses[0]
+    return HdfsStorage(NativeCalls.connect(service, conf, location, over_http), location)
 
 
 def _over_http(
@@ -88,25 +87,6 @@ def _web(client: Client, location: str) -> HdfsCalls:
     return WebCalls(client, location)
 
 
-def _native(
-    addresses: Sequence[str],
-    authority: str,
-    conf: HadoopConf,
-    location: str,
-    web: Callable[[], HdfsCalls],
-) -> HdfsCalls:
-    """Connect to one NameNode by its address, to several by the name that the client, too, looks
-    up in the configuration.
-    """
-    from stateshift.storage.hdfs.native import NativeCalls
-
-    for address in addresses:
-        _resolve(address, location)
-    return NativeCalls.connect(
-        authority if len(addresses) > 1 else addresses[0], conf, location, web
-    )
-
-
 def _resolve(address: str, location: str) -> None:
     """Refuse a host that no name server knows: the native client waits for one many minutes."""
     host, _, port = address.rpartition(":")
@@ -115,9 +95,8 @@ def _resolve(address: str, location: str) -> None:
     except OSError as error:
         place = locations.redact(location)
         hint = "check the host; nameservices are found through HADOOP_CONF_DIR"
-        raise TransientStorageError(
-            f"{place}: {host} is no known host ({error})", location=place, hint=hint
-        ) from error
+        fact = f"{place}: {host} is no known host ({error})"
+        raise TransientStorageError(fact, location=place, hint=hint) from error
 
 
 def _configured(
@@ -137,24 +116,8 @@ def _configured(
     )
 
 
-def _may_go_natively(authority: str, environment: Mapping[str, str]) -> bool:
-    """Whether the native client can ask as whoever is to ask."""
-    is_other = environment.get("STATESHIFT_HDFS_TOKEN") or environment.get("HADOOP_PROXY_USER")
-    return not is_other and "@" not in authority
-
-
-def _asked_for(environment: Mapping[str, str]) -> str:
-    """Return the client that a person asks for; empty: whichever is there."""
-    wanted = environment.get("STATESHIFT_HDFS", "")
-    if wanted not in ("", "web", "native"):
-        raise StorageError(
-            f"STATESHIFT_HDFS is {wanted!r}", hint="web, native, or nothing: whichever is there"
-        )
-    return wanted
-
-
 def _missing_for_rpc(wanted: str) -> str:
-    """Return what a person does so that we go by RPC; empty where we do."""
+    """Return the steps by which a person makes us go by RPC; empty where we do."""
     if wanted == "web":
         return f"unset STATESHIFT_HDFS, {_BY_RPC}"
     try:
@@ -167,13 +130,9 @@ def _missing_for_rpc(wanted: str) -> str:
     return ""
 
 
-def _alias_file(environment: Mapping[str, str]) -> str:
-    return environment.get("HDFSCLI_CONFIG") or os.path.expanduser("~/.hdfscli.cfg")
-
-
 def _alias_client(authority: str, environment: Mapping[str, str]) -> Client | None:
     """Return the client that the `hdfs` package's own configuration has for this name, if any."""
-    path = _alias_file(environment)
+    path = environment.get("HDFSCLI_CONFIG") or os.path.expanduser("~/.hdfscli.cfg")
     if not authority or not os.path.exists(path):
         return None
     from hdfs.config import Config
@@ -191,15 +150,11 @@ def _alias_client(authority: str, environment: Mapping[str, str]) -> Client | No
         raise StorageError(fact, hint=f"see https://hdfscli.readthedocs.io, and {path}") from error
 
 
-def _proxy_user(environment: Mapping[str, str]) -> str | None:
-    """Return whom the requests act for, if that is somebody else than who asks."""
-    return environment.get("HADOOP_PROXY_USER") or None
-
-
 def _web_client(urls: str, user: str, secure: bool, environment: Mapping[str, str]) -> Client:
     from hdfs.client import InsecureClient, TokenClient
 
-    options = {"proxy": _proxy_user(environment), "timeout": TIMEOUT_SECONDS}
+    proxy = environment.get("HADOOP_PROXY_USER") or None  # whom the requests act for
+    options = {"proxy": proxy, "timeout": TIMEOUT_SECONDS}
     token = environment.get("STATESHIFT_HDFS_TOKEN")
     client: Client
     if token:

@@ -6,6 +6,10 @@
             is seen
     move    a rename that refuses what is there
     list    directory by directory, several at once: each is a call to the NameNode
+    room    the narrowest of the DataNodes' rest and the quotas of every directory above. A quota
+            that we may not ask for is taken for none
+    writable  the nearest directory that is there is asked (CHECKACCESS knows of groups, access
+            lists and superusers)
 
 HDFS keeps a block on as many machines as its replication says before it acknowledges the file; it
 is `durable` against the loss of one of them, and that is what `sync` promises here.
@@ -17,12 +21,11 @@ import contextlib
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from itertools import chain
+from shlex import quote
 
 from stateshift.errors import MissingFile, StorageError
 from stateshift.storage import failures, locations
-from stateshift.storage.hdfs.calls import HdfsCalls, Status
-from stateshift.storage.hdfs.free_space import may_write, narrowest
+from stateshift.storage.hdfs.calls import HdfsCalls, Quota, Status
 from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import Writing, is_temporary, unique_temporary
 from stateshift.survey import FileInfo, Owned, Room
@@ -30,8 +33,8 @@ from stateshift.survey import FileInfo, Owned, Room
 LISTINGS_AT_ONCE = 8
 # A file that is closed waits for its DataNode's report: the client asks the NameNode at once,
 # mostly too early, and again after 400 ms (Hadoop:
-# dfs.client.block.write.locateFollowingBlock.initial.delay.ms) or 500 ms (hdfs-native). So many at
-# once are what decides how many small files a second are written, until a core is busy: hundreds.
+# dfs.client.block.write.locateFollowingBlock.initial.delay.ms) or 500 ms (hdfs-native). Hence this
+# number decides how many small files a second are written, until a core is busy: hundreds.
 FILES_AT_ONCE = 256
 
 
@@ -79,13 +82,9 @@ class HdfsStorage:
         content = b"".join(self._calls.open(full, 0, size_max + 1))
         if len(content) <= size_max:
             return content
-        raise self._too_large(path, len(content), size_max)
-
-    def _too_large(self, path: str, size_read: int, size_max: int) -> StorageError:
-        """Return the error for a file that is too large, with its whole size if it is there."""
         info = self.stat(path)
-        size = info.size if info else size_read
-        return failures.too_large(self._location, path, size, size_max)
+        size = info.size if info else len(content)
+        raise failures.too_large(self._location, path, size, size_max)
 
     def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
         for piece in self._calls.open(self._full(path), offset, None):
@@ -116,8 +115,8 @@ class HdfsStorage:
         if self.stat(path) is None:
             raise failures.missing(self._location, path)
         if full == target or self._calls.status(target) is not None:
-            raise failures.taken(self._location, target_path)
-        self._make_parent(target)
+            raise failures.already_there(self._location, target_path)
+        self._calls.make_directory(target.rpartition("/")[0] or "/")
         self._calls.rename(full, target, replace=False)
 
     def remove(self, path: str) -> None:
@@ -125,48 +124,35 @@ class HdfsStorage:
         status = self._calls.status(full)
         if status is not None and not status.is_file:
             place = locations.join(self._location, path)
-            raise StorageError(
-                f"a directory stands where a file is needed, at {place}",
-                location=place,
-                hint=f"stateshift inspect {failures.pasted(place)}",
-            )
+            fact = f"a directory stands where a file is needed, at {place}"
+            raise StorageError(fact, location=place, hint=f"stateshift inspect {quote(place)}")
         self._calls.delete(full)
 
-    def _make_parent(self, full: str) -> None:
-        parent = full.rpartition("/")[0]
-        self._calls.make_directory(parent or "/")
-
     def prune(self, under: str = "") -> None:
-        """Remove the deepest directories first, each only when it was seen to be empty. HDFS
-        refuses to remove one that has got a file since.
-        """
+        """Remove empty directories, deepest first. HDFS refuses one that has got a file since."""
         top = self._full(under)
         statuses = dict(_below(self._calls, top))
-        self._remove_leftovers(statuses)
-        files = [path for path, status in statuses.items() if status.is_file]
-        in_use = set(chain.from_iterable(map(_above, files)))
-        empty = statuses.keys() - in_use - set(files)
-        for path in sorted(empty, key=len, reverse=True):
+        empty = {path for path, status in statuses.items() if not status.is_file}
+        in_use = set()
+        for path in statuses.keys() - empty:
+            if is_temporary(path) and path not in self._writing:
+                self._remove_quietly(path)  # nobody in this process writes it
+                continue
+            while "/" in path:
+                path = path.rpartition("/")[0]
+                in_use.add(path)
+        for path in sorted(empty - in_use, key=len, reverse=True):
             self._remove_quietly(path)
         if top not in in_use:
-            self._remove_directory_quietly(top)
-
-    def _remove_leftovers(self, statuses: dict[str, Status]) -> None:
-        """Remove the temporary files among what is there, from `statuses` too."""
-        leftovers = [path for path in statuses if self._is_leftover(path)]
-        for path in leftovers:
-            self._remove_quietly(path)
-            del statuses[path]
+            status = self._calls.status(top)
+            if status is not None and not status.is_file:
+                self._remove_quietly(top)
 
     def sync(self) -> None:
-        """Nothing to do: what HDFS acknowledged is on as many machines as it was asked to keep
-        it on.
-        """
+        """Do nothing: HDFS acknowledges a file once as many machines have it as they should."""
 
     def room(self) -> Room:
-        """The narrowest of what the DataNodes have left and of the quotas of every directory
-        above.
-        """
+        """Return the narrowest of the DataNodes' rest and the quotas of every directory above."""
         return narrowest(self._calls, self._root or "/", self._location)
 
     def writable(self, under: str = "") -> bool | None:
@@ -194,33 +180,20 @@ class HdfsStorage:
             return self._root or "/"
         return f"{self._root.rstrip('/')}/{path}"
 
-    def _is_leftover(self, full: str) -> bool:
-        """Whether a path is a temporary file that nobody in this process writes."""
-        return is_temporary(full) and full not in self._writing
-
     def _remove_quietly(self, full: str) -> None:
         with contextlib.suppress(StorageError):
             self._calls.delete(full)
 
-    def _remove_directory_quietly(self, full: str) -> None:
-        status = self._calls.status(full)
-        if status is not None and not status.is_file:
-            self._remove_quietly(full)
-
 
 def _info(path: str, status: Status) -> FileInfo:
-    """Return the file, stamped with its inode and its time in milliseconds. Hadoop's own RPC
-    client does not give the inode: then the time alone is the stamp.
-    """
+    """Return the file, stamped with its inode, where the client gives it, and its time in ms."""
     inode = "" if status.id is None else f"{status.id:x}"
     stamp = f"{inode}.{round(status.modified * 1000):x}"
     return FileInfo(path, status.size, status.modified, stamp)
 
 
 def _below(calls: HdfsCalls, top: str) -> Iterator[tuple[str, Status]]:
-    """Everything below a directory with its whole path, directories too. A directory that vanished
-    is left out; one that cannot be listed is an error.
-    """
+    """Everything below a directory, directories too. One that cannot be listed is an error."""
     with ThreadPoolExecutor(LISTINGS_AT_ONCE, thread_name_prefix="listing") as pool:
         waiting: deque[str] = deque([top])
         running: dict[Future[list[Status]], str] = {}
@@ -248,8 +221,41 @@ def _children(calls: HdfsCalls, directory: str) -> list[Status]:
         return []
 
 
-def _above(path: str) -> Iterator[str]:
-    """Every directory above a path."""
-    while "/" in path:
-        path = path.rpartition("/")[0]
+def may_write(calls: HdfsCalls, directory: str) -> bool | None:
+    """Whether files may be written below a directory, which need not be there yet."""
+    for place in _upwards(directory):
+        try:
+            return calls.may_write(place)
+        except MissingFile:
+            continue
+    return None
+
+
+def narrowest(calls: HdfsCalls, directory: str, location: str) -> Room:
+    """Return the room below a directory, by the narrowest of the limits above it."""
+    remaining = calls.remaining()
+    bytes_left: list[tuple[int, str]] = []
+    names_left: list[tuple[int, str]] = []
+    copies = 1
+    if remaining is not None:
+        bytes_left.append((remaining.bytes, "its DataNodes"))
+        copies = remaining.copies
+    for place in _upwards(directory):
+        quota = calls.quota(place) or Quota(bytes_left=None, names_left=None)
+        if quota.bytes_left is not None:
+            bytes_left.append((quota.bytes_left, f"the space quota of {place}"))
+        if quota.names_left is not None:
+            names_left.append((quota.names_left, f"the quota of names of {place}"))
+    bytes_free, limit = min(bytes_left, default=(None, ""))
+    files_free, files_limit = min(names_left, default=(None, ""))
+    pool = f"hdfs {locations.authority(location)}"
+    return Room(bytes_free, files_free, copies, pool, limit, files_limit)
+
+
+def _upwards(directory: str) -> Iterator[str]:
+    """The directory and every one above it, the root last."""
+    path = directory.rstrip("/")
+    while path:
         yield path
+        path = path.rpartition("/")[0]
+    yield "/"

@@ -48,7 +48,7 @@ NO_QUERY: Final[Mapping[str, Value]] = {}
 
 
 class Client(Protocol):
-    """What we use of a client of the `hdfs` package, which has no types of its own."""
+    """The used part of a client of the `hdfs` package, which has no types of its own."""
 
     _session: requests.Session
     _proxy: str | None
@@ -60,9 +60,7 @@ class Client(Protocol):
 
 
 class WebCalls:
-    """The calls of one file system. `client` is one of the `hdfs` package; `location` is what
-    errors name.
-    """
+    """The calls of one file system, by a client of the `hdfs` package."""
 
     def __init__(self, client: Client, location: str) -> None:
         self._client = client
@@ -94,8 +92,10 @@ class WebCalls:
             query = {"startAfter": entries[-1]["pathSuffix"]}
 
     def open(self, path: str, offset: int, length: int | None) -> Iterator[bytes]:
-        if offset and self._ends_by(path, offset):
-            return
+        if offset:
+            status = self.status(path)
+            if status is not None and offset >= status.size:
+                return  # HDFS takes that for an error
         query: dict[str, Value] = {"offset": offset}
         if length is not None:
             query["length"] = length
@@ -104,7 +104,7 @@ class WebCalls:
             answer = self._data("GET", answer, path, stream=True)
         with closing(answer):
             received = 0
-            with failures.translated(self._location, path):
+            with failures.translate_errors(self._location, path):
                 for piece in answer.iter_content(PIECE):
                     received += len(piece)
                     yield piece
@@ -113,10 +113,17 @@ class WebCalls:
                 raise failures.cut_short(self._location, path, received, int(announced))
 
     def create(self, path: str, chunks: Iterator[bytes]) -> int:
-        counted = _Counted(chunks)
+        size = 0
+
+        def counted() -> Iterator[bytes]:
+            nonlocal size
+            for chunk in filter(None, chunks):  # an empty one would end a chunked body
+                size += len(chunk)
+                yield chunk
+
         redirect = self._call("PUT", path, "CREATE", {"overwrite": "true"})
-        self._data("PUT", redirect, path, data=iter(counted))
-        return counted.size
+        self._data("PUT", redirect, path, data=counted())
+        return size
 
     def rename(self, path: str, target: str, replace: bool) -> None:
         option = "OVERWRITE" if replace else "NONE"
@@ -142,10 +149,8 @@ class WebCalls:
             self._call("PUT", path, "SETOWNER", query)
 
     def checksum(self, path: str) -> str | None:
-        """Return the checksum over those that the DataNodes keep of each block. Their number in a
-        block is part of it. It is zero in a file of one block: there the size of blocks does not
-        matter.
-        """
+        # It is over those that the DataNodes keep of each block. Their number in a block is part of
+        # it; in a file of one block that is zero, so that the size of blocks does not matter.
         answer = self._call("GET", path, "GETFILECHECKSUM")
         if answer.status_code == 307:
             answer = self._data("GET", answer, path)
@@ -173,9 +178,7 @@ class WebCalls:
         )
 
     def remaining(self) -> Remaining | None:
-        """Return what GETSTATUS says, of Hadoop 3.4 and later; before, only the NameNode's own
-        pages do.
-        """
+        """Return the answer to GETSTATUS (Hadoop 3.4); earlier, only NameNode's pages say it."""
         status = self._asked("/", "GETSTATUS", "FsStatus")
         defaults = self._asked("/", "GETSERVERDEFAULTS", "FsServerDefaults")
         if status is None or "remaining" not in status:
@@ -183,15 +186,8 @@ class WebCalls:
         replication = (defaults or {}).get("replication", 1)
         return Remaining(int(status["remaining"]), int(replication))
 
-    def _ends_by(self, path: str, offset: int) -> bool:
-        """Whether there is nothing to read from `offset` on, which HDFS takes for an error."""
-        status = self.status(path)
-        return status is not None and offset >= status.size
-
     def _asked(self, path: str, op: str, word: str) -> Json | None:
-        """Return what is answered under this word, a mapping; None if the question is not known
-        there, or not answered to us.
-        """
+        """Return the mapping answered under this word; None where the question is not known."""
         try:
             value = self._json(self._call("GET", path, op), path).get(word)
         except TransientStorageError:
@@ -223,7 +219,9 @@ class WebCalls:
                 refusals.append(failures.from_answer(answer, self._location, named))
                 if failures.exception_of(answer) not in failures.ON_ANOTHER:
                     raise refusals[-1]
-            self._go_on_from(number)
+            with self._lock:
+                if self._first == number:  # no other thread has gone on already
+                    self._first = (number + 1) % len(self._urls)
         raise failures.none_active(refusals, self._location, named)
 
     def _ask(
@@ -233,7 +231,7 @@ class WebCalls:
         if self._client._proxy is not None:
             params["doas"] = self._client._proxy
         streams = op == "OPEN"  # HttpFS sends the bytes itself
-        with failures.translated(self._location, path):
+        with failures.translate_errors(self._location, path):
             place = url + PREFIX + quote(path)
             began = time.perf_counter()
             answer = self._client._request(
@@ -253,7 +251,7 @@ class WebCalls:
         host, prefix, _ = place.partition(PREFIX)
         if not question_mark or not prefix:
             raise failures.not_hdfs(redirect, self._location, path)
-        with failures.translated(self._location, path):
+        with failures.translate_errors(self._location, path):
             url = f"{host}{PREFIX}{quote(path)}"
             began = time.perf_counter()
             answer = self._client._request(
@@ -264,12 +262,6 @@ class WebCalls:
             raise failures.from_answer(answer, self._location, path)
         return answer
 
-    def _go_on_from(self, number: int) -> None:
-        """Ask the next one first, unless another thread does so already."""
-        with self._lock:
-            if self._first == number:
-                self._first = (number + 1) % len(self._urls)
-
     def _json(self, answer: requests.Response, path: str) -> Json:
         try:
             return answer.json()
@@ -277,34 +269,13 @@ class WebCalls:
             raise failures.not_hdfs(answer, self._location, path) from error
 
 
-class _Counted:
-    """Chunks on their way, and how many bytes they were. Empty ones would end a chunked body."""
-
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
-        self.size = 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        for chunk in self._chunks:
-            if chunk:
-                self.size += len(chunk)
-                yield chunk
-
-
 def _log_answer(method: str, url: str, answer: requests.Response, began: float) -> None:
     """Log a request by its URL without the query, in which tokens are."""
     if _log.isEnabledFor(logging.DEBUG):
         milliseconds = (time.perf_counter() - began) * 1000
         length = answer.headers.get("Content-Length", "?")
-        shown = locations.redact(url)
-        _log.debug(
-            "%s %s: HTTP %s, %.1f ms, %s bytes",
-            method,
-            shown,
-            answer.status_code,
-            milliseconds,
-            length,
-        )
+        answered = f"HTTP {answer.status_code}, {milliseconds:.1f} ms, {length} bytes"
+        _log.debug("%s %s: %s", method, locations.redact(url), answered)
 
 
 def _status(entry: Json, name: str) -> Status:
@@ -321,9 +292,7 @@ def _status(entry: Json, name: str) -> Status:
 
 
 def _left(quota: object, used: object) -> int | None:
-    """Return what a quota leaves, None if there is no quota: it is negative, or the root's own one
-    of names, which nobody set.
-    """
+    """Return the rest of a quota, None if there is none: it is negative, or the root's default."""
     if not isinstance(quota, int) or not isinstance(used, int):
         return None
     if quota < 0 or quota >= ROOTS_OWN:

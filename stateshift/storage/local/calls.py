@@ -35,9 +35,7 @@ SYNCS_ONE: Final = _syncfs is not None
 
 
 def kind_of(mode: int) -> str | None:
-    """Return what an inode is that is neither a file nor a directory, None where it is one of
-    these.
-    """
+    """Return the kind of an inode that is neither a file nor a directory, else None."""
     if modes.S_ISREG(mode) or modes.S_ISDIR(mode):
         return None
     if modes.S_ISFIFO(mode):
@@ -48,14 +46,12 @@ def kind_of(mode: int) -> str | None:
 
 
 def dangling(link: str) -> str:
-    """Return what a symbolic link is that leads nowhere."""
+    """Return the words for a symbolic link that leads nowhere."""
     return f"a symbolic link to {os.readlink(link)}, which is not there"
 
 
 class NotAFile(Exception):
-    """What was to be read is a pipe, a socket, a device or a link to nothing; the text says
-    which.
-    """
+    """A pipe, a socket, a device or a link to nothing was to be read; the text says which."""
 
 
 def open_to_read(full: str) -> tuple[int, int]:
@@ -84,9 +80,7 @@ def open_to_read(full: str) -> tuple[int, int]:
 
 
 def linked_directory(directory: str, root: str) -> str | None:
-    """Return the first symbolic link on the way from `root` down to `directory`, which begins with
-    it, None where there is none.
-    """
+    """Return the first symbolic link on the way from `root` down to `directory`, if any."""
     place = root.rstrip(os.sep)
     for name in filter(None, directory[len(place) :].split(os.sep)):
         place = f"{place}{os.sep}{name}"
@@ -124,7 +118,7 @@ def write(descriptor: int, content: bytes | memoryview) -> None:
 
 def begin_to_flush(descriptor: int, offset: int, size: int) -> None:
     """Let the disk begin with what was written there, and wait for nothing: the sync at the end
-    finds less to do. Where the system cannot, the sync does all of it.
+    finds less to do. If the system cannot, the sync does all of it.
     """
     if _sync_file_range is not None:
         _sync_file_range(descriptor, ctypes.c_int64(offset), ctypes.c_int64(size), _WRITE)
@@ -174,9 +168,7 @@ def create_nameless(full: str, content: bytes) -> bool:
 
 
 def link_or_create(temp: str, full: str, content: bytes) -> None:
-    """Give a whole file its name unless it is taken. Without hard links a crash can leave a part
-    of it.
-    """
+    """Give a whole file its name unless it is taken. Without links a crash can leave a part."""
     try:
         os.link(temp, full, follow_symlinks=False)
     except OSError as error:
@@ -194,7 +186,12 @@ def rename_exclusively(full: str, target: str) -> None:
         os.link(full, target, follow_symlinks=False)
         linked = True
     except FileExistsError:
-        if not _is_unfinished_move(full, target):
+        # A crash left two names of one file. The same name twice, reached through a linked
+        # directory, is not that.
+        same_name = os.path.basename(full) == os.path.basename(target)
+        if same_name and os.path.samefile(os.path.dirname(full), os.path.dirname(target)):
+            raise
+        if not os.path.samestat(os.lstat(full), os.lstat(target)):
             raise
     except OSError as error:
         if error.errno not in _NO_LINKS:
@@ -209,16 +206,6 @@ def rename_exclusively(full: str, target: str) -> None:
         if linked:  # such as a source directory that may not be written to: nothing has been moved
             os.unlink(target)
         raise
-
-
-def _is_unfinished_move(full: str, target: str) -> bool:
-    """Whether these are two names of one file, left by a crash. The same name twice, reached
-    through a linked directory, is not that.
-    """
-    same_name = os.path.basename(full) == os.path.basename(target)
-    if same_name and os.path.samefile(os.path.dirname(full), os.path.dirname(target)):
-        return False
-    return os.path.samestat(os.lstat(full), os.lstat(target))
 
 
 def remove_if_empty(directory: str) -> None:

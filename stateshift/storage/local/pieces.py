@@ -7,9 +7,9 @@ itself.
 
 That saves the way back out of this process, and where the file system can, nothing is copied at
 all: XFS and Btrfs let both files have the same blocks, NFS 4.2 copies where they lie, as with cp.
-What is hashed is what was read. Between the two the file must not change: an engine never writes
-into a file of an image, it replaces it, and who has one open then still reads what it was. Whatever
-hinders the system (two file systems, an old kernel), the bytes are written instead.
+The bytes that were read are hashed. Between the two the file must not change: an engine never
+writes into a file of an image, it replaces it, and who has one open then still reads what it was.
+Whatever hinders the system (two file systems, an old kernel), the bytes are written instead.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PIECE: Final = 256 * 1024
 _copy_range = getattr(os, "copy_file_range", None)  # Linux
 
 
-class Reading:
+class OpenFile:
     """A file that is read from where its descriptor stands, by one thread at a time."""
 
     def __init__(self, descriptor: int, offset: int) -> None:
@@ -44,9 +44,7 @@ class Reading:
         return piece
 
     def close(self) -> None:
-        """Close the file. Its number may be another file's then: whoever still has a piece has
-        its bytes.
-        """
+        """Close the file. Its number may become another's: whoever has a piece has its bytes."""
         descriptor, self._descriptor = self._descriptor, None
         if _last.file is self:
             _last.piece, _last.file = None, None
@@ -69,10 +67,10 @@ class Reading:
 
 
 class _Last(threading.local):
-    """What a thread has read last, while its file is open."""
+    """The piece that a thread has read last, while its file is open."""
 
     piece: bytes | None = None
-    file: Reading | None = None
+    file: OpenFile | None = None
     offset: int = 0
 
 

@@ -10,8 +10,8 @@ here:
   first write after a sync, not at each of thousands.
 * `create` fills and fsyncs a file that has no name (O_TMPFILE) and then links it: linkat(2) fails
   where the name is taken, and what it makes visible is whole; killed before that, it leaves
-  nothing, so that a fence or a lock never litters a place that is not ours. Where there is no
-  O_TMPFILE it is a temporary file; on a file system without hard links (FAT, some FUSE mounts) it
+  nothing, so that a fence or a lock never litters a place that is not ours. Without O_TMPFILE it
+  is a temporary file; on a file system without hard links (FAT, some FUSE mounts) it
   is O_EXCL: exclusive still, but a crash in the middle can leave a part of the file.
 * `move` links the new name and removes the old one, because rename(2) replaces. A crash between the
   two leaves both names for one file: the repeat recognises that by inode and finishes. Without hard
@@ -20,13 +20,12 @@ here:
   an earlier, killed process wrote here. Measured on ext4 against fsync of each file: 1 file 0.4 ms
   against 0.7, 100 files 2 ms against 13 (eight threads), 5,000 files 0.2 s against 0.5, 64 MiB the
   same. It also waits for what others wrote to that file system; in return it covers directories,
-  and nothing has to be remembered but the device. Since Linux 5.8 it reports write errors. Where
-  there is no syncfs, it is sync(2).
+  and nothing has to be remembered but the device. Since Linux 5.8 it reports write errors. Without
+  syncfs, it is sync(2).
 """
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import errno
 import os
@@ -34,14 +33,12 @@ import stat as modes
 import threading
 from collections.abc import Iterator, Mapping
 from itertools import count
-from typing import BinaryIO
 
 from stateshift.formats.marks import fence_owner
 from stateshift.storage import failures, locations
-from stateshift.storage.local import calls, free_space
-from stateshift.storage.local import owners as local_owners
+from stateshift.storage.local import calls, listing
 from stateshift.storage.local.listing import info_of, walk
-from stateshift.storage.local.pieces import PIECE, Reading, write
+from stateshift.storage.local.pieces import PIECE, OpenFile, write
 from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import Writing, is_temporary, unique_temporary
 from stateshift.survey import FileInfo, Owned, Room
@@ -50,6 +47,8 @@ from stateshift.survey import FileInfo, Owned, Room
 _DIRECTORIES_MAX = 4096
 
 assert PIECE <= CHUNK
+
+_WHO = {"effective_ids": True} if os.access in os.supports_effective_ids else {}
 
 _FLUSHED = 8 * 1024 * 1024  # what is written of a file before the disk is let begin with it
 
@@ -104,20 +103,22 @@ class LocalStorage:
         return info_of(path, status) if modes.S_ISREG(status.st_mode) else None
 
     def read(self, path: str, size_max: int | None = None) -> bytes:
-        file, size = self._open(path)
-        with file, self._translated(path):
+        translated = self._translated(path)
+        with translated:
+            descriptor, size = self._open_to_read(path)
+        with translated, os.fdopen(descriptor, "rb") as file:
             if size_max is not None and size > size_max:
                 raise failures.too_large(self._location, path, size, size_max)
             return file.read()
 
     def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
-        """Yield what calls read that go no further than the file was long when it was opened, but
+        """Yield pieces whose reads go no further than the file was long when it was opened, but
         for one byte: most files are small, and one call shows that they have ended.
         """
         translated = self._translated(path)
         with translated:
             descriptor, size = self._open_to_read(path)
-        reading = Reading(descriptor, offset)
+        reading = OpenFile(descriptor, offset)
         try:
             if offset:
                 with translated:
@@ -168,7 +169,10 @@ class LocalStorage:
             with translated:
                 os.replace(temp, full)
             # Not before: a sync in between would take the mark and miss the rename.
-            self._remember_write(device, directory)
+            with self._lock:
+                self._unsynced[device] = directory
+                if len(self._written_to) < _DIRECTORIES_MAX:
+                    self._written_to[directory] = device
         return size
 
     def create(self, path: str, content: bytes) -> None:
@@ -210,9 +214,10 @@ class LocalStorage:
         top = self._full(under)
         with self._translated(under):
             for directory, _, names in os.walk(top, topdown=False, onerror=calls.unless_gone):
-                for name in self._leftovers(directory, names):
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(os.path.join(directory, name))
+                for full in (os.path.join(directory, name) for name in names if is_temporary(name)):
+                    if full not in self._writing:
+                        with contextlib.suppress(FileNotFoundError):
+                            os.unlink(full)
                 calls.remove_if_empty(directory)
                 with self._lock:
                     self._made.pop(directory, None)
@@ -231,7 +236,9 @@ class LocalStorage:
                     nearest = calls.nearest(self._root)
                     unsynced = {os.stat(nearest).st_dev: nearest} | unsynced
                 for directory in unsynced.values():
-                    self._sync_device(directory)
+                    with self._translated(""):
+                        # Through any directory that is still there: ours may have been removed.
+                        calls.sync_file_system(calls.nearest(directory))
             except BaseException:
                 with self._lock:
                     self._unsynced = unsynced | self._unsynced
@@ -241,26 +248,33 @@ class LocalStorage:
             self._forget(made)
 
     def room(self) -> Room:
+        """Return the space that is free for us, not for root; files, too, if they are limited."""
         with self._translated(""):
-            return free_space.room(calls.nearest(self._root))
+            directory = calls.nearest(self._root)
+            status = os.statvfs(directory)
+            bytes_free = status.f_bavail * status.f_frsize
+            files_free = status.f_favail if status.f_files else None
+            pool = f"device {os.stat(directory).st_dev}"
+            return Room(bytes_free, files_free, 1, pool, "its disk", "its disk")
 
     def writable(self, under: str = "") -> bool | None:
-        return free_space.writable(calls.nearest(self._full(under)))
+        """Ask access(2) for who we are in effect. It also knows of file systems that are mounted
+        read-only and of access control lists. On some network file systems the server has the last
+        word, when something is written.
+        """
+        directory = calls.nearest(self._full(under))
+        return os.path.isdir(directory) and os.access(directory, os.W_OK | os.X_OK, **_WHO)
 
     def owners(self) -> Iterator[Owned]:
-        return local_owners.owners(self._root)
+        return listing.owners(self._root)
 
     def own(self, owned: Owned) -> None:
         with self._translated(owned.path):
-            local_owners.own(self._full(owned.path), owned)
+            listing.own(self._full(owned.path), owned)
 
     def checksum(self, path: str) -> str | None:
         """Return None: a disk keeps no checksum that could be asked for."""
         return None
-
-    def _leftovers(self, directory: str, names: builtins.list[str]) -> builtins.list[str]:
-        temporaries = [name for name in names if is_temporary(name)]
-        return [n for n in temporaries if os.path.join(directory, n) not in self._writing]
 
     def _full(self, path: str) -> str:
         locations.check_path(path)
@@ -268,11 +282,6 @@ class LocalStorage:
 
     def _translated(self, path: str) -> _Translated:
         return _Translated(self._location, path)
-
-    def _open(self, path: str) -> tuple[BinaryIO, int]:
-        with self._translated(path):
-            descriptor, size = self._open_to_read(path)
-            return os.fdopen(descriptor, "rb"), size
 
     def _open_to_read(self, path: str) -> tuple[int, int]:
         try:
@@ -284,17 +293,14 @@ class LocalStorage:
 
     def _create_named(self, full: str, content: bytes) -> None:
         temp = unique_temporary(full)
-        file = self._begin(temp, os.O_EXCL)
+        descriptor = self._opened(temp, os.O_EXCL)
         try:
-            with file:
+            with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
                 calls.flush(file)
             calls.link_or_create(temp, full, content)
         finally:
             os.unlink(temp)
-
-    def _begin(self, temp: str, flag: int) -> BinaryIO:
-        return os.fdopen(self._opened(temp, flag), "wb")
 
     def _opened(self, temp: str, flag: int) -> int:
         """Open a temporary file for writing, in a directory that is made where it is not there."""
@@ -313,16 +319,6 @@ class LocalStorage:
         if linked is not None:
             raise failures.linked_directory(self._location, path, linked)
 
-    def _remember(self, device: int, directory: str) -> None:
-        with self._lock:
-            self._unsynced[device] = directory
-
-    def _remember_write(self, device: int, directory: str) -> None:
-        with self._lock:
-            self._unsynced[device] = directory
-            if len(self._written_to) < _DIRECTORIES_MAX:
-                self._written_to[directory] = device
-
     def _make_directories(self, directory: str) -> None:
         missing = []
         above = directory
@@ -338,8 +334,9 @@ class LocalStorage:
         # a file.
         if not os.path.isdir(directory):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
-        self._remember(os.stat(directory).st_dev, directory)
+        device = os.stat(directory).st_dev
         with self._lock:
+            self._unsynced[device] = directory
             self._made.update((new, next(self._makings)) for new in missing)
             many = len(self._made) > _DIRECTORIES_MAX
         if many:
@@ -350,16 +347,15 @@ class LocalStorage:
         first time, since its entry is durable then.
         """
         calls.fsync(directory)
-        while (making := self._making_of(directory)) is not None:
+        while True:
+            with self._lock:
+                making = self._made.get(directory)
+            if making is None:  # its entry is durable
+                return
             above = os.path.dirname(directory)
             calls.fsync(above)
             self._forget({directory: making})
             directory = above
-
-    def _making_of(self, directory: str) -> int | None:
-        """Return the number of a directory's making; None where its entry is durable."""
-        with self._lock:
-            return self._made.get(directory)
 
     def _forget(self, made: Mapping[str, int]) -> None:
         """Forget directories whose entries are durable, but for those made again since."""
@@ -368,16 +364,9 @@ class LocalStorage:
                 if self._made.get(directory) == making:
                     del self._made[directory]
 
-    def _sync_device(self, directory: str) -> None:
-        """Sync a device through any directory that is still there: ours may have been removed."""
-        with self._translated(""):
-            calls.sync_file_system(calls.nearest(directory))
-
 
 class _Translated:
-    """OSErrors, raised as StorageErrors. A class: a generator would take longer than some of the
-    calls.
-    """
+    """OSErrors, raised as StorageErrors. A generator would take longer than some calls."""
 
     __slots__ = ("_location", "_path")
 
