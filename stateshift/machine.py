@@ -74,7 +74,7 @@ def fitting(process_bytes: int, together: int) -> int:
 
 def together() -> int:
     """Return the bytes that all processes together may take on this machine."""
-    return _together(memory(), bounds.asked())
+    return _together(memory(), bounds.request())
 
 
 def _together(memory: int, asked: int | None) -> int:
@@ -83,7 +83,7 @@ def _together(memory: int, asked: int | None) -> int:
 
 def processes_here(parallel: int | None) -> int:
     """Return the number of processes that share the work on this machine."""
-    return process_count(parallel, cores(), memory(), bounds.asked())
+    return process_count(parallel, cores(), memory(), bounds.request())
 
 
 def _words_of(path: Path) -> list[str]:

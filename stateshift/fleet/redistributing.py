@@ -126,13 +126,13 @@ def _piles(
 ) -> dict[int, SortedPile]:
     """Return what all have dealt out for some targets."""
     # Loads Arrow.
-    from stateshift.formats.sorting import SortedPile, opened
+    from stateshift.formats.sorting import SortedPile, open_piles
 
     runs: dict[int, list[Run]] = {target: [] for target in targets}
     for each in dealt:
         file = files.enter_context(open(each.file, "rb"))  # noqa: SIM115 - the stack closes it
         file.seek(-each.index_bytes, os.SEEK_END)
-        piles = opened(file.read(), file)
+        piles = open_piles(file.read(), file)
         for target in targets:
             runs[target] += piles[target].runs
     return {target: SortedPile(tuple(own)) for target, own in runs.items()}

@@ -1,17 +1,5 @@
-"""Columns of byte strings put together and taken apart: what a loop over records would do, done by
-Arrow and numpy.
-
-    joined(a, b, ...)     a[0]b[0]… , a[1]b[1]… , …    each part a column, or bytes that are the
-                                                       same in every row
-    without_first(a, n)   each without its first n bytes
-    without_prefix(a, p)  each without a prefix, where it has it
-    of_width(matrix)      the rows of a matrix of bytes
-    numerals(numbers)     decimal digits
-    varints(numbers)      LEB128, as a matrix and which bytes of it count
-    whole(blocks)         blocks one behind the other, as one
-    in_order(block)       by key, bytewise; records of one key stay in their order
-
-This module imports pyarrow: see `blocks`.
+"""Columns of byte strings put together and taken apart, by Arrow and numpy in place of a loop over
+records. This module imports pyarrow: see `blocks`.
 """
 
 from __future__ import annotations
@@ -28,7 +16,7 @@ from stateshift.formats.blocks import Binary, Block, Flags, Ints, cut
 _NOTHING = pa.scalar(b"", pa.large_binary())
 
 
-def joined(*parts: Binary | bytes) -> Binary:
+def join_columns(*parts: Binary | bytes) -> Binary:
     """Return the parts joined row by row; a part that is plain bytes is the same in every row."""
     columns = []
     for part in parts:
@@ -50,9 +38,7 @@ def without_prefix(column: Binary, prefix: bytes) -> Binary:
 
 
 def edges(column: Binary) -> tuple[Ints, memoryview]:
-    """Return where each item begins, the end last, and the bytes they all lie in. There are no
-    nulls.
-    """
+    """Return the beginning of each item, the end last, and their bytes. There are no nulls."""
     _, offsets, content = column.buffers()
     starts = np.zeros(1, np.int64)
     if offsets:
@@ -67,9 +53,7 @@ def of_width(matrix: Ints) -> Binary:
 
 
 def binaries(content: Ints, starts: Ints) -> Binary:
-    """Return the bytes of a numpy array as a column: items begin at `starts`, of which the last is
-    the end.
-    """
+    """Return the bytes of an array as a column: items begin at `starts`, the end is last."""
     buffers = [
         None,
         pa.py_buffer(starts.astype(np.int64)),
@@ -79,7 +63,7 @@ def binaries(content: Ints, starts: Ints) -> Binary:
 
 
 def lengths(column: Binary) -> Ints:
-    """Return how many bytes each value has."""
+    """Return the number of bytes of each value."""
     return np.diff(edges(column)[0])
 
 
@@ -89,9 +73,7 @@ def numerals(numbers: Ints) -> Binary:
 
 
 def varints(numbers: Ints) -> tuple[Ints, Flags]:
-    """Return each number in a row of its own, seven bits to the byte, and which bytes of the row
-    are used.
-    """
+    """Return each number as a row of LEB128 bytes, and the used bytes of the row."""
     groups = numbers[:, None].astype(np.int64) >> np.arange(0, 35, 7)
     more = groups >> 7 > 0
     used = np.concatenate((np.ones((len(numbers), 1), bool), more[:, :-1]), axis=1)
@@ -107,7 +89,7 @@ def whole(blocks: Sequence[Block]) -> Block:
 
 
 def in_order(block: Block) -> Block:
-    """Return the block sorted by its keys; the same block where it is sorted already."""
+    """Return the block sorted by keys, those of one key in their order; itself if it is sorted."""
     keys = block.keys
     if len(keys) < 2 or pc.all(pc.less_equal(keys.slice(0, len(keys) - 1), keys.slice(1))).as_py():
         return block
@@ -121,7 +103,7 @@ def part(block: Block, start: int, end: int) -> Block:
 
 
 def count_upto(keys: Binary, bound: bytes) -> int:
-    """Return how many of these ascending keys are not after `bound`."""
+    """Return the number of these ascending keys that are not after `bound`."""
     low, high = 0, len(keys)
     while low < high:
         middle = (low + high) // 2

@@ -36,12 +36,11 @@ Numbers = Any  # a numpy array of numbers of another type
 Binary = Any  # a pyarrow.LargeBinaryArray
 Column = Any  # a pyarrow.Array of any type
 
-# What makes another key, or another value, of one.
+# A function that makes another key, or another value, of one.
 Change = Callable[[bytes], bytes]
 
-# What Arrow takes its memory from by itself keeps more of what is given back: 30 to 50 MiB of a
-# process's 300. Jemalloc is as fast. Where somebody chose another, or in a program that imports us,
-# it stays.
+# Arrow's own choice keeps more of the memory that is given back: 30 to 50 MiB of a process's 300.
+# Jemalloc is as fast. Another choice stays, and so does that of a program that imports us.
 if (
     bounds.is_own_process()
     and pa.default_memory_pool().backend_name == "mimalloc"
@@ -72,9 +71,7 @@ class Block:
         return Block(self.keys.take(picked), self.values.take(picked), merges)
 
     def mapped(self, key: Change | None, value: Change | None) -> Block:
-        """Return the same records with other keys, or other values, made one by one; None for those
-        that stay.
-        """
+        """Return the records with keys, or values, changed one by one; None: they stay."""
         keys, values = self.keys, self.values
         if key is not None:
             keys = binary([key(each) for each in keys.to_pylist()])

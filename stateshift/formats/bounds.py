@@ -1,5 +1,4 @@
-"""How much memory may be taken for what bytes claim: one bound for the process, and what of it one
-thing may have.
+"""Bounds of the memory that bytes may claim: one for the process, and shares of it.
 
     total  1 GiB, or what `set_total` was called with: the command line sets it from
            STATESHIFT_MEMORY
@@ -41,14 +40,14 @@ def set_total(size: int) -> None:
     _Bound.total = size
 
 
-def set_asked(size: int | None) -> None:
+def set_request(size: int | None) -> None:
     """Set what somebody asked for, and the total by it."""
     _Bound.asked = size
     _Bound.total = DEFAULT if size is None else size
 
 
-def asked() -> int | None:
-    """Return what somebody asked for; None where nobody did."""
+def request() -> int | None:
+    """Return the size that somebody asked for; None if nobody did."""
     return _Bound.asked
 
 
@@ -68,17 +67,17 @@ def total() -> int:
 
 
 def whole() -> int:
-    """Return how long a file may be that is held at once."""
+    """Return the most bytes of a file that is held at once."""
     return _Bound.total // _SHARES["whole"]
 
 
 def piece() -> int:
-    """Return how long a record, block or line may be."""
+    """Return the most bytes of a record, block or line."""
     return _Bound.total // _SHARES["piece"]
 
 
 def text() -> int:
-    """Return how long a JSON document may be."""
+    """Return the most bytes of a JSON document."""
     return _Bound.total // _SHARES["text"]
 
 
@@ -101,9 +100,7 @@ def require_text(size: int, what: str, offset: int | None = None) -> None:
 
 
 class Shown:
-    """What is decoded to be shown at once: a record of plain values takes some hundred bytes beside
-    its own, and its bytes as text twice their number, more than once.
-    """
+    """A sum of what is decoded to be shown at once: objects take several times their bytes."""
 
     def __init__(self, what: str) -> None:
         self._what, self._size = what, 0
@@ -120,7 +117,7 @@ class Shown:
             raise TooLarge(fact, None, None, hint=hint)
 
 
-def gathered(chunks: Iterable[bytes], what: str) -> bytes:
+def gather(chunks: Iterable[bytes], what: str) -> bytes:
     """Return the chunks as one, for what can only be read as a whole."""
     held: list[bytes] = []
     size = 0

@@ -11,8 +11,6 @@ def crc32c(data: bytes, value: int = 0) -> int:
 
 
 def masked_crc32c(data: bytes, value: int = 0) -> int:
-    """Return RocksDB's checksum of `data`: rotated and offset, so that checksums of checksums stay
-    good (crc32c.h).
-    """
+    """Return RocksDB's checksum: rotated and offset, for sums of sums (crc32c.h)."""
     value = crc32c(data, value)
     return ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF

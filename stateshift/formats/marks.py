@@ -1,5 +1,5 @@
-"""What we leave beside an image: the folder `_stateshift`, and the fence. Engines ignore names they
-do not know.
+"""Our files beside an image: the folder `_stateshift`, and the fence. Engines ignore names they do
+not know.
 
     _stateshift/operators.json  name -> directory of each operator, so that hashes can be read back
     _stateshift/stop            the marker a job that imports `stateshift.job` watches for between
@@ -25,6 +25,7 @@ Pure: names and bytes, no storage.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from itertools import chain
 
@@ -44,16 +45,15 @@ WAIT = "STATESHIFT_WAIT"  # what tells a job that it was started early
 TEMPORARY = ".stateshift-"  # how our temporary files begin; they end in .tmp
 LOCK_SUFFIX = ".stateshift-lock"
 
-# What a job that runs and we tell each other.
+# The markers between us and a running job.
 _OF_A_JOB = (STOP, STOPPING, IDLE, PROGRESS, WAITING, RELEASED)
 
 _FENCE = "stateshift fence v1\n"
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 def is_of_a_job(path: str) -> bool:
-    """Whether a file is one by which a job that runs and we tell each other something: beside its
-    image, or beside one of its queries.
-    """
+    """Whether a file is a marker between us and a running job, of its image or a query."""
     return any(f"/{path}".endswith(f"/{mark}") for mark in _OF_A_JOB)
 
 
@@ -70,31 +70,23 @@ def decode_index(content: bytes, path: str = INDEX) -> dict[str, str]:
         version, operators = plain["version"], dict(plain["operators"].items())
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(f"not an index of operators: {error}", path, 0) from error
-    if version != 1 or not all(map(_is_text, chain(operators, operators.values()))):
+    texts = [text for text in chain(operators, operators.values()) if isinstance(text, str)]
+    # No file could be called by half a surrogate pair.
+    if version != 1 or len(texts) < 2 * len(operators) or any(map(_HALF_PAIR.search, texts)):
         raise FormatError("not an index of operators of version 1", path, 0)
     return operators
 
 
-def _is_text(value: object) -> bool:
-    """Whether it is a string, and not one with half a surrogate pair, which no file could be
-    called.
-    """
-    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
-
-
 def encode_stop(job: str, tag: str | None, until: float) -> bytes:
-    """Return the marker: whom it asks to stop, and until when (seconds since 1970). It runs out, so
-    that one which nobody came to take away does not stop the job that is started here the next
-    time.
+    """Return the marker that asks a job to stop, until a time (seconds since 1970). It runs out, so
+    that a forgotten one does not stop the job that is started here the next time.
     """
     plain = {"version": 1, "job": job, "tag": tag, "until": until}
     return (json.dumps(plain, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
 def asks_to_stop(content: bytes, job: str | None, tag: str | None, now: float) -> bool:
-    """Whether the marker means the job of this name and tag. An empty file, which a person made
-    with `touch`, means every job; one that cannot be read means none.
-    """
+    """Whether the marker means this job and tag. An empty one (`touch`) means every job."""
     if not content.strip():
         return True
     try:
@@ -108,9 +100,7 @@ def asks_to_stop(content: bytes, job: str | None, tag: str | None, now: float) -
 
 
 def is_stop_of(content: bytes | None, job: str) -> bool:
-    """Whether a marker, or the answer to one, is of ours, for the job of this name: one that a
-    person made names nobody.
-    """
+    """Whether a marker, or its answer, is ours for this job: a person's names nobody."""
     try:
         return bool(json.loads(content or b"")["job"] == job)
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -118,15 +108,13 @@ def is_stop_of(content: bytes | None, job: str) -> bool:
 
 
 def encode_idle(tag: str, epoch: int | None) -> bytes:
-    """Return which submission is restored and waits for input, and the last epoch it has
-    committed.
-    """
+    """Return the marker of a submission that waits for input, and its last committed epoch."""
     plain = {"tag": tag, "epoch": epoch}
     return (json.dumps(plain, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
 def encode_tag(tag: str) -> bytes:
-    """Return which submission waits, or may go on."""
+    """Return the marker of a submission that waits, or may go on."""
     return (json.dumps({"tag": tag}) + "\n").encode()
 
 
@@ -136,14 +124,12 @@ def is_meant(content: bytes | None, tag: str) -> bool:
 
 
 def fence_text(owner: str) -> str:
-    """Return the fence's content: no engine takes it for a log entry, and a person reads whose it
-    is.
-    """
+    """Return the fence's content: no engine takes it for a log entry; a person can read it."""
     return f"{_FENCE}{owner}\nThe state of this job was moved. To undo: stateshift rollback\n"
 
 
 def fence_owner(content: bytes) -> str | None:
-    """Return who put up the fence, or None if this is not one."""
+    """Return the owner of a fence, or None if this is not one."""
     text = content.decode("utf-8", "replace")
     if not text.startswith(_FENCE):
         return None

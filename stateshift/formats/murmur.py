@@ -1,8 +1,5 @@
 """Murmur3 (x64, 128 bits, seed 0) of many rows at once, and their sum: what mmh3 gives one by one.
 
-    sum128(head, keys, values)   the sum, modulo 2^128, of each row's digest: of head(size of its
-                                 key) | key | value
-
 Rows whose keys have one width, and whose values have one, are laid into a matrix and hashed column
 by column, some thousands at a time, which the processor's cache holds. Rows of a shape that few
 have, long rows, and blocks of very many shapes are hashed one by one.
@@ -18,12 +15,11 @@ import mmh3
 import numpy as np
 import pyarrow as pa
 
-from stateshift.formats.binaries import joined, lengths
+from stateshift.formats.binaries import join_columns, lengths
 from stateshift.formats.blocks import Binary, Ints, binary
 from stateshift.formats.spans import Content, Spans, Words, items_at, spans
 
-# Of a shape that fewer rows have, each is hashed by itself: a matrix costs more.
-FEW = 2048
+FEW = 2048  # rows of a shape; fewer are hashed by themselves: a matrix costs more
 LONG = 256  # bytes of a row
 STRIP = 8192  # rows
 # A look at so many rows of a block tells whether it has too many shapes.
@@ -44,7 +40,7 @@ Head = Callable[[int], bytes]
 
 
 def sum128(head: Head, keys: Binary, values: Binary) -> int:
-    """Return the sum of the rows' digests; there are no nulls."""
+    """Return the sum modulo 2^128 of each row's digest, of head(key's size) | key | value."""
     rows = _Rows(head, spans(keys), spans(values))
     total = 0
     others = []
@@ -122,7 +118,7 @@ def _one_by_one(head: Head, keys: Binary, values: Binary) -> int:
     """Return the sum of the digests of rows of any shape."""
     sizes, places = np.unique(lengths(keys), return_inverse=True)
     heads = binary([head(size) for size in sizes.tolist()]).take(pa.array(places))
-    digests = b"".join(map(mmh3.mmh3_x64_128_digest, joined(heads, keys, values).to_pylist()))
+    digests = b"".join(map(mmh3.mmh3_x64_128_digest, join_columns(heads, keys, values).to_pylist()))
     low, high = np.frombuffer(digests, "<u8").reshape(-1, 2).transpose()
     return _summed((low, high))
 
@@ -139,9 +135,7 @@ def _cut(column: Spans, places: Ints, width: int) -> Content:
 
 
 def _summed(digests: tuple[Words, Words]) -> int:
-    """Return the sum of digests, each a low and a high half; the halves of those stay below 64
-    bits when they are added.
-    """
+    """Return the sum of digests, each a low and a high half, added below 64 bits."""
     low, high = digests
     total = 0
     for shift, half in ((0, low), (64, high)):
@@ -151,9 +145,7 @@ def _summed(digests: tuple[Words, Words]) -> int:
 
 
 def _digests(words: Words, size: int) -> tuple[Words, Words]:
-    """Return the digests of items of one size: row i of `words` is the i-th word of each, zeros
-    behind the end. `words` is used up.
-    """
+    """Return digests of items of one size; row i of `words`, used up, is their i-th word."""
     low = np.zeros(words.shape[1], np.uint64)
     high = np.zeros(words.shape[1], np.uint64)
     scratch = np.empty_like(low)

@@ -8,10 +8,8 @@ from stateshift.errors import FormatError
 from stateshift.formats import bounds
 
 
-def decompressed(data: bytes, start: int) -> bytes:
-    """Return one raw snappy block, decompressed. Its longest copy makes 64 bytes of 3: a claim
-    beyond that is refused.
-    """
+def decompress(data: bytes, start: int) -> bytes:
+    """Return a raw snappy block, decompressed. Its longest copy makes 64 bytes of 3."""
     try:
         raw = cramjam.snappy.decompress_raw_len(data)
         if raw > 22 * len(data) + 64:

@@ -7,16 +7,16 @@ memory.
 
     piles.put_aside()                  all of it lies in the scratch file
     index_of({3: piles.pile(3)})       says where
-    opened(index, file)                the piles again, also in another process that has the file
+    open_piles(index, file)            the piles again, also in another process that has the file
 
-What is held over all piles, and what it takes to sort the largest of them, comes to BYTES_MAX.
-Beyond that every pile's records are sorted and put aside, in chunks of CHUNK_BYTES, in one scratch
-file; giving them back merges these runs a chunk of each at a time. The scratch file is handed in as
-a function that opens it: in memory by default, on disk where state is really moved.
+All piles in memory, and the sorting of the largest of them, take BYTES_MAX. Beyond that every
+pile's records are sorted and put aside, in chunks of CHUNK_BYTES, in one scratch file; giving them
+back merges these runs a chunk of each at a time. The scratch file is handed in as a function that
+opens it: in memory by default, on disk where state is really moved.
 
-Where a run is merged: of the chunks that are held, the smallest last key among runs that go on is a
-bound below which nothing more can come, so everything up to it is taken from each run at once, and
-sorted together.
+Runs are merged so: of the chunks in memory, the smallest last key among runs that go on is a bound
+below which nothing more can come, so everything up to it is taken from each run at once, and sorted
+together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import accumulate, chain
 from typing import Any, BinaryIO, NamedTuple
 
@@ -45,18 +44,18 @@ SAMPLES = 4
 Scratch = Callable[[], BinaryIO]
 
 
-class Place(NamedTuple):
+class ScratchPlace(NamedTuple):
     """The offset of a block in a scratch file, and its size there, in bytes."""
 
     at: int
     size: int
 
 
-class Kept(NamedTuple):
-    """A way back to a block. `place` is None where the block is in memory."""
+class StoredBlock(NamedTuple):
+    """A way back to a block. `place` is None if it is in memory."""
 
     load: Callable[[], Block]
-    place: Place | None = None
+    place: ScratchPlace | None = None
 
 
 _SCHEMA = pa.schema([("keys", pa.large_binary()), ("values", pa.large_binary())])
@@ -64,15 +63,13 @@ _SCHEMA = pa.schema([("keys", pa.large_binary()), ("values", pa.large_binary())]
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Records in order, somewhere: what of them is known without looking. `samples` are keys at
-    even distances, the last of all at the end.
-    """
+    """Records in order. `samples` are keys at even distances, the last of all at the end."""
 
     first: bytes
     samples: tuple[bytes, ...]
     records: int
     size: int
-    kept: Kept
+    stored: StoredBlock
 
     @property
     def last(self) -> bytes:
@@ -93,30 +90,31 @@ class SortedPile:
         return sum(chunk.records for chunk in chain.from_iterable(self.runs))
 
     def bounds(self, count: int) -> list[bytes]:
-        """Return `count` - 1 keys that cut the pile into parts of about the same size, as far as
-        its samples show.
-        """
-        return cuts(self._samples(), count)
-
-    def _samples(self) -> Iterator[tuple[bytes, float]]:
-        """Yield each chunk's sample keys, each with its share of the chunk's size."""
+        """Return `count` - 1 keys that cut the pile into parts of about one size."""
+        samples = []
         for chunk in chain.from_iterable(self.runs):
-            for key in chunk.samples:
-                yield key, chunk.size / len(chunk.samples)
+            share = chunk.size / len(chunk.samples)
+            samples += [(key, share) for key in chunk.samples]
+        return cuts(samples, count)
 
     def blocks(self, after: bytes | None = None, upto: bytes | None = None) -> Iterator[Block]:
-        """Yield the records in order; `after` a key and up to another, where these are given."""
-        cursors = []
-        for run in self.runs:
-            chunks = tuple(chunk for chunk in run if _overlaps(chunk, after, upto))
-            cursors.append(_Cursor(iter(chunks), after, upto))
-        yield from _merged(cursors)
+        """Yield the records in order; `after` a key and up to another, if these are given."""
+
+        def overlaps(chunk: Chunk) -> bool:
+            if after is not None and chunk.last <= after:
+                return False
+            return upto is None or chunk.first <= upto
+
+        cursors = [_RunCursor(filter(overlaps, run), after, upto) for run in self.runs]
+        while cursors := [cursor for cursor in cursors if cursor.fill()]:
+            lasts = [cursor.last() for cursor in cursors]
+            bound = min((last for last in lasts if last is not None), default=None)
+            taken = [cursor.taken(bound) for cursor in cursors]
+            yield in_order(whole([block for block in taken if len(block)]))
 
 
 def cuts(samples: Iterable[tuple[bytes, float]], count: int, early: float = 0.0) -> list[bytes]:
-    """Return `count` - 1 keys out of some samples, each with its share of the size, that cut what
-    they are of into parts of about the same size. A cut may be `early` by such a share of a part.
-    """
+    """Return `count` - 1 sample keys that cut into equal parts, `early` by a share of a part."""
     ordered = sorted(samples)
     if not ordered:
         return [b""] * (count - 1)
@@ -150,20 +148,24 @@ class SortedPiles:
     def put_aside(self) -> None:
         """Have all records so far in the scratch file."""
         self._file = self._file or _File(self._scratch())
-        self._put_aside(self._file.kept)
+        self._put_aside(self._file.store)
 
     def pile(self, number: int) -> SortedPile:
         """Return one of them; from now on nothing is added to any."""
         if self._held:
-            self._put_aside(_in_memory)
+            self._put_aside(lambda block: StoredBlock(lambda: block))
         return SortedPile(tuple(self._runs.get(number, ())))
 
-    def _put_aside(self, keep: Callable[[Block], Kept]) -> None:
-        """Make runs of all that is held."""
+    def _put_aside(self, keep: Callable[[Block], StoredBlock]) -> None:
+        """Make runs of all blocks in memory."""
         for number in sorted(self._held):
             block = in_order(whole(self._held.pop(number)))
-            run = tuple(_chunk(piece, keep(piece)) for piece in _pieces(block))
-            self._runs.setdefault(number, []).append(run)
+            step = -(-len(block) // max(1, block.size // CHUNK_BYTES))
+            run = []
+            for start in range(0, len(block), step):
+                piece = part(block, start, min(start + step, len(block)))
+                run.append(_chunk(piece, keep(piece)))
+            self._runs.setdefault(number, []).append(tuple(run))
         self._sizes.clear()
 
 
@@ -173,55 +175,57 @@ class _File:
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._end = file, 0
 
-    def kept(self, block: Block) -> Kept:
+    def store(self, block: Block) -> StoredBlock:
         content = pa.record_batch([block.keys, block.values], schema=_SCHEMA).serialize()
-        place = Place(self._end, len(content))
+        place = ScratchPlace(self._end, len(content))
         put_aside(self._file, place.at, content)
         self._end += place.size
         return self.at(place)
 
-    def at(self, place: Place) -> Kept:
-        """Return what lies at a place."""
-        return Kept(partial(self._load, place), place)
+    def at(self, place: ScratchPlace) -> StoredBlock:
+        """Return the item at a place."""
 
-    def _load(self, place: Place) -> Block:
-        self._file.seek(place.at)
-        batch = pa.ipc.read_record_batch(pa.py_buffer(self._file.read(place.size)), _SCHEMA)
-        return Block(batch.column(0), batch.column(1))
+        def load() -> Block:
+            self._file.seek(place.at)
+            batch = pa.ipc.read_record_batch(pa.py_buffer(self._file.read(place.size)), _SCHEMA)
+            return Block(batch.column(0), batch.column(1))
+
+        return StoredBlock(load, place)
 
 
 def index_of(piles: Mapping[int, SortedPile]) -> bytes:
-    """Return where piles lie that were put aside."""
+    """Return the index of piles that were put aside."""
+
+    def plain_chunk(chunk: Chunk) -> list[object]:
+        assert chunk.stored.place is not None, "it was put aside"
+        samples = [key.hex() for key in chunk.samples]
+        return [chunk.first.hex(), samples, chunk.records, chunk.size, *chunk.stored.place]
+
     plain = {}
     for number, pile in piles.items():
-        plain[number] = [[_plain_chunk(chunk) for chunk in run] for run in pile.runs]
+        plain[number] = [list(map(plain_chunk, run)) for run in pile.runs]
     return json.dumps(plain).encode()
 
 
-def opened(index: bytes, file: BinaryIO) -> dict[int, SortedPile]:
-    """Return piles that lie in a scratch file."""
+def open_piles(index: bytes, file: BinaryIO) -> dict[int, SortedPile]:
+    """Return piles that were put aside in a scratch file."""
     scratch = _File(file)
+
+    def chunk_of(plain: list[Any]) -> Chunk:
+        first, samples, records, size, *place = plain
+        keys = tuple(map(bytes.fromhex, samples))
+        stored = scratch.at(ScratchPlace(*place))
+        return Chunk(bytes.fromhex(first), keys, records, size, stored)
+
     piles = {}
     for number, plain_runs in json.loads(index).items():
-        runs = (tuple(_chunk_of(plain, scratch) for plain in run) for run in plain_runs)
+        runs = [tuple(map(chunk_of, run)) for run in plain_runs]
         piles[int(number)] = SortedPile(tuple(runs))
     return piles
 
 
-def _plain_chunk(chunk: Chunk) -> list[object]:
-    assert chunk.kept.place is not None, "it was put aside"
-    samples = [key.hex() for key in chunk.samples]
-    return [chunk.first.hex(), samples, chunk.records, chunk.size, *chunk.kept.place]
-
-
-def _chunk_of(plain: list[Any], scratch: _File) -> Chunk:
-    first, samples, records, size, *place = plain
-    keys = tuple(map(bytes.fromhex, samples))
-    return Chunk(bytes.fromhex(first), keys, records, size, scratch.at(Place(*place)))
-
-
 def put_aside(file: BinaryIO, place: int, content: bytes | memoryview) -> None:
-    """Write to a place of a scratch file; say of one that has no space left what would help."""
+    """Write to a place of a scratch file; the error of a full disk has a hint."""
     try:
         file.seek(place)
         file.write(content)
@@ -235,8 +239,8 @@ def put_aside(file: BinaryIO, place: int, content: bytes | memoryview) -> None:
 
 
 @dataclass(slots=True)
-class _Cursor:
-    """How far a run has been merged: the chunk that is held, and those that follow."""
+class _RunCursor:
+    """The progress of a run's merge: the chunk in memory, and those that follow."""
 
     chunks: Iterator[Chunk]
     after: bytes | None
@@ -250,7 +254,7 @@ class _Cursor:
     def fill(self) -> bool:
         """Hold records, if any are left, and return whether they are."""
         while not self._holds_any() and self.following is not None:
-            block, self.following = self.following.kept.load(), next(self.chunks, None)
+            block, self.following = self.following.stored.load(), next(self.chunks, None)
             end = len(block) if self.upto is None else count_upto(block.keys, self.upto)
             start = 0 if self.after is None else count_upto(block.keys, self.after)
             self.held = part(block, min(start, end), end)
@@ -273,32 +277,7 @@ class _Cursor:
         return part(held, 0, count)
 
 
-def _merged(cursors: list[_Cursor]) -> Iterator[Block]:
-    while cursors := [cursor for cursor in cursors if cursor.fill()]:
-        lasts = [cursor.last() for cursor in cursors]
-        bound = min((last for last in lasts if last is not None), default=None)
-        taken = [cursor.taken(bound) for cursor in cursors]
-        yield in_order(whole([block for block in taken if len(block)]))
-
-
-def _overlaps(chunk: Chunk, after: bytes | None, upto: bytes | None) -> bool:
-    if after is not None and chunk.last <= after:
-        return False
-    return upto is None or chunk.first <= upto
-
-
-def _pieces(block: Block) -> Iterator[Block]:
-    count = max(1, block.size // CHUNK_BYTES)
-    step = -(-len(block) // count)
-    for start in range(0, len(block), step):
-        yield part(block, start, min(start + step, len(block)))
-
-
-def _in_memory(block: Block) -> Kept:
-    return Kept(lambda: block)
-
-
-def _chunk(block: Block, kept: Kept) -> Chunk:
+def _chunk(block: Block, stored: StoredBlock) -> Chunk:
     count = len(block)
     samples = tuple(block.keys[-(-count * n // SAMPLES) - 1].as_py() for n in range(1, SAMPLES + 1))
-    return Chunk(block.keys[0].as_py(), samples, count, block.size, kept)
+    return Chunk(block.keys[0].as_py(), samples, count, block.size, stored)

@@ -1,15 +1,4 @@
-"""Arrow's byte strings as numpy sees them: one content, and where each item starts and ends in it.
-
-spans(items)              Spans(content, starts, ends), without copying a byte
-words(content, at)        the eight bytes at every place, as numbers; zeros beyond the end
-items_at(content, at, n)  n bytes from every place on, each as one item that is no number
-word_rows(content, at, n) n words from every place on, as the rows of a matrix
-first_bytes(words, n)     words of which only the first n bytes count
-numbers_at(items, n)      the eight bytes at the same place of every item, ordered as the bytes are
-hash64(items)             a number for each item, quickly: to deal items out by, and to find equal
-                          ones
-hash128(items)            a digest for each item
-"""
+"""Arrow's byte strings as numpy sees them: one content, and the start and end of each item."""
 
 from __future__ import annotations
 
@@ -28,8 +17,7 @@ Words = Any  # a numpy array of uint64
 Content = Any  # a numpy array of uint8
 
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
-# What is computed on at once stays in the processor's cache.
-_STRIP = 8192
+_STRIP = 8192  # items that are computed on at once: they stay in the processor's cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +34,7 @@ class Spans:
 
 
 def spans(items: Binary) -> Spans:
-    """Return a column's bytes, and where each of its values begins and ends in them."""
+    """Return a column's bytes, and the beginning and end of each of its values in them."""
     _, offsets, content = items.buffers()
     if not len(items):
         return Spans(np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -57,7 +45,7 @@ def spans(items: Binary) -> Spans:
 
 
 def missing(items: Binary) -> Flags:
-    """Return which items are null."""
+    """Return the flags of items that are null."""
     if not items.null_count:
         return np.zeros(len(items), bool)
     return items.is_null().to_numpy(zero_copy_only=False)
@@ -79,9 +67,8 @@ def words(content: Content, places: Ints) -> Words:
 
 
 def items_at(content: bytes | Content, places: Ints, size: int) -> Any:
-    """Return so many bytes from each place on, all of which lie in the content, as one item each:
-    numpy copies bytes that are no number faster than numbers that are not aligned.
-    """
+    """Return so many bytes from each place on as one item each, all within the content."""
+    # Numpy copies bytes that are no number faster than numbers that are not aligned.
     every = np.ndarray((len(content) - size + 1,), f"V{size}", content, strides=(1,))
     return every[places]
 
@@ -92,9 +79,7 @@ def word_rows(content: bytes | Content, places: Ints, count: int) -> Words:
 
 
 def numbers_at(items: Binary, place: int) -> Words:
-    """Return the eight bytes at one place of every item, as a number that is ordered as they are;
-    zeros behind its end.
-    """
+    """Return eight bytes of each item as a number ordered as they are, zeros after its end."""
     held = spans(items)
     rest = np.maximum(held.sizes - place, 0)
     little = words(held.content, np.minimum(held.starts + place, held.ends))
@@ -102,9 +87,7 @@ def numbers_at(items: Binary, place: int) -> Words:
 
 
 def hash64(items: Binary) -> Words:
-    """Return a number for each item, the same for the same bytes; who takes equal numbers for equal
-    items has to look.
-    """
+    """Return a number for each item, quickly: to deal them out by, and to find equal ones."""
     whole = spans(items)
     hashed = np.empty(len(items), np.uint64)
     for start in range(0, len(hashed), _STRIP):
@@ -114,9 +97,7 @@ def hash64(items: Binary) -> Words:
 
 
 def hash128(items: Binary) -> Words:
-    """Return Murmur3 (x64, 128 bits, seed 0) of each item, as rows of a low and a high half: what
-    mmh3.hash64 gives.
-    """
+    """Return mmh3.hash64 (Murmur3 x64, 128 bits) of each item: rows of a low and a high half."""
     digests = b"".join(map(mmh3.mmh3_x64_128_digest, items.to_pylist()))
     return np.frombuffer(digests, "<u8").reshape(-1, 2)
 

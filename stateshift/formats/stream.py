@@ -6,15 +6,14 @@ one.
     Stream.at_end()    nothing is left
     lines(chunks)      (offset, line) without the newline; one line at a time is held
 
-What is held in memory is what has arrived and was asked for: a length claimed by the bytes
-themselves never makes us allocate anything. What is longer than `bounds` allows is not held: either
-the bytes end before it does, or it is refused as too large.
+Memory holds bytes that have arrived and were asked for: a length claimed by the bytes themselves
+never makes us allocate anything. A piece longer than `bounds` allows is not held: either the bytes
+end before it does, or it is refused as too large.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NoReturn
 
 from stateshift.errors import FormatError
 from stateshift.formats import bounds
@@ -35,7 +34,7 @@ class Stream:
 
     @property
     def offset(self) -> int:
-        """Return where the next byte stands in the whole."""
+        """Return the place of the next byte in the whole."""
         return self._start + self._position
 
     def take(self, count: int) -> bytes:
@@ -45,7 +44,13 @@ class Stream:
         end = self._position + count
         if end > len(self._buffer):
             if count > bounds.piece():
-                self._refuse(count)
+                # Do the bytes hold as many? They are counted, and not held.
+                left = len(self._buffer) - self._position
+                for chunk in self._chunks:
+                    left += len(chunk)
+                    if left >= count:
+                        bounds.require_piece(count, f"a record in {self._what}", self.offset)
+                raise self._ends_early(count, left)
             self._fill(count)
             end = self._position + count
             if end > len(self._buffer):
@@ -74,15 +79,6 @@ class Stream:
             self._position = len(self._buffer)
             yield piece
 
-    def _refuse(self, count: int) -> NoReturn:
-        """Say whether the bytes hold as many, without holding them."""
-        left = len(self._buffer) - self._position
-        for chunk in self._chunks:
-            left += len(chunk)
-            if left >= count:
-                bounds.require_piece(count, f"a record in {self._what}", self.offset)
-        raise self._ends_early(count, left)
-
     def _fill(self, count: int) -> None:
         """Gather chunks until `count` bytes are held, or there are no more."""
         held = [self._buffer[self._position :]] if self._position < len(self._buffer) else []
@@ -100,9 +96,8 @@ class Stream:
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield each line with the offset it starts at. A last line without newline counts; an empty
-    last one does not exist, so that `b"\\n".join` of what this gives is the content again, but for
-    a final newline.
+    """Yield each line with its offset. A last line without newline counts; an empty last one does
+    not exist: `b"\\n".join` of the lines is the content again, but for a final newline.
     """
     offset = 0
     held: list[bytes] = []  # the pieces of a line that goes on: joined once, however many there are
@@ -123,7 +118,7 @@ def lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         yield offset, line
 
 
-def regrouped(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
+def regroup(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
     """Yield the same bytes in pieces of exactly `size`; only the last may be shorter."""
     held = bytearray()
     for chunk in chunks:

@@ -6,8 +6,8 @@
     hash       sum of (code unit + offset) * p^i, i from 0, reduced mod m at each step: the
                textbook's polynomial rolling hash with p = 31, m = 10^9 + 9 and 'a' = 1 (offset
                -96). D5.2 never published its constants.
-    signed     what Java's % leaves: the sign of the dividend is kept at each step, and so may the
-               hash's be
+    signed     with Java's %, which keeps the sign of the dividend at each step: the hash may be
+               negative
 
 Characters are UTF-16 code units, as Java's `String.charAt` sees them, so that a Java implementation
 agrees on names outside the basic plane too. The arithmetic is exact where Java's `long` wraps,
@@ -16,8 +16,6 @@ which p and m below 2^46 never reach.
 
 from __future__ import annotations
 
-import math
-import operator
 import re
 import struct
 from collections.abc import Callable, Iterable
@@ -43,10 +41,12 @@ def rolling_hash(
     name: str, p: int = 31, m: int = 1_000_000_009, offset: int = -96, signed: bool = False
 ) -> int:
     """Return the hash of `name`; never negative unless `signed`."""
-    remainder: Callable[[int, int], int] = _remainder if signed else operator.mod
+    encoded = name.encode("utf-16-le", "surrogatepass")
     value, power = 0, 1
-    for unit in _code_units(name):
-        value = remainder(value + (unit + offset) * power, m)
+    for unit in struct.unpack(f"<{len(encoded) // 2}H", encoded):
+        value += (unit + offset) * power
+        # Java's % truncates towards zero.
+        value = -(-value % m) if signed and value < 0 else value % m
         power = power * p % m
     return value
 
@@ -54,18 +54,14 @@ def rolling_hash(
 def directory_name(
     name: str, p: int = 31, m: int = 1_000_000_009, offset: int = -96, signed: bool = False
 ) -> str:
-    """Return the directory of the operator `name`: its hash, and what a person would recognise it
-    by.
-    """
+    """Return the directory of the operator `name`: its hash, and a readable part."""
     content = last_parentheses(name)
     hashed = str(rolling_hash(name, p, m, offset, signed))
     return f"{hashed}_{_UNSAFE.sub('_', content)}" if content else hashed
 
 
 def last_parentheses(name: str) -> str:
-    """Return the content of the last pair of parentheses that holds something, counted by where
-    they open; "" if none.
-    """
+    """Return the content of the last pair of parentheses that holds something, or ""."""
     opened: list[int] = []
     last = (-1, -1)
     for position, character in enumerate(name):
@@ -79,17 +75,15 @@ def last_parentheses(name: str) -> str:
 
 
 def results_directory(directory: str, production: bool) -> str | None:
-    """Return where the operator's results go: beside its state in production, nowhere in debug."""
+    """Return the place of the operator's results: beside its state, none in debug."""
     return f"{directory}_RES" if production else None
 
 
 def flink_operator_id(uid: str) -> str:
-    """Return Flink's id of the operator with this uid, as it stands in a savepoint and in the REST
-    API.
+    """Return Flink's id of the operator with this uid, as in savepoints and the REST API.
 
     Flink, StreamGraphHasherV2 (1.2 and later): Guava's murmur3_128 (x64), seed 0, over UTF-8,
-    `HashCode.asBytes`, which is h1 and then h2, each little-endian. Java writes a lone surrogate as
-    "?".
+    `HashCode.asBytes`: h1, then h2, each little-endian. Java writes a lone surrogate as "?".
     """
     import mmh3  # a job that imports `stateshift.job` needs none of our packages in its cluster
 
@@ -99,9 +93,7 @@ def flink_operator_id(uid: str) -> str:
 def collisions(
     names: Iterable[str], directory: Callable[[str], str]
 ) -> tuple[tuple[str, str, str], ...]:
-    """Return (first, second, directory) of every two names that would share a directory; a name
-    given twice is one too.
-    """
+    """Return (first, second, directory) of every two names that share a directory."""
     first: dict[str, str] = {}
     shared = []
     for name in names:
@@ -111,13 +103,3 @@ def collisions(
         else:
             first[place] = name
     return tuple(shared)
-
-
-def _code_units(name: str) -> tuple[int, ...]:
-    encoded = name.encode("utf-16-le", "surrogatepass")
-    return struct.unpack(f"<{len(encoded) // 2}H", encoded)
-
-
-def _remainder(value: int, m: int) -> int:
-    """Return what Java's % does: it truncates towards zero."""
-    return int(math.copysign(1, value)) * (abs(value) % m)

@@ -25,7 +25,7 @@ from stateshift.clusters.protocol import (
     StopRequest,
 )
 from stateshift.errors import ClusterError, FormatError, MissingFile
-from stateshift.formats.flink.names import METADATA
+from stateshift.formats.flink import METADATA
 from stateshift.plain import JsonObject
 from stateshift.step.evidence import ImageTaken, of_kind
 from stateshift.step.marks import NoFiles, tag_of

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stateshift.errors import StorageError
 from stateshift.formats import sorting
 from stateshift.formats.blocks import Block, block_of
-from stateshift.formats.sorting import SortedPile, SortedPiles, index_of, opened
+from stateshift.formats.sorting import SortedPile, SortedPiles, index_of, open_piles
 
 Records = list[tuple[bytes, bytes]]
 RECORDS = st.lists(st.tuples(st.binary(max_size=3), st.binary(max_size=20)), max_size=30)
@@ -67,7 +67,7 @@ def test_what_was_put_aside_is_found_again_by_its_index(
         piles.add(number, block_of(records))
     piles.put_aside()
     own = {number: piles.pile(number) for number in range(3)}
-    again = opened(index_of(own), io.BytesIO(file.getvalue()))
+    again = open_piles(index_of(own), io.BytesIO(file.getvalue()))
     for number, pile in own.items():
         assert records_of(again[number]) == records_of(pile)
         assert again[number].bounds(3) == pile.bounds(3)

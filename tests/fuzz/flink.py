@@ -9,7 +9,7 @@ from functools import cache
 
 from stateshift.errors import Incompatible
 from stateshift.formats.flink import serializers
-from stateshift.formats.flink.java_data import Input
+from stateshift.formats.flink.java_data import DataInput
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.keyed_state import (
     decode_header,
@@ -22,7 +22,7 @@ from stateshift.formats.flink.metadata import Metadata, decode_metadata, encode_
 from stateshift.formats.flink.properties import decode_properties
 from stateshift.formats.flink.references import references, with_streams
 from stateshift.formats.flink.stream_handles import Inline, RelativeFile
-from stateshift.formats.flink.versions import converted
+from stateshift.formats.flink.versions import convert_metadata
 from tests.formats.flink.values import IMAGES
 from tests.fuzz.oracles import attempt, same
 from tests.fuzz.seeds import SEED_BYTES_MAX, SEEDS_MAX
@@ -41,7 +41,7 @@ def run_metadata(data: bytes) -> None:
     same(decode_metadata(encode_metadata(plain)), plain, "metadata with other streams")
     for version in range(3, 8) if found.version >= 3 else ():
         with suppress(Incompatible):
-            other = converted(found, version)
+            other = convert_metadata(found, version)
             same(decode_metadata(encode_metadata(other)), other, f"metadata as version {version}")
 
 
@@ -64,7 +64,7 @@ def run_section(data: bytes) -> None:
 
 def run_value(data: bytes) -> None:
     """A serializer's snapshot, and behind it what it wrote."""
-    content = Input(data, "a snapshot")
+    content = DataInput(data, "a snapshot")
 
     def read() -> object:
         try:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from stateshift.formats.flink.names import METADATA
+from stateshift.formats.flink import METADATA
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.cli.support import Outside, Said
 from tests.engines.flink import golden

@@ -123,7 +123,7 @@ def run_operator_metadata(data: bytes) -> None:
     wider = operator_metadata.with_partitions(found, 17)
     same({store.partitions for store in wider.stores} <= {17}, True, "another number of partitions")
     same(operator_metadata.with_operator(found, 3).operator, 3, "another operator")
-    moved = attempt(lambda: operator_metadata.relocated(found, MOVED), must_tell=False)
+    moved = attempt(lambda: operator_metadata.relocate_schema_files(found, MOVED), must_tell=False)
     if moved is not None:
         same(
             [store.name for store in moved.stores],

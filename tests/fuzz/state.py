@@ -212,7 +212,7 @@ WORDS = (
     b"\x11\x00\x00\x00",
     b"\x10\x00\x00\x00",
 )
-CODEC_MODULES = spark("compression", "lz4_block", "lzf", "snappy_java", "zstd_frames")
+CODEC_MODULES = spark("compression", "zstd_frames")
 
 TARGETS = (
     Target("codecs", run_codecs, _codec_seeds, (*CODEC_MODULES, "formats/stream.py"), WORDS),

@@ -191,7 +191,7 @@ TARGETS = (
         "sst",
         run_sst,
         _sst_seeds,
-        (*of_rocksdb("sst", "sst_blocks", "block"), *spark("snappy_java")),
+        (*of_rocksdb("sst", "sst_blocks", "block"), *spark("compression")),
         SST_WORDS,
     ),
 )

@@ -164,7 +164,7 @@ def test_a_line_is_held_up_to_the_bound_only() -> None:
 
 
 def test_what_can_only_be_read_whole_is_gathered_up_to_the_bound() -> None:
-    assert bounds.gathered([b"a", b"b"], "a file") == b"ab"
+    assert bounds.gather([b"a", b"b"], "a file") == b"ab"
     many = (bytes(bombs.MIB) for _ in range(bounds.whole() // bombs.MIB + 1))
     with pytest.raises(TooLarge):
-        bounds.gathered(many, "a file")
+        bounds.gather(many, "a file")

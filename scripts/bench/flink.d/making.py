@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from stateshift.formats.flink import METADATA as NAME
 from stateshift.formats.flink.java_data import Longs
 from stateshift.formats.flink.keyed_handles import SAVEPOINT_KEY_GROUPS, KeyGroups
 from stateshift.formats.flink.metadata import (
@@ -23,7 +24,6 @@ from stateshift.formats.flink.metadata import (
     decode_metadata,
     encode_metadata,
 )
-from stateshift.formats.flink.names import METADATA as NAME
 from stateshift.formats.flink.operator_handles import Partitioned, StateOffsets
 from stateshift.formats.flink.stream_handles import RelativeFile
 from stateshift.formats.uid import flink_operator_id

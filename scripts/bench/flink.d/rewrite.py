@@ -5,8 +5,8 @@ FOLDER FILE
 import sys
 from pathlib import Path
 
+from stateshift.formats.flink import METADATA
 from stateshift.formats.flink.metadata import decode_metadata, encode_metadata
-from stateshift.formats.flink.names import METADATA
 
 if __name__ == "__main__":
     Path(sys.argv[2]).write_bytes(

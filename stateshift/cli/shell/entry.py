@@ -281,7 +281,7 @@ def _bound_memory(value: object) -> None:
 
     bounds.own_process()
     try:
-        bounds.set_asked(None if value is None else _memory(str(value)))
+        bounds.set_request(None if value is None else _memory(str(value)))
     except ValueError as error:
         raise SpecError(
             (Complaint("STATESHIFT_MEMORY", str(error)),), hint="STATESHIFT_MEMORY=1GiB"

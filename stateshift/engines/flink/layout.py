@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stateshift.formats.flink.names import METADATA as NAME
+from stateshift.formats.flink import METADATA as NAME
 from stateshift.formats.marks import FOLDER
 
 ENGINE: Final = "flink"

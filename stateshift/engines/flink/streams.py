@@ -73,7 +73,7 @@ class Streams:
     def head(self, stream: StreamHandle, size: int) -> bytes:
         if size < 0:
             raise FormatError(f"invalid size {size}", None, None)
-        return bounds.gathered(upto(self.chunks(stream), size), WHAT)
+        return bounds.gather(upto(self.chunks(stream), size), WHAT)
 
     def reader(self, stream: StreamHandle, window: int = WINDOW) -> Callable[[int, int], bytes]:
         """Return a function that gives `count` bytes from an offset on, or fewer where the stream

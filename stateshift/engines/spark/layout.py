@@ -18,7 +18,7 @@ from shlex import quote
 
 from stateshift.engines.spark.image import spark_image
 from stateshift.formats.marks import FOLDER
-from stateshift.formats.spark.names import classify, described
+from stateshift.formats.spark.names import classify, described_file
 from stateshift.survey import Image
 
 METADATA = "metadata"
@@ -67,7 +67,7 @@ def is_strange(path: str) -> bool:
     area = classify(path).area
     if area != "sidecar":
         return area == "other"
-    about = described(path)
+    about = described_file(path)
     is_hadoops = path.rpartition("/")[2].startswith(".")
     return not is_hadoops and about is not None and is_strange(about)
 

@@ -1,1 +1,7 @@
-"""What Flink writes: metadata, keyed and operator state."""
+"""The files that Flink writes: `_metadata` and what it names."""
+
+from __future__ import annotations
+
+from typing import Final
+
+METADATA: Final = "_metadata"

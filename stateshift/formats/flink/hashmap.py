@@ -8,8 +8,8 @@ same state has.
     canonical  key, namespace [, key in the map] and its value. A list's elements are joined by
                commas; each of a map's entries has a flag before its value, 1 for null
 
-Only serializers tell where something ends. Where one of them is not known, nothing of the file can
-be taken apart: `why_closed` says so beforehand.
+Only serializers tell where something ends. If one of them is not known, nothing of the file can be
+taken apart: `why_closed` says so beforehand.
 
 Source: Flink, runtime/state/heap/HeapSnapshotStrategy, CopyOnWriteStateMapSnapshot,
 HeapKeyValueStateIterator, state/ListDelimitedSerializer.
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stateshift.errors import FormatError
-from stateshift.formats.flink.java_data import Input
+from stateshift.formats.flink.java_data import DataInput
 from stateshift.formats.flink.keyed_state import Header, StateInfo
 from stateshift.formats.flink.serializers import Serializer
 from stateshift.formats.flink.serializers import value as read_value
@@ -32,7 +32,7 @@ _COMMA = b","
 
 
 def why_closed(header: Header) -> str | None:
-    """Return why the entries of files with this header cannot be separated; None if they can."""
+    """Return the reason why entries under this header cannot be separated; None if they can."""
     if header.key is None:
         return "the serializer of its keys is not known"
     for state in header.states:
@@ -44,11 +44,8 @@ def why_closed(header: Header) -> str | None:
 def hashmap_entries(
     header: Header, group: int, content: bytes
 ) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield state, key and value of each entry of a key group, as they stand in a canonical file;
-    keys without the number of their group. `content` is decompressed, the number of the group in
-    front of it.
-    """
-    data = Input(content, f"key group {group}")
+    """Yield (state, key without group, value) as in a canonical file, of decompressed `content`."""
+    data = DataInput(content, f"key group {group}")
     if data.i4() != group:
         raise FormatError(f"key group {group} begins with another number", None, 0)
     for _ in header.states:
@@ -59,8 +56,7 @@ def hashmap_entries(
         for _ in range(data.count("entries")):
             for key, raw in _entry(header, state, data):
                 yield number, key, raw
-    if not data.at_end():
-        raise data.wrong(f"{data.end - data.at} bytes behind its end")
+    data.require_end("bytes behind its end")
 
 
 def _is_open(state: StateInfo) -> bool:
@@ -85,8 +81,8 @@ def _is_of(serializer: Serializer, name: str, arity: int) -> bool:
     return serializer.name == name and len(serializer.inner) == arity
 
 
-def _entry(header: Header, state: StateInfo, data: Input) -> Iterator[tuple[bytes, bytes]]:
-    """Yield what one entry is in a canonical file: one entry too, but for maps."""
+def _entry(header: Header, state: StateInfo, data: DataInput) -> Iterator[tuple[bytes, bytes]]:
+    """Yield a canonical file's entries for this one: one too, but for maps."""
     assert header.key is not None and state.value is not None, "asked before: why_closed"
     if state.kind == "timers":
         of_key, of_namespace = state.value.inner
@@ -99,7 +95,10 @@ def _entry(header: Header, state: StateInfo, data: Input) -> Iterator[tuple[byte
     key = _raw(header.key, data) + namespace
     match state.type:
         case "MAP":
-            for map_key, value in _map_entries(state.value, data):
+            of_map_key, of_value = state.value.inner
+            for _ in range(data.count("entries")):
+                map_key, is_null = _raw(of_map_key, data), data.boolean()
+                value = b"\x01" if is_null else b"\x00" + _raw(of_value, data)
                 yield key + map_key, value
         case "LIST":
             (of_item,) = state.value.inner
@@ -110,16 +109,8 @@ def _entry(header: Header, state: StateInfo, data: Input) -> Iterator[tuple[byte
             yield key, _raw(state.value, data)
 
 
-def _map_entries(serializer: Serializer, data: Input) -> Iterator[tuple[bytes, bytes]]:
-    of_key, of_value = serializer.inner
-    for _ in range(data.count("entries")):
-        key = _raw(of_key, data)
-        is_null = data.boolean()
-        yield key, bytes((is_null,)) + (b"" if is_null else _raw(of_value, data))
-
-
-def _raw(serializer: Serializer, data: Input) -> bytes:
-    """Return the bytes of what stands there."""
+def _raw(serializer: Serializer, data: DataInput) -> bytes:
+    """Return the bytes of the value that stands there."""
     start = data.at
     read_value(serializer, data)
     return data.data[start : data.at]

@@ -1,8 +1,7 @@
-"""What Java's DataOutput writes: big-endian numbers and strings, read from bytes and written to
-them.
+"""Java's DataInput and DataOutput: big-endian numbers and strings.
 
-    Input(data, what)  .i4() .i8() .utf() .take(n) .longs(n) ...   each at `.at`, which it moves on
-    Output()           the same names, with the value to write; .content() is what was written
+    DataInput(data, what)  .i4() .i8() .utf() .take(n) .longs(n) ... each at `.at`, which it moves
+    DataOutput()           the same names, with the values to write; .content() is their bytes
 
     utf    u16 length in bytes, then modified UTF-8: NUL is C0 80, a character outside the basic
            plane two surrogates of three bytes each. Only what Java writes is read, so that a string
@@ -63,7 +62,7 @@ class Longs(Sequence[int]):
         return f"Longs({shown}{', ...' if len(self) > 4 else ''})"
 
 
-class Input:
+class DataInput:
     """Bytes read front to back. `what` names the format in the errors."""
 
     __slots__ = ("at", "data", "end", "what")
@@ -77,7 +76,7 @@ class Input:
     def take(self, count: int) -> bytes:
         start = self.at
         if count < 0:
-            raise FormatError(f"{self.what}: a length of {count}", None, start)
+            raise self.wrong(f"a length of {count}")
         stop = start + count
         if stop > self.end:
             self._ends(count)
@@ -113,26 +112,26 @@ class Input:
         """Read how many of something follow."""
         at, value = self.at, self.i4()
         if value < 0:
-            raise FormatError(f"{self.what}: {value} {words}", None, at)
+            raise self.wrong(f"{value} {words}", at)
         return value
+
+    def within(self) -> DataInput:
+        """Read a length; return its bytes as an input of their own."""
+        length, start = self.count("bytes"), self.at
+        self.take(length)
+        return DataInput(self.data, self.what, start, start + length)
 
     def boolean(self) -> bool:
         at, value = self.at, self.u1()
         if value > 1:
-            raise FormatError(
-                f"{self.what}: invalid boolean {value}, where 0 or 1 is expected", None, at
-            )
+            raise self.wrong(f"invalid boolean {value}, where 0 or 1 is expected", at)
         return value == 1
 
     def items(self, words: str) -> int:
-        """Read how many of something follow, of which each takes a byte at least: a count that
-        could not fit is refused before anybody counts up to it.
-        """
+        """Read a number of items of a byte or more; one that could not fit is refused."""
         at, value = self.at, self.count(words)
         if value > self.end - self.at:
-            raise FormatError(
-                f"{self.what}: {value} {words}, with {self.end - self.at} bytes left", None, at
-            )
+            raise self.wrong(f"{value} {words}, with {self.end - self.at} bytes left", at)
         return value
 
     def longs(self, count: int) -> Longs:
@@ -140,32 +139,33 @@ class Input:
 
     def utf(self) -> str:
         at = self.at
-        raw = self.take(_unsigned(self.i2()))
+        raw = self.take(self.i2() & 0xFFFF)
         if raw.isascii() and 0 not in raw:
             return raw.decode("ascii")
         try:
-            text = decode_modified(raw)
+            return decode_modified(raw)
         except ValueError as error:
-            raise FormatError(
-                f"{self.what}: a string is not modified UTF-8 ({error})", None, at
-            ) from error
-        return text
+            raise self.wrong(f"a string is not modified UTF-8 ({error})", at) from error
 
     def at_end(self) -> bool:
         return self.at >= self.end
+
+    def require_end(self, words: str) -> None:
+        """Refuse bytes that are left; `words` follow their number in the error."""
+        if self.at < self.end:
+            raise self.wrong(f"{self.end - self.at} {words}")
 
     def wrong(self, fact: str, at: int | None = None) -> FormatError:
         return FormatError(f"{self.what}: {fact}", None, self.at if at is None else at)
 
     def _ends(self, count: int) -> NoReturn:
         left = max(0, self.end - self.at)
-        raise FormatError(
-            f"{self.what} ends early: {count} bytes expected, {left} left", None, self.end
-        )
+        fact = f"{self.what} ends early: {count} bytes expected, {left} left"
+        raise FormatError(fact, None, self.end)
 
 
-class Output:
-    """What Input reads."""
+class DataOutput:
+    """The same fields, written."""
 
     __slots__ = ("_pieces",)
 
@@ -184,23 +184,25 @@ class Output:
     def i2(self, value: int) -> None:
         self._pieces.append(_I2.pack(value))
 
-    def i4(self, value: int) -> None:
-        self._pieces.append(_I4.pack(value))
+    def i4(self, *values: int) -> None:
+        self._pieces += map(_I4.pack, values)
 
-    def i8(self, value: int) -> None:
-        self._pieces.append(_I8.pack(value))
+    def i8(self, *values: int) -> None:
+        self._pieces += map(_I8.pack, values)
 
     def boolean(self, value: bool) -> None:
         self.u1(int(value))
 
-    def utf(self, text: str) -> None:
-        self._pieces.append(encode_utf(text))
+    def utf(self, *texts: str) -> None:
+        self._pieces += map(encode_utf, texts)
+
+    def sized(self, content: bytes) -> None:
+        """Write a length, and so many bytes."""
+        self._pieces += (_I4.pack(len(content)), content)
 
 
 def encode_utf(text: str) -> bytes:
-    """Return a string with its length. One that is too long for it is a mistake of the caller's:
-    see `fits_utf`.
-    """
+    """Return a string with its length, which `fits_utf` has found short enough."""
     raw = encode_modified(text)
     return struct.pack(">H", len(raw)) + raw
 
@@ -230,7 +232,3 @@ def decode_modified(raw: bytes) -> str:
     if any(unit > "\uffff" for unit in units):
         raise ValueError("a character in four bytes")
     return units.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
-
-
-def _unsigned(value: int) -> int:
-    return value & 0xFFFF

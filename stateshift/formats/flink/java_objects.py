@@ -11,8 +11,8 @@ values of fields.
     handle     71 i4
 
 Handles number class descriptions, objects, strings and enums in the order in which they appear,
-from 7e0000. What a class writes by a method of its own, arrays and proxies are not read: nothing
-that Flink puts in `_metadata` has them.
+from 7e0000. Fields that a class writes by a method of its own, arrays and proxies are not read:
+nothing that Flink puts in `_metadata` has them.
 
 Java Object Serialization Specification, chapter 6.
 """
@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from stateshift.formats.flink.java_data import Input
+from stateshift.formats.flink.java_data import DataInput
 
 MAGIC: Final = b"\xac\xed\x00\x05"
 _FIRST_HANDLE: Final = 0x7E0000
@@ -42,9 +42,7 @@ class JavaEnum:
 
 @dataclass(frozen=True, slots=True)
 class JavaObject:
-    """An object: its class, its fields' values by name, with those of its superclasses, and the
-    serialVersionUID that whoever reads it must have for the class.
-    """
+    """An object: class, fields with those of superclasses, and its class's serialVersionUID."""
 
     type: str
     fields: dict[str, object] = field(default_factory=dict)
@@ -60,16 +58,16 @@ class _Class:
     above: _Class | None
 
 
-def read_object(data: Input) -> object:
+def read_object(data: DataInput) -> object:
     """Read the object that begins here, with its stream's header."""
     at = data.at
     if data.take(4) != MAGIC:
         raise data.wrong("no serialized Java object begins here", at)
-    return _Reading(data).value(0)
+    return _ObjectReader(data).value(0)
 
 
-class _Reading:
-    def __init__(self, data: Input) -> None:
+class _ObjectReader:
+    def __init__(self, data: DataInput) -> None:
         self._data = data
         self._handles: list[object] = []
 
@@ -103,12 +101,9 @@ class _Reading:
                     f"(flags {class_.flags:#04x})"
                 )
             for type_, name in class_.fields:
-                made.fields[name] = self._field(type_, depth)
+                read = _PRIMITIVES.get(type_)
+                made.fields[name] = self.value(depth + 1) if read is None else read(self._data)
         return made
-
-    def _field(self, type_: str, depth: int) -> object:
-        read = _PRIMITIVES.get(type_)
-        return self.value(depth + 1) if read is None else read(self._data)
 
     def _enum(self, depth: int) -> JavaEnum:
         at, made = self._data.at, self._class(depth)
@@ -135,29 +130,25 @@ class _Reading:
         place = len(self._handles)
         self._handles.append(None)
         flags = data.u1()
-        fields = tuple(self._class_field(depth) for _ in range(data.i2()))
+        fields = []
+        for _ in range(data.i2()):
+            type_, field_name = chr(data.u1()), data.utf()
+            if type_ in "L[":
+                self.value(depth + 1)  # the name of the field's class
+            elif type_ not in _PRIMITIVES:
+                raise data.wrong(f"unknown type {type_!r} of a field")
+            fields.append((type_, field_name))
         at = data.at
         if data.u1() != 0x78:
             raise data.wrong(f"class {name} is annotated", at)
-        made = _Class(name, uid, flags, fields, self._above(depth))
-        self._handles[place] = made
-        return made
-
-    def _class_field(self, depth: int) -> tuple[str, str]:
-        """Read type and name of a field."""
-        type_, name = chr(self._data.u1()), self._data.utf()
-        if type_ in "L[":
-            self.value(depth + 1)  # the name of the field's class
-        elif type_ not in _PRIMITIVES:
-            raise self._data.wrong(f"unknown type {type_!r} of a field")
-        return type_, name
-
-    def _above(self, depth: int) -> _Class | None:
-        data = self._data
+        above = None
         if data.at < data.end and data.data[data.at] == _NULL:
             data.u1()
-            return None
-        return self._class(depth + 1)
+        else:
+            above = self._class(depth + 1)
+        made = _Class(name, uid, flags, tuple(fields), above)
+        self._handles[place] = made
+        return made
 
     def _known(self, at: int) -> object:
         number = self._data.i4() - _FIRST_HANDLE
@@ -180,21 +171,13 @@ def _with_all_above(class_: _Class) -> list[_Class]:
     return classes
 
 
-def _float(data: Input) -> bytes:
-    return data.take(4)
-
-
-def _double(data: Input) -> bytes:
-    return data.take(8)
-
-
-_PRIMITIVES: Final[Mapping[str, Callable[[Input], object]]] = {
-    "Z": Input.boolean,
-    "B": Input.u1,
-    "S": Input.i2,
-    "C": Input.i2,
-    "I": Input.i4,
-    "J": Input.i8,
-    "F": _float,
-    "D": _double,
+_PRIMITIVES: Final[Mapping[str, Callable[[DataInput], object]]] = {
+    "Z": DataInput.boolean,
+    "B": DataInput.u1,
+    "S": DataInput.i2,
+    "C": DataInput.i2,
+    "I": DataInput.i4,
+    "J": DataInput.i8,
+    "F": lambda data: data.take(4),
+    "D": lambda data: data.take(8),
 }

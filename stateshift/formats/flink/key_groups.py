@@ -5,7 +5,7 @@
     groups of a subtask     (i * M + P - 1) // P  to  ((i + 1) * M - 1) // P
 
 hashCode is Java's: of an int the number, of a long its halves by exclusive or, of a string 31 * h +
-unit over UTF-16 units, of a tuple 31 * h + hash over its fields (0 for null). What user code hashes
+unit over UTF-16 units, of a tuple 31 * h + hash over its fields (0 for null). The hash of user code
 (enums, objects, POJOs) is not known.
 
 Flink: runtime/state/KeyGroupRangeAssignment, util/MathUtils.murmurHash.
@@ -31,7 +31,7 @@ def groups_of(subtask: int, max_parallelism: int, parallelism: int) -> range:
 
 
 def prefix_bytes(max_parallelism: int) -> int:
-    """Return how many bytes of a key in a canonical savepoint, or in RocksDB, say its group."""
+    """Return the number of a key's bytes for its group, in canonical savepoints and RocksDB."""
     return 1 if max_parallelism <= 128 else 2
 
 
@@ -55,18 +55,18 @@ def murmur(code: int) -> int:
 
 
 def hash_int(value: int) -> int:
-    """Return what `Integer.hashCode` returns, unsigned."""
+    """Return Java's `Integer.hashCode`, unsigned."""
     return value & _MASK
 
 
 def hash_long(value: int) -> int:
-    """Return what `Long.hashCode` returns, unsigned."""
+    """Return Java's `Long.hashCode`, unsigned."""
     unsigned = value & 0xFFFFFFFFFFFFFFFF
     return (unsigned ^ unsigned >> 32) & _MASK
 
 
 def hash_string(value: str) -> int:
-    """Return what `String.hashCode` returns, unsigned: it goes by units of UTF-16."""
+    """Return Java's `String.hashCode` (by units of UTF-16), unsigned."""
     code = 0
     raw = value.encode("utf-16-be", "surrogatepass")
     for unit in struct.unpack(f">{len(raw) // 2}H", raw):

@@ -1,8 +1,5 @@
 """Hash codes of many keys at once: what `key_groups` gives for each. Pure.
 
-    hash_codes(serializer, content, starts, ends) -> (codes, odd)
-    murmur_of_each(codes)                         -> numbers; modulo the max parallelism, key groups
-
 Keys lie in `content` from each start on, at most to its end, with eight bytes behind the last one.
 Their serializer is one of strings, whole numbers, or tuples of them. A tuple is its fields behind
 each other, so each column is read where the one before it ended.
@@ -27,8 +24,7 @@ from stateshift.formats.spans import Content, first_bytes, words
 
 Codes = Any  # a numpy array of uint32
 
-# So many strings are hashed together: what is computed on stays in the processor's cache.
-_STRIP: Final = 1 << 13
+_STRIP: Final = 1 << 13  # strings that are hashed together: they stay in the processor's cache
 _WORD: Final = 8
 _HIGH_BITS: Final = np.uint64(0x8080808080808080)
 _PAIRS, _FOURS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
@@ -41,13 +37,13 @@ def hash_codes(
     serializer: Serializer, content: Content, starts: Ints, ends: Ints
 ) -> tuple[Codes, Flags]:
     """Return the hash codes of keys, and which of them are not read here."""
-    cursor = _Cursor(content, starts, ends)
+    cursor = _KeyCursor(content, starts, ends)
     codes = cursor.codes(serializer)
     return codes, cursor.odd
 
 
 def murmur_of_each(codes: Codes) -> Ints:
-    """Return what `key_groups.murmur` returns for each."""
+    """Return `key_groups.murmur` of each."""
     mixed = codes * np.uint32(0xCC9E2D51)
     mixed = _rotated(mixed, 15) * np.uint32(0x1B873593)
     mixed = _rotated(mixed, 13) * np.uint32(5) + np.uint32(0xE6546B64)
@@ -66,8 +62,8 @@ def _rotated(codes: Codes, count: int) -> Codes:
     return codes << np.uint32(count) | codes >> np.uint32(32 - count)
 
 
-class _Cursor:
-    """Where each key is read next, and which of them are odd: those stay where they are."""
+class _KeyCursor:
+    """The next place to read in each key, and the odd ones, which stay where they are."""
 
     def __init__(self, content: Content, starts: Ints, ends: Ints) -> None:
         self._content, self._ends = content, ends
@@ -76,7 +72,7 @@ class _Cursor:
         self._move(starts)
 
     def codes(self, serializer: Serializer) -> Codes:
-        """Return the hash codes of what stands there, and go on behind it."""
+        """Return the hash codes of the values there, and go on behind them."""
         match serializer.name:
             case "TupleSerializer":
                 codes = np.zeros(len(self._at), np.uint32)
@@ -179,9 +175,7 @@ def _word_hashes(word: Any) -> Codes:
 
 
 def _unit_hashes(content: Content, begins: Ints, sizes: Ints, ends: Ints) -> tuple[Codes, Ints]:
-    """Return the hash codes of strings of any characters, and where each ends: -1 where it cannot
-    be read.
-    """
+    """Return hash codes of strings of any characters, and their ends; -1 if unreadable."""
     codes = np.zeros(len(begins), np.uint32)
     to = np.full(len(begins), -1)
     for start in range(0, len(begins), _STRIP):

@@ -4,13 +4,13 @@ them at once.
     columns_of([Part(group, content, state, ends), ...], prefix, states) -> Columns
 
 An entry begins where the one before it ends, so key groups are walked in lockstep: each step is a
-few numpy operations on all of them. Where there are few, or large ones, lanes begin inside of a
-group as well, at places that look like an entry's beginning. That is a guess, and never trusted: a
+few numpy operations on all of them. If there are few, or large ones, lanes begin inside of a group
+as well, at places that look like an entry's beginning. That is a guess, and never trusted: a
 lane counts only where the lane before it arrives at its first byte exactly.
 
 A part is a key group, or as much of one as is held at once: it may begin behind others of its
-entries, and end within one, which is then its rest. What is wrong with its bytes is said by
-`keyed_state.entries`, which reads the part again.
+entries, and end within one, which is then its rest. `keyed_state.entries` reads a damaged
+part again, and says what is wrong.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from stateshift.formats.blocks import Flags, Ints
 from stateshift.formats.flink.keyed_state import END_OF_GROUP, FLAG, entries
 from stateshift.formats.spans import Content
 
-# So many bytes behind the last part can be read without a look at where it ends.
-PADDING: Final = 64
+PADDING: Final = 64  # bytes behind the last part that can be read without a look at its end
 
 # A lane for so many bytes of a part; where it may begin is looked for in so many of them.
 LANE_BYTES, WINDOW = 4 * 1024, 128
@@ -40,16 +39,14 @@ _KEY_MAX: Final = 1 << 16
 _SIZE: Final = struct.Struct(">I")
 _STATE: Final = struct.Struct(">H")
 
-# What a lane came to: the beginning of another one, the end of its key group, or bytes that are no
+# The end of a lane: the beginning of another one, the end of its key group, or bytes that are no
 # whole entry.
 _JOINED, _ENDED, _SHORT = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Bytes of a key group: from an entry of `state` on, or from the group's beginning, where that
-    is None; and whether the group ends with them.
-    """
+    """Bytes of a key group, from an entry of `state` on (None: from the group's beginning)."""
 
     group: int
     content: bytes
@@ -59,27 +56,22 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """Entries in the order of their parts. Of each: where it begins in `content`, with the size of
-    its key, how long its key (with the group's prefix) and its value are, its state and its group.
-    `rest` is what is left of the last part.
-    """
+    """Entries in the order of their parts."""
 
     content: Content
-    places: Ints
-    key_sizes: Ints
+    places: Ints  # where each begins, with the size of its key
+    key_sizes: Ints  # with the group's prefix
     value_sizes: Ints
     states: Ints
     groups: Ints
-    rest: Part | None = None
+    rest: Part | None = None  # of the last part
 
     def __len__(self) -> int:
         return len(self.places)
 
 
 def columns_of(parts: Sequence[Part], prefix: int, states: int) -> Columns:
-    """Return the entries of parts, of which only the last may not end its group. `prefix` bytes of
-    a key say its group, and there are so many `states`.
-    """
+    """Return the entries of parts; the last may be open. Keys begin with `prefix` bytes."""
     filled = [part for part in parts if not _is_empty(part)]
     for part in parts:
         if _is_empty(part) or part.group >= 1 << 8 * prefix:
@@ -110,17 +102,15 @@ def _check(part: Part, prefix: int, states: int) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Laid:
-    """Parts behind each other: where the entries of each begin, and where it ends; where lanes
-    begin, the first of a part at its first entry, and of which part each lane is.
-    """
+    """Parts behind each other, and the lanes in them."""
 
     parts: Sequence[Part]
     raw: bytes
     content: Content
-    begins: Ints
+    begins: Ints  # of the entries of each part
     ends: Ints
-    lanes: Ints
-    owners: Ints
+    lanes: Ints  # where each begins, the first of a part at its first entry
+    owners: Ints  # the part of each lane
 
     @classmethod
     def of(cls, parts: Sequence[Part], prefix: int) -> _Laid:
@@ -159,9 +149,7 @@ def _guessed(
 
 
 def _likely(content: Content, windows: Ints, groups: Ints, prefix: int) -> tuple[Ints, Ints]:
-    """Return the places in windows that look like a key's size in front of a group's key, and the
-    window of each.
-    """
+    """Return places in windows that look like a key's size before a group's key, and the window."""
     width = WINDOW + 6
     rows = np.ndarray((len(content) - width + 1, width), np.uint8, content, strides=(1, 1))[windows]
     first = (groups >> 8 * (prefix - 1) & 0xFF)[:, None]
@@ -191,9 +179,7 @@ def _looks_like_entries(
 
 
 def _sizes(content: Content, at: Ints) -> tuple[Ints, Ints, Flags]:
-    """Return of entries that begin there the sizes of their keys, where they end, and whether each
-    is the last one of its state.
-    """
+    """Return entries' key sizes and ends, and whether each is the last one of its state."""
     numbers = be32(content)
     keys = numbers[at].astype(np.int64)
     bodies = at + 4 + keys
@@ -220,9 +206,7 @@ def be16(content: Content) -> Any:
 
 @dataclass(slots=True, eq=False)
 class _Walk:
-    """All lanes, walked to where each stops. `steps` are entries by their lanes, in the order in
-    which each lane came to them.
-    """
+    """All lanes, walked to their stops; `steps` are entries by lanes, in the order of steps."""
 
     laid: _Laid
     limits: Ints = field(init=False)
@@ -306,9 +290,7 @@ class _Walk:
 
 
 def _entries_from(raw: bytes, at: int, limit: int) -> Iterator[tuple[int, int, int, int | None]]:
-    """Yield where entries begin, the sizes of their keys, where they end, and which state follows,
-    of the last one of a state.
-    """
+    """Yield entries: beginning, key size, end, and the state after the last one of a state."""
     while True:
         (key_size,) = _SIZE.unpack_from(raw, at)
         body = at + 4 + key_size
@@ -325,7 +307,7 @@ def _entries_from(raw: bytes, at: int, limit: int) -> Iterator[tuple[int, int, i
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Found:
-    """What a walk found, of which only the lanes count that are parts' own."""
+    """The findings of a walk, of which only the lanes count that are parts' own."""
 
     laid: _Laid
     walk: _Walk
@@ -344,11 +326,14 @@ class _Found:
         if wrong.any():
             self._say(int(owners[np.argmax(wrong)]))
         values = ends - places - keys - 8
-        rest = self._rest(rest_at, int(states[-1]))
+        rest = None
+        if rest_at is not None:
+            last, end = self.laid.parts[-1], int(self.laid.ends[-1])
+            rest = Part(last.group, self.laid.raw[rest_at:end], int(states[-1]), last.ends)
         return Columns(self.laid.content, places, keys, values, states[:-1], groups, rest)
 
     def _chained(self) -> tuple[Flags, int | None]:
-        """Return which lanes count, and where the rest of the last part begins."""
+        """Return the lanes that count, and the beginning of the last part's rest."""
         counted = np.zeros(len(self.laid.lanes), bool)
         following = self._lanes_at(self.walk.stops)
         outcomes, stops = self.walk.outcomes.tolist(), self.walk.stops.tolist()
@@ -394,12 +379,6 @@ class _Found:
         changes[last_ones + 1] = last_ones + 1
         changes[first] = first
         return states[np.maximum.accumulate(changes)]
-
-    def _rest(self, at: int | None, state: int) -> Part | None:
-        if at is None:
-            return None
-        part, end = self.laid.parts[-1], int(self.laid.ends[-1])
-        return Part(part.group, self.laid.raw[at:end], state, part.ends)
 
     def _say(self, number: int) -> None:
         """Raise what is wrong with a part: if nothing is by itself, it goes on behind its end."""

@@ -20,7 +20,7 @@ raw state.
 
     shared, private:  i4 n, n * (utf name, stream)        offset 0 of a key group: it is empty
 
-What a tag has and another has not is None. Flink: checkpoint/metadata/MetadataV2V3SerializerBase,
+A field that a tag does not have is None. Flink: checkpoint/metadata/MetadataV2V3SerializerBase,
 serializeKeyedStateHandle.
 """
 
@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stateshift.formats.flink.java_data import Input, Longs, Output
+from stateshift.formats.flink.java_data import DataInput, DataOutput, Longs
 from stateshift.formats.flink.stream_handles import (
     DEPTH_MAX,
     StreamHandle,
@@ -58,9 +58,7 @@ class KeyGroups:
 
 @dataclass(frozen=True, slots=True)
 class Incremental:
-    """The files of a RocksDB or a ForSt, by their names there, and the header of its states
-    (`meta`).
-    """
+    """The files of a RocksDB or ForSt by their names, and the header of its states (`meta`)."""
 
     tag: int
     checkpoint_id: int
@@ -76,7 +74,7 @@ class Incremental:
 
 @dataclass(frozen=True, slots=True)
 class Changelog:
-    """What the backend last wrote out, and the changes since."""
+    """The last files of the backend, and the changes since."""
 
     tag: int
     first: int
@@ -103,9 +101,7 @@ class MemoryDelta:
 
 @dataclass(frozen=True, slots=True)
 class FileDelta:
-    """Changes in files that several subtasks write to: each from its offset on. `size` of the
-    handle is less than that of the file.
-    """
+    """Changes in shared files, each from its offset on; `size` is less than the file's."""
 
     tag: int
     first: int
@@ -120,7 +116,7 @@ class FileDelta:
 KeyedHandle = KeyGroups | Incremental | Changelog | MemoryDelta | FileDelta
 
 
-def read_keyed(data: Input, depth: int = 0) -> KeyedHandle | None:
+def read_keyed(data: DataInput, depth: int = 0) -> KeyedHandle | None:
     """Read a handle to keyed state; changelogs nest, and `depth` says how deep this one lies."""
     at, tag = data.at, data.u1()
     if depth > DEPTH_MAX:
@@ -142,7 +138,7 @@ def read_keyed(data: Input, depth: int = 0) -> KeyedHandle | None:
             raise data.wrong(f"unknown tag {tag} of a handle to keyed state", at)
 
 
-def _read_key_groups(data: Input, tag: int) -> KeyGroups:
+def _read_key_groups(data: DataInput, tag: int) -> KeyGroups:
     first, count = _range(data)
     offsets = data.longs(count)
     stream = read_stream(data)
@@ -150,15 +146,18 @@ def _read_key_groups(data: Input, tag: int) -> KeyGroups:
     return KeyGroups(tag, first, offsets, stream, id_)
 
 
-def write_keyed(out: Output, handle: KeyedHandle | None) -> None:
+def write_keyed(out: DataOutput, handle: KeyedHandle | None) -> None:
     """Write what `read_keyed` reads, byte for byte."""
+    if handle is None:
+        out.u1(0)
+        return
+    out.u1(9 if isinstance(handle, MemoryDelta) else handle.tag)
+    if isinstance(handle, Incremental):
+        out.i8(handle.checkpoint_id)
+        out.utf(handle.backend)
+    out.i4(handle.first, handle.count)
     match handle:
-        case None:
-            out.u1(0)
         case KeyGroups():
-            out.u1(handle.tag)
-            out.i4(handle.first)
-            out.i4(handle.count)
             out.put(handle.offsets.raw)
             write_stream(out, handle.stream)
             _write_text(out, handle.id)
@@ -172,7 +171,7 @@ def write_keyed(out: Output, handle: KeyedHandle | None) -> None:
             _write_file_delta(out, handle)
 
 
-def _read_incremental(data: Input, tag: int) -> Incremental:
+def _read_incremental(data: DataInput, tag: int) -> Incremental:
     checkpoint_id, backend = data.i8(), data.utf()
     first, count = _range(data)
     size = data.i8() if tag == 11 else None
@@ -181,12 +180,7 @@ def _read_incremental(data: Input, tag: int) -> Incremental:
     return Incremental(tag, checkpoint_id, backend, first, count, size, meta, shared, private, text)
 
 
-def _write_incremental(out: Output, handle: Incremental) -> None:
-    out.u1(handle.tag)
-    out.i8(handle.checkpoint_id)
-    out.utf(handle.backend)
-    out.i4(handle.first)
-    out.i4(handle.count)
+def _write_incremental(out: DataOutput, handle: Incremental) -> None:
     if handle.size is not None:
         out.i8(handle.size)
     write_stream(out, handle.meta)
@@ -195,7 +189,7 @@ def _write_incremental(out: Output, handle: Incremental) -> None:
     _write_text(out, handle.id)
 
 
-def _read_changelog(data: Input, tag: int, depth: int) -> Changelog:
+def _read_changelog(data: DataInput, tag: int, depth: int) -> Changelog:
     first, count = _range(data)
     size, bases, deltas = data.i8(), _read_inner(data, depth), _read_inner(data, depth)
     materialization = data.i8()
@@ -205,10 +199,7 @@ def _read_changelog(data: Input, tag: int, depth: int) -> Changelog:
     )
 
 
-def _write_changelog(out: Output, handle: Changelog) -> None:
-    out.u1(handle.tag)
-    out.i4(handle.first)
-    out.i4(handle.count)
+def _write_changelog(out: DataOutput, handle: Changelog) -> None:
     out.i8(handle.size)
     for handles in (handle.bases, handle.deltas):
         out.i4(len(handles))
@@ -220,7 +211,7 @@ def _write_changelog(out: Output, handle: Changelog) -> None:
     out.utf(handle.id)
 
 
-def _read_inner(data: Input, depth: int) -> tuple[KeyedHandle, ...]:
+def _read_inner(data: DataInput, depth: int) -> tuple[KeyedHandle, ...]:
     handles = []
     for _ in range(data.count("handles")):
         at, inner = data.at, read_keyed(data, depth + 1)
@@ -230,7 +221,7 @@ def _read_inner(data: Input, depth: int) -> tuple[KeyedHandle, ...]:
     return tuple(handles)
 
 
-def _read_memory_delta(data: Input) -> MemoryDelta:
+def _read_memory_delta(data: DataInput) -> MemoryDelta:
     first, count = _range(data)
     start, end = data.i8(), data.i8()
     changes = []
@@ -240,21 +231,16 @@ def _read_memory_delta(data: Input) -> MemoryDelta:
     return MemoryDelta(first, count, start, end, tuple(changes), data.utf())
 
 
-def _write_memory_delta(out: Output, handle: MemoryDelta) -> None:
-    out.u1(9)
-    out.i4(handle.first)
-    out.i4(handle.count)
-    out.i8(handle.start)
-    out.i8(handle.end)
+def _write_memory_delta(out: DataOutput, handle: MemoryDelta) -> None:
+    out.i8(handle.start, handle.end)
     out.i4(len(handle.changes))
     for group, content in handle.changes:
         out.i4(group)
-        out.i4(len(content))
-        out.put(content)
+        out.sized(content)
     out.utf(handle.id)
 
 
-def _read_file_delta(data: Input, tag: int) -> FileDelta:
+def _read_file_delta(data: DataInput, tag: int) -> FileDelta:
     first, count = _range(data)
     parts = []
     for _ in range(data.count("files")):
@@ -266,21 +252,17 @@ def _read_file_delta(data: Input, tag: int) -> FileDelta:
     )
 
 
-def _write_file_delta(out: Output, handle: FileDelta) -> None:
-    out.u1(handle.tag)
-    out.i4(handle.first)
-    out.i4(handle.count)
+def _write_file_delta(out: DataOutput, handle: FileDelta) -> None:
     out.i4(len(handle.parts))
     for offset, stream in handle.parts:
         out.i8(offset)
         write_stream(out, stream)
-    out.i8(handle.size)
-    out.i8(handle.checkpointed_size)
+    out.i8(handle.size, handle.checkpointed_size)
     out.utf(handle.id)
     _write_text(out, handle.storage)
 
 
-def _range(data: Input) -> tuple[int, int]:
+def _range(data: DataInput) -> tuple[int, int]:
     """Read the first key group, and how many there are."""
     at, first = data.at, data.i4()
     if first < 0:
@@ -288,7 +270,7 @@ def _range(data: Input) -> tuple[int, int]:
     return first, data.count("key groups")
 
 
-def _read_named(data: Input) -> tuple[Named, ...]:
+def _read_named(data: DataInput) -> tuple[Named, ...]:
     files = []
     for _ in range(data.count("files")):
         name = data.utf()
@@ -296,13 +278,13 @@ def _read_named(data: Input) -> tuple[Named, ...]:
     return tuple(files)
 
 
-def _write_named(out: Output, named: tuple[Named, ...]) -> None:
+def _write_named(out: DataOutput, named: tuple[Named, ...]) -> None:
     out.i4(len(named))
     for name, stream in named:
         out.utf(name)
         write_stream(out, stream)
 
 
-def _write_text(out: Output, text: str | None) -> None:
+def _write_text(out: DataOutput, text: str | None) -> None:
     if text is not None:
         out.utf(text)

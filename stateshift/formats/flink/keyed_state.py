@@ -9,33 +9,68 @@
 A state is `utf name, i32 kind, i32 n + n * (utf, utf), i32 m + m * (utf, snapshot)`. Snapshots of
 serializers have no length, and those that are not known here cannot be skipped: the header then
 ends where the first key group begins, and states are found by the names of their options, which
-every state has. Where all are known, the header is read to its end.
+every state has. If all are known, the header is read to its end.
+
+Flink reads options and serializers by name, and fails on a missing one. It ignores other options;
+the value of one is the name of an enum constant.
+
+    kind              option                              serializers
+    keyed             KEYED_STATE_TYPE                    NAMESPACE_SERIALIZER, VALUE_SERIALIZER
+    operator          OPERATOR_STATE_DISTRIBUTION_MODE    VALUE_SERIALIZER
+    broadcast         OPERATOR_STATE_DISTRIBUTION_MODE    KEY_SERIALIZER, VALUE_SERIALIZER
+    timers                                                VALUE_SERIALIZER
+    keyed (async)     KEYED_STATE_TYPE                    NAMESPACE_SERIALIZER, VALUE_SERIALIZER
 
 Key groups of a compressed file are each one stream of framed snappy; of hashmap, each state in each
 key group is one. Headers before version 6 (Flink before 1.7) list their states in other ways, and
 are not read.
 
 Flink: runtime/state/KeyedBackendSerializationProxy, FullSnapshotAsyncWriter,
-heap/HeapSnapshotStrategy.
+heap/HeapSnapshotStrategy, metainfo/StateMetaInfoSnapshot, Registered{KeyValue, Operator, Broadcast,
+PriorityQueue}StateBackendMetaInfo, StateDescriptor.Type, OperatorStateHandle.Mode; 1.15 to 2.3.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
 from stateshift.errors import FormatError, OldVersion, UnknownVersion
-from stateshift.formats.flink.java_data import Input, decode_modified
+from stateshift.formats.flink.java_data import DataInput, decode_modified
 from stateshift.formats.flink.serializers import Serializer, Unknown, read_snapshot
-from stateshift.formats.flink.state_options import (
-    MODE,
-    STATE_TYPE,
-    fault_of_options,
-    fault_of_roles,
-)
+
+STATE_TYPE: Final = "KEYED_STATE_TYPE"
+MODE: Final = "OPERATOR_STATE_DISTRIBUTION_MODE"
+ROLES: Final = ("KEY_SERIALIZER", "NAMESPACE_SERIALIZER", "VALUE_SERIALIZER", "USER_KEY_SERIALIZER")
+
+_CONSTANTS: Final[Mapping[str, tuple[str, ...]]] = {
+    STATE_TYPE: ("UNKNOWN", "VALUE", "LIST", "REDUCING", "FOLDING", "AGGREGATING", "MAP"),
+    MODE: ("SPLIT_DISTRIBUTE", "UNION", "BROADCAST"),
+}
+
+
+_TYPES: Final = (STATE_TYPE, MODE)
+
+
+@dataclass(frozen=True, slots=True)
+class Required:
+    """The option that a kind of state has to have, and the roles of its serializers."""
+
+    option: str | None
+    roles: tuple[str, ...]
+
+
+_KEYED = Required(STATE_TYPE, ("NAMESPACE_SERIALIZER", "VALUE_SERIALIZER"))
+_REQUIRED: Final[Mapping[str, Required]] = {
+    "keyed": _KEYED,
+    "keyed (async)": _KEYED,
+    "operator": Required(MODE, ("VALUE_SERIALIZER",)),
+    "broadcast": Required(MODE, ("KEY_SERIALIZER", "VALUE_SERIALIZER")),
+    "timers": Required(None, ("VALUE_SERIALIZER",)),
+}
 
 VERSION: Final = 6
 END_OF_GROUP: Final = 0xFFFF
@@ -48,7 +83,6 @@ _ANCHOR: Final = re.compile(
     rb"|(\x03)\0\0\0\0\0\0\0\x01\0\x10VALUE_SERIALIZER)",
     re.DOTALL,
 )
-_TYPES: Final = (STATE_TYPE, MODE)
 _SNAPSHOT: Final = re.compile(rb"Snapshot(?![\w$])", re.ASCII)
 _BEFORE: Final = re.compile(rb"\w*\Z", re.ASCII)
 _CLASS_MAX: Final = 256  # bytes of a class's name that are looked at, without its package
@@ -56,48 +90,47 @@ _CLASS_MAX: Final = 256  # bytes of a class's name that are looked at, without i
 
 @dataclass(frozen=True, slots=True)
 class StateInfo:
-    """One state, by the header. `type` is VALUE, LIST, MAP, ... where it says so; serializers are
-    None where they are not known, and `unknown` is then the class of the first snapshot that is
-    not. `key` is that of broadcast state.
-    """
+    """A state by the header. Serializers are None if they are not known."""
 
     name: str
     kind: str
-    type: str | None = None
+    type: str | None = None  # VALUE, LIST, MAP, ...
     namespace: Serializer | None = None
     value: Serializer | None = None
-    key: Serializer | None = None
-    unknown: str | None = field(default=None, compare=False)
+    key: Serializer | None = None  # of broadcast state
+    unknown: str | None = field(default=None, compare=False)  # the first unknown snapshot's class
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """`size` is where the first key group begins; `key` is the serializer of keys, None where it is
-    not known, and `unknown` is then the class of its snapshot.
-    """
+    """A header of `size` bytes, before the first key group."""
 
     version: int
     compressed: bool
-    key: Serializer | None
+    key: Serializer | None  # of keys, if it is known
     states: tuple[StateInfo, ...]
     size: int
-    unknown: str | None = field(default=None, compare=False)
+    unknown: str | None = field(default=None, compare=False)  # class of an unknown key's snapshot
 
 
 def decode_header(content: bytes, size: int | None = None) -> Header:
-    """Return the header that these bytes begin with; `size` of them are the header's, where that is
-    known.
-    """
-    data = Input(content, "keyed state", 0, size)
+    """Return the header that these bytes begin with; it has `size` bytes, if that is known."""
+    data = DataInput(content, "keyed state", 0, size)
     if size is not None and len(content) < size:
-        raise FormatError(
-            f"keyed state ends early: a header of {size} bytes, with {len(content)}",
-            None,
-            len(content),
-        )
+        fact = f"keyed state ends early: a header of {size} bytes, with {len(content)}"
+        raise FormatError(fact, None, len(content))
     version = data.i4()
+    if is_old(version):
+        raise OldVersion(
+            f"keyed state has a header of version {version}, of a Flink before 1.7, whose states "
+            "cannot be read",
+            None,
+            0,
+            hint="start the job from it in its own Flink, and take a savepoint with Flink 1.15 or "
+            "newer",
+        )
     if version != VERSION:
-        raise _other_version(version)
+        raise UnknownVersion(f"keyed state has version {version}, which is not known", None, 0)
     compressed = data.boolean()
     try:
         key = read_snapshot(data)
@@ -107,13 +140,11 @@ def decode_header(content: bytes, size: int | None = None) -> Header:
     at = data.at
     states_listed = _listed_states(data)
     if states_listed is None:
-        count = Input(content, "keyed state", at).i2()
+        count = DataInput(content, "keyed state", at).i2()
         states = find_states(content[: data.end], count)
         return Header(version, compressed, key, states, data.end)
-    if size is not None and not data.at_end():
-        raise data.wrong(
-            f"{data.end - data.at} bytes between the header's end and the first key group"
-        )
+    if size is not None:
+        data.require_end("bytes between the header's end and the first key group")
     return Header(version, compressed, key, states_listed, data.end)
 
 
@@ -122,23 +153,8 @@ def is_old(version: int) -> bool:
     return 0 < version < VERSION
 
 
-def _other_version(version: int) -> UnknownVersion:
-    if is_old(version):
-        return OldVersion(
-            f"keyed state has a header of version {version}, of a Flink before 1.7, whose states "
-            "cannot be read",
-            None,
-            0,
-            hint="start the job from it in its own Flink, and take a savepoint with Flink 1.15 or "
-            "newer",
-        )
-    return UnknownVersion(f"keyed state has version {version}, which is not known", None, 0)
-
-
-def _listed_states(data: Input) -> tuple[StateInfo, ...] | None:
-    """Read the states one by one; None where a serializer is not known, which has no end that could
-    be found.
-    """
+def _listed_states(data: DataInput) -> tuple[StateInfo, ...] | None:
+    """Read the states one by one; None if a serializer is unknown: nothing shows its end."""
     at = data.at
     count = data.i2()
     if count < 0:
@@ -152,12 +168,12 @@ def _listed_states(data: Input) -> tuple[StateInfo, ...] | None:
     return tuple(states)
 
 
-def read_state(data: Input) -> StateInfo | None:
+def read_state(data: DataInput) -> StateInfo | None:
     """Read the state that begins here; None where one of its serializers is not known."""
     name, at, kind = data.utf(), data.at, data.i4()
     if kind not in KINDS:
         raise data.wrong(f"unknown kind of state {kind}", at)
-    described = _Described(name, KINDS[kind])
+    described = _StateReader(name, KINDS[kind])
     try:
         described.read(data)
     except Unknown:
@@ -166,18 +182,16 @@ def read_state(data: Input) -> StateInfo | None:
 
 
 @dataclass
-class _Described:
-    """What the header says of one state, as far as it is read."""
+class _StateReader:
+    """One state of a header, as far as it is read."""
 
     name: str
     kind: str
     options: dict[str, str] = field(default_factory=dict)
     serializers: dict[str, Serializer] = field(default_factory=dict)
 
-    def read(self, data: Input) -> None:
-        """Read the options and serializers. Raises Unknown at a serializer that is not known, and
-        FormatError where Flink could not restore the state.
-        """
+    def read(self, data: DataInput) -> None:
+        """Read options and serializers; Unknown at an unknown serializer."""
         for _ in range(data.items("options")):
             option = data.utf()
             self.options[option] = data.utf()
@@ -201,43 +215,54 @@ class _Described:
             unknown=unknown,
         )
 
-    def _refuse(self, data: Input, fault: str | None) -> None:
+    def _refuse(self, data: DataInput, fault: str | None) -> None:
         if fault is not None:
             raise data.wrong(f"state {self.name!r} {fault}")
 
 
+def fault_of_options(kind: str, options: Mapping[str, str]) -> str | None:
+    """Return the reason why Flink cannot restore these options; None if it can."""
+    option = _REQUIRED[kind].option
+    if option is None:
+        return None
+    if option not in options:
+        return f"has no option {option}"
+    if options[option] not in _CONSTANTS[option]:
+        return f"has the {option} {options[option]!r}, which Flink does not know"
+    return None
+
+
+def fault_of_roles(kind: str, roles: Collection[str], complete: bool) -> str | None:
+    """Return the reason why Flink cannot restore these serializers' roles; None if it can."""
+    foreign = next((role for role in roles if role not in ROLES), None)
+    if foreign is not None:
+        return f"has a serializer {foreign!r}, which Flink does not look for"
+    missing = [role for role in _REQUIRED[kind].roles if role not in roles]
+    if complete and missing:
+        return f"has no {missing[0]}"
+    return None
+
+
 def find_states(header: bytes, count: int | None = None) -> tuple[StateInfo, ...]:
-    """Return the states in their order, which is the one in which the data numbers them; `count` of
-    them, where that is known.
-    """
+    """Return the states in the data's order; `count` of them, if that is known."""
     states = []
     floor = 0  # a state's name lies behind the state before it
     for anchor in _ANCHOR.finditer(header):
-        states.append(_state_around(header, anchor, floor))
+        name = _name_before(header, anchor.start(), floor)
+        data = DataInput(header, "a state's header", anchor.start() + 4)
+        kind = anchor[1] or anchor[2] or anchor[3]
+        described = _StateReader(name, KINDS[kind[0]])
+        unknown = None
+        try:
+            described.read(data)
+        except Unknown as error:
+            unknown = error.snapshot
+        states.append(described.state(unknown))
         floor = anchor.end()
     if count is not None and len(states) != count:
-        raise FormatError(
-            f"keyed state: its header has {count} states, of which {len(states)} can be read",
-            None,
-            0,
-        )
+        fact = f"keyed state: its header has {count} states, of which {len(states)} can be read"
+        raise FormatError(fact, None, 0)
     return tuple(states)
-
-
-def _kind_at(anchor: re.Match[bytes]) -> str:
-    kind = anchor[1] or anchor[2] or anchor[3]
-    return KINDS[kind[0]]
-
-
-def _state_around(header: bytes, anchor: re.Match[bytes], floor: int) -> StateInfo:
-    name = _name_before(header, anchor.start(), floor)
-    data = Input(header, "a state's header", anchor.start() + 4)
-    described = _Described(name, _kind_at(anchor))
-    try:
-        described.read(data)
-    except Unknown as error:
-        return described.state(error.snapshot)
-    return described.state()
 
 
 def find_serializers(header: bytes) -> tuple[str, ...]:
@@ -252,9 +277,7 @@ def find_serializers(header: bytes) -> tuple[str, ...]:
 
 
 def _name_before(header: bytes, end: int, floor: int) -> str:
-    """Return the string that ends here, and begins behind `floor`: its length stands right before
-    it.
-    """
+    """Return the string that ends here, after `floor`: its length is right before it."""
     for length in (*range(1, min(end - floor, 0xFFFF)), 0):
         start = end - length
         if start < floor + 2 or int.from_bytes(header[start - 2 : start], "big") != length:
@@ -280,9 +303,7 @@ def sections(offsets: tuple[int, ...], end: int) -> tuple[tuple[int, int] | None
 def entries(
     section: bytes, prefix: int, group: int, states: int = END_OF_GROUP
 ) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield (state, key, value) of a canonical file's key group; the key with its group's prefix,
-    without the flag. There are so many `states`, as far as that is known.
-    """
+    """Yield (state, key, value) of a canonical key group; the key with the group's prefix."""
     data = section
     wanted = _prefix(group, prefix)
     at, end = 2, len(section)
@@ -291,9 +312,8 @@ def entries(
     state = data[0] << 8 | data[1]
     while state != END_OF_GROUP:
         if state >= states:
-            raise FormatError(
-                f"key group {group} holds state {state}, of {states} that there are", None, at - 2
-            )
+            fact = f"key group {group} holds state {state}, of {states} that there are"
+            raise FormatError(fact, None, at - 2)
         size = int.from_bytes(data[at : at + 4], "big")
         stop = at + 4 + size
         key = data[at + 4 : stop]
@@ -317,16 +337,15 @@ def entries(
 
 
 def _prefix(group: int, size: int) -> bytes:
-    """Return what stands in front of a group's keys."""
+    """Return the bytes before a group's keys."""
     if group >= 1 << 8 * size:
-        raise FormatError(
-            f"key group {group} does not fit in {size} byte in front of its keys", None, 0
-        )
+        fact = f"key group {group} does not fit in {size} byte in front of its keys"
+        raise FormatError(fact, None, 0)
     return group.to_bytes(size, "big")
 
 
 def encode_section(entries: list[tuple[int, bytes, bytes]]) -> bytes:
-    """Return what `entries` reads: entries in their order, those of one state behind each other."""
+    """Return the input of `entries`: entries in their order, by states."""
     if not entries:
         return b""
     states = [state for state, _, _ in entries]

@@ -1,5 +1,5 @@
-"""`_metadata`, the one file that a restart of a Flink job begins with: which state there is, and
-where its bytes lie.
+"""`_metadata`, the one file that a restart of a Flink job begins with: its state, and the places of
+the bytes.
 
     u32 4960672D, i32 version
     i64 checkpoint id, i32 n + n master states, i32 n + n operators
@@ -16,7 +16,7 @@ where its bytes lie.
                      [V3+] i32 n + n input channels, i32 n + n output channels
                      [V7] u1 0 | 1 + i64 checkpoint referred to
 
-What is read is written again byte for byte: the order of everything is the file's. Integers are
+A file is written again byte for byte: the order of everything is the file's. Integers are
 big-endian; there are no checksums. Flink 1.15 writes V3, 1.16 to 1.20 V4, 2.0 V5, 2.1 to 2.3 V6;
 each reads all older ones, and none newer.
 
@@ -29,10 +29,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from stateshift.errors import UnknownVersion
-from stateshift.formats.flink.java_data import Input, Output
+from stateshift.formats.flink import METADATA
+from stateshift.formats.flink.java_data import DataInput, DataOutput
 from stateshift.formats.flink.java_objects import read_object
 from stateshift.formats.flink.keyed_handles import KeyedHandle, read_keyed, write_keyed
-from stateshift.formats.flink.names import METADATA
 from stateshift.formats.flink.operator_handles import (
     ChannelHandle,
     Partitioned,
@@ -52,7 +52,7 @@ PROPERTIES_FROM, NAMES_FROM, REFERENCES_FROM = 4, 5, 7
 
 @dataclass(frozen=True, slots=True)
 class MasterState:
-    """What a hook of the JobManager's kept."""
+    """The state of a hook of the JobManager's."""
 
     version: int
     name: str
@@ -61,7 +61,7 @@ class MasterState:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskState:
-    """The state of one subtask. Of one that has `finished` there is none."""
+    """The state of one subtask. One that has `finished` has none."""
 
     index: int
     finished: bool = False
@@ -77,9 +77,7 @@ class SubtaskState:
 
 @dataclass(frozen=True, slots=True)
 class OperatorState:
-    """One operator. `name` and `uid` are None where the version has none, "" where the job had.
-    `subtasks` is None where the operator has finished.
-    """
+    """An operator. `name`, `uid`: None before they existed, "" where the job had none."""
 
     id: bytes
     parallelism: int
@@ -107,24 +105,27 @@ class Metadata:
 
 
 def decode_metadata(content: bytes) -> Metadata:
-    """Return what a `_metadata` holds, read to its last byte."""
-    data = Input(content, METADATA)
-    _read_magic(data, content)
+    """Return the content of a `_metadata`, read to its last byte."""
+    data = DataInput(content, METADATA)
+    if len(content) >= 4 and int.from_bytes(content[:4], "big") != MAGIC:
+        raise data.wrong("this is no metadata of a Flink savepoint or checkpoint")
+    data.take(4)
     at, version = data.at, data.i4()
     if version not in VERSIONS:
         hint = f"versions that can be read: {', '.join(map(str, VERSIONS))} (Flink 1.3 to 2.3)"
-        raise UnknownVersion(
-            f"{METADATA} has version {version}, which is not known", None, at, hint=hint
-        )
-    checkpoint_id = _not_negative(data, "checkpoint id")
+        fact = f"{METADATA} has version {version}, which is not known"
+        raise UnknownVersion(fact, None, at, hint=hint)
+    at, checkpoint_id = data.at, data.i8()
+    if checkpoint_id < 0:
+        raise data.wrong(f"checkpoint id {checkpoint_id}", at)
     masters = tuple(_read_master(data) for _ in range(data.count("master states")))
     operators = tuple(_read_operator(data, version) for _ in range(data.count("operators")))
     return Metadata(version, checkpoint_id, masters, operators, _read_properties(data, version))
 
 
 def encode_metadata(metadata: Metadata) -> bytes:
-    """Return the file. What its version does not have must not be there: see `versions`."""
-    out = Output()
+    """Return the file. Fields that its version does not have must be empty: see `versions`."""
+    out = DataOutput()
     out.put(MAGIC.to_bytes(4, "big"))
     out.i4(metadata.version)
     out.i8(metadata.checkpoint_id)
@@ -139,40 +140,27 @@ def encode_metadata(metadata: Metadata) -> bytes:
     return out.content()
 
 
-def _read_master(data: Input) -> MasterState:
+def _read_master(data: DataInput) -> MasterState:
     at = data.at
-    if _unsigned(data.take(4)) != MASTER_MAGIC:
+    if int.from_bytes(data.take(4), "big") != MASTER_MAGIC:
         raise data.wrong("no master state begins here", at)
-    length = data.count("bytes")
-    start = data.at
-    data.take(length)
-    inner = Input(data.data, data.what, start, start + length)
+    inner = data.within()
     version, name = inner.i4(), inner.utf()
     content = inner.take(inner.i4())
-    if not inner.at_end():
-        raise inner.wrong(f"{inner.end - inner.at} bytes behind a master state")
+    inner.require_end("bytes behind a master state")
     return MasterState(version, name, content)
 
 
-def _write_master(out: Output, master: MasterState) -> None:
-    inner = Output()
+def _write_master(out: DataOutput, master: MasterState) -> None:
+    inner = DataOutput()
     inner.i4(master.version)
     inner.utf(master.name)
-    inner.i4(len(master.content))
-    inner.put(master.content)
-    content = inner.content()
+    inner.sized(master.content)
     out.put(MASTER_MAGIC.to_bytes(4, "big"))
-    out.i4(len(content))
-    out.put(content)
+    out.sized(inner.content())
 
 
-def _read_magic(data: Input, content: bytes) -> None:
-    if len(content) >= 4 and _unsigned(content[:4]) != MAGIC:
-        raise data.wrong("this is no metadata of a Flink savepoint or checkpoint")
-    data.take(4)
-
-
-def _read_operator(data: Input, version: int) -> OperatorState:
+def _read_operator(data: DataInput, version: int) -> OperatorState:
     name, uid = None, None
     if version >= NAMES_FROM:
         name, uid = data.utf(), data.utf()
@@ -192,7 +180,7 @@ def _read_operator(data: Input, version: int) -> OperatorState:
     return OperatorState(own, parallelism, max_parallelism, coordinator, subtasks, name, uid)
 
 
-def _read_coordinator(data: Input, version: int) -> Inline | None:
+def _read_coordinator(data: DataInput, version: int) -> Inline | None:
     at = data.at
     if version == 2:
         if data.i4() != 1:
@@ -206,70 +194,56 @@ def _read_coordinator(data: Input, version: int) -> Inline | None:
     return handle
 
 
-def _read_subtask(data: Input, version: int, parallelism: int) -> SubtaskState:
+def _read_subtask(data: DataInput, version: int, parallelism: int) -> SubtaskState:
     at, index = data.at, data.i4()
     number = index if index >= 0 else -index - 1
     if number >= parallelism:
         raise data.wrong(f"subtask {number} of an operator of parallelism {parallelism}", at)
     if index < 0:
         return SubtaskState(number, finished=True)
-    duration = _read_duration(data) if version == 2 else -1
+    duration = -1
+    if version == 2:
+        duration, at = data.i8(), data.at
+        if data.i4() != 0:
+            raise data.wrong("state of a Flink before 1.3, which cannot be read", at)
     managed, raw = _read_optional(data), _read_optional(data)
     keyed, raw_keyed = read_keyed(data), read_keyed(data)
-    inputs, outputs = (
-        _read_channels(data, version, "input"),
-        _read_channels(data, version, "output"),
-    )
-    reference = _read_reference(data, version)
+    inputs = _read_channels(data, version, "input")
+    outputs = _read_channels(data, version, "output")
+    has_reference = version >= REFERENCES_FROM and data.boolean()
+    reference = data.i8() if has_reference else None
     return SubtaskState(
         number, False, managed, raw, keyed, raw_keyed, inputs, outputs, reference, duration
     )
 
 
-def _read_reference(data: Input, version: int) -> int | None:
-    if version < REFERENCES_FROM:
-        return None
-    return data.i8() if data.boolean() else None
-
-
-def _read_duration(data: Input) -> int:
-    duration, at = data.i8(), data.at
-    if data.i4() != 0:
-        raise data.wrong("state of a Flink before 1.3, which cannot be read", at)
-    return duration
-
-
-def _read_optional(data: Input) -> Partitioned | None:
+def _read_optional(data: DataInput) -> Partitioned | None:
     at, count = data.at, data.i4()
     if count not in (0, 1):
         raise data.wrong(f"{count} handles where one may be", at)
     return read_partitioned(data) if count else None
 
 
-def _read_channels(data: Input, version: int, side: Side) -> tuple[ChannelHandle, ...]:
+def _read_channels(data: DataInput, version: int, side: Side) -> tuple[ChannelHandle, ...]:
     if version < 3:
         return ()
     return tuple(read_channel(data, version, side) for _ in range(data.count("channels")))
 
 
-def _read_properties(data: Input, version: int) -> bytes:
-    """Read up to the end of the file, which nothing may stand behind. Flink reads no further and
-    does not look (Checkpoints.loadCheckpointMetadata), but there is what a damaged count left out.
-    """
+def _read_properties(data: DataInput, version: int) -> bytes:
+    """Read up to the end. Flink looks no further; here a damaged count has left bytes."""
     start = data.at
     if version >= PROPERTIES_FROM:
         read_object(data)
-    if not data.at_end():
-        raise data.wrong(f"{data.end - data.at} bytes behind the end")
+    data.require_end("bytes behind the end")
     return data.data[start : data.end]
 
 
-def _write_operator(out: Output, operator: OperatorState, version: int) -> None:
+def _write_operator(out: DataOutput, operator: OperatorState, version: int) -> None:
     if version >= NAMES_FROM:
-        _write_names(out, operator)
+        out.utf(operator.name or "", operator.uid or "")
     out.put(operator.id)
-    out.i4(operator.parallelism)
-    out.i4(operator.max_parallelism)
+    out.i4(operator.parallelism, operator.max_parallelism)
     if version == 2:
         out.i4(1)
     else:
@@ -282,12 +256,7 @@ def _write_operator(out: Output, operator: OperatorState, version: int) -> None:
         _write_subtask(out, subtask, version)
 
 
-def _write_names(out: Output, operator: OperatorState) -> None:
-    out.utf(operator.name or "")
-    out.utf(operator.uid or "")
-
-
-def _write_subtask(out: Output, subtask: SubtaskState, version: int) -> None:
+def _write_subtask(out: DataOutput, subtask: SubtaskState, version: int) -> None:
     if subtask.finished:
         out.i4(-subtask.index - 1)
         return
@@ -303,35 +272,20 @@ def _write_subtask(out: Output, subtask: SubtaskState, version: int) -> None:
         _write_channels(out, subtask.inputs, version, "input")
         _write_channels(out, subtask.outputs, version, "output")
     if version >= REFERENCES_FROM:
-        _write_reference(out, subtask.reference)
+        out.boolean(subtask.reference is not None)
+        if subtask.reference is not None:
+            out.i8(subtask.reference)
 
 
-def _write_optional(out: Output, handle: Partitioned | None) -> None:
+def _write_optional(out: DataOutput, handle: Partitioned | None) -> None:
     out.i4(int(handle is not None))
     if handle is not None:
         write_partitioned(out, handle)
 
 
-def _write_reference(out: Output, reference: int | None) -> None:
-    out.boolean(reference is not None)
-    if reference is not None:
-        out.i8(reference)
-
-
 def _write_channels(
-    out: Output, channels: tuple[ChannelHandle, ...], version: int, side: Side
+    out: DataOutput, channels: tuple[ChannelHandle, ...], version: int, side: Side
 ) -> None:
     out.i4(len(channels))
     for channel in channels:
         write_channel(out, channel, version, side)
-
-
-def _not_negative(data: Input, words: str) -> int:
-    at, value = data.at, data.i8()
-    if value < 0:
-        raise data.wrong(f"{words} {value}", at)
-    return value
-
-
-def _unsigned(content: bytes) -> int:
-    return int.from_bytes(content, "big")

@@ -1,5 +1,5 @@
-"""Handles to the state of one subtask that belongs to no key, and to what was in flight, as
-`_metadata` holds them.
+"""Handles to the state of one subtask that belongs to no key, and to data in flight, as `_metadata`
+holds them.
 
     Partitioned    u1 4 | 17; i4 n, n * (utf state, u1 mode, i4 m, m * i8 offsets);
                    [17] utf task-owned directory, utf shared directory, u1 empty; stream
@@ -17,11 +17,12 @@ V2, AbstractMergedChannelStateHandle.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
 
-from stateshift.formats.flink.java_data import Input, Longs, Output
+from stateshift.formats.flink.java_data import DataInput, DataOutput, Longs
 from stateshift.formats.flink.stream_handles import StreamHandle, read_stream, write_stream
 
 SPLIT, UNION, BROADCAST = 0, 1, 2
@@ -32,7 +33,7 @@ Side = Literal["input", "output"]
 
 @dataclass(frozen=True, slots=True)
 class StateOffsets:
-    """A state's name, how Flink deals it out, and where its elements begin in the file."""
+    """A state's name, how Flink deals it out, and the offsets of its elements in the file."""
 
     name: str
     mode: int
@@ -41,7 +42,7 @@ class StateOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Merging:
-    """Where file merging keeps the file, and whether there is nothing in it."""
+    """The directories of file merging, and whether the file is empty."""
 
     task_owned: str
     shared: str
@@ -58,7 +59,7 @@ class Partitioned:
 
     @property
     def starts(self) -> list[int]:
-        """Where the elements of all states begin."""
+        """The offsets of the elements of all states."""
         return list(chain.from_iterable(state.offsets for state in self.states))
 
 
@@ -74,7 +75,7 @@ class ChannelPart:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A handle to what was in flight in one channel of a subtask, in a stream of its own."""
+    """A handle to one channel of a subtask, in a stream of its own."""
 
     subtask: int
     part: ChannelPart
@@ -83,9 +84,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class MergedChannels:
-    """A handle to what was in flight in several channels of a subtask, all in one stream of `size`
-    bytes.
-    """
+    """A handle to several channels of a subtask in one stream of `size` bytes."""
 
     subtask: int
     size: int
@@ -96,7 +95,7 @@ class MergedChannels:
 ChannelHandle = Channel | MergedChannels
 
 
-def read_partitioned(data: Input) -> Partitioned:
+def read_partitioned(data: DataInput) -> Partitioned:
     """Read a handle to operator state: tag 4, or 17 where Flink merged the file with others."""
     at = data.at
     tag = data.u1()
@@ -117,7 +116,7 @@ def read_partitioned(data: Input) -> Partitioned:
     return Partitioned(tuple(states), read_stream(data), merging)
 
 
-def write_partitioned(out: Output, handle: Partitioned) -> None:
+def write_partitioned(out: DataOutput, handle: Partitioned) -> None:
     """Write what `read_partitioned` reads, byte for byte."""
     out.u1(4 if handle.merging is None else 17)
     out.i4(len(handle.states))
@@ -133,8 +132,8 @@ def write_partitioned(out: Output, handle: Partitioned) -> None:
     write_stream(out, handle.stream)
 
 
-def read_channel(data: Input, version: int, side: Side) -> ChannelHandle:
-    """Read a handle to what was in flight; before V6 it has no kind, and is one channel's."""
+def read_channel(data: DataInput, version: int, side: Side) -> ChannelHandle:
+    """Read a handle to data in flight; before V6 it has no kind, and is one channel's."""
     if version < KINDS_FROM:
         return _read_one(data)
     at, kind = data.at, data.u1()
@@ -146,15 +145,14 @@ def read_channel(data: Input, version: int, side: Side) -> ChannelHandle:
     raise data.wrong(f"unknown kind {kind} of an {side} channel", at)
 
 
-def write_channel(out: Output, handle: ChannelHandle, version: int, side: Side) -> None:
-    """Write a handle, which before version 6 is no merged one: see `expanded`."""
+def write_channel(out: DataOutput, handle: ChannelHandle, version: int, side: Side) -> None:
+    """Write a handle, which before version 6 is no merged one: see `expand_channels`."""
     single, merged = _kinds(side)
     if version >= KINDS_FROM:
         out.u1(single if isinstance(handle, Channel) else merged)
     if isinstance(handle, Channel):
         part = handle.part
-        for value in (handle.subtask, part.a, part.b, len(part.offsets)):
-            out.i4(value)
+        out.i4(handle.subtask, part.a, part.b, len(part.offsets))
         out.put(part.offsets.raw)
         out.i8(part.size)
         write_stream(out, handle.stream)
@@ -165,47 +163,43 @@ def write_channel(out: Output, handle: ChannelHandle, version: int, side: Side) 
     out.i4(handle.subtask)
     out.i8(handle.size)
     write_stream(out, handle.stream)
-    inner = Output()
+    inner = DataOutput()
     inner.i4(len(handle.parts))
     for part in handle.parts:
-        inner.i4(part.a)
-        inner.i4(part.b)
+        inner.i4(part.a, part.b)
         inner.i8(part.size)
         inner.i4(len(part.offsets))
         inner.put(part.offsets.raw)
-    content = inner.content()
-    out.i4(len(content))
-    out.put(content)
+    out.sized(inner.content())
 
 
-def expanded(handle: ChannelHandle) -> tuple[Channel, ...]:
-    """Return each channel by itself, as versions before 6 have them."""
-    if isinstance(handle, Channel):
-        return (handle,)
-    return tuple(Channel(handle.subtask, part, handle.stream) for part in handle.parts)
+def expand_channels(handles: Iterable[ChannelHandle]) -> Iterator[Channel]:
+    """Yield each channel by itself, as versions before 6 have them."""
+    for handle in handles:
+        if isinstance(handle, Channel):
+            yield handle
+            continue
+        for part in handle.parts:
+            yield Channel(handle.subtask, part, handle.stream)
 
 
 def _kinds(side: Side) -> tuple[int, int]:
     return (1, 3) if side == "input" else (2, 4)
 
 
-def _read_one(data: Input) -> Channel:
+def _read_one(data: DataInput) -> Channel:
     subtask, a, b = data.i4(), data.i4(), data.i4()
     offsets = data.longs(data.count("offsets"))
     part = ChannelPart(a, b, data.i8(), offsets)
     return Channel(subtask, part, read_stream(data))
 
 
-def _read_merged(data: Input) -> MergedChannels:
+def _read_merged(data: DataInput) -> MergedChannels:
     subtask, size, stream = data.i4(), data.i8(), read_stream(data)
-    length = data.count("bytes")
-    start = data.at
-    data.take(length)
-    inner = Input(data.data, data.what, start, start + length)
+    inner = data.within()
     parts = []
     for _ in range(inner.count("channels")):
         a, b, own = inner.i4(), inner.i4(), inner.i8()
         parts.append(ChannelPart(a, b, own, inner.longs(inner.count("offsets"))))
-    if not inner.at_end():
-        raise inner.wrong(f"{inner.end - inner.at} bytes behind the last of the merged channels")
+    inner.require_end("bytes behind the last of the merged channels")
     return MergedChannels(subtask, size, stream, tuple(parts))

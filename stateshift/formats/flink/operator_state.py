@@ -10,10 +10,6 @@
     stream, and all
                  elements of a list are said to begin where that does (FLINK-34063)
 
-    decode_operator_header(head) -> OperatorHeader       everything in front of the first element
-    split_elements(...)                                  offset -> bytes, decompressed
-    read_element(state, raw) -> [(key, value), ...]      Unknown where a serializer is not known
-
 Flink: runtime/state/OperatorBackendSerializationProxy, DefaultOperatorStateBackendSnapshotStrategy,
 CompressibleFSDataOutputStream.
 """
@@ -27,7 +23,7 @@ from typing import Final
 
 from stateshift.errors import FormatError, OldVersion, UnknownVersion
 from stateshift.formats.flink import snappy_frames
-from stateshift.formats.flink.java_data import Input
+from stateshift.formats.flink.java_data import DataInput
 from stateshift.formats.flink.keyed_state import StateInfo, find_states, read_state
 from stateshift.formats.flink.serializers import Unknown, value
 
@@ -40,9 +36,7 @@ Pair = tuple[object, object]  # a key, None where there is none, and a value
 
 @dataclass(frozen=True, slots=True)
 class OperatorHeader:
-    """`states` are those whose names could be read. `known` says that all of them are, and that
-    nothing else is in the header.
-    """
+    """The `states` with readable names. `known`: they are all there is in the header."""
 
     version: int
     compressed: bool
@@ -55,12 +49,8 @@ class OperatorHeader:
 
 
 def decode_operator_header(head: bytes) -> OperatorHeader:
-    """Return the header that these bytes are, with the beginning of a snappy stream behind it where
-    it is compressed.
-
-    A version that is not known has no states.
-    """
-    data = Input(head, _WHAT)
+    """Return the header in these bytes, without states if its version is not known."""
+    data = DataInput(head, _WHAT)
     version = data.i4()
     if version not in VERSIONS:
         return OperatorHeader(version, False, (), False)
@@ -75,12 +65,12 @@ def decode_operator_header(head: bytes) -> OperatorHeader:
             if state is None:
                 return OperatorHeader(version, compressed, find_states(head), False)
             states.append(state)
-    if compressed:
-        _read_streams_begun(data)
-    if not data.at_end():
-        raise data.wrong(
-            f"{data.end - data.at} bytes between the header's end and the first element"
-        )
+    # Flink 1.18.0 also left the beginnings of the streams of states without elements there.
+    while compressed and not data.at_end():
+        at = data.at
+        if data.take(len(snappy_frames.IDENTIFIER)) != snappy_frames.IDENTIFIER:
+            raise data.wrong("no snappy stream begins behind the header", at)
+    data.require_end("bytes between the header's end and the first element")
     return OperatorHeader(version, compressed, tuple(states), True)
 
 
@@ -106,56 +96,37 @@ def require_version(header: OperatorHeader) -> None:
     raise UnknownVersion(f"{_WHAT} has version {version}, of which Flink reads {read}", None, 0)
 
 
-def _read_streams_begun(data: Input) -> None:
-    """Read the beginning of a snappy stream; Flink 1.18.0 also left those of states without
-    elements there.
-    """
-    while not data.at_end():
-        at = data.at
-        if data.take(len(snappy_frames.IDENTIFIER)) != snappy_frames.IDENTIFIER:
-            raise data.wrong("no snappy stream begins behind the header", at)
-
-
 def split_elements(content: bytes, starts: Iterable[int], end: int) -> dict[int, bytes]:
-    """Return each element's bytes as they lie in the file, by its offset. `end` is that of the
-    last.
-    """
+    """Return each element's bytes as they are in the file, by offset, up to `end`."""
     offsets = sorted(set(starts))
     if not offsets:
         return {}
     first, last = offsets[0], offsets[-1]
     if first < 0 or not last <= end <= len(content):
-        raise FormatError(
-            f"{_WHAT}: elements from byte {first} to {last}, in {len(content)} bytes", None, None
-        )
+        fact = f"{_WHAT}: elements from byte {first} to {last}, in {len(content)} bytes"
+        raise FormatError(fact, None, None)
     return {start: content[start:stop] for start, stop in pairwise((*offsets, end))}
 
 
 def element_bytes(header: OperatorHeader, raw: bytes) -> bytes:
-    """Return what an element holds, decompressed where it has to be."""
+    """Return the content of an element, decompressed if need be."""
     return snappy_frames.chunks(raw, _WHAT) if header.compressed else raw
 
 
 def read_element(state: StateInfo, raw: bytes, count: int = 1) -> list[Pair]:
-    """Return the keys and values of an element; of a list's, one without a key. `count` elements of
-    a list lie in it: more than one where they are said to begin at one place.
-
-    Raises Unknown where a serializer is not known, and FormatError where the bytes do not end with
-    the element.
-    """
-    data = Input(raw, f"state {state.name!r}")
+    """Return keys (a list has none) and values; `count` elements of a list begin at one place."""
+    data = DataInput(raw, f"state {state.name!r}")
     if state.kind == "broadcast":
         pairs = _broadcast_pairs(state, data)
     elif state.value is not None:
         pairs = [(None, value(state.value, data)) for _ in range(count)]
     else:
         raise Unknown("a serializer that is not known here", state.unknown)
-    if not data.at_end():
-        raise data.wrong(f"{data.end - data.at} bytes behind the end of an element")
+    data.require_end("bytes behind the end of an element")
     return pairs
 
 
-def _broadcast_pairs(state: StateInfo, data: Input) -> list[Pair]:
+def _broadcast_pairs(state: StateInfo, data: DataInput) -> list[Pair]:
     if state.key is None or state.value is None:
         raise Unknown("a serializer that is not known here", state.unknown)
     pairs: list[Pair] = []

@@ -1,4 +1,4 @@
-"""What a savepoint or checkpoint says of itself at the end of `_metadata`, since V4:
+"""The properties of a savepoint or checkpoint at the end of `_metadata`, since V4:
 CheckpointProperties, serialized by Java. Read for a person and for `inspect`; written as it was
 read.
 
@@ -15,11 +15,10 @@ CheckpointType.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from stateshift.formats.flink.java_data import Input
+from stateshift.formats.flink.java_data import DataInput
 from stateshift.formats.flink.java_objects import JavaEnum, JavaObject, read_object
 
 _PACKAGE = "org.apache.flink.runtime.checkpoint."
@@ -47,12 +46,10 @@ class Properties:
 
 
 def decode_properties(content: bytes) -> Properties | None:
-    """Return the properties; None where there are none (before V4), or where they are of a class
-    that is not known.
-    """
+    """Return the properties; None before V4, or if they are of an unknown class."""
     if not content:
         return None
-    properties = read_object(Input(content, "_metadata"))
+    properties = read_object(DataInput(content, "_metadata"))
     kind = _field(properties, "checkpointType")
     if not isinstance(kind, JavaObject):
         return None
@@ -80,10 +77,8 @@ def _constant(value: object, name: str) -> str | None:
 
 
 def foreign_part(content: bytes) -> str | None:
-    """Return the first class or constant that Flink up to 2.3 does not have: it would not read
-    the file.
-    """
-    return _foreign(read_object(Input(content, "_metadata"))) if content else None
+    """Return the first class or constant that Flink up to 2.3 does not have."""
+    return _foreign(read_object(DataInput(content, "_metadata"))) if content else None
 
 
 def _foreign(value: object) -> str | None:
@@ -94,13 +89,5 @@ def _foreign(value: object) -> str | None:
         case JavaObject(type=type_, fields=fields, uid=uid):
             if _OBJECTS.get(type_) != uid:
                 return f"{type_}, serialVersionUID {uid}" if type_ in _OBJECTS else type_
-            return _foreign_field(fields.values())
-    return None
-
-
-def _foreign_field(values: Iterable[object]) -> str | None:
-    for value in values:
-        foreign = _foreign(value)
-        if foreign is not None:
-            return foreign
+            return next(filter(None, map(_foreign, fields.values())), None)
     return None

@@ -1,9 +1,5 @@
-"""Every place in `_metadata` where bytes are named, in the file's order; and the same metadata with
-others in them.
-
-    references(metadata)            Reference(operator, subtask, role, stream, whole) ...
-    files_named(metadata)           their files
-    with_streams(metadata, change)  each stream replaced by change(stream, whole)
+"""Every place in `_metadata` that names bytes, in the file's order; and the same metadata with
+other places.
 
 `whole` is where a handle's size is not the file's: a changelog's file is shared by several
 subtasks, each of which reads it from an offset of its own, so that it is only of use as a whole.
@@ -22,7 +18,7 @@ from stateshift.formats.flink.keyed_handles import (
     KeyGroups,
     Named,
 )
-from stateshift.formats.flink.metadata import Metadata, OperatorState, SubtaskState
+from stateshift.formats.flink.metadata import Metadata, SubtaskState
 from stateshift.formats.flink.operator_handles import ChannelHandle, Partitioned
 from stateshift.formats.flink.stream_handles import (
     EmptySegment,
@@ -38,9 +34,7 @@ Change = Callable[[StreamHandle, bool], StreamHandle | None]
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """`role` is keyed, operator, raw keyed, raw operator or channels; `operator` is the id in
-    hexadecimal digits.
-    """
+    """`role`: keyed, operator, raw keyed, raw operator, channels; `operator`: id in hexadecimal."""
 
     operator: str
     subtask: int
@@ -50,9 +44,7 @@ class Reference:
 
 
 def references(metadata: Metadata) -> Iterator[Reference]:
-    """Yield all, inline ones as well; an operator's coordinator is not among them, since it is
-    always inline.
-    """
+    """Yield all, inline ones as well. An operator's coordinator is always inline, and left out."""
     for operator in metadata.operators:
         own = operator.id.hex()
         for subtask in operator.all_subtasks:
@@ -101,46 +93,42 @@ def with_streams(metadata: Metadata, change: Change) -> Metadata:
     """Return the same state, its bytes in other places. File merging's handles become plain ones:
     its directories are those of the job that wrote them.
     """
-    operators = tuple(_operator(operator, change) for operator in metadata.operators)
-    return replace(metadata, operators=operators)
-
-
-def _operator(operator: OperatorState, change: Change) -> OperatorState:
-    if operator.subtasks is None:
-        return operator
-    subtasks = tuple(_subtask(subtask, change) for subtask in operator.subtasks)
-    return replace(operator, subtasks=subtasks)
+    operators = []
+    for operator in metadata.operators:
+        if operator.subtasks is not None:
+            subtasks = tuple(_subtask(subtask, change) for subtask in operator.subtasks)
+            operator = replace(operator, subtasks=subtasks)
+        operators.append(operator)
+    return replace(metadata, operators=tuple(operators))
 
 
 def _subtask(subtask: SubtaskState, change: Change) -> SubtaskState:
+    def channels(handles: tuple[ChannelHandle, ...]) -> tuple[ChannelHandle, ...]:
+        return tuple(replace(h, stream=_changed(h.stream, change, False)) for h in handles)
+
     return replace(
         subtask,
         managed_operator=_partitioned(subtask.managed_operator, change),
         raw_operator=_partitioned(subtask.raw_operator, change),
         managed_keyed=with_keyed_streams(subtask.managed_keyed, change),
         raw_keyed=with_keyed_streams(subtask.raw_keyed, change),
-        inputs=tuple(_channel(channel, change) for channel in subtask.inputs),
-        outputs=tuple(_channel(channel, change) for channel in subtask.outputs),
+        inputs=channels(subtask.inputs),
+        outputs=channels(subtask.outputs),
     )
 
 
 def _partitioned(handle: Partitioned | None, change: Change) -> Partitioned | None:
     if handle is None:
         return None
-    if not _is_empty(handle):
+    merging = handle.merging
+    if merging is None or not (merging.empty or isinstance(handle.stream, EmptySegment)):
         return replace(handle, merging=None, stream=_changed(handle.stream, change, False))
+    # File merging wrote nothing for it.
     return replace(handle, merging=None, stream=None) if handle.states else None
 
 
-def _is_empty(handle: Partitioned) -> bool:
-    """Whether file merging wrote nothing for a handle."""
-    if handle.merging is None:
-        return False
-    return handle.merging.empty or isinstance(handle.stream, EmptySegment)
-
-
 def with_keyed_streams(handle: KeyedHandle | None, change: Change) -> KeyedHandle | None:
-    """Return the handle with each of its streams replaced by what `change` makes of it."""
+    """Return the handle with each of its streams changed."""
     match handle:
         case KeyGroups():
             return replace(handle, stream=_changed(handle.stream, change, False))
@@ -174,10 +162,6 @@ def _with_changed_handles(
 ) -> tuple[KeyedHandle, ...]:
     changed = (with_keyed_streams(handle, change) for handle in handles)
     return tuple(handle for handle in changed if handle is not None)
-
-
-def _channel(channel: ChannelHandle, change: Change) -> ChannelHandle:
-    return replace(channel, stream=_changed(channel.stream, change, False))
 
 
 def _changed(stream: StreamHandle | None, change: Change, whole: bool) -> StreamHandle | None:

@@ -1,5 +1,4 @@
-"""Serializers, as far as they can be read without their classes: from the snapshot that stands in a
-header to values.
+"""Serializers, as far as they can be read without their classes: snapshots in headers, and values.
 
     snapshot   utf class, i32 version, what the class adds; an i32 2 in front of one that stands by
                itself
@@ -9,9 +8,7 @@ header to values.
                i32 1333245, i32 1, i32 n, n snapshots: Tuple, List, Map, Timer, Ttl (a time, and a
                value)
 
-A serializer that is not known ends what can be read: snapshots have no length (`Unknown`).
-
-    read_snapshot(data) -> Serializer          value(serializer, data) -> what stands there
+An unknown serializer ends the readable part: snapshots have no length (`Unknown`).
 
 Strings are written as their length + 1 and then their UTF-16 units, each a varint of seven bits a
 byte, lowest first.
@@ -23,11 +20,11 @@ types/StringValue.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
-from stateshift.formats.flink.java_data import Input
+from stateshift.formats.flink.java_data import DataInput
 
 _OUTER, _NESTED, _NESTED_VERSION = 911108, 1333245, 1
 _SIMPLE_WITH_CLASS, _SIMPLE_VERSION = 2, 3
@@ -37,9 +34,7 @@ DEPTH_MAX: Final = 32
 
 
 class Unknown(Exception):
-    """A serializer of which nothing more can be read. `snapshot` is its snapshot's class, where
-    that is known.
-    """
+    """Nothing more can be read of a serializer. `snapshot`: its snapshot's class, if known."""
 
     def __init__(self, fact: str, snapshot: str | None = None) -> None:
         super().__init__(fact)
@@ -48,9 +43,7 @@ class Unknown(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Serializer:
-    """`name` is that of the snapshot's class, without its package and the word Snapshot; `type`
-    what a tuple is of.
-    """
+    """`name`: the snapshot's class without package and "Snapshot"; `type`: of a tuple."""
 
     name: str
     version: int
@@ -58,10 +51,8 @@ class Serializer:
     type: str | None = None
 
 
-def read_snapshot(data: Input, nested: bool = False, depth: int = 0) -> Serializer:
-    """Read a snapshot to its end. Raises Unknown where its class is not known here, and FormatError
-    where Flink would not read it.
-    """
+def read_snapshot(data: DataInput, nested: bool = False, depth: int = 0) -> Serializer:
+    """Read a snapshot to its end. Unknown: its class is not known here."""
     if depth > DEPTH_MAX:
         raise data.wrong("serializers are nested too deeply")
     if not nested:
@@ -73,12 +64,31 @@ def read_snapshot(data: Input, nested: bool = False, depth: int = 0) -> Serializ
     version = data.i4()
     name = snapshot_name(class_name)
     if name in _SIMPLE:
-        _read_simple(data, version, class_name)
+        # Nothing is behind it since version 3; version 2 had the serializer's class there.
+        if version == _SIMPLE_WITH_CLASS:
+            data.utf()
+        elif version != _SIMPLE_VERSION:
+            raise _refused(data, f"version {version}, of which Flink reads 2 and 3", class_name)
         return Serializer(name, version)
     if name not in _ARITY:
-        _check_version(data, name, version, class_name)
+        known = _VERSIONS.get(name, (version,))
+        if version not in known:
+            raise _refused(data, f"version {version}, of which Flink reads {known[0]}", class_name)
         raise Unknown("a serializer that is not known here", class_name)
-    _read_outer(data, version, class_name)
+    return _read_composite(data, Serializer(name, version), class_name, depth)
+
+
+def _read_proxy(data: DataInput) -> None:
+    at, version = data.at, data.i4()
+    if version == _PROXY_OLD:
+        raise Unknown("a snapshot of another kind")
+    if version != _PROXY:
+        raise data.wrong(f"a serializer in version {version}, of which Flink reads {_PROXY}", at)
+
+
+def _read_composite(data: DataInput, outer: Serializer, class_name: str, depth: int) -> Serializer:
+    name = outer.name
+    _read_outer(data, outer.version, class_name)
     at = data.at
     of = data.utf() if name in _WITH_CLASS else None
     inner = _read_nested(data, class_name, depth)
@@ -87,38 +97,11 @@ def read_snapshot(data: Input, nested: bool = False, depth: int = 0) -> Serializ
         raise data.wrong(f"{name} has {len(inner)} serializers, and not {arity}", at)
     if of is not None:
         _check_tuple(data, of, len(inner), at)
-    return Serializer(name, version, inner, of)
+    return replace(outer, inner=inner, type=of)
 
 
-def _read_proxy(data: Input) -> None:
-    at, version = data.at, data.i4()
-    if version == _PROXY_OLD:
-        raise Unknown("a snapshot of another kind")
-    if version != _PROXY:
-        raise data.wrong(f"a serializer in version {version}, of which Flink reads {_PROXY}", at)
-
-
-def _read_simple(data: Input, version: int, class_name: str) -> None:
-    """Read what stands behind a simple serializer: nothing since version 3; version 2 had the name
-    of the serializer's class there.
-    """
-    if version == _SIMPLE_WITH_CLASS:
-        data.utf()
-    elif version != _SIMPLE_VERSION:
-        raise _refused(data, f"version {version}, of which Flink reads 2 and 3", class_name)
-
-
-def _check_version(data: Input, name: str, version: int, class_name: str) -> None:
-    """Refuse a class of Flink's, of which nothing else is read here, in a version that Flink
-    does not read.
-    """
-    known = _VERSIONS.get(name)
-    if known is not None and version not in known and _is_flinks(class_name):
-        raise _refused(data, f"version {version}, of which Flink reads {known[0]}", class_name)
-
-
-def _read_outer(data: Input, version: int, class_name: str) -> None:
-    """Read what stands in front of what the outer one adds. Up to version 2 nothing did."""
+def _read_outer(data: DataInput, version: int, class_name: str) -> None:
+    """Read the numbers before the fields of the outer one. Up to version 2 there were none."""
     if data.i4() == _OUTER:
         if version <= _COMPOSITE_OLD:
             raise _refused(data, f"the layout of version 3, but version {version}", class_name)
@@ -129,7 +112,7 @@ def _read_outer(data: Input, version: int, class_name: str) -> None:
     raise _refused(data, f"not the number {_OUTER} in front of its layout", class_name)
 
 
-def _read_nested(data: Input, class_name: str, depth: int) -> tuple[Serializer, ...]:
+def _read_nested(data: DataInput, class_name: str, depth: int) -> tuple[Serializer, ...]:
     if data.i4() != _NESTED:
         raise _refused(data, f"not the number {_NESTED} in front of its serializers", class_name)
     version = data.i4()
@@ -143,23 +126,15 @@ def _read_nested(data: Input, class_name: str, depth: int) -> tuple[Serializer, 
     return tuple(read_snapshot(data, True, depth + 1) for _ in range(count))
 
 
-def _refused(data: Input, has: str, class_name: str) -> Exception:
-    """Return the error for a snapshot that Flink would not read; a class that is not Flink's may
-    have its own rules.
-    """
-    if not _is_flinks(class_name):
+def _refused(data: DataInput, has: str, class_name: str) -> Exception:
+    """Return the error for a snapshot that Flink would not read; a job's class has own rules."""
+    if not class_name.startswith(_FLINK):
         return Unknown("a serializer that is not known here", class_name)
     return data.wrong(f"a snapshot of {snapshot_name(class_name)} has {has}")
 
 
-def _is_flinks(class_name: str) -> bool:
-    return class_name.startswith(_FLINK)
-
-
-def _check_tuple(data: Input, class_name: str, arity: int, at: int) -> None:
-    """Refuse a class of Flink's tuples that is not there, or has another number of fields; a job
-    may have its own.
-    """
+def _check_tuple(data: DataInput, class_name: str, arity: int, at: int) -> None:
+    """Refuse a Flink tuple's class that does not exist, or has other fields; not a job's own."""
     wanted = f"{_TUPLE}{arity}"
     if class_name == wanted:
         return
@@ -170,10 +145,8 @@ def _check_tuple(data: Input, class_name: str, arity: int, at: int) -> None:
         )
 
 
-def value(serializer: Serializer, data: Input) -> object:
-    """Read what stands there, as something that JSON can tell; Unknown where that takes the job's
-    own classes.
-    """
+def value(serializer: Serializer, data: DataInput) -> object:
+    """Read a value as JSON can tell it; Unknown where that takes the job's own classes."""
     read = _SIMPLE.get(serializer.name)
     if read is not None:
         return read(data)
@@ -182,29 +155,21 @@ def value(serializer: Serializer, data: Input) -> object:
             return [value(inner, data) for inner in serializer.inner]
         case "ListSerializer":
             (inner,) = serializer.inner
-            return [value(inner, data) for _ in range(_items(inner, data))]
+            if takes_no_bytes(inner):  # there could be any number
+                raise Unknown(f"items of no bytes ({inner.name})")
+            return [value(inner, data) for _ in range(data.items("items"))]
         case "MapSerializer":
-            return list(_map_items(serializer, data))
+            of_key, of_value = serializer.inner
+            items: list[object] = []
+            for _ in range(data.items("items")):
+                key, is_null = value(of_key, data), data.boolean()
+                items.append([key, None if is_null else value(of_value, data)])
+            return items
         case "TtlSerializer":
             of_time, of_value = serializer.inner
             last_access = value(of_time, data)
             return {"last_access": last_access, "value": value(of_value, data)}
     raise Unknown(serializer.name)
-
-
-def _map_items(serializer: Serializer, data: Input) -> Iterator[list[object]]:
-    of_key, of_value = serializer.inner
-    for _ in range(data.items("items")):
-        key = value(of_key, data)
-        is_null = data.boolean()
-        yield [key, None if is_null else value(of_value, data)]
-
-
-def _items(serializer: Serializer, data: Input) -> int:
-    """Read how many items follow. Where an item takes no bytes, there could be any number."""
-    if takes_no_bytes(serializer):
-        raise Unknown(f"items of no bytes ({serializer.name})")
-    return data.items("items")
 
 
 def takes_no_bytes(serializer: Serializer) -> bool:
@@ -213,16 +178,12 @@ def takes_no_bytes(serializer: Serializer) -> bool:
 
 
 def snapshot_name(class_name: str) -> str:
-    """Return the name of a serializer, by that of its snapshot's class: without its package and the
-    word Snapshot.
-    """
+    """Return a serializer's name: its snapshot's class without package and "Snapshot"."""
     return class_name.rpartition(".")[2].rpartition("$")[2].removesuffix("Snapshot")
 
 
 def misspelt(class_name: str) -> str | None:
-    """Return the class of Flink's that this is but for a letter or two, or for its end: no job has
-    another of nearly the same name, and Flink finds none.
-    """
+    """Return the Flink class that this one misses by a letter or two: Flink would find none."""
     if class_name in _CLASSES:
         return None
     is_long_enough = len(class_name) >= _BEGUN_MIN
@@ -240,23 +201,21 @@ def _is_nearly(class_name: str, known: str) -> bool:
     return sum(letter != instead for letter, instead in letters) <= _LETTERS_MAX
 
 
-def read_string(data: Input) -> str | None:
+def read_string(data: DataInput) -> str | None:
     """Read a string: length + 1, then UTF-16 units, each a varint; a length of 0 is None."""
     length = _varint(data)
     if length == 0:
         return None
-    units = b"".join(struct.pack(">H", _unit(data)) for _ in range(length - 1))
-    return units.decode("utf-16-be", "surrogatepass")
+    units = []
+    for _ in range(length - 1):
+        at, unit = data.at, _varint(data)
+        if unit > 0xFFFF:
+            raise data.wrong("a string holds an invalid UTF-16 unit", at)
+        units.append(unit)
+    return struct.pack(f">{len(units)}H", *units).decode("utf-16-be", "surrogatepass")
 
 
-def _unit(data: Input) -> int:
-    at, unit = data.at, _varint(data)
-    if unit > 0xFFFF:
-        raise data.wrong("a string holds an invalid UTF-16 unit", at)
-    return unit
-
-
-def _varint(data: Input) -> int:
+def _varint(data: DataInput) -> int:
     number = shift = 0
     while True:
         at, byte = data.at, data.u1()
@@ -268,35 +227,27 @@ def _varint(data: Input) -> int:
             raise data.wrong("unterminated varint", at)
 
 
-def _of(form: str) -> Callable[[Input], object]:
+def _of(form: str) -> Callable[[DataInput], object]:
     size = struct.calcsize(form)
     return lambda data: struct.unpack(form, data.take(size))[0]
 
 
-def _bytes(data: Input) -> str:
-    return data.take(data.count("bytes")).hex()
-
-
-def _nothing(data: Input) -> None:
+def _read_void(data: DataInput) -> None:
     data.take(1)
 
 
-def _window(data: Input) -> list[int]:
-    return [data.i8(), data.i8()]
-
-
-_SIMPLE: Final[Mapping[str, Callable[[Input], object]]] = {
+_SIMPLE: Final[Mapping[str, Callable[[DataInput], object]]] = {
     "StringSerializer": read_string,
-    "LongSerializer": Input.i8,
-    "IntSerializer": Input.i4,
-    "ShortSerializer": Input.i2,
+    "LongSerializer": DataInput.i8,
+    "IntSerializer": DataInput.i4,
+    "ShortSerializer": DataInput.i2,
     "ByteSerializer": _of(">b"),
-    "BooleanSerializer": Input.boolean,
+    "BooleanSerializer": DataInput.boolean,
     "DoubleSerializer": _of(">d"),
     "FloatSerializer": _of(">f"),
-    "BytePrimitiveArraySerializer": _bytes,
-    "VoidNamespaceSerializer": _nothing,
-    "TimeWindowSerializer": _window,
+    "BytePrimitiveArraySerializer": lambda data: data.take(data.count("bytes")).hex(),
+    "VoidNamespaceSerializer": _read_void,
+    "TimeWindowSerializer": lambda data: [data.i8(), data.i8()],
 }
 # How many serializers each composite is made of; None: any number.
 _ARITY: Final[Mapping[str, int | None]] = {

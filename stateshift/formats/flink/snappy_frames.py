@@ -1,15 +1,11 @@
-"""Snappy's framing format, as Flink compresses state: chunks, each with its length and the checksum
-of what it holds.
+"""Snappy's framing format, as Flink compresses state: chunks, each with its length and a checksum
+of its content.
 
     chunk    u8 type, u24 length (little-endian), that many bytes
     ff       "sNaPpY": a stream begins
-    00       u32 masked CRC32C of what it holds, then that as raw snappy, at most 64 KiB of it
-    01       u32 masked CRC32C of what it holds, then that as it is
+    00       u32 masked CRC32C of the content, then that as raw snappy, at most 64 KiB of it
+    01       u32 masked CRC32C of the content, then that as it is
     80 - fe  skipped
-
-    decompressed(content, what)     what streams that lie behind each other hold
-    streams(content, what)          each of these streams, still compressed
-    chunks(content, what)           what chunks hold that lie inside a stream, without its beginning
 
 Flink does not look at the checksums (SnappyStreamCompressionDecorator); we do.
 github.com/google/snappy, framing_format.txt.
@@ -31,8 +27,8 @@ _PIECE_MAX: Final = 1 << 16
 _BODY_MAX: Final = 1 << 17  # 64 KiB that do not compress, with what snappy adds and the checksum
 
 
-def decompressed(content: bytes, what: str) -> bytes:
-    """Return what the streams hold that lie behind each other."""
+def decompress(content: bytes, what: str) -> bytes:
+    """Return the content of streams in a row."""
     import cramjam
 
     if not content.startswith(IDENTIFIER):
@@ -48,11 +44,9 @@ def decompressed(content: bytes, what: str) -> bytes:
 
 
 def _size(type_: int, begins: bytes) -> int:
-    """Return how much a chunk says it holds: a compressed one does so behind its checksum. One that
-    says more than 64 KiB is refused unread by the decompressor.
-    """
+    """Return a chunk's claim of its content's size; the decompressor refuses more than 64 KiB."""
     if type_ != _COMPRESSED:
-        return 0  # no more than stands there
+        return 0  # no more than there is
     size = 0
     for place, byte in enumerate(begins[_CHECKSUM:]):
         size |= (byte & 0x7F) << 7 * place
@@ -62,8 +56,8 @@ def _size(type_: int, begins: bytes) -> int:
 
 
 def chunks(content: bytes, what: str) -> bytes:
-    """Return what chunks hold that lie inside a stream: nothing, where there are none."""
-    return decompressed(IDENTIFIER + content, what)
+    """Return the content of the chunks inside a stream; b"" if there are none."""
+    return decompress(IDENTIFIER + content, what)
 
 
 def streams(content: bytes, what: str) -> Iterator[tuple[int, bytes]]:
@@ -91,7 +85,7 @@ def _chunks(content: bytes, what: str) -> Iterator[tuple[int, int]]:
 
 
 def _fault(type_: int, chunk: bytes) -> str | None:
-    """Return what is wrong with a chunk, by its type and length."""
+    """Return the fault of a chunk, by its type and length."""
     if type_ == _IDENTIFIER:
         return None if chunk == IDENTIFIER else "a snappy stream of another kind"
     if type_ >= _SKIPPED_FROM:

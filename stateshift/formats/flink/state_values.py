@@ -1,5 +1,4 @@
-"""Entries of keyed state by their serializers: what a key and a value say, and where each ends.
-Pure.
+"""Entries of keyed state by their serializers: keys and values, read to their ends. Pure.
 
     canonical  key      [timers: i64 time, its sign bit flipped] key, namespace, [MAP: the map's
                         key]
@@ -9,12 +8,8 @@ Pure.
                u16 state, i32 n, n * (namespace, key, value), or of timers n * (i64 time, key,
                namespace)
 
-    read_key(header, state, raw) -> {"key": ..., "window": ..., "map_key": ...}
-    read_value(state, raw)       -> what stands there
-    heap_entries(...)            -> HeapEntry(state, key, value) ...
-
-All raise Unknown where a serializer is not known, and FormatError where the bytes are not what it
-writes, or do not end where they should.
+All raise Unknown for an unknown serializer, and FormatError for bytes that it does not write, or
+that do not end where they should.
 
 Flink: runtime/state/heap/{HeapSnapshotStrategy, CopyOnWriteStateMapSnapshot}, runtime/state/
 SerializedCompositeKeyBuilder, streaming/api/operators/TimerSerializer.
@@ -22,13 +17,13 @@ SerializedCompositeKeyBuilder, streaming/api/operators/TimerSerializer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from stateshift.errors import FormatError
 from stateshift.formats.flink import snappy_frames
-from stateshift.formats.flink.java_data import Input
+from stateshift.formats.flink.java_data import DataInput
 from stateshift.formats.flink.keyed_state import Header, StateInfo
 from stateshift.formats.flink.serializers import Serializer, Unknown, takes_no_bytes, value
 
@@ -36,26 +31,13 @@ _VOID = "VoidNamespaceSerializer"
 _SIGN: Final = -(1 << 63)
 _COMMA: Final = 0x2C
 _GROUP_BYTES: Final = 4
-_FIXED: Final = frozenset(
-    (
-        "LongSerializer",
-        "IntSerializer",
-        "ShortSerializer",
-        "ByteSerializer",
-        "BooleanSerializer",
-        "DoubleSerializer",
-        "FloatSerializer",
-        "VoidNamespaceSerializer",
-        "TimeWindowSerializer",
-    )
-)
+_NUMBERS = ("Long", "Int", "Short", "Byte", "Boolean", "Double", "Float")
+_FIXED: Final = {f"{name}Serializer" for name in (*_NUMBERS, "VoidNamespace", "TimeWindow")}
 
 
 @dataclass(frozen=True, slots=True)
 class HeapEntry:
-    """One entry of the hashmap backend; `state` is its number in the header. `raw_key` is the
-    key's own bytes.
-    """
+    """An entry of the hashmap backend; `state`: its number in the header; `raw_key`: its bytes."""
 
     state: int
     key: dict[str, object]
@@ -65,9 +47,7 @@ class HeapEntry:
 
 @dataclass(frozen=True, slots=True)
 class Undecoded:
-    """Bytes of a key group that cannot be taken apart: those of a state whose serializers are not
-    known, and in a file that is not compressed those of all states behind it.
-    """
+    """Bytes of a state with unknown serializers; if not compressed, of all behind it, too."""
 
     state: int
     size: int
@@ -81,17 +61,14 @@ def is_known(header: Header, state: StateInfo) -> bool:
 
 
 def read_key(header: Header, state: StateInfo, raw: bytes) -> dict[str, object]:
-    """Return what a canonical entry's key says, without its key group's number, read to its end."""
-    data = Input(raw, "a key")
+    """Return a canonical entry's key without its group's number, read to its end."""
+    data = DataInput(raw, "a key")
     parts = dict(key_parts(header, state, data))
-    if not data.at_end():
-        raise data.wrong(
-            f"{data.end - data.at} bytes behind the end of a key of state {state.name!r}"
-        )
+    data.require_end(f"bytes behind the end of a key of state {state.name!r}")
     return parts
 
 
-def key_parts(header: Header, state: StateInfo, data: Input) -> Iterator[tuple[str, object]]:
+def key_parts(header: Header, state: StateInfo, data: DataInput) -> Iterator[tuple[str, object]]:
     """Yield the parts of a canonical entry's key, one by one."""
     is_timer = state.kind == "timers"
     if is_timer:
@@ -102,52 +79,35 @@ def key_parts(header: Header, state: StateInfo, data: Input) -> Iterator[tuple[s
     yield "key", value(header.key, data)
     if namespace is None:
         raise Unknown("a namespace of a serializer that is not known here", state.unknown)
-    if not is_timer and _has_lengths_behind(header.key, namespace):
+    # If neither has a fixed length, the lengths of both stand behind them.
+    if not (is_timer or _is_fixed(header.key) or _is_fixed(namespace)):
         raise Unknown("a key and a namespace with their lengths behind them")
     yield from _named(namespace, value(namespace, data))
-    of_map_key = _map_key(state)
-    if of_map_key is not None:
-        yield "map_key", value(of_map_key, data)
-
-
-def _has_lengths_behind(key: Serializer, namespace: Serializer) -> bool:
-    """Whether the lengths of key and namespace stand behind them: where neither has a fixed one."""
-    return not _is_fixed(key) and not _is_fixed(namespace)
-
-
-def _map_key(state: StateInfo) -> Serializer | None:
-    """Return the serializer of a map's keys; None for other states."""
-    if state.type != "MAP" or state.value is None:
-        return None
-    return state.value.inner[0] if state.value.name == "MapSerializer" else None
+    of_map = state.value
+    if state.type == "MAP" and of_map is not None and of_map.name == "MapSerializer":
+        yield "map_key", value(of_map.inner[0], data)
 
 
 def read_value(state: StateInfo, raw: bytes) -> object:
-    """Return what a canonical entry's value says, read to its end."""
-    data = Input(raw, "a value")
-    decoded = _canonical_value(state, data)
-    if not data.at_end():
-        raise data.wrong(
-            f"{data.end - data.at} bytes behind the end of a value of state {state.name!r}"
-        )
+    """Return a canonical entry's value, read to its end."""
+    data = DataInput(raw, "a value")
+    decoded: object = None
+    match state.kind, state.type, state.value:
+        case "timers", _, _:
+            pass
+        case _, _, None:
+            raise Unknown("a value of a serializer that is not known here", state.unknown)
+        case _, "LIST", Serializer(name="ListSerializer", inner=(inner,)):
+            decoded = _joined_by_commas(inner, data)
+        case _, "MAP", Serializer(name="MapSerializer", inner=(_, inner)):
+            decoded = None if data.boolean() else value(inner, data)
+        case _, _, Serializer() as whole:
+            decoded = value(whole, data)
+    data.require_end(f"bytes behind the end of a value of state {state.name!r}")
     return decoded
 
 
-def _canonical_value(state: StateInfo, data: Input) -> object:
-    if state.kind == "timers":
-        return None
-    match state.type, state.value:
-        case _, None:
-            raise Unknown("a value of a serializer that is not known here", state.unknown)
-        case "LIST", Serializer(name="ListSerializer", inner=(inner,)):
-            return _joined_by_commas(inner, data)
-        case "MAP", Serializer(name="MapSerializer", inner=(_, inner)):
-            return None if data.boolean() else value(inner, data)
-        case _, Serializer() as whole:
-            return value(whole, data)
-
-
-def _joined_by_commas(serializer: Serializer, data: Input) -> list[object]:
+def _joined_by_commas(serializer: Serializer, data: DataInput) -> list[object]:
     if takes_no_bytes(serializer):
         raise Unknown(f"items of no bytes ({serializer.name})")
     items = [value(serializer, data)]
@@ -165,7 +125,12 @@ def heap_entries(header: Header, section: bytes, group: int) -> Iterator[HeapEnt
     if len(section) < _GROUP_BYTES or own_number != group:
         raise FormatError(f"key group {group} begins with the number {own_number}", None, 0)
     seen: list[int] = []
-    for data in _parts(header, section[_GROUP_BYTES:]):
+    content, what = section[_GROUP_BYTES:], "a key group"
+    parts: Iterable[bytes] = (content,)
+    if header.compressed:  # each state by itself
+        streams = snappy_frames.streams(content, what)
+        parts = (snappy_frames.decompress(stream, what) for _, stream in streams)
+    for data in (DataInput(part, what) for part in parts):
         while not data.at_end():
             number = _state_number(header, data, seen)
             state = header.states[number]
@@ -175,30 +140,14 @@ def heap_entries(header: Header, section: bytes, group: int) -> Iterator[HeapEnt
                     return  # nor can the states behind it be separated
                 break
             yield from _heap_state(header, number, data)
-            if header.compressed and not data.at_end():
-                raise data.wrong(
-                    f"{data.end - data.at} bytes behind the end of state {state.name!r}"
-                )
+            if header.compressed:
+                data.require_end(f"bytes behind the end of state {state.name!r}")
     if len(seen) != len(header.states):
-        raise FormatError(
-            f"key group {group} holds {len(seen)} of {len(header.states)} states",
-            None,
-            len(section),
-        )
+        fact = f"key group {group} holds {len(seen)} of {len(header.states)} states"
+        raise FormatError(fact, None, len(section))
 
 
-def _parts(header: Header, content: bytes) -> Iterator[Input]:
-    """Yield what is read front to back: all states, or where each is compressed by itself, one
-    state at a time.
-    """
-    if not header.compressed:
-        yield Input(content, "a key group")
-        return
-    for _, stream in snappy_frames.streams(content, "a key group"):
-        yield Input(snappy_frames.decompressed(stream, "a key group"), "a key group")
-
-
-def _state_number(header: Header, data: Input, seen: list[int]) -> int:
+def _state_number(header: Header, data: DataInput, seen: list[int]) -> int:
     at, number = data.at, data.i2()
     if not 0 <= number < len(header.states):
         raise data.wrong(f"state {number}, of {len(header.states)} that there are", at)
@@ -208,7 +157,7 @@ def _state_number(header: Header, data: Input, seen: list[int]) -> int:
     return number
 
 
-def _heap_state(header: Header, number: int, data: Input) -> Iterator[HeapEntry]:
+def _heap_state(header: Header, number: int, data: DataInput) -> Iterator[HeapEntry]:
     state = header.states[number]
     namespace = _namespace(state)
     assert header.key is not None, "asked before: is_known"
@@ -226,7 +175,7 @@ def _heap_state(header: Header, number: int, data: Input) -> Iterator[HeapEntry]
             yield HeapEntry(number, {"key": key, **parts}, value(state.value, data), raw)
 
 
-def _with_bytes(serializer: Serializer, data: Input) -> tuple[object, bytes]:
+def _with_bytes(serializer: Serializer, data: DataInput) -> tuple[object, bytes]:
     start = data.at
     decoded = value(serializer, data)
     return decoded, data.data[start : data.at]

@@ -1,4 +1,4 @@
-"""Where the bytes of a piece of state lie, as `_metadata` says it.
+"""Handles to the bytes of a piece of state, as `_metadata` holds them.
 
     tag  value                                       after the tag
     0    None
@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from stateshift.formats.flink.java_data import Input, Longs, Output
+from stateshift.formats.flink.java_data import DataInput, DataOutput, Longs
 
 DEPTH_MAX: Final = 64
 
@@ -57,9 +57,7 @@ class RelativeFile:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of a file that several subtasks share, `size` bytes from `start` on; `scope` is 0 for
-    files of one checkpoint, 1 for shared ones (tag 15).
-    """
+    """A part of a file that several subtasks share (tag 15); `scope`: see above."""
 
     path: str
     start: int
@@ -92,7 +90,7 @@ StreamHandle = Inline | AbsoluteFile | RelativeFile | Segment | EmptySegment | K
 FileHandle = AbsoluteFile | RelativeFile | Segment
 
 
-def read_stream(data: Input, depth: int = 0) -> StreamHandle | None:
+def read_stream(data: DataInput, depth: int = 0) -> StreamHandle | None:
     """Read a handle, its tag first; `depth` is how many handles this one lies inside of."""
     at, tag = data.at, data.u1()
     match tag:
@@ -111,7 +109,10 @@ def read_stream(data: Input, depth: int = 0) -> StreamHandle | None:
             path = data.utf()
             return RelativeFile(path, _size(data))
         case 15:
-            start, size, scope = _size(data), _size(data), _scope(data)
+            start, size = _size(data), _size(data)
+            at, scope = data.at, data.i4()
+            if scope not in (0, 1):
+                raise data.wrong(f"unknown scope {scope} of a segment", at)
             path = data.utf()
             return Segment(path, start, size, scope, data.utf())
         case 16:
@@ -120,7 +121,7 @@ def read_stream(data: Input, depth: int = 0) -> StreamHandle | None:
             raise data.wrong(f"unknown tag {tag} of a handle to a stream", at)
 
 
-def write_stream(out: Output, handle: StreamHandle | None) -> None:
+def write_stream(out: DataOutput, handle: StreamHandle | None) -> None:
     """Write what `read_stream` reads, byte for byte; None is the tag 0 alone."""
     match handle:
         case None:
@@ -128,16 +129,14 @@ def write_stream(out: Output, handle: StreamHandle | None) -> None:
         case Inline(name, content):
             out.u1(1)
             out.utf(name)
-            out.i4(len(content))
-            out.put(content)
+            out.sized(content)
         case AbsoluteFile(path, size):
             out.u1(2)
             out.i8(size)
             out.utf(path)
         case KeyGroupsStream(first, offsets, stream):
             out.u1(3)
-            out.i4(first)
-            out.i4(len(offsets))
+            out.i4(first, len(offsets))
             out.put(offsets.raw)
             write_stream(out, stream)
         case RelativeFile(path, size):
@@ -146,11 +145,9 @@ def write_stream(out: Output, handle: StreamHandle | None) -> None:
             out.i8(size)
         case Segment(path, start, size, scope, file_id):
             out.u1(15)
-            out.i8(start)
-            out.i8(size)
+            out.i8(start, size)
             out.i4(scope)
-            out.utf(path)
-            out.utf(file_id)
+            out.utf(path, file_id)
         case EmptySegment():
             out.u1(16)
 
@@ -164,15 +161,8 @@ def files_of(handle: StreamHandle | None) -> Iterator[FileHandle]:
             yield from files_of(handle.stream)
 
 
-def _size(data: Input) -> int:
+def _size(data: DataInput) -> int:
     at, value = data.at, data.i8()
     if value < 0:
         raise data.wrong(f"invalid size or start {value}", at)
-    return value
-
-
-def _scope(data: Input) -> int:
-    at, value = data.at, data.i4()
-    if value not in (0, 1):
-        raise data.wrong(f"unknown scope {value} of a segment", at)
     return value

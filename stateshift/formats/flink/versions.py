@@ -1,5 +1,4 @@
-"""`_metadata` in another version: what an older cluster can read, and what is lost on the way.
-Pure.
+"""`_metadata` in another version, as an older cluster can read it, and the losses on the way. Pure.
 
     up    nothing is missing that a reader needs: names and uids stay empty, unless somebody gives
           them
@@ -13,12 +12,10 @@ become V4.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
 
 from stateshift.errors import Incompatible
-from stateshift.formats.flink.keyed_handles import Incremental, KeyedHandle, KeyGroups
+from stateshift.formats.flink.keyed_handles import Incremental, KeyGroups
 from stateshift.formats.flink.metadata import (
     NAMES_FROM,
     PROPERTIES_FROM,
@@ -27,7 +24,7 @@ from stateshift.formats.flink.metadata import (
     OperatorState,
     SubtaskState,
 )
-from stateshift.formats.flink.operator_handles import KINDS_FROM, ChannelHandle, expanded
+from stateshift.formats.flink.operator_handles import KINDS_FROM, expand_channels
 from stateshift.formats.flink.operator_state import VERSIONS
 
 # The newest version of `_metadata` that a Flink reads, by its first two numbers.
@@ -77,9 +74,7 @@ def newest_for(text: str | None) -> int | None:
 
 
 def newest_operator_state_for(text: str | None) -> int | None:
-    """Return the newest version of operator state's header that a Flink reads, which is the one it
-    writes; None where that is not known.
-    """
+    """Return the operator state version that a Flink writes; None if unknown."""
     flink = flink_version(text)
     if flink is None:
         return None
@@ -88,47 +83,32 @@ def newest_operator_state_for(text: str | None) -> int | None:
 
 
 def is_before_promised(metadata: Metadata) -> bool:
-    """Whether a Flink before 1.15 wrote it: by its version, or by a handle that 1.15 has in
-    another form.
-    """
+    """Whether a Flink before 1.15 wrote it: by version, or by a form of a handle."""
     if metadata.version < PROMISED_FROM:
         return True
-    return any(map(_is_old, _keyed_handles(metadata)))
-
-
-def _is_old(handle: KeyedHandle | None) -> bool:
-    """Whether 1.15 writes this handle in another form."""
-    return isinstance(handle, KeyGroups | Incremental) and handle.tag in OLD_TAGS
-
-
-def _keyed_handles(metadata: Metadata) -> Iterator[KeyedHandle | None]:
     for operator in metadata.operators:
         for subtask in operator.all_subtasks:
-            yield subtask.managed_keyed
-            yield subtask.raw_keyed
+            for handle in (subtask.managed_keyed, subtask.raw_keyed):
+                if isinstance(handle, KeyGroups | Incremental) and handle.tag in OLD_TAGS:
+                    return True
+    return False
 
 
-def converted(metadata: Metadata, version: int, properties: bytes = b"") -> Metadata:
+def convert_metadata(metadata: Metadata, version: int, properties: bytes = b"") -> Metadata:
     """Return the same state as metadata of another version."""
     if version == metadata.version:
         return metadata
-    held = _properties(metadata, version, properties)
+    held = b""
+    if version >= PROPERTIES_FROM:
+        held = metadata.properties or properties
+        if not held:
+            raise Incompatible(
+                f"metadata of version {metadata.version} says nothing of what kind it is, which "
+                f"version {version} has to",
+                hint="leave it in its version: every newer Flink reads it",
+            )
     operators = tuple(_operator(operator, version) for operator in metadata.operators)
     return replace(metadata, version=version, operators=operators, properties=held)
-
-
-def _properties(metadata: Metadata, version: int, properties: bytes) -> bytes:
-    """Return the metadata's own properties, or those given; none for versions without them."""
-    held = metadata.properties or properties
-    if version < PROPERTIES_FROM:
-        return b""
-    if not held:
-        raise Incompatible(
-            f"metadata of version {metadata.version} says nothing of what kind it is, which "
-            f"version {version} has to",
-            hint="leave it in its version: every newer Flink reads it",
-        )
-    return held
 
 
 def _operator(operator: OperatorState, version: int) -> OperatorState:
@@ -144,10 +124,6 @@ def _operator(operator: OperatorState, version: int) -> OperatorState:
 def _subtask(subtask: SubtaskState, version: int) -> SubtaskState:
     inputs, outputs = subtask.inputs, subtask.outputs
     if version < KINDS_FROM:
-        inputs, outputs = _expanded(inputs), _expanded(outputs)
+        inputs, outputs = tuple(expand_channels(inputs)), tuple(expand_channels(outputs))
     reference = subtask.reference if version >= REFERENCES_FROM else None
     return replace(subtask, inputs=inputs, outputs=outputs, reference=reference)
-
-
-def _expanded(channels: tuple[ChannelHandle, ...]) -> tuple[ChannelHandle, ...]:
-    return tuple(chain.from_iterable(map(expanded, channels)))

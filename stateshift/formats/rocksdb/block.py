@@ -50,7 +50,7 @@ class Handle(NamedTuple):
 
 
 class File(NamedTuple):
-    """Where a table's bytes come from, how many there are, and which checksum its blocks have."""
+    """A table's bytes, their number, and the kind of checksum that its blocks have."""
 
     read: Read
     size: int
@@ -58,7 +58,7 @@ class File(NamedTuple):
 
 
 class DataBlock(NamedTuple):
-    """A block of entries, decompressed, and where it stands in the table."""
+    """A block of entries, decompressed, and its offset in the table."""
 
     content: bytes
     offset: int
@@ -66,11 +66,11 @@ class DataBlock(NamedTuple):
 
 def read_block(file: File, handle: Handle) -> bytes:
     """Return a block's content, checked and decompressed."""
-    stored, compression = checked(file, handle)
+    stored, compression = read_stored(file, handle)
     return _decompressed(stored, compression, handle.offset)
 
 
-def checked(file: File, handle: Handle) -> tuple[bytes, int]:
+def read_stored(file: File, handle: Handle) -> tuple[bytes, int]:
     """Return a block's content as it is stored, and how it is compressed."""
     offset, size = handle
     if offset + size + TRAILER > file.size:
@@ -88,48 +88,38 @@ def checked(file: File, handle: Handle) -> tuple[bytes, int]:
 
 
 def _truncated(handle: Handle, end: int) -> FormatError:
-    return FormatError(
-        f"{WHAT} ends before its block of {handle.size} bytes at {handle.offset} does", None, end
-    )
+    fact = f"{WHAT} ends before its block of {handle.size} bytes at {handle.offset} does"
+    return FormatError(fact, None, end)
 
 
 def _decompressed(data: bytes, kind: int, offset: int) -> bytes:
     if kind == 0:
         return data
     if kind == 1:
-        return snappy.decompressed(data, offset)
+        return snappy.decompress(data, offset)
     if kind not in _EXPANSION_MAX:
         raise FormatError(f"{WHAT} has a block of unknown compression {kind}", None, offset)
-    try:  # what `placed` does, which would take longer than this block
+    try:  # what `locate_errors` does, which would take longer than this block
         size, position = varint(data, 0, len(data))
     except FormatError as error:
         raise FormatError(error.fact, None, offset) from error
     if size > _EXPANSION_MAX[kind] * len(data) + 64:
-        raise FormatError(
-            f"{WHAT}: a block of {len(data)} bytes claims to hold {size}", None, offset
-        )
+        fact = f"{WHAT}: a block of {len(data)} bytes claims to hold {size}"
+        raise FormatError(fact, None, offset)
     bounds.require_piece(size, _BLOCK, offset)
-    decompress = _zstd if kind == _ZSTD else _lz4
+    packed = data[position:]
     try:
-        content = decompress(data[position:], size)
+        if kind == _ZSTD:
+            out = bytearray(size)  # no more than was claimed: a frame may expand without end
+            content = bytes(out[: cramjam.zstd.decompress_into(packed, out)])
+        else:
+            content = bytes(cramjam.lz4.decompress_block(packed, output_len=size)) if size else b""
     except (cramjam.DecompressionError, OSError) as error:
         raise FormatError(f"{WHAT} has a damaged block", None, offset) from error
     if len(content) != size:
-        raise FormatError(
-            f"{WHAT}: a block claims {size} bytes and holds {len(content)}", None, offset
-        )
+        fact = f"{WHAT}: a block claims {size} bytes and holds {len(content)}"
+        raise FormatError(fact, None, offset)
     return content
-
-
-def _zstd(compressed: bytes, size: int) -> bytes:
-    out = bytearray(size)  # no more than was claimed: a frame may expand without end
-    return bytes(out[: cramjam.zstd.decompress_into(compressed, out)])
-
-
-def _lz4(compressed: bytes, size: int) -> bytes:
-    if size == 0:
-        return b""
-    return bytes(cramjam.lz4.decompress_block(compressed, output_len=size))
 
 
 def block_entries(block: bytes, offset: int) -> Iterator[tuple[bytes, bytes]]:
@@ -137,7 +127,7 @@ def block_entries(block: bytes, offset: int) -> Iterator[tuple[bytes, bytes]]:
     end = end_of_entries(block, offset)
     position, key = 0, b""
     sharable = SHARING_MAX * len(block)
-    with placed(offset):
+    with locate_errors(offset):
         while position < end:
             shared, position = varint(block, position, end)
             unshared, position = varint(block, position, end)
@@ -152,7 +142,7 @@ def block_entries(block: bytes, offset: int) -> Iterator[tuple[bytes, bytes]]:
 
 
 def end_of_entries(block: bytes, offset: int) -> int:
-    """Return where a block's restarts begin; `offset` is the block's own, for errors."""
+    """Return the offset of a block's restarts; `offset` is the block's own, for errors."""
     count = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 - 4 * count
     if len(block) < 4 or count >> 31 or end < 0:
@@ -168,10 +158,8 @@ def handle_at(data: bytes, position: int, end: int) -> tuple[Handle, int]:
 
 
 @contextmanager
-def placed(offset: int) -> Iterator[None]:
-    """Raise what is wrong inside of a block at the block's place: within, bytes are counted as they
-    come out of the compression.
-    """
+def locate_errors(offset: int) -> Iterator[None]:
+    """Raise errors inside a block at its place: inside, decompressed bytes are counted."""
     try:
         yield
     except FormatError as error:
@@ -209,22 +197,12 @@ def encode_varint(number: int) -> bytes:
     return bytes(out)
 
 
-def _masked_crc32c(stored: bytes, kind: int) -> int:
-    return masked_crc32c(bytes((kind,)), crc32c(stored))
-
-
-def _xxh3(stored: bytes, kind: int) -> int:
-    """Return RocksDB's XXH3, which leaves the last byte out and mixes it in afterwards (format.cc,
-    ModifyChecksumForLastByte).
-    """
-    return (xxhash.xxh3_64_intdigest(stored) ^ kind * 0x6B9083D9) & 0xFFFFFFFF
-
-
-# Of a block as it is stored, and the byte behind it that says how it is compressed.
+# By kind: over a block as it is stored, and its compression byte, which XXH3 (4) has mixed in
+# afterwards (format.cc, ModifyChecksumForLastByte).
 CHECKSUMS: dict[int, Callable[[bytes, int], int] | None] = {
     0: None,
-    1: _masked_crc32c,
+    1: lambda stored, kind: masked_crc32c(bytes((kind,)), crc32c(stored)),
     2: lambda stored, kind: xxhash.xxh32_intdigest(stored + bytes((kind,))),
     3: lambda stored, kind: xxhash.xxh64_intdigest(stored + bytes((kind,))) & 0xFFFFFFFF,
-    4: _xxh3,
+    4: lambda stored, kind: (xxhash.xxh3_64_intdigest(stored) ^ kind * 0x6B9083D9) & 0xFFFFFFFF,
 }

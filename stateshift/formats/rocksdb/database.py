@@ -1,12 +1,8 @@
-"""A RocksDB of several tables, read as one: what each key of a column family holds.
+"""A RocksDB of several tables, read as one: the entries of each column family.
 
     CURRENT -> MANIFEST -> the tables of each column family, by their levels
 
-    open_database(files)      Database; its files are there, and what CURRENT and MANIFEST say fits
-                              them
-    database.entries(family)  (key, value) in the order of the keys
-
-Of the writes to a key the newest counts, by its sequence; merges are joined to what was before them
+The newest of the writes to a key counts, by its sequence; merges are joined to what was before them
 by a comma, as RocksDB's StringAppendTESTOperator does, with which Flink opens its databases. Range
 deletions reach into older tables. Tables of level 0 overlap, those of a deeper level do not: one of
 them at a time is open.
@@ -14,16 +10,24 @@ them at a time is open.
 Each table is held against the MANIFEST as it is read to its end: size, smallest and largest key,
 sequences, and the number of entries that its properties claim.
 
-Source: RocksDB, db/version_set.cc, db/merge_helper.cc,
+    OPTIONS  [Version] | [DBOptions] | [CFOptions "NAME"] | [TableOptions/BlockBasedTable "NAME"]
+               key=value                                     the lines of a section
+               # a comment
+
+In a name, a backslash stands before what would end it. The file has no checksum, and RocksDB opens
+a database without it: its names can only be held against those of the MANIFEST.
+
+Source: RocksDB, db/version_set.cc, db/merge_helper.cc, options/options_parser.cc,
 utilities/merge_operators/string_append/stringappend2.cc.
 """
 
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby, pairwise, starmap
 from operator import attrgetter
 
 from stateshift.errors import FormatError
@@ -43,6 +47,10 @@ DELIMITER = b","
 DIGITS_MAX = 20  # of a number of 64 bits
 SMALL_MAX = 256 * 1024 * 1024  # a MANIFEST grows to 1 GiB at most, and to some KiB in truth
 
+_OPTIONS = "an OPTIONS file"
+_SECTION = re.compile(r'\[([\w/]+)(?:\s+"((?:\\.|[^"\\])*)")?\]')
+_ESCAPED = re.compile(r"\\(.)")
+
 
 @dataclass(frozen=True, slots=True)
 class FileOf:
@@ -56,9 +64,8 @@ class FileOf:
             raise FormatError(f"{name} has {self.size} bytes, more than RocksDB writes", None, 0)
         content = self.read(0, self.size)
         if len(content) < self.size:
-            raise FormatError(
-                f"{name} has {len(content)} bytes instead of {self.size}", None, len(content)
-            )
+            fact = f"{name} has {len(content)} bytes instead of {self.size}"
+            raise FormatError(fact, None, len(content))
         return content
 
 
@@ -82,23 +89,22 @@ class Database:
             self._opened(fact)
 
     def check_blocks(self) -> None:
-        """Check every block of every table against its checksum, without looking at what is in
-        it.
-        """
+        """Check every block of every table against its checksum, without decoding it."""
         for fact in self._tables():
             table = self._opened(fact)
             with _named(name_of(fact.number)):
                 table.check_blocks()
 
     def entries(self, name: str) -> Iterator[tuple[bytes, bytes]]:
-        """Yield what each key of a column family holds, in the order of the keys."""
+        """Yield the entries of a column family, in the order of the keys."""
         family = self.families[name]
         tables = {number: self._opened(table) for number, table in family.tables.items()}
         deletions = chain.from_iterable(table.deletions for table in tables.values())
         covering = _Covering(deletions)
         levels: list[Iterator[TableEntry]] = []
         for level in _levels(family.tables.values()):
-            levels.append(self._chained([(table, tables[table.number]) for table in level]))
+            opened = [(table, tables[table.number]) for table in level]
+            levels.append(chain.from_iterable(starmap(self._checked, opened)))
         order = heapq.merge(*levels, key=lambda entry: (entry.key, -entry.sequence))
         for key, writes in groupby(order, key=attrgetter("key")):
             value = _resolved(writes, covering.newest(key))
@@ -119,42 +125,36 @@ class Database:
         with _named(name):
             return open_table(file.read, file.size)
 
-    def _chained(self, tables: Iterable[tuple[TableFile, Table]]) -> Iterator[TableEntry]:
-        for fact, table in tables:
-            with _named(name_of(fact.number)):
-                yield from self._checked(fact, table)
-
     def _checked(self, fact: TableFile, table: Table) -> Iterator[TableEntry]:
-        """Yield the table's entries; at their end, check that they are those which the MANIFEST and
-        its properties tell of.
-        """
+        """Yield the table's entries, and check them against the MANIFEST and its properties."""
         count, last = 0, None
         newest = min(fact.last_sequence, self.manifest.last_sequence)
-        for entry in in_order(table.blocks(), BEFORE_ALL):
-            if last is None and not _begins(fact, table, entry.key):
-                raise FormatError("its first key is not the one that its MANIFEST names", None, 0)
-            if not fact.first_sequence <= entry.sequence <= newest:
-                raise FormatError(
-                    f"a write has sequence {entry.sequence}, its MANIFEST says "
-                    f"{fact.first_sequence} to {newest}",
-                    None,
-                    0,
-                )
-            count, last = count + 1, entry
-            yield entry
-        _check_end(fact, table, count, last)
+        smallest = fact.smallest.key
+        with _named(name_of(fact.number)):
+            for entry in in_order(table.blocks(), BEFORE_ALL):
+                is_other = last is None and entry.key != smallest  # a deletion may reach further
+                if is_other and (entry.key < smallest or not table.deletions):
+                    told = "its first key is not the one that its MANIFEST names"
+                    raise FormatError(told, None, 0)
+                if not fact.first_sequence <= entry.sequence <= newest:
+                    raise FormatError(
+                        f"a write has sequence {entry.sequence}, its MANIFEST says "
+                        f"{fact.first_sequence} to {newest}",
+                        None,
+                        0,
+                    )
+                count, last = count + 1, entry
+                yield entry
+            _check_end(fact, table, count, last)
 
 
 def _check_end(fact: TableFile, table: Table, count: int, last: TableEntry | None) -> None:
     """Check the number of entries, and the last one, against the MANIFEST and the properties."""
     if last is None and not table.deletions:
         raise FormatError("it holds no entries, and its MANIFEST names keys", None, 0)
-    if last is not None and not _ends(fact, table, last.key):
+    largest = fact.largest.key
+    if last is not None and (last.key > largest or (last.key < largest and not table.deletions)):
         raise FormatError("its last key is not the one that its MANIFEST names", None, 0)
-    _check_count(table, count)
-
-
-def _check_count(table: Table, count: int) -> None:
     claimed = table.number(b"rocksdb.num.entries")
     with_deletions = count + len(table.deletions)
     if claimed is not None and claimed not in (count, with_deletions):
@@ -162,9 +162,7 @@ def _check_count(table: Table, count: int) -> None:
 
 
 def open_database(files: Files) -> Database:
-    """Open the database of these files, by their names there; CURRENT, MANIFEST and all tables are
-    held against each other.
-    """
+    """Open the database of these files; CURRENT, MANIFEST and tables have to agree."""
     name = _manifest_name(files)
     with _named(name):
         manifest = decode_manifest(files[name].whole(name))
@@ -173,7 +171,15 @@ def open_database(files: Files) -> Database:
     if len(database.families) < len(manifest.families):
         raise FormatError(f"{name} names two column families the same", None, 0)
     for family in manifest.families.values():
-        _check_levels(family, name)
+        for level in _levels(family.tables.values()):
+            for table, following in pairwise(level):
+                if table.largest >= following.smallest:
+                    raise FormatError(
+                        f"{name}: tables {table.number} and {following.number} of level "
+                        f"{table.level} overlap",
+                        None,
+                        0,
+                    )
     return database
 
 
@@ -194,9 +200,8 @@ def _check_tables(files: Files, name: str, manifest: Manifest) -> None:
     if missing:
         raise FormatError(f"{name} names {name_of(min(missing))}, which is not there", None, 0)
     if foreign:
-        raise FormatError(
-            f"{name} does not name {name_of(min(foreign))}, whose entries would be lost", None, 0
-        )
+        fact = f"{name} does not name {name_of(min(foreign))}, whose entries would be lost"
+        raise FormatError(fact, None, 0)
 
 
 def name_of(number: int) -> str:
@@ -213,22 +218,8 @@ def number_of(name: str) -> int:
     return int(digits)
 
 
-def _check_levels(family: Family, name: str) -> None:
-    for level in _levels(family.tables.values()):
-        for table, following in pairwise(level):
-            if table.largest >= following.smallest:
-                raise FormatError(
-                    f"{name}: tables {table.number} and {following.number} of level {table.level} "
-                    "overlap",
-                    None,
-                    0,
-                )
-
-
 def _levels(tables: Iterable[TableFile]) -> list[list[TableFile]]:
-    """Return the tables that can be read behind each other: each of level 0 by itself, those of a
-    deeper level together.
-    """
+    """Return tables to be read in a row: each of level 0, those of a deeper level together."""
     groups: list[list[TableFile]] = []
     deeper: dict[int, list[TableFile]] = {}
     for table in tables:
@@ -241,20 +232,8 @@ def _levels(tables: Iterable[TableFile]) -> list[list[TableFile]]:
     return groups
 
 
-def _begins(fact: TableFile, table: Table, key: bytes) -> bool:
-    """Whether a table may begin with a key: a range deletion may reach further."""
-    return fact.smallest.key <= key if table.deletions else fact.smallest.key == key
-
-
-def _ends(fact: TableFile, table: Table, key: bytes) -> bool:
-    """Whether a table may end with a key: a range deletion may reach further."""
-    return key <= fact.largest.key if table.deletions else key == fact.largest.key
-
-
 def _resolved(writes: Iterable[TableEntry], deleted: int) -> bytes | None:
-    """Return what the writes to one key come to, newest first; those older than sequence `deleted`
-    are deleted.
-    """
+    """Return the result of a key's writes, newest first; older than `deleted` are deleted."""
     operands: list[bytes] = []
     for entry in writes:
         if entry.sequence < deleted or entry.kind in DELETES:
@@ -281,8 +260,7 @@ class _Covering:
             heapq.heappop(self._open)
         if not self._open:
             return 0
-        age, _ = self._open[0]
-        return -age
+        return -self._open[0][0]
 
 
 class _named:
@@ -298,3 +276,30 @@ class _named:
         if isinstance(error, FormatError):
             fact = f"{self._name}: {error.fact}"
             raise type(error)(fact, None, error.offset, hint=error.hint) from error
+
+
+def decode_options(content: bytes) -> tuple[str, ...]:
+    """Return the names of the column families in an OPTIONS file."""
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{_OPTIONS} is not UTF-8", None, error.start) from error
+    kinds: list[str] = []
+    families: list[str] = []
+    position = 0
+    for line in text.split("\n"):
+        stripped = line.strip()
+        if stripped.startswith("["):
+            section = _SECTION.fullmatch(stripped)
+            if section is None:
+                raise FormatError(f"{_OPTIONS} has a section without a name", None, position)
+            kinds.append(section[1])
+            if section[1] == "CFOptions":
+                families.append(_ESCAPED.sub(r"\1", section[2] or ""))
+        elif stripped and not stripped.startswith("#") and not (kinds and "=" in stripped):
+            raise FormatError(f"{_OPTIONS} has a line that sets nothing", None, position)
+        position += len(line.encode("utf-8")) + 1
+    for kind in ("Version", "DBOptions"):
+        if kind not in kinds:
+            raise FormatError(f"{_OPTIONS} has no section [{kind}]", None, len(content))
+    return tuple(families)

@@ -77,9 +77,8 @@ class _Indexed:
     @classmethod
     def of(cls, table: Table) -> _Indexed:
         if table.deletions:
-            raise FormatError(
-                f"{WHAT} has a rocksdb.range_del block, which is not read", None, table.index.offset
-            )
+            fact = f"{WHAT} has a rocksdb.range_del block, which is not read"
+            raise FormatError(fact, None, table.index.offset)
         entries = list(table.ends())
         return cls(table, [end for end, _ in entries], [handle for _, handle in entries])
 
@@ -94,9 +93,7 @@ class _Indexed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Newest:
-    """What is known of each key: the sequence of its newest write, -1 where none was seen, and
-    whether that is no delete.
-    """
+    """The sequence of each key's newest write, -1 if it has none, and whether it is no delete."""
 
     keys: Binary
     asked: list[bytes]

@@ -12,27 +12,36 @@ names them all, or one more behind those that are there; any number is read.
             | [not 7] smallest sequence | largest sequence | [103: OPTION* 1]
     OPTION  number | SIZED. From 64 to 127 it must be known by who reads it
 
-Keys have their sequence and type behind them.
+Keys have their sequence and type behind them. Edits are the records of a log, cut where a block of
+32768 bytes ends:
 
-Source: RocksDB, db/version_edit.h and .cc (EncodeTo, DecodeFrom); NewFile4 without optional fields
-is what 6.20 to 9.8 read. CURRENT names the MANIFEST. Column families of RocksDB's own Spark does
-not use: its are parts of the keys. Flink has one for each state. Blob files are refused: neither
-engine writes them.
+    log  (crc32c u32LE, masked | size u16LE | type u8 | content)*      types: 1 whole, 2 first, 3
+                                                                      middle, 4 last
+
+Less than a header's bytes at the end of a block are zeros. The checksum covers type and content.
+RocksDB itself takes a log whose last record is cut as one without it: a MANIFEST then lacks the
+newest tables without a word. Here it is refused.
+
+Source: RocksDB, db/log_format.h, db/log_reader.cc, db/version_edit.h and .cc (EncodeTo,
+DecodeFrom); NewFile4 without optional fields is what 6.20 to 9.8 read. CURRENT names the MANIFEST.
+Column families of RocksDB's own Spark does not use: its are parts of the keys. Flink has one for
+each state. Blob files are refused: neither engine writes them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import struct
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from operator import attrgetter
 from typing import NamedTuple
 
 from stateshift.errors import FormatError
+from stateshift.formats.crc32c import masked_crc32c
 from stateshift.formats.rocksdb.block import encode_varint as varint
 from stateshift.formats.rocksdb.block import varint as read_varint
-from stateshift.formats.rocksdb.log import decode_log, encode_log
 
 MANIFEST, CURRENT = "MANIFEST-000001", b"MANIFEST-000001\n"
 FIRST_TABLE = 2  # of a database that we make: the number before it is its MANIFEST's
@@ -49,11 +58,15 @@ _IGNORED_FROM = 1 << 13
 _MUST_KNOW = 1 << 6
 _END_OF_OPTIONS, _PATH = 1, 65
 
+BLOCK, HEADER = 32_768, 7  # of the log
+WHOLE, FIRST, MIDDLE, LAST = 1, 2, 3, 4
+_HEADER = struct.Struct("<IHB")
+
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """What has to be known of a table where it is named: in a MANIFEST, and in Spark's metadata.
-    `first` and `last` stand behind its smallest and its largest key: sequence << 8 | type.
+    """The facts of a table that a MANIFEST, and Spark's metadata, need to name it. `first` and
+    `last` follow its smallest and its largest key: sequence << 8 | type.
     """
 
     size: int
@@ -64,8 +77,8 @@ class TableFacts:
     last: int = PUT
 
 
-class Place(NamedTuple):
-    """Where a write stands in the order of all: by its key, and of one key the newest first."""
+class KeyPlace(NamedTuple):
+    """The place of a write in the order of all: by its key, and of one key the newest first."""
 
     key: bytes
     age: int
@@ -73,15 +86,13 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A table by its MANIFEST. Of two neighbours in a level, one may end with the key that the
-    other begins with.
-    """
+    """A table by its MANIFEST. Neighbours in a level may share one key."""
 
     number: int
     level: int
     size: int
-    smallest: Place
-    largest: Place
+    smallest: KeyPlace
+    largest: KeyPlace
     first_sequence: int
     last_sequence: int
 
@@ -96,9 +107,7 @@ class Family:
 
 @dataclass
 class Manifest:
-    """What all edits come to. `families` are by their ids; `next_file` is the first number that no
-    file has.
-    """
+    """The result of all edits. `families` are by id; `next_file` is the first free number."""
 
     families: dict[int, Family] = field(default_factory=lambda: {0: Family(DEFAULT_FAMILY)})
     last_sequence: int = 0
@@ -134,20 +143,15 @@ def decode_manifest(content: bytes) -> Manifest:
             raise FormatError(f"{_WHAT}: a group of edits is incomplete", None, offset)
         group = left
     if group:
-        raise FormatError(
-            f"{_WHAT} is truncated: {group} edits of its last group are not there",
-            None,
-            len(content),
-        )
+        fact = f"{_WHAT} is truncated: {group} edits of its last group are not there"
+        raise FormatError(fact, None, len(content))
     return manifest
 
 
 def sorted_runs(tables: Iterable[TableFile]) -> list[list[TableFile]]:
-    """Return the tables as few runs: those of one run do not overlap, and are in the order of their
-    keys. A deeper level is one run; tables of level 0 share one where their keys allow it.
-    """
+    """Return the tables as few runs: tables of a run are in order and do not overlap."""
     runs: list[list[TableFile]] = []
-    ends: list[tuple[Place, int]] = []  # where each run ends, the first to end on top
+    ends: list[tuple[KeyPlace, int]] = []  # where each run ends, the first to end on top
     for table in sorted(tables, key=attrgetter("smallest")):
         number = len(runs)
         if ends and ends[0][0] < table.smallest:
@@ -176,7 +180,11 @@ class _Edit:
             tag = self._number()
             match tag:
                 case 1:
-                    self._check_comparator(self._sized())
+                    order = self._sized()
+                    if order != _COMPARATOR:
+                        shown = order[:80].decode("utf-8", "replace")
+                        fact = f"{_WHAT}: keys are in the order of {shown!r}, which is not known"
+                        raise FormatError(fact)
                 case 2 | 9 | 10 | 203:
                     self._number()
                 case 3:
@@ -203,26 +211,26 @@ class _Edit:
                 case _:
                     raise FormatError(f"{_WHAT}: an edit has the unknown field {tag}")
         if name is not None:
-            self._create(family, name)
+            if family in self._manifest.families:
+                raise FormatError(f"{_WHAT}: column family {family} is created twice")
+            try:
+                self._manifest.families[family] = Family(name.decode("utf-8"))
+            except UnicodeDecodeError as error:
+                raise FormatError(f"{_WHAT}: a column family's name is not UTF-8") from error
         self._change(family, gone, added)
         if dropped:
             del self._manifest.families[family]
         return left
-
-    def _create(self, family: int, name: bytes) -> None:
-        if family in self._manifest.families:
-            raise FormatError(f"{_WHAT}: column family {family} is created twice")
-        try:
-            self._manifest.families[family] = Family(name.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise FormatError(f"{_WHAT}: a column family's name is not UTF-8") from error
 
     def _change(self, family: int, gone: list[tuple[int, int]], added: list[TableFile]) -> None:
         if family not in self._manifest.families:
             raise FormatError(f"{_WHAT}: an edit of column family {family}, which is not there")
         tables = self._manifest.families[family].tables
         for level, number in gone:
-            _remove(tables, level, number)
+            removed = tables.pop(number, None)
+            if removed is None or removed.level != level:
+                fact = f"{_WHAT}: table {number} is removed from level {level}, where it is not"
+                raise FormatError(fact)
         for table in added:
             if table.number in tables:
                 raise FormatError(f"{_WHAT}: table {table.number} is added twice")
@@ -238,27 +246,17 @@ class _Edit:
         if tag != 7:
             first, last = self._number(), self._number()
         if tag == 103:
-            self._options()
+            while (option := self._number()) != _END_OF_OPTIONS:
+                self._sized()
+                if option & _MUST_KNOW and option != _PATH:
+                    raise FormatError(f"{_WHAT}: a table has the unknown field {option}")
         return TableFile(number, level, size, smallest, largest, first, last)
 
-    def _options(self) -> None:
-        option = self._number()
-        while option != _END_OF_OPTIONS:
-            self._sized()
-            if option & _MUST_KNOW and option != _PATH:
-                raise FormatError(f"{_WHAT}: a table has the unknown field {option}")
-            option = self._number()
-
-    def _check_comparator(self, name: bytes) -> None:
-        if name != _COMPARATOR:
-            shown = name[:80].decode("utf-8", "replace")
-            raise FormatError(f"{_WHAT}: keys are in the order of {shown!r}, which is not known")
-
-    def _key(self) -> Place:
+    def _key(self) -> KeyPlace:
         key = self._sized()
         if len(key) < 8:
             raise FormatError(f"{_WHAT} holds a key without a sequence")
-        return Place(key[:-8], -(int.from_bytes(key[-8:], "little") >> 8))
+        return KeyPlace(key[:-8], -(int.from_bytes(key[-8:], "little") >> 8))
 
     def _number(self) -> int:
         try:
@@ -277,16 +275,8 @@ class _Edit:
         return content
 
 
-def _remove(tables: dict[int, TableFile], level: int, number: int) -> None:
-    table = tables.pop(number, None)
-    if table is None or table.level != level:
-        raise FormatError(f"{_WHAT}: table {number} is removed from level {level}, where it is not")
-
-
 def encode_manifest(tables: Mapping[int, TableFacts]) -> bytes:
-    """Return the MANIFEST of a database of these tables, by their numbers. Their keys ascend from
-    one to the next, as `encode_sst` made them.
-    """
+    """Return the MANIFEST of tables by their numbers. Their keys ascend over all."""
     next_file = max(tables, default=FIRST_TABLE) + 1
     edit = [
         b"\x01" + _sized(_COMPARATOR),
@@ -300,9 +290,7 @@ def encode_manifest(tables: Mapping[int, TableFacts]) -> bytes:
 
 
 def with_table(manifest: bytes, number: int, table: TableFacts) -> bytes:
-    """Return a MANIFEST with one table more, on level 0: it has one sequence, beyond all others,
-    and a number that no file has.
-    """
+    """Return a MANIFEST with one more table on level 0, of a new sequence and number."""
     edit = (
         b"\x03" + varint(number + 1),
         b"\x04" + varint(table.first >> 8),
@@ -322,3 +310,69 @@ def _table(level: int, number: int, table: TableFacts) -> bytes:
 
 def _sized(content: bytes) -> bytes:
     return varint(len(content)) + content
+
+
+def decode_log(content: bytes, what: str) -> Iterator[tuple[int, bytes]]:
+    """Yield each record, with the offset at which it begins."""
+    pieces: list[bytes] | None = None  # of the record that has begun
+    start = 0
+    for offset, kind, piece in _fragments(content, what):
+        if kind in (WHOLE, FIRST):
+            if pieces is not None:
+                raise FormatError(f"{what}: a record begins inside of another", None, offset)
+            pieces, start = [], offset
+        if pieces is None:
+            raise FormatError(f"{what}: a record has no beginning", None, offset)
+        pieces.append(piece)
+        if kind in (WHOLE, LAST):
+            yield start, b"".join(pieces)
+            pieces = None
+    if pieces is not None:
+        raise FormatError(f"{what} is truncated: its last record has no end", None, len(content))
+
+
+def encode_log(record: bytes, position: int = 0) -> Iterator[bytes]:
+    """Yield a record from a position on; a block's last header may have a piece of no bytes."""
+    start, is_first = 0, True
+    while start < len(record):
+        left = BLOCK - position % BLOCK
+        if left < HEADER:
+            yield bytes(left)
+            position += left
+            continue
+        end = min(start + left - HEADER, len(record))
+        piece = record[start:end]
+        kinds = (WHOLE, FIRST) if is_first else (LAST, MIDDLE)
+        kind = kinds[end < len(record)].to_bytes(1, "little")
+        checksum = masked_crc32c(kind + piece)
+        yield checksum.to_bytes(4, "little") + len(piece).to_bytes(2, "little") + kind + piece
+        start, position, is_first = end, position + HEADER + len(piece), False
+
+
+def _fragments(content: bytes, what: str) -> Iterator[tuple[int, int, bytes]]:
+    """Yield offset, type and content of each piece of a record."""
+    position = 0
+    while position < len(content):
+        left = BLOCK - position % BLOCK
+        if left < HEADER:
+            if content[position : position + left].strip(b"\0"):
+                fact = f"{what}: bytes behind the last record of a block"
+                raise FormatError(fact, None, position)
+            position += left
+            continue
+        if position + HEADER > len(content):
+            raise FormatError(f"{what} is truncated within a record's header", None, len(content))
+        checksum, size, kind = _HEADER.unpack_from(content, position)
+        end = position + HEADER + size
+        if kind not in (WHOLE, FIRST, MIDDLE, LAST):
+            raise FormatError(f"{what}: a record of the unknown type {kind}", None, position)
+        if HEADER + size > left:
+            raise FormatError(f"{what}: a record crosses the end of its block", None, position)
+        if end > len(content):
+            fact = f"{what} is truncated within a record of {size} bytes"
+            raise FormatError(fact, None, len(content))
+        if checksum != masked_crc32c(content[position + 6 : end]):
+            fact = f"{what}: a record's checksum does not fit its content"
+            raise FormatError(fact, None, position)
+        yield position, kind, content[position + HEADER : end]
+        position = end

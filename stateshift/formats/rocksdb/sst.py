@@ -48,9 +48,8 @@ def in_order(blocks: Iterable[DataBlock], last: TableEntry) -> Iterator[TableEnt
         for entry in entries_of(block):
             same_key = entry.key == last.key
             if entry.key < last.key or (same_key and entry.sequence >= last.sequence):
-                raise FormatError(
-                    f"{WHAT} holds entries that are not in their order", None, block.offset
-                )
+                fact = f"{WHAT} holds entries that are not in their order"
+                raise FormatError(fact, None, block.offset)
             last = entry
             yield entry
 
@@ -64,9 +63,8 @@ def open_alone(read: Read, size: int) -> Table:
     """Open a table that is read by itself: one with range deletions is refused."""
     table = open_table(read, size)
     if table.deletions:
-        raise FormatError(
-            f"{WHAT} has a rocksdb.range_del block, which is not read", None, table.index.offset
-        )
+        fact = f"{WHAT} has a rocksdb.range_del block, which is not read"
+        raise FormatError(fact, None, table.index.offset)
     return table
 
 

@@ -1,19 +1,13 @@
 """The entries of an SST as blocks: what `sst` does, for a million entries at once.
 
-    decode_sst_blocks(content) -> (Block, sequences) ...  keys ascending, of one key the newest
-                                                          first
-    decode_table(table, keys)                             the same, of some keys: those blocks are
-                                                          read that may hold them
-    decoded_blocks(blocks)                                the same, of some of a table's blocks
-
 A data block is cut into runs (one begins at each of its restarts, every 16 entries), and only
-within a run does an entry need the one before it. So the runs of many blocks are walked in
+within a run does an entry need the one before it. The runs of many blocks are walked in
 lockstep: 16 steps, each of them a few numpy operations on all runs. Keys are put together in a
 matrix, a row for each run.
 
-What is not as RocksDB writes it (numbers of more than three bytes, very long keys, runs that do not
-end where the next one begins) is left to `sst`, for as many blocks as were taken together: it reads
-what can be read, and says what is wrong and where.
+Bytes that RocksDB does not write (numbers of more than three bytes, very long keys, runs that do
+not end where the next one begins) are left to `sst`, with all blocks that were taken together: it
+reads what can be read, and says what is wrong and where.
 """
 
 from __future__ import annotations
@@ -43,8 +37,7 @@ from stateshift.formats.rocksdb.sst import (
 from stateshift.formats.rocksdb.table import ALL_KEYS, EndedBlock, KeyRange, Table
 from stateshift.formats.spans import Content, Words, first_bytes, word_rows, words
 
-# So many bytes of blocks are decoded together, which is some hundred thousand runs at most.
-BATCH = 2 * 1024 * 1024
+BATCH = 2 * 1024 * 1024  # bytes of blocks decoded together: some hundred thousand runs at most
 
 # Longer keys, and runs of more entries, are decoded one by one.
 KEY_MAX, RUN_MAX = 256, 64
@@ -58,9 +51,7 @@ def decode_sst_blocks(content: bytes) -> Iterator[Decoded]:
 
 
 def decode_table(table: Table, keys: KeyRange) -> Iterator[Decoded]:
-    """Yield the table's entries of some `keys` in their order, each block with the sequences of its
-    entries.
-    """
+    """Yield the table's entries of some `keys`: blocks, each with its entries' sequences."""
     last, begin = BEFORE_ALL, b""
     for batch in _batches(table.blocks_by_end(keys), keys):
         blocks = [block for _, block in batch]
@@ -119,8 +110,8 @@ def _follow(decoded: Decoded, last: TableEntry) -> bool:
 
 def _batches(blocks: Iterable[EndedBlock], keys: KeyRange) -> Iterator[list[EndedBlock]]:
     """Yield the blocks that are decoded together. The first block of a part is decoded by itself,
-    and so is the one behind its last key: others read them for keys of their own, so it has to be
-    seen that the index is right about them.
+    and so is the one after its last key: others read them for keys of their own, so that the index
+    has to be checked for them.
     """
     held: list[EndedBlock] = []
     size, is_first = 0, keys.after is not None
@@ -170,9 +161,7 @@ class _Runs:
 
     @classmethod
     def of(cls, blocks: list[DataBlock]) -> _Runs | None:
-        """Return the runs, one for each restart, which ends where the next begins; None where the
-        restarts are not in order.
-        """
+        """Return the runs, one for each restart; None if the restarts are not in order."""
         around = bytes(KEY_MAX)
         content = b"".join((around, *(block.content for block in blocks), around))
         sizes = np.fromiter((len(block.content) for block in blocks), np.int64, len(blocks))
@@ -196,7 +185,7 @@ class _Runs:
         return cls(content, starts, ends) if right.all() else None
 
     def walked(self) -> _Entries | None:
-        """Return every entry, run by run; None where something is not as RocksDB writes it."""
+        """Return every entry, run by run; None if RocksDB would not write it so."""
         content = np.frombuffer(self.content, np.uint8)
         here = np.arange(len(self.starts))  # the runs that go on
         at = self.starts
@@ -226,19 +215,15 @@ class _Runs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Entries:
-    """Entries as they were walked: first all that begin a run, then all that follow those, and so
-    on; `runs` are those that each of these steps has an entry of. Of each entry its place among all
-    (`order`), how many bytes of the key before it begins with, how many it adds to them, where
-    those stand, and the size of the value behind them.
-    """
+    """Entries as they were walked: first all that begin a run, then all that follow those, ..."""
 
     content: Content
-    runs: Sequence[Ints]
-    order: Ints
-    shared: Ints
-    fresh: Ints
-    places: Ints
-    value_sizes: Ints
+    runs: Sequence[Ints]  # those that have an entry in each of these steps
+    order: Ints  # the place of each entry among all
+    shared: Ints  # bytes that its key shares with the one before
+    fresh: Ints  # bytes that it adds to them
+    places: Ints  # their beginning
+    value_sizes: Ints  # of the value after them
 
     def decoded(self) -> Decoded | None:
         sizes = self.shared + self.fresh
@@ -270,9 +255,7 @@ class _Entries:
         return ordered
 
     def _keys(self, sizes: Ints) -> Words:
-        """Return the whole keys, in order, as rows of a matrix of words, zeros behind them. What a
-        key shares is in the row of the step before.
-        """
+        """Return keys, in order, as rows of words; a shared part is in the step before."""
         width = -(-int(sizes.max()) // 8)
         firsts = _firsts(width)
         old = firsts.take(self.shared, axis=0)
@@ -299,9 +282,7 @@ def _firsts(width: int) -> Words:
 
 
 def _three_numbers(content: Content, at: Ints) -> tuple[Ints, Ints, Ints, Ints] | None:
-    """Return three varints at each place, and where they end; None where one of them has more
-    than three bytes.
-    """
+    """Return three varints at each place, and their ends; None if one is too long."""
     word = words(content, at)
     if not (word & np.uint64(0x808080)).any():
         one, two, three = (word >> np.uint64(8 * n) & np.uint64(0x7F) for n in range(3))

@@ -34,7 +34,7 @@ import pyarrow as pa
 from stateshift.formats.binaries import (
     binaries,
     edges,
-    joined,
+    join_columns,
     lengths,
     of_width,
     part,
@@ -60,9 +60,7 @@ _FLUSH = 1 << 20
 
 
 def encode_sst(blocks: Iterable[Block], sequence: int = 0) -> Generator[bytes, None, TableFacts]:
-    """Yield the table of these puts and deletes, whose keys ascend over all blocks, in pieces;
-    return what it has become.
-    """
+    """Yield the table of these puts and deletes in ascending order; return its facts."""
     table = _Table(sequence)
     for block in blocks:
         if len(block):
@@ -82,10 +80,7 @@ def encode_sst(blocks: Iterable[Block], sequence: int = 0) -> Generator[bytes, N
 
 @dataclass(slots=True)
 class _Table:
-    """A table being written: what of it is ready, and what its end will say. `unfinished` are keys
-    and records of the data block to which more may come, `stripe` is which BLOCK bytes of all
-    records it ends in.
-    """
+    """A table being written: its ready pieces, and the facts for its end."""
 
     sequence: int
     ready: list[bytes] = field(default_factory=list)
@@ -102,9 +97,9 @@ class _Table:
     last: int = PUT
     index: list[bytes] = field(default_factory=list)
     index_size: int = 0
-    unfinished: list[Block] = field(default_factory=list)
+    unfinished: list[Block] = field(default_factory=list)  # of the last data block: more may come
     record_bytes: int = 0
-    stripe: int = -1
+    stripe: int = -1  # number of the BLOCK bytes of all records in which that one ends
 
     def add(self, block: Block) -> None:
         keys, count = block.keys, len(block)
@@ -142,9 +137,7 @@ class _Table:
         return self.sequence << 8 | (PUT if block.values[place].is_valid else DELETE)
 
     def _write(self, records: Block) -> None:
-        """Write the data blocks that end in some records: one ends behind the record that comes to
-        BLOCK bytes of the table's records, or to another multiple of it.
-        """
+        """Write the data blocks that end in some records, each at a multiple of BLOCK bytes."""
         starts, content = edges(records.values)
         stripes = (self.record_bytes + starts[1:] - starts[0] - 1) // BLOCK
         begins = np.flatnonzero(np.diff(stripes, prepend=self.stripe))
@@ -224,7 +217,7 @@ class _Table:
 
 def records_of(block: Block, tails: Binary | bytes) -> Binary:
     """Return the records as they stand in data blocks."""
-    return joined(
+    return join_columns(
         heads_of(lengths(block.keys) + _TAIL, lengths(block.values)),
         block.keys,
         tails,
@@ -233,7 +226,7 @@ def records_of(block: Block, tails: Binary | bytes) -> Binary:
 
 
 def _tails(sequence: int, deletes: Flags) -> Binary | bytes:
-    """Return what stands behind the keys: the same in every row where none is deleted."""
+    """Return the bytes after each key: the same in every row if none is deleted."""
     put = (sequence << 8 | PUT).to_bytes(_TAIL, "little")
     if not deletes.any():
         return put
@@ -243,9 +236,7 @@ def _tails(sequence: int, deletes: Flags) -> Binary | bytes:
 
 
 def heads_of(keys: Ints, values: Ints) -> Binary:
-    """Return what stands before every record: 00, since it shares nothing, and its two sizes as
-    varints.
-    """
+    """Return the bytes before each record: 00 (nothing shared), and its sizes as varints."""
     if max(keys.max(), values.max()) < 0x80:  # of one width, as in most stores
         return of_width(np.stack((np.zeros(len(keys)), keys, values), axis=1).astype(np.uint8))
     zeros = np.zeros((len(keys), 1), np.uint8)
@@ -261,9 +252,7 @@ def _entries(values: Mapping[bytes, bytes]) -> Iterator[bytes]:
 
 
 def _with_restarts(entries: list[bytes]) -> bytes:
-    """Return a block of entries that share nothing, each of them a restart; RocksDB wants one
-    where there is no entry.
-    """
+    """Return a block whose entries are all restarts; RocksDB wants one even without entries."""
     starts, position = [], 0
     for entry in entries:
         starts.append(position)

@@ -1,4 +1,4 @@
-"""An SST opened: what its footer, properties and index say, and the way to its data blocks.
+"""An SST opened: its footer, properties and index, and the way to its data blocks.
 
     blocks ... | footer
     footer     checksum type u8 | metaindex HANDLE | index HANDLE | padding | u32LE version |
@@ -32,10 +32,10 @@ from stateshift.formats.rocksdb.block import (
     Handle,
     Read,
     block_entries,
-    checked,
     handle_at,
-    placed,
+    locate_errors,
     read_block,
+    read_stored,
     varint,
 )
 from stateshift.formats.rocksdb.table_index import IndexEntry, entries_of_index
@@ -58,9 +58,7 @@ class NotRead(UnknownVersion):
 
 
 class RangeDeletion(NamedTuple):
-    """Every write to a key from `start` up to but without `end` that is older than `sequence` is
-    deleted.
-    """
+    """Writes older than `sequence` to keys from `start` up to, without, `end` are deleted."""
 
     start: bytes
     end: bytes
@@ -92,9 +90,7 @@ class Table:
     deletions: tuple[RangeDeletion, ...] = ()
 
     def blocks(self, keys: KeyRange = ALL_KEYS) -> Iterator[DataBlock]:
-        """Yield the blocks of entries that may hold some `keys`, in the order of those, each
-        checked as it comes.
-        """
+        """Yield the blocks that may hold some `keys`, in the order of those, each checked."""
         for _, block in self.blocks_by_end(keys):
             yield block
 
@@ -109,12 +105,10 @@ class Table:
         """Check the blocks of entries against their checksums, as they are stored."""
         handles = (handle for _, handle in self._entries_of_index(ALL_KEYS))
         for handle in _behind_each_other(handles):
-            checked(self.file, handle)
+            read_stored(self.file, handle)
 
     def ends(self) -> Iterator[IndexEntry]:
-        """Yield where each block of entries ends, and where it is: a key that is none of the next
-        block's.
-        """
+        """Yield a key before the next block's keys, and the place, of each block of entries."""
         return self._entries_of_index(ALL_KEYS)
 
     def number(self, name: bytes) -> int | None:
@@ -144,9 +138,7 @@ class Table:
             last = top_end
 
     def _within(self, place: Handle, keys: KeyRange, last: bytes) -> Iterator[IndexEntry]:
-        """Yield the entries of a block of the index that lead to some keys. All of them are behind
-        the `last` one before it: else a block of entries could belong to no keys at all.
-        """
+        """Yield an index block's entries for some keys. All are after the `last` one before it."""
         trailer = 0 if self.number(b"rocksdb.index.key.is.user.key") else 8
         after, upto = keys
         for key, handle in entries_of_index(read_block(self.file, place), place, self.delta):
@@ -174,13 +166,10 @@ def _behind_each_other(handles: Iterable[Handle]) -> Iterator[Handle]:
 
 
 def _end_behind(end: int, handle: Handle) -> int:
-    """Return where a block ends that has to begin behind such an end: else a small index could name
-    one block over and over.
-    """
+    """Return a block's end. It begins after this one: an index may not name it twice."""
     if handle.offset < end:
-        raise FormatError(
-            f"{WHAT} has blocks that overlap, or are not in their order", None, handle.offset
-        )
+        fact = f"{WHAT} has blocks that overlap, or are not in their order"
+        raise FormatError(fact, None, handle.offset)
     return handle.offset + handle.size + TRAILER
 
 
@@ -188,7 +177,7 @@ def open_table(read: Read, size: int) -> Table:
     """Open the table of `size` bytes that `read` gives."""
     check, metaindex, index = _decode_footer(read, size)
     file = File(read, size, check)
-    with placed(metaindex.offset):
+    with locate_errors(metaindex.offset):
         return _with_metadata(Table(file, index), metaindex)
 
 
@@ -197,15 +186,12 @@ def _decode_footer(read: Read, size: int) -> tuple[int, Handle, Handle]:
     start = size - FOOTER
     if footer[0] not in CHECKSUMS:
         raise FormatError(f"{WHAT} has the unknown checksum type {footer[0]}", None, start)
-    with placed(start):
+    with locate_errors(start):
         metaindex, position = handle_at(footer, 1, FOOTER - 12)
         index, position = handle_at(footer, position, FOOTER - 12)
     if any(footer[position : FOOTER - 12]):  # Footer::EncodeTo fills it with zeros
-        raise FormatError(
-            f"{WHAT} has non-zero bytes in the padding of its footer",
-            None,
-            start + position,
-        )
+        fact = f"{WHAT} has non-zero bytes in the padding of its footer"
+        raise FormatError(fact, None, start + position)
     return footer[0], metaindex, index
 
 
@@ -221,20 +207,24 @@ def _read_footer(read: Read, size: int) -> bytes:
     (version,) = _U32.unpack_from(footer, FOOTER - 12)
     if magic != MAGIC:
         raise FormatError(f"{WHAT} does not end with its magic: cut off, or no SST", None, size)
-    _check_version(version, size - 12)
-    return footer
-
-
-def _check_version(version: int, offset: int) -> None:
+    place = size - 12
     if version == NEWER:
-        raise NotRead(f"{WHAT} of format version {version}, which is not read", None, offset)
+        raise NotRead(f"{WHAT} of format version {version}, which is not read", None, place)
     if not 2 <= version <= 5:
-        raise UnknownVersion(f"{WHAT} of format version {version}; known are 2 to 5", None, offset)
+        raise UnknownVersion(f"{WHAT} of format version {version}; known are 2 to 5", None, place)
+    return footer
 
 
 def _with_metadata(table: Table, metaindex: Handle) -> Table:
     """Return the table with what its metaindex names; what we could misread is refused."""
-    places = _places(table.file, metaindex)
+    places: dict[bytes, Handle] = {}
+    for name, value in block_entries(read_block(table.file, metaindex), metaindex.offset):
+        if value:
+            place, _ = handle_at(value, 0, len(value))
+            if place.size or name == _PROPERTIES:
+                places[name] = place
+            else:
+                places.pop(name, None)
     if _DICTIONARY in places:
         fact = f"{WHAT} has a rocksdb.compression_dict block, which is not read"
         raise NotRead(fact, None, metaindex.offset)
@@ -244,29 +234,15 @@ def _with_metadata(table: Table, metaindex: Handle) -> Table:
     deletions = places.pop(_DELETIONS, None)
     if deletions is not None:
         table = replace(table, deletions=tuple(_range_deletions(table.file, deletions)))
-    _check_filters(table, places)
-    return table
-
-
-def _check_filters(table: Table, places: Mapping[bytes, Handle]) -> None:
-    """Check all other blocks: we have no use for filters, but RocksDB believes what they say."""
+    # All other blocks are checked: we have no use for filters, but RocksDB believes them.
     for name, place in places.items():
+        partitions: Iterable[Handle] = (place,)
         if name.startswith(b"partitionedfilter."):
-            _check_partitions(table, place)
-        else:
-            checked(table.file, place)
-
-
-def _places(file: File, metaindex: Handle) -> dict[bytes, Handle]:
-    """Return the blocks that a metaindex names, without empty ones but the properties."""
-    places = {}
-    for name, value in block_entries(read_block(file, metaindex), metaindex.offset):
-        if not value:
-            continue
-        places[name], _ = handle_at(value, 0, len(value))
-        if places[name].size == 0 and name != _PROPERTIES:
-            del places[name]
-    return places
+            entries = entries_of_index(read_block(table.file, place), place, table.delta)
+            partitions = _behind_each_other(handle for _, handle in entries)
+        for partition in partitions:
+            read_stored(table.file, partition)
+    return table
 
 
 def _with_properties(table: Table, place: Handle) -> Table:
@@ -291,10 +267,3 @@ def _range_deletions(file: File, place: Handle) -> Iterator[RangeDeletion]:
         if tail & 0xFF != RANGE_DELETION:
             raise FormatError(f"{WHAT} holds an entry of type {tail & 0xFF}", None, place.offset)
         yield RangeDeletion(key[:-8], end, tail >> 8)
-
-
-def _check_partitions(table: Table, top: Handle) -> None:
-    """Check the blocks of a partitioned filter, which its first one lists."""
-    partitions = entries_of_index(read_block(table.file, top), top, table.delta)
-    for partition in _behind_each_other(handle for _, handle in partitions):
-        checked(table.file, partition)

@@ -1,8 +1,8 @@
-"""A block of a table's index: where blocks of entries end, and where they are.
+"""A block of a table's index: the last key of each block of entries, and its place.
 
     index      entry * | restarts u32LE * | count u32LE
-    entry      shared varint | unshared varint | rest of the key | where the block is
-    where      shared 0: offset varint | size varint; else the zigzag difference of the size: the
+    entry      shared varint | unshared varint | rest of the key | place of the block
+    place      shared 0: offset varint | size varint; else the zigzag difference of the size: the
                block follows the one before it directly
     not delta  as a block of entries is, the value a HANDLE
 
@@ -25,7 +25,7 @@ from stateshift.formats.rocksdb.block import (
     block_entries,
     end_of_entries,
     handle_at,
-    placed,
+    locate_errors,
     varint,
 )
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stateshift.formats.blocks import Ints
     from stateshift.formats.spans import Content
 
-# A key that ends what a block holds, and where the block is.
+# A key that ends a block, and the place of the block.
 IndexEntry = tuple[bytes, Handle]
 
 TOGETHER = 4096  # entries that are read at once
@@ -44,7 +44,7 @@ _VARINT_BYTES = 5
 
 def entries_of_index(block: bytes, place: Handle, delta: bool) -> Iterator[IndexEntry]:
     """Yield the entries of a block of an index, which is at `place`."""
-    with placed(place.offset):
+    with locate_errors(place.offset):
         if not delta:
             for key, value in block_entries(block, place.offset):
                 yield key, handle_at(value, 0, len(value))[0]
@@ -57,9 +57,7 @@ def entries_of_index(block: bytes, place: Handle, delta: bool) -> Iterator[Index
 
 
 def _together(block: bytes, end: int) -> Generator[IndexEntry, None, int]:
-    """Yield entries that begin at restarts and share nothing, as long as all are so; return where
-    what is left begins.
-    """
+    """Yield entries that are all restarts; return the beginning of the rest."""
     import numpy as np  # a small index is read without it
 
     content = np.frombuffer(block, np.uint8)
@@ -76,9 +74,7 @@ def _together(block: bytes, end: int) -> Generator[IndexEntry, None, int]:
 
 
 def _between(block: bytes, content: Content, begins: Ints) -> Iterator[IndexEntry] | None:
-    """Return the entries that begin where they should, and end where the next one begins; None
-    where one of them is otherwise.
-    """
+    """Return the entries, each of which ends where the next begins; None if one does not."""
     ends = begins[1:]
     keys = begins[:-1] + 2
     if (keys >= ends).any() or content[keys - 2].any():
@@ -94,9 +90,7 @@ def _between(block: bytes, content: Content, begins: Ints) -> Iterator[IndexEntr
 
 
 def _varints(content: Content, position: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """Return the varints at these positions, and where each ends. One that has not ended at its own
-    of `ends`, or is too long to be read here, has a place behind that.
-    """
+    """Return the varints at these positions, and their ends; a bad one's end is after its own."""
     import numpy as np
 
     numbers, goes_on = np.zeros(len(position), np.int64), np.ones(len(position), bool)
@@ -115,7 +109,11 @@ def _one_by_one(block: bytes, position: int, end: int, offset: int) -> Iterator[
     key, start, size = b"", 0, 0
     sharable = SHARING_MAX * len(block)
     while position < end:
-        shared, unshared, position = _key_sizes(block, position, end)
+        shared, unshared = block[position], block[position + 1]  # behind the end stand restarts
+        position += 2
+        if shared >= 0x80 or unshared >= 0x80:
+            shared, position = varint(block, position - 2, end)
+            unshared, position = varint(block, position, end)
         rest = position + unshared
         if shared == 0:
             key = block[position:rest]
@@ -129,22 +127,7 @@ def _one_by_one(block: bytes, position: int, end: int, offset: int) -> Iterator[
             key = key[:shared] + block[position:rest]
             zigzag, position = varint(block, rest, end)
             start += size + TRAILER
-            size += _unzigzag(zigzag)
+            size += -(zigzag >> 1) - 1 if zigzag & 1 else zigzag >> 1
         if size < 0:
             raise FormatError(f"{WHAT}: invalid block size {size}", None, offset)
         yield key, Handle(start, size)
-
-
-def _key_sizes(block: bytes, position: int, end: int) -> tuple[int, int, int]:
-    """Return how many bytes a key shares, how many it adds, and where these stand."""
-    shared, unshared = block[position], block[position + 1]  # behind the end stand restarts
-    if shared < 0x80 and unshared < 0x80:
-        return shared, unshared, position + 2
-    shared, position = varint(block, position, end)
-    unshared, position = varint(block, position, end)
-    return shared, unshared, position
-
-
-def _unzigzag(number: int) -> int:
-    """Return the signed number that an unsigned one stands for."""
-    return -(number >> 1) - 1 if number & 1 else number >> 1

@@ -1,1 +1,1 @@
-"""What Spark writes: logs, state files, rows and schemas."""
+"""The files that Spark writes: logs, state, and their metadata."""

@@ -16,16 +16,16 @@ by its columns.
 
     row_reader(columns)          content, offset -> the row from there to the end; as `unsafe_row`
                                  has it
-    row_reader(columns, wanted)  the same as a row of other columns: what Spark makes of a row that
-                                 was written before the schema became another: columns by name, new
-                                 ones null, numbers widened
+    row_reader(columns, wanted)  the same as a row of other columns, as Spark reads a row that was
+                                 written before the schema became another: columns by name, new ones
+                                 null, numbers widened
 
 Source: Spark, SchemaConverters.toAvroTypeWithDefaults (which makes everything null-able but the
 items of arrays and the values of maps), AvroSerializer, AvroDeserializer; Avro 1.12, specification,
 "Binary encoding", "Schema resolution".
 
-What Spark refuses to encode so (intervals, variants, maps whose keys are not strings) is refused
-here, and arrays of void, whose items take no byte: their count would be bounded by nothing.
+Types that Spark refuses to encode so (intervals, variants, maps whose keys are not strings) are
+refused here, and arrays of void, whose items take no byte: nothing would bound their count.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from decimal import Decimal
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.types import (
+    FORMS,
+    WIDTHS,
     ArrayType,
     Atomic,
     DataType,
@@ -45,21 +47,13 @@ from stateshift.formats.spark.types import (
     StructType,
     Value,
 )
-from stateshift.formats.spark.unsafe_row import scaled
+from stateshift.formats.spark.unsafe_row import scale_integer
 
-# The value that begins at an offset, and where it ends.
+# A function that gives the value at an offset, and its end.
 Reader = Callable[[bytes, int], tuple[Value, int]]
 
-_BITS = {
-    "byte": 8,
-    "short": 16,
-    "integer": 32,
-    "date": 32,
-    "long": 64,
-    "timestamp": 64,
-    "timestamp_ntz": 64,
-}
-_FLOATS = {"float": struct.Struct("<f"), "double": struct.Struct("<d")}
+_WHOLE = ("byte", "short", "integer", "date", "timestamp", "timestamp_ntz")
+_FLOATS = {name: FORMS[name] for name in ("float", "double")}
 
 _WIDER = {
     "byte": ("short", "integer", "long", "float", "double"),
@@ -73,9 +67,7 @@ _WIDER = {
 def row_reader(
     written: StructType, wanted: StructType | None = None
 ) -> Callable[[bytes, int], Row]:
-    """Return what reads a row; FormatError where a type of the columns cannot be, or cannot become
-    that of the wanted ones.
-    """
+    """Return a reader of rows; FormatError for a type that cannot be, or become the wanted one."""
     try:
         read = _record(written, wanted or written)
     except RecursionError as error:
@@ -95,7 +87,7 @@ def row_reader(
 
 
 def bytes_of(decimal: DecimalType) -> int:
-    """Return how many bytes hold every number of so many digits (Decimal.minBytesForPrecision)."""
+    """Return the bytes that hold every number of so many digits (Decimal.minBytesForPrecision)."""
     most: int = 10**decimal.precision
     return (most.bit_length() + 8) // 8
 
@@ -131,7 +123,7 @@ def _columns(readers: list[Reader]) -> Reader:
 
 
 def _column(written: DataType, wanted: DataType) -> Reader:
-    """Return what reads a value, or null: of a union there are two branches."""
+    """Return a reader of a value, or null: a union has two branches."""
     if written == Atomic("void"):
         return lambda content, at: (None, at)
     read = _value(written, wanted)
@@ -153,13 +145,19 @@ def _value(written: DataType, wanted: DataType) -> Reader:
         case StructType(), StructType():
             return _record(written, wanted)
         case ArrayType(Atomic("void")), _:
-            raise FormatError(
-                "an array of void in Avro rows: nothing bounds how many items it claims"
-            )
+            fact = "an array of void in Avro rows: nothing bounds how many items it claims"
+            raise FormatError(fact)
         case ArrayType(element), ArrayType(wanted_element):
             return _blocks(_item(element, wanted_element))
         case MapType(Atomic("string"), value), MapType(Atomic("string"), wanted_value):
-            return _blocks(_pair(_item(value, wanted_value)))
+            read = _item(value, wanted_value)
+
+            def pair(content: bytes, at: int) -> tuple[tuple[str, Value], int]:
+                key, at = _text(content, at)
+                item, at = read(content, at)
+                return (key, item), at
+
+            return _blocks(pair)
         case DecimalType(), _ if written == wanted:
             return _decimal(written)
         case Atomic(name), Atomic(wanted_name):
@@ -171,9 +169,8 @@ def _unreadable(written: DataType, wanted: DataType) -> FormatError:
     if written == wanted:
         fact = f"Avro rows with a column of type {_named(written)}, which Spark does not write"
         return FormatError(fact)
-    return FormatError(
-        f"a column was of type {_named(written)} and is of type {_named(wanted)} now"
-    )
+    fact = f"a column was of type {_named(written)} and is of type {_named(wanted)} now"
+    return FormatError(fact)
 
 
 def _item(written: DataType, wanted: DataType) -> Reader:
@@ -201,9 +198,7 @@ def _boolean(content: bytes, at: int) -> tuple[bool, int]:
 
 
 def _long(content: bytes, at: int) -> tuple[int, int]:
-    """Return a zigzag varint: seven bits to the byte, the lowest first; of the number the lowest
-    bit is its sign.
-    """
+    """Return a zigzag varint: the lowest seven bits first, the sign in the lowest bit."""
     start = at
     byte = content[at]
     number = byte & 0x7F
@@ -258,7 +253,7 @@ def _decimal(kind: DecimalType) -> Reader:
         number = int.from_bytes(_taken(content, at, size), "big", signed=True)
         if abs(number) >= most:
             raise FormatError(f"a decimal has more than {kind.precision} digits", None, at)
-        return scaled(number, scale), at + size
+        return scale_integer(number, scale), at + size
 
     return decimal
 
@@ -275,9 +270,9 @@ def _text(content: bytes, at: int) -> tuple[str, int]:
     return encoded.decode("utf-8", "surrogateescape"), end
 
 
-# What reads each atomic type, as Spark writes it.
+# The readers of atomic types, as Spark writes them.
 _ATOMIC: dict[str, Reader] = {
-    **{name: _whole(bits) for name, bits in _BITS.items()},
+    **{name: _whole(8 * WIDTHS[name]) for name in _WHOLE},
     **{name: _floating(form) for name, form in _FLOATS.items()},
     "long": _long,
     "boolean": _boolean,
@@ -286,19 +281,8 @@ _ATOMIC: dict[str, Reader] = {
 }
 
 
-def _pair(read: Reader) -> Reader:
-    def pair(content: bytes, at: int) -> tuple[tuple[str, Value], int]:
-        key, at = _text(content, at)
-        value, at = read(content, at)
-        return (key, value), at
-
-    return pair
-
-
 def _blocks(read: Reader) -> Reader:
-    """Return what reads items in blocks: an item takes a byte at least, so none can claim more of
-    them than there are bytes.
-    """
+    """Return a reader of items in blocks. An item takes a byte at least: none can claim more."""
 
     def blocks(content: bytes, at: int) -> tuple[Row, int]:
         items: list[Value] = []

@@ -12,30 +12,23 @@ from __future__ import annotations
 
 import datetime
 import math
-import struct
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.text import is_integer
-from stateshift.formats.spark.types import ArrayType, Atomic, DataType, DecimalType, Value
-from stateshift.formats.spark.unsafe_row import twos_complement, unscaled
+from stateshift.formats.spark.types import (
+    FORMS,
+    WIDTHS,
+    ArrayType,
+    Atomic,
+    DataType,
+    DecimalType,
+    Value,
+)
+from stateshift.formats.spark.unsafe_row import twos_complement, unscale_decimal
 
-_CODES = {
-    "boolean": "<?",
-    "byte": "<b",
-    "short": "<h",
-    "integer": "<i",
-    "long": "<q",
-    "float": "<f",
-    "double": "<d",
-    "date": "<i",
-    "timestamp": "<q",
-    "timestamp_ntz": "<q",
-    "year-month": "<i",
-    "day-time": "<q",
-}
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 _INTEGERS = ("byte", "short", "integer", "long")
 _EXACT = {"double": ("byte", "short", "integer", "float"), "float": ("byte", "short")}
@@ -45,9 +38,7 @@ _DAY, _MICROSECOND = datetime.timedelta(days=1), datetime.timedelta(microseconds
 
 
 class Slot(NamedTuple):
-    """A value as a row holds it: the eight bytes of its `slot`, or a `part` behind all slots. A
-    null has no slot.
-    """
+    """A value as a row holds it: its `slot`'s bytes, or a `part` after all slots; null has none."""
 
     slot: bytes | None
     part: bytes | None
@@ -62,24 +53,26 @@ def encode_value(value: Value, kind: DataType) -> Slot:
     """Return a value of an atomic type, an empty list, or null, as Spark writes it."""
     match kind:
         case DecimalType(precision, scale) if precision > 18:
-            return NULL_WIDE_DECIMAL if value is None else _wide(unscaled(value, scale))
+            if value is None:
+                return NULL_WIDE_DECIMAL
+            return Slot(b"", twos_complement(unscale_decimal(value, scale)), 16)
         case _ if value is None:
             return NULL
         case DecimalType(_, scale):
-            return Slot(struct.pack("<q", unscaled(value, scale)), None)
-        case Atomic(name) if name in _CODES:
-            return Slot(struct.pack(_CODES[name], value).ljust(8, b"\0"), None)
+            return Slot(FORMS["long"].pack(unscale_decimal(value, scale)), None)
+        case Atomic(name) if name in FORMS:
+            return Slot(FORMS[name].pack(value).ljust(8, b"\0"), None)
         case Atomic("string"):
-            return padded(value.encode("utf-8"))
+            return pad_part(value.encode("utf-8"))
         case Atomic("binary"):
-            return padded(value)
+            return pad_part(value)
         case ArrayType():
-            return padded(bytes(8))
+            return pad_part(bytes(8))
     raise FormatError("only null is a default of this type")
 
 
 def read_default(value: object, kind: DataType) -> Value:
-    """Return what a spec's JSON says, as a value of the type; ValueError where it is none."""
+    """Return a spec's JSON as a value of the type; ValueError if it is none."""
     if value is None:
         return None
     match kind:
@@ -101,7 +94,7 @@ def _read_boolean(value: object, name: str) -> bool:
 
 
 def _read_integer(value: object, name: str) -> int:
-    half = 1 << 8 * struct.calcsize(_CODES[name]) - 1
+    half = 1 << 8 * WIDTHS[name] - 1
     if not is_integer(value) or not -half <= value < half:
         raise _no_default(value, name)
     return value
@@ -150,58 +143,34 @@ _DEFAULTS: dict[str, Callable[[object, str], Value]] = {
 
 
 def widening(kind: DataType, into: DataType) -> Callable[[Value], Value] | None:
-    """Return what makes a value of one type the same value of a wider one; None where none is."""
+    """Return the conversion from one type to a wider one; None if there is none."""
     match kind, into:
         case Atomic(name), Atomic(wider):
-            return _widening_of_atoms(name, wider)
+            if name in _INTEGERS and wider in _INTEGERS:
+                return int if _INTEGERS.index(name) < _INTEGERS.index(wider) else None
+            if name in _EXACT.get(wider, ()):
+                return float
+            if (name, wider) == ("date", "timestamp_ntz"):
+                return lambda days: days * (_DAY // _MICROSECOND)
         case Atomic(name), DecimalType(precision, scale):
             fits = name in _DIGITS and _DIGITS[name] <= precision - scale
             return Decimal if fits else None
-        case DecimalType(), DecimalType():
-            return _same_value if _is_wider(into, kind) else None
+        case DecimalType(), DecimalType() if kind != into and kind.scale <= into.scale:
+            fits = kind.precision - kind.scale <= into.precision - into.scale
+            return (lambda value: value) if fits else None
     return None
 
 
-def _widening_of_atoms(name: str, wider: str) -> Callable[[Value], Value] | None:
-    if name in _INTEGERS and wider in _INTEGERS:
-        return int if _INTEGERS.index(name) < _INTEGERS.index(wider) else None
-    if name in _EXACT.get(wider, ()):
-        return float
-    if (name, wider) == ("date", "timestamp_ntz"):
-        return _midnight
-    return None
-
-
-def _is_wider(wider: DecimalType, kind: DecimalType) -> bool:
-    """Whether a decimal has as many digits before the point and behind it, and more in all."""
-    before = kind.precision - kind.scale
-    if wider == kind or wider.scale < kind.scale:
-        return False
-    return before <= wider.precision - wider.scale
-
-
-def _same_value(value: Decimal) -> Decimal:
-    return value
-
-
-def _midnight(days: int) -> int:
-    return days * (_DAY // _MICROSECOND)
-
-
-def padded(content: bytes) -> Slot:
+def pad_part(content: bytes) -> Slot:
     """Return a part of variable size, which takes whole words."""
     return Slot(b"", content, -(-len(content) // 8) * 8)
-
-
-def _wide(number: int) -> Slot:
-    return Slot(b"", twos_complement(number), 16)
 
 
 def _decimal(text: str, kind: DecimalType) -> Decimal:
     refusal = _no_default(text, f"decimal({kind.precision},{kind.scale})")
     try:
         value = Decimal(text)
-        number = unscaled(value, kind.scale)
+        number = unscale_decimal(value, kind.scale)
     except (InvalidOperation, FormatError):
         raise refusal from None
     if abs(number) >= 10**kind.precision:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeGuard
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.text import (
@@ -38,16 +37,12 @@ _WATERMARK = "nextBatchWatermarkMs"
 
 @dataclass(frozen=True, slots=True)
 class CommitEntry:
-    """One finished batch. `lines` is the text after the version line, as it was; the other fields
-    are read from it.
-
-    `handed_on_ms` is None where the commit does not name the next batch's watermark: before 2.4.
-    `state_ids` says per operator, partition and store which file of a version is the right one.
-    """
+    """One finished batch. `lines` is the text after the version line; other fields are read."""
 
     version: int
     lines: tuple[str, ...]
-    handed_on_ms: int | None = None
+    handed_on_ms: int | None = None  # the next batch's watermark, since 2.4
+    # By operator, partition and store, the right one of a version's files.
     state_ids: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     sinks: Mapping[str, object] = field(default_factory=dict)
 
@@ -67,7 +62,7 @@ def decode_commit(content: bytes) -> CommitEntry:
     return CommitEntry(
         version=version,
         lines=lines,
-        handed_on_ms=_handed_on(plain, start),
+        handed_on_ms=number_of(plain, _WATERMARK, _WHAT, start) if _WATERMARK in plain else None,
         state_ids=_all_state_ids(ids, start),
         sinks=object_of(plain, "sinkMetadataMap", _WHAT, start),
     )
@@ -88,9 +83,7 @@ def with_watermark(entry: CommitEntry, watermark_ms: int) -> CommitEntry:
 
 
 def with_state_ids(entry: CommitEntry, ids: Mapping[str, object] | None) -> CommitEntry:
-    """Return the same batch with other state files; without any ids, as version 1, which every
-    Spark reads.
-    """
+    """Return the batch with other state files; without ids as version 1."""
     plain = _object_in(entry.lines, 0)
     plain.pop("stateUniqueIds", None)
     if ids is None:
@@ -99,10 +92,6 @@ def with_state_ids(entry: CommitEntry, ids: Mapping[str, object] | None) -> Comm
     state_ids = _all_state_ids(ids, 0)
     line = encode_object({**plain, "stateUniqueIds": state_ids})
     return replace(entry, version=max(entry.version, 2), lines=(line,), state_ids=state_ids)
-
-
-def _handed_on(plain: JsonObject, start: int) -> int | None:
-    return number_of(plain, _WATERMARK, _WHAT, start) if _WATERMARK in plain else None
 
 
 def _object_in(lines: Sequence[str], start: int) -> JsonObject:
@@ -115,17 +104,13 @@ def _object_in(lines: Sequence[str], start: int) -> JsonObject:
 
 
 def _all_state_ids(ids: Mapping[str, object], start: int) -> dict[str, tuple[tuple[str, ...], ...]]:
-    return {operator: _state_ids(nested, start) for operator, nested in ids.items()}
-
-
-def _state_ids(nested: object, start: int) -> tuple[tuple[str, ...], ...]:
-    if not _is_ids_per_partition(nested):
-        raise FormatError(f"{_WHAT}: 'stateUniqueIds' is not lists of lists of ids", None, start)
-    return tuple(map(tuple, nested))
-
-
-def _is_ids_per_partition(nested: object) -> TypeGuard[list[list[str]]]:
-    return isinstance(nested, list) and all(map(_is_ids, nested))
+    by_operator = {}
+    for operator, nested in ids.items():
+        if not isinstance(nested, list) or not all(map(_is_ids, nested)):
+            fact = f"{_WHAT}: 'stateUniqueIds' is not lists of lists of ids"
+            raise FormatError(fact, None, start)
+        by_operator[operator] = tuple(map(tuple, nested))
+    return by_operator
 
 
 def _is_ids(stores: object) -> bool:

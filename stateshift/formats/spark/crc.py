@@ -20,13 +20,7 @@ from dataclasses import dataclass
 
 from stateshift.errors import FormatError
 from stateshift.formats.crc32c import crc32c
-from stateshift.formats.spark.text import (
-    JsonObject,
-    decode_object,
-    decode_text,
-    encode_object,
-    number_of,
-)
+from stateshift.formats.spark.text import decode_object, decode_text, encode_object, number_of
 
 _HADOOP_MAGIC = b"crc\x00"
 _CHUNK_MAX = 1 << 24  # Hadoop's own is 512; a chunk is held in memory
@@ -76,18 +70,14 @@ def decode_spark_crc(content: bytes) -> SparkChecksum:
     algorithm = plain.get("algorithm")
     if algorithm != "CRC32C":
         raise FormatError(f"{_SPARK} is of the algorithm {algorithm!r}, not CRC32C", None, 0)
-    value, size = _required(plain, "value"), _required(plain, "mainFileSize")
-    return SparkChecksum(value & 0xFFFFFFFF, size, text)
-
-
-def _required(plain: JsonObject, key: str) -> int:
-    if plain.get(key) is None:
+    if plain.get("value") is None or plain.get("mainFileSize") is None:
         raise FormatError(f"{_SPARK} holds no value or no size", None, 0)
-    return number_of(plain, key, _SPARK, 0)
+    value = number_of(plain, "value", _SPARK, 0)
+    return SparkChecksum(value & 0xFFFFFFFF, number_of(plain, "mainFileSize", _SPARK, 0), text)
 
 
 def spark_checksum(chunks: Iterable[bytes], timestamp_ms: int) -> SparkChecksum:
-    """Return what Spark's sidecar of a file with this content says."""
+    """Return the content of Spark's sidecar of a file with this content."""
     value = size = 0
     for chunk in chunks:
         value = crc32c(chunk, value)

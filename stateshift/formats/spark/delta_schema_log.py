@@ -1,4 +1,4 @@
-"""Delta's schema tracking log below a checkpoint: which schema of its table a source reads with.
+"""Delta's schema tracking log below a checkpoint: the schema of its table that a source reads with.
 
     <schemaTrackingLocation>/_schema_log_<table id>[_<tracking id>]/<n>     the last one counts
       v1
@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from stateshift.errors import FormatError
 from stateshift.formats.spark.source_log import replace_token
 from stateshift.formats.spark.text import (
-    JsonObject,
     after_version,
     decode_object,
     decode_text,
@@ -41,9 +40,7 @@ _PATH = re.compile(r'(?<!\\)"sourceMetadataPath"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 @dataclass(frozen=True, slots=True)
 class SchemaLogEntry:
-    """One entry. `text` is the JSON as it was; the other fields are read from it. `source_path` is
-    None where the entry was written before Delta kept it.
-    """
+    """One entry. `text` is the JSON; other fields are read. Older ones have no `source_path`."""
 
     version: int
     text: str
@@ -64,21 +61,17 @@ def decode_schema_log(content: bytes) -> SchemaLogEntry:
     table_id, data_schema = plain.get("tableId"), plain.get("dataSchemaJson")
     if not isinstance(table_id, str) or not isinstance(data_schema, str):
         raise FormatError(f"{_WHAT} names no table or no schema", None, start)
+    path = plain.get("sourceMetadataPath")
+    if path is not None and not isinstance(path, str):
+        raise FormatError(f"{_WHAT}: 'sourceMetadataPath' is not a string", None, start)
     return SchemaLogEntry(
         version=version,
         text=text,
         table_id=table_id,
         commit_version=number_of(plain, "deltaCommitVersion", _WHAT, start),
         data_schema=data_schema,
-        source_path=_source_path(plain, start),
+        source_path=path or None,
     )
-
-
-def _source_path(plain: JsonObject, start: int) -> str | None:
-    path = plain.get("sourceMetadataPath")
-    if path is not None and not isinstance(path, str):
-        raise FormatError(f"{_WHAT}: 'sourceMetadataPath' is not a string", None, start)
-    return path or None
 
 
 def encode_schema_log(entry: SchemaLogEntry) -> bytes:
@@ -86,7 +79,7 @@ def encode_schema_log(entry: SchemaLogEntry) -> bytes:
     return f"v{entry.version}\n{entry.text}".encode()
 
 
-def relocated(entry: SchemaLogEntry, relocation: Relocation) -> SchemaLogEntry:
+def relocate_schema_log(entry: SchemaLogEntry, relocation: Relocation) -> SchemaLogEntry:
     """Return the same entry with its source's path moved; every other byte stays."""
     if entry.source_path is None:
         return entry

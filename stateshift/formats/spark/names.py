@@ -1,4 +1,4 @@
-"""What a file in a checkpoint is, by its path alone.
+"""The kind of a file in a checkpoint, by its path alone.
 
     metadata                                          metadata
     offsets/<batch>   commits/<batch>                 offsets, commits              version = batch
@@ -20,13 +20,14 @@
 
 Source: Spark, StreamingQueryCheckpointMetadata, StateStoreId.storeCheckpointLocation,
 RocksDBFileManager, ChecksumCheckpointFileManager; Hadoop, ChecksumFileSystem. The store directory
-is left out for the store "default". A checkpoint has tens of thousands of paths, so what a
-directory says is worked out once and remembered. An operator is a number: other folders of the
-state Spark passes over.
+is left out for the store "default". A checkpoint has tens of thousands of paths, so the meaning of
+a directory is worked out once and remembered. An operator is a number: Spark passes over other
+folders of the state.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -63,7 +64,7 @@ _STATE_FILES: dict[str, Kind] = {
 
 
 class CheckpointPath(NamedTuple):
-    """What one path is. `store` is "default" where the path names none; None outside the state."""
+    """The meaning of a path. `store` is "default" if it names none; None outside the state."""
 
     area: Area
     operator: str | None = None
@@ -85,7 +86,7 @@ class _Directory(NamedTuple):
 
 
 def classify(path: str) -> CheckpointPath:
-    """Return what the file at `path`, relative to the checkpoint, is."""
+    """Return the kind of the file at `path`, relative to the checkpoint."""
     directory, _, name = path.rpartition("/")
     place = _directory(directory)
     if place.role == "state":  # most files by far are those of a version
@@ -98,53 +99,29 @@ def classify(path: str) -> CheckpointPath:
     return _classify(place, name, path)
 
 
-def described(path: str) -> str | None:
+def described_file(path: str) -> str | None:
     """Return the file that a checksum sidecar at `path` describes; None where it is no sidecar."""
     directory, slash, name = path.rpartition("/")
-    if not _is_sidecar(name):
+    if not name.endswith(".crc") or len(name) <= 5:
         return None
     return directory + slash + name.removesuffix(".crc").removeprefix(".")
 
 
 def _classify(place: _Directory, name: str, path: str) -> CheckpointPath:
-    if place.role == "ours" or _is_ours(name):
+    if name.startswith(marks.TEMPORARY) or name.endswith(marks.LOCK_SUFFIX):
         return CheckpointPath("ours")
-    if _is_temporary(name):
+    if place.role == "ours":
+        return CheckpointPath("ours")
+    if name.startswith(".") and name.endswith((".tmp", ".tmp.crc")):
         return CheckpointPath("temporary")
-    if _is_sidecar(name):
-        return _sidecar(name, path)
-    read = _READERS.get(place.role, _read_nothing)
-    return read(place, name) or OTHER
-
-
-def _is_ours(name: str) -> bool:
-    return name.startswith(marks.TEMPORARY) or name.endswith(marks.LOCK_SUFFIX)
-
-
-def _is_temporary(name: str) -> bool:
-    return name.startswith(".") and name.endswith((".tmp", ".tmp.crc"))
-
-
-def _is_sidecar(name: str) -> bool:
-    return name.endswith(".crc") and len(name) > 5
-
-
-def _read_nothing(place: _Directory, name: str) -> CheckpointPath | None:
-    return None
-
-
-def _query_metadata(place: _Directory, name: str) -> CheckpointPath | None:
-    return CheckpointPath("metadata") if name == "metadata" else None
-
-
-def _sidecar(name: str, path: str) -> CheckpointPath:
-    """Return the place and version of the sidecar's file: Spark's own travels with the bytes it
-    describes.
-    """
-    file = described(path)
-    place = classify(file) if file else OTHER
-    kind: Kind = "hadoop-crc" if name.startswith(".") else "checksum"
-    return place._replace(area="sidecar", kind=kind)
+    file = described_file(path)
+    if file is not None:
+        kind: Kind = "hadoop-crc" if name.startswith(".") else "checksum"
+        # With place and version of its file: Spark's own sidecar travels with those bytes.
+        return classify(file)._replace(area="sidecar", kind=kind)
+    read = _READERS.get(place.role)
+    found = read(place, name) if read is not None else None
+    return found or OTHER
 
 
 def _log(area: Area, place: _Directory, name: str) -> CheckpointPath | None:
@@ -179,21 +156,20 @@ def _numbered(kind: Kind, place: _Directory, name: str) -> CheckpointPath | None
     return CheckpointPath("state", place.operator, place.partition, place.store, kind, None, uuid)
 
 
-def _operator_metadata_v1(place: _Directory, name: str) -> CheckpointPath | None:
-    return CheckpointPath("state-metadata", place.operator) if name == "metadata" else None
+def _named(name: str, wanted: str, path: CheckpointPath) -> CheckpointPath | None:
+    return path if name == wanted else None
 
 
 def _operator_metadata_v2(place: _Directory, name: str) -> CheckpointPath | None:
     batch = _number(name)
-    if batch is None:
-        return None
-    return CheckpointPath("state-metadata", place.operator, version=batch)
+    return (
+        None if batch is None else CheckpointPath("state-metadata", place.operator, version=batch)
+    )
 
 
 def _schema(place: _Directory, name: str) -> CheckpointPath | None:
-    if name != "schema":
-        return None
-    return CheckpointPath("state-schema", place.operator, place.partition, place.store)
+    path = CheckpointPath("state-schema", place.operator, place.partition, place.store)
+    return _named(name, "schema", path)
 
 
 def _schema_v3(place: _Directory, name: str) -> CheckpointPath | None:
@@ -204,8 +180,8 @@ def _schema_v3(place: _Directory, name: str) -> CheckpointPath | None:
     return CheckpointPath("state-schema", place.operator, None, place.store, None, number, uuid)
 
 
-_READERS = {
-    "root": _query_metadata,
+_READERS: dict[str, Callable[[_Directory, str], CheckpointPath | None]] = {
+    "root": lambda place, name: _named(name, "metadata", CheckpointPath("metadata")),
     "delta-schema-log": lambda place, name: _log("delta-schema-log", place, name),
     "offsets": lambda place, name: _log("offsets", place, name),
     "commits": lambda place, name: _log("commits", place, name),
@@ -213,11 +189,17 @@ _READERS = {
     "state": _state,
     "SSTs": lambda place, name: _numbered("sst", place, name),
     "logs": lambda place, name: _numbered("log", place, name),
-    "metadata-v1": _operator_metadata_v1,
+    "metadata-v1": lambda place, name: _named(
+        name, "metadata", CheckpointPath("state-metadata", place.operator)
+    ),
     "metadata-v2": _operator_metadata_v2,
     "schema": _schema,
     "schema-v3": _schema_v3,
 }
+
+
+# By the folders that a store may have.
+_ROLES = {"_metadata": "schema", "SSTs": "SSTs", "logs": "logs"}
 
 
 @lru_cache(maxsize=65_536)
@@ -253,26 +235,19 @@ def _in_operator(operator: str, rest: list[str]) -> _Directory:
 
 
 def _in_partition(operator: str, partition: int, rest: list[str]) -> _Directory:
+    store = DEFAULT_STORE
+    if len(rest) > 1 or (rest and rest[0] not in _ROLES):
+        store, *rest = rest
     match rest:
         case []:
-            return _Directory("state", operator, partition, DEFAULT_STORE)
-        case ["_metadata"]:
-            return _Directory("schema", operator, partition, DEFAULT_STORE)
-        case ["SSTs" | "logs" as folder]:
-            return _Directory(folder, operator, partition, DEFAULT_STORE)
-        case [store]:
             return _Directory("state", operator, partition, store)
-        case [store, "_metadata"]:
-            return _Directory("schema", operator, partition, store)
-        case [store, "SSTs" | "logs" as folder]:
-            return _Directory(folder, operator, partition, store)
+        case [folder] if folder in _ROLES:
+            return _Directory(_ROLES[folder], operator, partition, store)
     return _Directory("other")
 
 
 def _canonical(text: str) -> int | None:
-    """Return a number as Spark writes it. Files of state are opened by the names that follow from
-    their numbers: what lies under `007` is never read.
-    """
+    """Return a number as Spark writes it. State is opened by such names: `007` is never read."""
     return None if text.startswith("0") and text != "0" else _number(text)
 
 

@@ -1,5 +1,5 @@
-"""The settings in an offset log entry: those by which a query's rows are read, and what Spark takes
-for a value. A restart sets each in the session, which parses it by its type, and fails on another
+"""The settings in an offset log entry: those by which a query's rows are read, and the values that
+Spark takes. A restart sets each in the session, which parses it by its type, and fails on another
 word.
 
     boolean    true or false, in any case, with blanks around it
@@ -74,22 +74,17 @@ _CODEC_CLASSES: Final[Mapping[str, str]] = {
 
 
 def is_avro(conf: Mapping[str, str], families: bool) -> bool:
-    """Whether rows are Avro's: transformWithState alone may have them, whose schema files name
-    column families (of version 3); with every other stateful operator Spark refuses the setting
-    (UnsupportedOperationChecker).
-    """
+    """Whether rows are Avro's: of transformWithState only (UnsupportedOperationChecker)."""
     return families and encoding_of(conf) == "avro"
 
 
 def encoding_of(conf: Mapping[str, str]) -> str:
-    """Return how rows are encoded."""
+    """Return the encoding of rows."""
     return conf.get(ENCODING, "unsaferow").lower()
 
 
 def codec_in(conf: Mapping[str, str]) -> str:
-    """Return the short name of the codec that files of state are compressed with; of one that is
-    not Spark's own, what the log calls it.
-    """
+    """Return the short name of the codec of state files; another's as the log calls it."""
     name = conf.get(CODEC, "lz4")
     short_name = _CODEC_CLASSES.get(name, name.lower())
     return short_name if short_name in _CODEC_CLASSES.values() else name
@@ -101,14 +96,12 @@ def is_codec(name: str) -> bool:
 
 
 def state_format_in(conf: Mapping[str, str], setting: str) -> int:
-    """Return which format of state a setting names. One that is not there stands for 1, the
-    oldest.
-    """
+    """Return the state format in a setting. A missing one stands for 1, the oldest."""
     return int(conf.get(setting, "1"))
 
 
 def delimiter(conf: Mapping[str, str]) -> bytes:
-    """Return what RocksDB puts between merged values. Absent means version 1 (RocksDBConf)."""
+    """Return RocksDB's bytes between merged values. Absent means version 1 (RocksDBConf)."""
     return b"" if state_format_in(conf, MERGE_OPERATOR) == 2 else b","
 
 
@@ -128,7 +121,7 @@ def _is_true(conf: Mapping[str, str], key: str) -> bool:
 
 
 def fault_of_conf(conf: Mapping[str, str]) -> str | None:
-    """Return which setting Spark would refuse, and why; None where it takes all."""
+    """Return the setting that Spark would refuse, and the reason; None if it takes all."""
     for key, value in conf.items():
         wanted = _wanted(key, value)
         if wanted is not None:
@@ -137,7 +130,7 @@ def fault_of_conf(conf: Mapping[str, str]) -> str | None:
 
 
 def _wanted(key: str, value: str) -> str | None:
-    """Return what a value of this setting should be and is not; None where Spark takes it."""
+    """Return the expectation that a value of this setting misses; None if it is met."""
     if key in BOOLEANS:
         return None if value.strip().lower() in ("true", "false") else "neither true nor false"
     if key in INTEGERS:

@@ -1,4 +1,4 @@
-"""The offset log `offsets/<batch>`: what a batch will read, written before it runs.
+"""The offset log `offsets/<batch>`: the ends of a batch's reading, written before it runs.
 
     v1                                           UTF-8, \\n between lines, none at the end
     {"batchWatermarkMs":0,"batchTimestampMs":1795179852328,"conf":{...}}
@@ -11,22 +11,21 @@
 
 Source: Spark, OffsetSeqLog and OffsetSeqMetadata; `-` is OffsetSeqLog.SERIALIZED_VOID_OFFSET.
 `conf` overrides the session's on a restart, `spark.sql.shuffle.partitions` in it is the number of
-state partitions. Lines are kept as they are: what is not changed is written back byte for byte, but
-for a newline at the end. An empty line between or behind the others is one source more to Spark,
-which then does not start ("There are [2] sources in the checkpoint offsets and now there are [1]
-sources requested by the query").
+state partitions. Unchanged lines are written back byte for byte, but for a newline at the end. An
+empty line between or behind the others is one source more to Spark, which then does not start
+("There are [2] sources in the checkpoint offsets and now there are [1] sources requested by the
+query").
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.offset_conf import fault_of_conf
 from stateshift.formats.spark.text import (
-    JsonObject,
     after_version,
     decode_object,
     decode_text,
@@ -46,9 +45,7 @@ _WHAT = "an offset log entry"
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """One source's offset. `source` is its position as a string, or in v2 its name; `offset`
-    None is "none yet".
-    """
+    """`source` is its position as a string, or in v2 its name; `offset` None: none yet."""
 
     source: str
     offset: str | None
@@ -67,14 +64,13 @@ class OffsetEntry:
 
     @property
     def offsets(self) -> tuple[SourceOffset, ...]:
-        return tuple(self._offset(index, line) for index, line in enumerate(self.lines))
-
-    def _offset(self, index: int, line: str) -> SourceOffset:
-        if self.version >= 2:
-            source, offset = line.split(":", 1)
-        else:
+        offsets = []
+        for index, line in enumerate(self.lines):
             source, offset = str(index), line
-        return SourceOffset(source, None if offset == VOID else offset)
+            if self.version >= 2:
+                source, offset = line.split(":", 1)
+            offsets.append(SourceOffset(source, None if offset == VOID else offset))
+        return tuple(offsets)
 
 
 def decode_offsets(content: bytes) -> OffsetEntry:
@@ -89,7 +85,23 @@ def decode_offsets(content: bytes) -> OffsetEntry:
     sources = [_decode_source(line, version, offset) for offset, line in lines[2:]]
     if not sources:
         raise FormatError(f"{_WHAT} names no source", None, len(content))
-    return _entry(version, header, tuple(sources), start)
+    plain = decode_object(header, _WHAT, start) if header.strip() else {}
+    conf: dict[str, str] = {}
+    for key, value in object_of(plain, "conf", _WHAT, start).items():
+        if not isinstance(value, str):
+            raise FormatError(f"{_WHAT}: a value in 'conf' is not a string", None, start)
+        conf[key] = value
+    fault = fault_of_conf(conf)
+    if fault is not None:
+        raise FormatError(f"{_WHAT}: {fault}", None, start)
+    return OffsetEntry(
+        version=version,
+        header=header,
+        lines=tuple(sources),
+        watermark_ms=number_of(plain, "batchWatermarkMs", _WHAT, start),
+        timestamp_ms=number_of(plain, "batchTimestampMs", _WHAT, start),
+        conf=conf,
+    )
 
 
 def encode_offsets(entry: OffsetEntry) -> bytes:
@@ -98,9 +110,7 @@ def encode_offsets(entry: OffsetEntry) -> bytes:
 
 
 def with_conf(entry: OffsetEntry, changes: Mapping[str, str]) -> OffsetEntry:
-    """Return the same batch under another configuration; keys keep their order, new ones come
-    last.
-    """
+    """Return the same batch under another configuration, new keys last."""
     if all(entry.conf.get(key) == value for key, value in changes.items()):
         return entry
     plain = decode_object(entry.header, _WHAT) if entry.header.strip() else {}
@@ -112,9 +122,7 @@ def with_conf(entry: OffsetEntry, changes: Mapping[str, str]) -> OffsetEntry:
 def with_sources(
     entry: OffsetEntry, names: Mapping[str, str], dropped: Collection[str]
 ) -> OffsetEntry:
-    """Return the same batch with sources renamed (v1: other positions; a position that nobody takes
-    has no offset yet) and some left out.
-    """
+    """Return the batch with sources renamed (v1: moved; a free position is None) or left out."""
     if not names and not dropped:
         return entry
     kept: dict[str, str] = {}
@@ -122,50 +130,30 @@ def with_sources(
         if source.source not in dropped:
             new_name = names.get(source.source, source.source)
             kept[new_name] = line
-    lines = _by_position(kept) if entry.version == 1 else _by_name(kept)
+    if entry.version == 1:  # a line for each position up to the last one that a source has
+        count = max(map(int, kept), default=-1) + 1
+        lines = [kept.get(str(number), VOID) for number in range(count)]
+    else:
+        lines = [f"{name}:{line.partition(':')[2]}" for name, line in kept.items()]
     return replace(entry, lines=tuple(lines))
 
 
-def _by_position(lines: Mapping[str, str]) -> Iterator[str]:
-    """Yield a line for each position up to the last one that a source has."""
-    count = max(map(int, lines), default=-1) + 1
-    for number in range(count):
-        yield lines.get(str(number), VOID)
-
-
-def _by_name(lines: Mapping[str, str]) -> Iterator[str]:
-    """Yield each line under its source's new name."""
-    for name, line in lines.items():
-        _, _, offset = line.partition(":")
-        yield f"{name}:{offset}"
-
-
-def united(entries: Sequence[OffsetEntry]) -> OffsetEntry:
-    """Return one batch that reads the sources of all of these, in their order, under the smallest
-    watermark.
-    """
+def unite_offsets(entries: Sequence[OffsetEntry]) -> OffsetEntry:
+    """Return one batch of all sources, in order, under the smallest watermark."""
     first = entries[0]
     if {entry.version for entry in entries} != {first.version}:
         raise FormatError(f"{_WHAT}s of different versions cannot be one")
     lines = list(chain.from_iterable(entry.lines for entry in entries))
     if first.version >= 2:
-        lines = list(map(_numbered, range(len(lines)), lines))
-    watermark = min(entry.watermark_ms for entry in entries)
-    return _with_watermark(replace(first, lines=tuple(lines)), watermark)
-
-
-def _with_watermark(entry: OffsetEntry, watermark_ms: int) -> OffsetEntry:
-    if watermark_ms == entry.watermark_ms:
-        return entry
-    plain = decode_object(entry.header, _WHAT)
-    header = encode_object({**plain, "batchWatermarkMs": watermark_ms})
-    return replace(entry, header=header, watermark_ms=watermark_ms)
-
-
-def _numbered(position: int, line: str) -> str:
-    """Return a source's line with its position for a name, where it has no other name."""
-    name, _, offset = line.partition(":")
-    return f"{position if name.isdecimal() else name}:{offset}"
+        for position, line in enumerate(lines):
+            name, _, offset = line.partition(":")
+            if name.isdecimal():  # it has no other name
+                lines[position] = f"{position}:{offset}"
+    header, watermark = first.header, min(entry.watermark_ms for entry in entries)
+    if watermark != first.watermark_ms:
+        plain = decode_object(header, _WHAT)
+        header = encode_object({**plain, "batchWatermarkMs": watermark})
+    return replace(first, header=header, lines=tuple(lines), watermark_ms=watermark)
 
 
 def _decode_source(line: bytes, version: int, offset: int) -> str:
@@ -173,46 +161,15 @@ def _decode_source(line: bytes, version: int, offset: int) -> str:
     if not text.strip():
         fact = f"{_WHAT} has an empty line where a source's offset belongs"
         raise FormatError(fact, None, offset)
-    value = text if version == 1 else _after_source_id(text, offset)
-    _check_offset(value, offset + len(line) - len(value.encode("utf-8")))
-    return text
-
-
-def _check_offset(value: str, start: int) -> None:
+    value = text
+    if version > 1:
+        source, colon, value = text.partition(":")
+        # A line of version 1 has its first colon inside of the offset: `{"logOffset":4}`.
+        if not colon or not source or source.startswith("{"):
+            raise FormatError(f"{_WHAT} of version 2 has a source without an id", None, offset)
+    start = offset + len(line) - len(value.encode("utf-8"))
     if not value:
         raise FormatError(f"{_WHAT} has a source without an offset", None, start)
     if value.startswith("{"):  # other sources may write what they like: rate writes a bare number
         decode_object(value, f"{_WHAT}, a source's offset", start)
-
-
-def _after_source_id(text: str, offset: int) -> str:
-    source, colon, value = text.partition(":")
-    # A line of version 1 has its first colon inside of the offset: `{"logOffset":4}`.
-    if not colon or not source or source.startswith("{"):
-        raise FormatError(f"{_WHAT} of version 2 has a source without an id", None, offset)
-    return value
-
-
-def _entry(version: int, header: str, sources: tuple[str, ...], start: int) -> OffsetEntry:
-    plain = decode_object(header, _WHAT, start) if header.strip() else {}
-    conf = _conf_of(plain, start)
-    fault = fault_of_conf(conf)
-    if fault is not None:
-        raise FormatError(f"{_WHAT}: {fault}", None, start)
-    return OffsetEntry(
-        version=version,
-        header=header,
-        lines=sources,
-        watermark_ms=number_of(plain, "batchWatermarkMs", _WHAT, start),
-        timestamp_ms=number_of(plain, "batchTimestampMs", _WHAT, start),
-        conf=conf,
-    )
-
-
-def _conf_of(plain: JsonObject, start: int) -> dict[str, str]:
-    conf: dict[str, str] = {}
-    for key, value in object_of(plain, "conf", _WHAT, start).items():
-        if not isinstance(value, str):
-            raise FormatError(f"{_WHAT}: a value in 'conf' is not a string", None, start)
-        conf[key] = value
-    return conf
+    return text

@@ -1,4 +1,4 @@
-"""What an operator says of itself, from Spark 4.0 on.
+"""An operator's own metadata, from Spark 4.0 on.
 
     state/<op>/_metadata/metadata    v1\\n
       {"operatorInfo":{"operatorId":0,"operatorName":"stateStoreSave"},
@@ -8,7 +8,7 @@
       and the object "operatorPropertiesJson":"<JSON in a string>"
 
 Source: Spark, OperatorStateMetadata (OperatorStateMetadataV1, V2). The newest v2 file not after a
-batch applies to it. `numPartitions` can be stale or too high: the offset log's conf is what counts.
+batch applies to it. `numPartitions` can be stale or too high: the offset log's conf counts.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def with_operator(metadata: OperatorMetadata, operator: int) -> OperatorMetadata
     return _metadata(metadata.version, encode_object({**plain, "operatorInfo": info}), 0)
 
 
-def relocated(metadata: OperatorMetadata, relocation: Relocation) -> OperatorMetadata:
+def relocate_schema_files(metadata: OperatorMetadata, relocation: Relocation) -> OperatorMetadata:
     """Return the same operator with the paths of its schema files moved; every other byte stays."""
     text = _PATHS.sub(lambda field: _moved_paths(field, relocation), metadata.text)
     return _metadata(metadata.version, text, len(f"v{metadata.version}") + 1)
@@ -104,9 +104,8 @@ def _moved_paths(field: re.Match[str], relocation: Relocation) -> str:
         path = json.loads(token[0], strict=False)
         new = relocation.new(path)
         if new is None:
-            raise FormatError(
-                f"{_WHAT} names the schema file {path}, which lies under no directory that moves"
-            )
+            fact = f"{_WHAT} names the schema file {path}, which lies under no directory that moves"
+            raise FormatError(fact)
         return encode_object(new)
 
     start = field.start(1) - field.start()
@@ -177,11 +176,8 @@ def keeps_lists(store: str, metadata: OperatorMetadata | None) -> bool:
     variables = metadata.properties.get("stateVariables") if metadata else None
     if not isinstance(variables, list):
         return False
-    return any(_is_list_variable(variable, store) for variable in variables)
-
-
-def _is_list_variable(variable: object, store: str) -> bool:
-    """Whether this is the list variable that a store holds."""
-    if not isinstance(variable, dict) or variable.get("stateName") != store:
-        return False
-    return "List" in str(variable.get("stateVariableType"))
+    for variable in variables:
+        is_own = isinstance(variable, dict) and variable.get("stateName") == store
+        if is_own and "List" in str(variable.get("stateVariableType")):
+            return True
+    return False

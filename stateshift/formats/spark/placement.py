@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: pmod(Murmur3_x86_32(columns, seed 42), partitions).
+"""The partition of a key: pmod(Murmur3_x86_32(columns, seed 42), partitions).
 
 Columns are folded from left to right, each hash being the seed of the next; a null leaves the seed
 as it is. Spark's hash of bytes is its own: the last one to three bytes are each mixed in as a
@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 
 import mmh3
 
@@ -28,7 +27,7 @@ from stateshift.formats.spark.types import (
     StructType,
     Value,
 )
-from stateshift.formats.spark.unsafe_row import twos_complement, unscaled
+from stateshift.formats.spark.unsafe_row import twos_complement, unscale_decimal
 
 SEED = 42
 
@@ -40,21 +39,23 @@ _INVERSE_2 = pow(0xC2B2AE35, -1, 1 << 32)
 
 
 def signed_hash(values: Sequence[Value], types: Sequence[DataType], seed: int = SEED) -> int:
-    """Return what SQL's `hash(...)` gives."""
+    """Return SQL's `hash(...)`."""
     value = seed & _MASK
     for item, wanted in zip(values, types, strict=True):
         value = _hash(item, wanted, value)
     return value - (1 << 32) if value >> 31 else value
 
 
-def _hash(value: Value, wanted: DataType, seed: int) -> int:
+def _hash(value: Value, wanted: DataType, seed: int) -> int:  # noqa: C901 (flat, over the types)
     if value is None:
         return seed
     match wanted:
         case Atomic(name):
             return _hash_atomic(value, name, seed)
-        case DecimalType():
-            return _hash_decimal(value, wanted, seed)
+        case DecimalType(precision, scale) if precision <= 18:
+            return _words(_LONG.pack(unscale_decimal(value, scale)), seed)
+        case DecimalType(_, scale):
+            return _bytes(twos_complement(unscale_decimal(value, scale)), seed)
         case StructType(_, types):
             for item, inner in zip(value, types, strict=True):
                 seed = _hash(item, inner, seed)
@@ -68,13 +69,6 @@ def _hash(value: Value, wanted: DataType, seed: int) -> int:
     return seed
 
 
-def _hash_decimal(value: Decimal, wanted: DecimalType, seed: int) -> int:
-    number = unscaled(value, wanted.scale)
-    if wanted.precision <= 18:
-        return _words(_LONG.pack(number), seed)
-    return _bytes(twos_complement(number), seed)
-
-
 def _hash_atomic(value: Value, name: str, seed: int) -> int:
     pack = _WORDS_OF.get(name)
     if pack is not None:
@@ -85,10 +79,6 @@ def _hash_atomic(value: Value, name: str, seed: int) -> int:
     return hash_of(value, seed)
 
 
-def _hash_text(text: str, seed: int) -> int:
-    return _bytes(text.encode("utf-8", "surrogateescape"), seed)
-
-
 def _hash_calendar(interval: tuple[int, int, int], seed: int) -> int:
     months, days, microseconds = interval
     seed = _words(_LONG.pack(microseconds), seed)
@@ -96,27 +86,17 @@ def _hash_calendar(interval: tuple[int, int, int], seed: int) -> int:
     return _words(_INT.pack(months), seed)
 
 
-def _float_words(value: float) -> bytes:
-    return _FLOAT.pack(_canonical(value))
-
-
-def _double_words(value: float) -> bytes:
-    return _DOUBLE.pack(_canonical(value))
-
-
-# What is hashed of the types that are whole words.
+# The hashed bytes of types that are whole words.
 _WORDS_OF: dict[str, Callable[[Value], bytes]] = {
     **dict.fromkeys(("boolean", "byte", "short", "integer", "date", "year-month"), _INT.pack),
     **dict.fromkeys(("long", "timestamp", "timestamp_ntz", "day-time"), _LONG.pack),
-    "float": _float_words,
-    "double": _double_words,
+    "float": lambda value: _FLOAT.pack(_canonical(value)),
+    "double": lambda value: _DOUBLE.pack(_canonical(value)),
 }
 
 
 def _canonical(value: float) -> float:
-    """Return 0.0 for -0.0, and for what is not a number the one that Java's doubleToLongBits makes
-    of them all.
-    """
+    """Return 0.0 for -0.0, and doubleToLongBits' own for any NaN."""
     if math.isnan(value):
         return math.nan
     return value or 0.0
@@ -137,9 +117,9 @@ def _bytes(data: bytes, seed: int) -> int:
     return _finish(unfinished ^ len(widened) ^ len(data))
 
 
-# How the other types are hashed.
+# The hashes of the other types.
 _HASHES: dict[str, Callable[[Value, int], int]] = {
-    "string": _hash_text,
+    "string": lambda text, seed: _bytes(text.encode("utf-8", "surrogateescape"), seed),
     "binary": _bytes,
     "calendar": _hash_calendar,
 }

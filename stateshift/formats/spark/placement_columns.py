@@ -1,6 +1,4 @@
-"""Which partition keys belong to, many at once: `placement` over Arrow's columns.
-
-    hashes(columns, types) -> int32 array      what SQL's `hash(...)` gives for each row
+"""The partitions of many keys at once: `placement` over Arrow's columns.
 
 A column is mixed into the hashes of the ones before it by a few numpy operations; strings need some
 for each eight of their bytes, and the few that are long are hashed one by one. Types inside of
@@ -61,27 +59,25 @@ def _mixed(seeds: Hashes, column: Column, kind: DataType) -> Hashes:
                 seeds = _mixed(seeds, part, part_kind)
             return seeds
     hashed = _hashed(seeds, column, kind)
-    return np.where(_are_valid(column), hashed, seeds) if column.null_count else hashed
+    if not column.null_count:
+        return hashed
+    return np.where(column.is_valid().to_numpy(zero_copy_only=False), hashed, seeds)
 
 
 def _hashed(seeds: Hashes, column: Column, kind: DataType) -> Hashes:
-    """Return the hashes of each row's value, whatever they are where it is null."""
+    """Return the hash of each row's value, any for null."""
     match kind:
         case Atomic("string" | "binary"):
             return _bytes(seeds, column)
         case Atomic(name) if name in _OF_FOUR_BYTES:
             return _finished(_word(seeds, _numbers(column, kind).view(np.uint32)), 4)
-    return _eight(seeds, _numbers(column, kind).view(np.uint64))
-
-
-def _are_valid(column: Column) -> Flags:
-    return column.is_valid().to_numpy(zero_copy_only=False)
+    numbers = _numbers(column, kind).view(np.uint64)
+    low, high = numbers.astype(np.uint32), (numbers >> np.uint64(32)).astype(np.uint32)
+    return _finished(_word(_word(seeds, low), high), 8)
 
 
 def _numbers(column: Column, kind: DataType) -> Numbers:
-    """Return the column's numbers as Spark hashes them: of four bytes, or of eight; any number
-    where it is null.
-    """
+    """Return numbers as Spark hashes them, of four or eight bytes; any number for null."""
     if isinstance(kind, DecimalType):
         return _unscaled(column)
     assert isinstance(kind, Atomic), "asked of numbers only"
@@ -117,9 +113,7 @@ def _floats(column: Column) -> Numbers:
 
 
 def _bytes(seeds: Hashes, column: Column) -> Hashes:
-    """Return Spark's hash of bytes: whole words, then each byte of the rest as a word of its own,
-    with its sign.
-    """
+    """Return Spark's hash of bytes: whole words, then each further byte as a signed word."""
     items = column.cast(pa.large_binary()) if column.type != pa.large_binary() else column
     texts = spans(items)
     sizes = np.minimum(texts.sizes, LONG + 1)
@@ -141,14 +135,8 @@ def _bytes(seeds: Hashes, column: Column) -> Hashes:
 
 
 def _where(chosen: Flags) -> Ints | slice:
-    """Return where rows are that were chosen: all of them take fewer steps."""
+    """Return the places of rows that were chosen; fewer rows take fewer steps."""
     return slice(None) if chosen.all() else np.flatnonzero(chosen)
-
-
-def _eight(seeds: Hashes, numbers: Numbers) -> Hashes:
-    low = numbers.astype(np.uint32)
-    high = (numbers >> np.uint64(32)).astype(np.uint32)
-    return _finished(_word(_word(seeds, low), high), 8)
 
 
 def _word(seeds: Hashes, word: Hashes) -> Hashes:

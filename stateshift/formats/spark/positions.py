@@ -1,4 +1,5 @@
-"""How far a source has been read: what its offset says, by the connector that wrote it. Pure.
+"""The progress of a source: its offset, by the connector that wrote it; and whether one is behind
+another: the offsets of a job's batches only go forward. Pure.
 
     {"logOffset":3}                                                          file
     {"orders":{"0":80,"1":80}}                                               Kafka, or old Event
@@ -19,10 +20,16 @@ that no event hub may have, tell that it is Kafka.
 Delta's index: below 0 nothing of that version is read yet, but for -20 and -19, which stand before
 and behind a change of the table's schema (DeltaSourceOffset.METADATA_CHANGE_INDEX,
 POST_METADATA_CHANGE_INDEX).
+
+Two offsets are compared by the log's number, each partition that both name, the count, Delta's
+version and then index (of one table), or Iceberg's position (within one snapshot). Other shapes,
+two shapes, and names in only one of the two are passed over: a partition may vanish, a table may be
+another one. Negative offsets of Kafka (-2 earliest, -1 latest) stand for no position.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 
@@ -38,23 +45,21 @@ Offset = JsonObject
 
 # Event Hubs: letters, digits, periods, hyphens and underscores, with a letter or a digit at both
 # ends.
+_COUNTS = ("logOffset", "offset")  # fields that count up, whatever source writes them
+_PARTITION = re.compile(r"[0-9]{1,10}")
 _HUB_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,254}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """`kind` is the connector; `details` is what the offset says, in plain values with names of
-    ours.
-    """
+    """`kind` is the connector; `details` the offset in plain values with names of ours."""
 
     kind: str
     details: JsonObject = field(default_factory=dict)
 
 
 def position_of(offset: object, has_log: bool) -> Position:
-    """Return what a source's offset says, as decoded JSON; `has_log`: there are files below
-    `sources/` of it.
-    """
+    """Return a source's offset, decoded JSON; `has_log`: it has files below `sources/`."""
     if is_integer(offset):
         return Position("rate" if has_log else "memory or socket", {"offset": offset})
     if isinstance(offset, dict):
@@ -63,95 +68,127 @@ def position_of(offset: object, has_log: bool) -> Position:
 
 
 def _position_of_object(offset: Offset) -> Position:
-    for keys, read in _READERS:
+    for kind, keys, fields in _CONNECTORS:
         if keys <= offset.keys():
-            return read(offset)
+            details = {name: offset.get(key) for name, key in fields.items()}
+            if "starting_snapshot" in details:
+                details["starting_snapshot"] = details["starting_snapshot"] is True
+            hubs = offset.get("partitionToSeqNos")
+            if kind == EVENT_HUBS and isinstance(hubs, dict) and _is_topics(hubs):
+                details["offsets"] = topics_of(hubs)
+            return Position(kind, details)
     if offset.keys() == {"offset", "timestamp"}:
         details = {"offset": offset["offset"], "timestamp": offset["timestamp"]}
         return Position("rate-micro-batch", details)
     if _is_topics(offset):
-        return Position(_broker_of(offset), {"offsets": topics_of(offset)})
+        names = list(offset)
+        # An Event Hubs source reads one event hub.
+        broker = EITHER if len(names) == 1 and _HUB_NAME.fullmatch(names[0]) else KAFKA
+        return Position(broker, {"offsets": topics_of(offset)})
     return Position("unknown")
 
 
 def topics_of(offset: Offset) -> dict[str, dict[int, int]]:
-    """Return topic -> partition -> the next offset to read. -2 and -1 stand for the first and the
-    last one there is, where a job has not read any yet.
-    """
+    """Return topic -> partition -> next offset; -2 and -1 (unread) are first and last."""
     read: dict[str, dict[int, int]] = {}
     for topic, partitions in offset.items():
-        known = {int(number): at for number, at in partitions.items() if _is_offset(at)}
+        known = {}
+        for number, at in partitions.items():
+            if isinstance(at, int) and at >= 0:
+                known[int(number)] = at
         if known:
             read[topic] = known
     return read
 
 
-def _is_offset(at: object) -> bool:
-    return isinstance(at, int) and at >= 0
-
-
-def _file(offset: Offset) -> Position:
-    return Position("file", {"log_offset": offset["logOffset"]})
-
-
-def _delta(offset: Offset) -> Position:
-    details = {
-        "table_id": offset["reservoirId"],
-        "version": offset.get("reservoirVersion"),
-        "index": offset.get("index"),
-        "starting_snapshot": offset.get("isStartingVersion") is True,
-    }
-    return Position("delta", details)
-
-
-def _iceberg(offset: Offset) -> Position:
-    details = {
-        "snapshot_id": offset["snapshot_id"],
-        "position": offset["position"],
-        "starting_snapshot": offset["scan_all_files"] is True,
-    }
-    return Position("iceberg", details)
-
-
-def _paimon(offset: Offset) -> Position:
-    details = {
-        "snapshot_id": offset["snapshotId"],
-        "position": offset["index"],
-        "starting_snapshot": offset["scanSnapshot"] is True,
-    }
-    return Position("paimon", details)
-
-
-def _event_hubs(offset: Offset) -> Position:
-    hubs = offset["partitionToSeqNos"]
-    details = {"consumer_group": offset.get("consumerGroup")}
-    if isinstance(hubs, dict) and _is_topics(hubs):
-        return Position(EVENT_HUBS, {**details, "offsets": topics_of(hubs)})
-    return Position(EVENT_HUBS, details)
-
-
-_READERS = (
-    (frozenset(("logOffset",)), _file),
-    (frozenset(("reservoirId",)), _delta),
-    (frozenset(("snapshot_id", "position", "scan_all_files")), _iceberg),
-    (frozenset(("snapshotId", "index", "scanSnapshot")), _paimon),
-    (frozenset(("partitionToSeqNos",)), _event_hubs),
+# A connector's name, the keys by which its offsets are known, and names of ours for their fields.
+_CONNECTORS: tuple[tuple[str, frozenset[str], dict[str, str]], ...] = (
+    ("file", frozenset(("logOffset",)), {"log_offset": "logOffset"}),
+    (
+        "delta",
+        frozenset(("reservoirId",)),
+        {
+            "table_id": "reservoirId",
+            "version": "reservoirVersion",
+            "index": "index",
+            "starting_snapshot": "isStartingVersion",
+        },
+    ),
+    (
+        "iceberg",
+        frozenset(("snapshot_id", "position", "scan_all_files")),
+        {
+            "snapshot_id": "snapshot_id",
+            "position": "position",
+            "starting_snapshot": "scan_all_files",
+        },
+    ),
+    (
+        "paimon",
+        frozenset(("snapshotId", "index", "scanSnapshot")),
+        {"snapshot_id": "snapshotId", "position": "index", "starting_snapshot": "scanSnapshot"},
+    ),
+    (EVENT_HUBS, frozenset(("partitionToSeqNos",)), {"consumer_group": "consumerGroup"}),
 )
 
 
-def _broker_of(offset: Offset) -> str:
-    """Return which broker an offset is of: an Event Hubs source reads one event hub."""
-    names = list(offset)
-    return EITHER if len(names) == 1 and _HUB_NAME.fullmatch(names[0]) else KAFKA
-
-
 def _is_topics(offset: Offset) -> bool:
-    return bool(offset) and all(map(_is_partitions, offset.values()))
+    for partitions in offset.values():
+        if not isinstance(partitions, dict) or not all(map(_PARTITION.fullmatch, partitions)):
+            return False
+    return bool(offset)
 
 
-def _is_partitions(value: object) -> bool:
-    return isinstance(value, dict) and all(map(_is_number, value))
+def step_back(before: str, after: str) -> str | None:
+    """Return words for how `after` is behind `before`; None if it is not, or is unknown."""
+    older, newer = _decoded(before), _decoded(after)
+    if isinstance(older, dict) and isinstance(newer, dict):
+        return _fall_of_objects(older, newer)
+    if is_integer(older) and is_integer(newer):
+        return _fall(older, newer)
+    return None
 
 
-def _is_number(word: str) -> bool:
-    return word.isascii() and word.isdecimal() and len(word) <= 10
+def _fall_of_objects(older: JsonObject, newer: JsonObject) -> str | None:
+    for name in _COUNTS:
+        before, after = older.get(name), newer.get(name)
+        if is_integer(before) and is_integer(after):
+            return _fall(before, after)
+    if "reservoirId" in older and older["reservoirId"] == newer.get("reservoirId"):
+        same_version = older.get("reservoirVersion") == newer.get("reservoirVersion")
+        return _fall_of_field("index" if same_version else "reservoirVersion", older, newer)
+    if "snapshot_id" in older and older["snapshot_id"] == newer.get("snapshot_id"):
+        return _fall_of_field("position", older, newer)
+    return _fall_of_topics(older, newer)
+
+
+def _decoded(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _fall(before: int, after: int) -> str | None:
+    return f"{before} to {after}" if after < before else None
+
+
+def _fall_of_field(name: str, older: JsonObject, newer: JsonObject) -> str | None:
+    before, after = older.get(name), newer.get(name)
+    if not is_integer(before) or not is_integer(after):
+        return None
+    return f"{name} {before} to {after}" if after < before else None
+
+
+def _fall_of_topics(older: JsonObject, newer: JsonObject) -> str | None:
+    for topic, partitions in older.items():
+        others = newer.get(topic)
+        if not isinstance(partitions, dict) or not isinstance(others, dict):
+            continue
+        for number, before in partitions.items():
+            after = others.get(number)
+            if not number.isdecimal() or not is_integer(after) or not is_integer(before):
+                continue
+            if 0 <= after < before:
+                return f"{topic}, partition {number}: {before} to {after}"
+    return None

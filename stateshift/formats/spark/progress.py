@@ -1,5 +1,5 @@
-"""What a query says of its own batches: the file that a job with `stateshift.job` keeps beside each
-of its checkpoints, and how it is made from Spark's progress documents.
+"""A query's own report of its batches: the file that a job with `stateshift.job` keeps beside each
+of its checkpoints, made from Spark's progress documents.
 
     _stateshift/progress    {"version":1,"run":"8f…","cores":4,"begun":1795179852.328,"batches":[
                               {"id":17,"started":…,"seconds":0.92,"work_seconds":0.71,
@@ -7,8 +7,8 @@ of its checkpoints, and how it is made from Spark's progress documents.
 
 It holds the last BATCHES_MAX batches of the query's present run: at most SIZE_MAX bytes. `started`
 is the driver's clock. `work_seconds` is the part of a batch in which its records are worked on
-(`addBatch`); the rest is planning and logs. `waiting` is what waited when the batch was planned:
-the records of the batch itself, and those behind them.
+(`addBatch`); the rest is planning and logs. `waiting` counts records when the batch was planned:
+those of the batch itself, and those behind them.
 
 Source: Spark, StreamingQueryProgress and SourceProgress (3.3 to 4.3). A trigger that found nothing
 to do has no `addBatch`: it is no batch.
@@ -17,7 +17,7 @@ to do has no `addBatch`: it is no batch.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -35,9 +35,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ReportedBatch:
-    """A batch, as the query tells of it. `waiting` is None where a source does not tell how far it
-    could be read.
-    """
+    """A batch in the query's words. `waiting` is None if a source does not tell its end."""
 
     id: int
     started: float
@@ -50,14 +48,12 @@ class ReportedBatch:
 
 @dataclass(frozen=True, slots=True)
 class QueryProgress:
-    """The last batches of a run of a query, oldest first. `begun` is when the run's first batch was
-    planned; `cores` what the run has, None where Spark does not tell.
-    """
+    """The last batches of a run of a query, oldest first."""
 
     run: str
-    begun: float
+    begun: float  # the time at which its first batch was planned
     batches: tuple[ReportedBatch, ...] = ()
-    cores: int | None = None
+    cores: int | None = None  # of the run, if Spark tells
 
     def with_batch(self, batch: ReportedBatch) -> QueryProgress:
         """Return it with one more batch, and without those that are too many."""
@@ -72,11 +68,7 @@ def encode_progress(progress: QueryProgress) -> bytes:
 
 
 def decode_progress(content: bytes, path: str | None = None) -> QueryProgress:
-    """Return what a file says.
-
-    Raises:
-        FormatError: it is no such file, or one of another version.
-    """
+    """Return the content of a file; FormatError for another file or version."""
     try:
         plain = json.loads(content)
         if not isinstance(plain, dict) or plain.pop("version", None) != VERSION:
@@ -88,17 +80,15 @@ def decode_progress(content: bytes, path: str | None = None) -> QueryProgress:
 
 
 def batch_of_document(document: Document) -> ReportedBatch | None:
-    """Return the batch that a progress document of Spark tells of; None where it tells of none.
-
-    Raises:
-        FormatError: it is no progress document.
-    """
+    """Return the batch of a progress document of Spark, if any; FormatError for others."""
     try:
         took = document["durationMs"]
         if "addBatch" not in took:
             return None
         records = int(document["numInputRows"])
-        behind = _behind(document["sources"])
+        waiting = [_behind_source(source) for source in document["sources"]]
+        known = [count for count in waiting if count is not None]
+        tells = known and len(known) == len(waiting)
         stores = document.get("stateOperators") or ()
         return ReportedBatch(
             id=int(document["batchId"]),
@@ -106,24 +96,15 @@ def batch_of_document(document: Document) -> ReportedBatch | None:
             seconds=float(took["triggerExecution"]) / 1000,
             work_seconds=float(took["addBatch"]) / 1000,
             records=records,
-            waiting=None if behind is None else records + behind,
+            waiting=records + sum(known) if tells else None,
             state_rows=sum(int(store["numRowsTotal"]) for store in stores) if stores else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"not a progress document of Spark: {error!r}") from error
 
 
-def _behind(sources: Sequence[Document]) -> int | None:
-    """Return how many records wait behind a batch; None if a source does not tell."""
-    counts = [_behind_source(source) for source in sources]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known and len(known) == len(counts) else None
-
-
 def _behind_source(source: Document) -> int | None:
-    """Return how many records of a source wait: of each partition, from where the batch ends to
-    where the source ends. Offsets that are single numbers count batches or seconds, not records.
-    """
+    """Return the records that wait, by partitions. Single numbers count batches or seconds."""
     read, latest = _partitions(source.get("endOffset")), _partitions(source.get("latestOffset"))
     if read is None or latest is None:
         return None
@@ -131,7 +112,7 @@ def _behind_source(source: Document) -> int | None:
 
 
 def _partitions(offset: object) -> dict[tuple[str, str], int] | None:
-    """Return how far each partition goes: {"topic": {"0": 17}}, as an object or as a text of it."""
+    """Return the end of each partition: {"topic": {"0": 17}}, an object or a text of it."""
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)

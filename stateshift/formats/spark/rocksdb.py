@@ -1,5 +1,4 @@
-"""RocksDB as Spark stores it: `N.zip` says which tables make up version N, the tables lie beside it
-in `SSTs/`.
+"""RocksDB as Spark stores it: `N.zip` lists the tables of version N, which are in `SSTs/`.
 
     N.zip       metadata | CURRENT | MANIFEST-* | OPTIONS-* [| 00000x.log ...]
       metadata    v1\\n
@@ -12,8 +11,8 @@ in `SSTs/`.
 
 Source: Spark, RocksDBFileManager (saveCheckpointToDfs, RocksDBCheckpointMetadata); RocksDB,
 db/log_format.h, WriteBatch. Nothing waits in a write-ahead log: from 3.5 on it is off and its file
-empty, 3.3 and 3.4 flush it with every version, and what is left are batches of no writes, from
-commits that changed nothing. A zip whose log holds any other is refused, for its writes would be
+empty, 3.3 and 3.4 flush it with every version, and leave batches of no writes, from commits that
+changed nothing. A zip whose log holds any other is refused, for its writes would be
 missed.
 """
 
@@ -72,24 +71,20 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class RocksDBSnapshot:
-    """What a version consists of. `families` maps column family names to their ids, empty where
-    none are used; `text` is the JSON as it was, `format` the number in the line before it: 1, but
-    4.0 writes that of its state checkpoint format, and refuses any other
-    (RocksDBCheckpointMetadata.VERSION). 4.1 refuses 2 for the same content, 4.3 goes back to an
-    older snapshot then, if the changelogs reach that far.
-    """
+    """The parts of a version."""
 
     tables: tuple[Table, ...]
     keys: int
-    families: Mapping[str, int] = field(default_factory=dict)
-    text: str = ""
+    families: Mapping[str, int] = field(default_factory=dict)  # ids by name; empty if not used
+    text: str = ""  # the JSON as it was
+    # The number in the line before it: 1, but 4.0 writes that of its state checkpoint format, and
+    # refuses any other (RocksDBCheckpointMetadata.VERSION). 4.1 refuses 2 for the same content, 4.3
+    # goes back to an older snapshot then, if the changelogs reach that far.
     format: int = 1
 
 
 class ZipVersion(NamedTuple):
-    """A version as Spark's metadata and as RocksDB's MANIFEST have it. `manifest` is None where
-    the zip has not exactly one, or a very large one; `manifest_name` is "" then.
-    """
+    """A version by Spark's metadata and RocksDB's MANIFEST, if there is one of a usual size."""
 
     snapshot: RocksDBSnapshot
     manifest: bytes | None
@@ -97,15 +92,17 @@ class ZipVersion(NamedTuple):
 
 
 def decode_zip(content: bytes) -> RocksDBSnapshot:
-    """Return what the zip's metadata says, once every file in the zip has been read as Spark reads
-    it.
-    """
+    """Return the metadata of a zip, each of whose files was read as Spark reads it."""
     return _snapshot(_files(content, _kept))
 
 
 def decode_zip_version(content: bytes) -> ZipVersion:
-    """Return what `decode_zip` does, and the MANIFEST that lies beside it."""
-    files = _files(content, _kept_with_manifest)
+    """Return the metadata as `decode_zip` does, and the MANIFEST in the zip."""
+
+    def kept(name: str) -> int:
+        return MANIFEST_BYTES_MAX if name.startswith(_MANIFEST) else _kept(name)
+
+    files = _files(content, kept)
     manifests = [member for member in files.members if member.name.startswith(_MANIFEST)]
     snapshot = _snapshot(files)
     if len(manifests) != 1 or manifests[0].size > MANIFEST_BYTES_MAX:
@@ -135,9 +132,7 @@ def _snapshot(files: ZipFiles) -> RocksDBSnapshot:
 
 
 def check_zip(content: bytes) -> tuple[str, ...]:
-    """Read every file of the zip to its end: RocksDB is handed all of them. Return what its
-    directory, which Spark does not read, says wrongly of them.
-    """
+    """Read every file to its end, as RocksDB gets all. Return faults of the unread directory."""
     return _files(content, _kept).doubts
 
 
@@ -145,33 +140,23 @@ def _files(content: bytes, kept: Callable[[str], int]) -> ZipFiles:
     # Imported here: most checkpoints that somebody looks at have no zips.
     from stateshift.formats.spark.zip_stream import read_zip
 
-    files = read_zip(content, kept, _ratio_max)
+    files = read_zip(
+        content, kept, lambda name: METADATA_RATIO_MAX if name == METADATA else DEFLATE_RATIO_MAX
+    )
     for member in files.members:
         _check_member(member)
     return files
 
 
 def _kept(name: str) -> int:
-    """Return how many bytes of a file are kept: metadata, and the first block of a write-ahead
-    log; a log that goes beyond it we have never seen.
-    """
+    """Return the bytes of a file to keep: metadata, and a write-ahead log's first block."""
     if name == METADATA:
         return MEMBER_BYTES_MAX
     return _LOG_BLOCK + 1 if name.endswith(".log") else 0
 
 
-def _kept_with_manifest(name: str) -> int:
-    return MANIFEST_BYTES_MAX if name.startswith(_MANIFEST) else _kept(name)
-
-
-def _ratio_max(name: str) -> int:
-    return METADATA_RATIO_MAX if name == METADATA else DEFLATE_RATIO_MAX
-
-
 def encode_zip(snapshot: RocksDBSnapshot, members: Mapping[str, bytes] = _NO_MEMBERS) -> bytes:
-    """Return a zip of the metadata and RocksDB's own files. The same content gives the same bytes:
-    nothing is compressed, and no time stands in it.
-    """
+    """Return a zip of metadata and files: the same bytes each time; nothing is compressed."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for name, content in {METADATA: encode_snapshot_metadata(snapshot), **members}.items():
@@ -200,13 +185,9 @@ def decode_snapshot_metadata(content: bytes) -> RocksDBSnapshot:
 
 
 def encode_snapshot_metadata(snapshot: RocksDBSnapshot) -> bytes:
-    """Return the file `metadata` of an `N.zip`: the version line, then the JSON as it was read, or
-    JSON of its own fields where there is no text.
-    """
-    return f"v{snapshot.format}\n{snapshot.text or _text(snapshot)}".encode()
-
-
-def _text(snapshot: RocksDBSnapshot) -> str:
+    """Return `metadata` of an `N.zip`: a version line, then its JSON as read, or its fields."""
+    if snapshot.text:
+        return f"v{snapshot.format}\n{snapshot.text}".encode()
     plain: JsonObject = {
         "sstFiles": [listed_table(table) for table in snapshot.tables],
         "numKeys": snapshot.keys,
@@ -218,31 +199,22 @@ def _text(snapshot: RocksDBSnapshot) -> str:
             "columnFamilyTypeMap": {name: name.startswith("$") for name in snapshot.families},
             "maxColumnFamilyId": max(snapshot.families.values()),
         }
-    return encode_object(plain)
+    return f"v{snapshot.format}\n{encode_object(plain)}".encode()
 
 
 def listed_table(table: Table) -> JsonObject:
     """Return a table as a snapshot's metadata lists it."""
-    return {
-        "localFileName": table.local,
-        "dfsSstFileName": table.stored,
-        "sizeBytes": table.size,
-    }
+    return {"localFileName": table.local, "dfsSstFileName": table.stored, "sizeBytes": table.size}
 
 
 def _check_member(member: Member) -> None:
-    if not _is_inside(member.name):
+    """Refuse a file that leaves the folder in which its zip is unpacked, and a log with writes."""
+    absolute = member.name.startswith(("/", "\\")) or ":" in member.name
+    if absolute or ".." in member.name.replace("\\", "/").split("/"):
         fact = f"{_WHAT} holds a file with a path that leaves its folder: {member.name[:80]!r}"
         raise FormatError(fact, None, member.offset)
     if member.name.endswith(".log") and not _is_without_writes(member):
         raise FormatError(f"{_WHAT} holds a write-ahead log with writes in it", None, member.offset)
-
-
-def _is_inside(name: str) -> bool:
-    """Whether a file of this name lies below the folder that its zip is unpacked in."""
-    if name.startswith(("/", "\\")) or ":" in name:
-        return False
-    return ".." not in name.replace("\\", "/").split("/")
 
 
 def _is_without_writes(member: Member) -> bool:
@@ -251,15 +223,12 @@ def _is_without_writes(member: Member) -> bool:
     if member.size > _LOG_BLOCK or len(log) % _BATCH.size:
         return False
     starts = range(0, len(log), _BATCH.size)
-    return all(_is_batch_without_writes(log, start) for start in starts)
-
-
-def _is_batch_without_writes(log: bytes, start: int) -> bool:
-    checksum, size, kind, _, count = _BATCH.unpack_from(log, start)
-    if (size, kind, count) != (12, 1, 0):
-        return False
-    checked = log[start + 6 : start + _BATCH.size]
-    return bool(checksum == masked_crc32c(checked))
+    for start in starts:
+        checksum, size, kind, _, count = _BATCH.unpack_from(log, start)
+        is_empty = (size, kind, count) == (12, 1, 0)
+        if not is_empty or checksum != masked_crc32c(log[start + 6 : start + _BATCH.size]):
+            return False
+    return True
 
 
 def _metadata(files: ZipFiles) -> Member:
@@ -278,15 +247,14 @@ def _tables(plain: JsonObject, start: int) -> tuple[Table, ...]:
     files = plain.get("sstFiles")
     if not isinstance(files, list):
         raise FormatError(f"{_WHAT} does not list its tables", None, start)
-    return tuple(_table(item, start) for item in files)
-
-
-def _table(item: object, start: int) -> Table:
-    plain = item if isinstance(item, dict) else {}
-    local, stored = plain.get("localFileName"), plain.get("dfsSstFileName")
-    if not _is_plain_name(local) or not _is_plain_name(stored):
-        raise FormatError(f"{_WHAT} lists a table without a plain name", None, start)
-    return Table(local, stored, number_of(plain, "sizeBytes", _WHAT, start))
+    tables = []
+    for item in files:
+        own = item if isinstance(item, dict) else {}
+        local, stored = own.get("localFileName"), own.get("dfsSstFileName")
+        if not _is_plain_name(local) or not _is_plain_name(stored):
+            raise FormatError(f"{_WHAT} lists a table without a plain name", None, start)
+        tables.append(Table(local, stored, number_of(own, "sizeBytes", _WHAT, start)))
+    return tuple(tables)
 
 
 def _is_plain_name(name: object) -> TypeGuard[str]:
@@ -295,18 +263,10 @@ def _is_plain_name(name: object) -> TypeGuard[str]:
 
 def _families(plain: JsonObject, start: int) -> dict[str, int]:
     families = plain.get("columnFamilyMapping") or {}
-    if not _is_families(families):
+    ids = set()
+    if isinstance(families, dict) and not any(map(half_pairs, families)):
+        numbers = filter(is_integer, families.values())
+        ids = {number for number in numbers if 0 <= number < 1 << 15}
+    if not isinstance(families, dict) or len(ids) < len(families):
         raise FormatError(f"{_WHAT} has column families without ids of their own", None, start)
     return dict(families)
-
-
-def _is_families(families: object) -> TypeGuard[dict[str, int]]:
-    """Whether each family has an id, and no two the same."""
-    if not isinstance(families, dict) or any(map(half_pairs, families)):
-        return False
-    ids = families.values()
-    return all(map(_is_family_id, ids)) and len(set(ids)) == len(families)
-
-
-def _is_family_id(value: object) -> bool:
-    return is_integer(value) and 0 <= value < 1 << 15

@@ -1,23 +1,23 @@
 """A row of one schema made a row of another: columns kept, added, dropped, widened, at any depth.
 Pure.
 
-    evolve(schema, change) -> Evolved       schema: StructType.json, as plain JSON
+    evolve(schema, change) -> Evolution       schema: StructType.json, as plain JSON
       change    add     [{"name": "last", "type": "long", "default": null, "after": "count"}, ...]
                 widen   {"total": "long"}
                 rename  {"total": "sum"}
                 drop    ["spare"]
                 nullable ["id"]          may be null from now on: no row changes; "*" is everything,
                                          at any depth
-      Evolved   schema  the new StructType.json
+      Evolution   schema  the new StructType.json
                 apply   UnsafeRow -> UnsafeRow
 
-    cut(schema, count)      a row -> the row of its first `count` columns, and that of the others
-    glued(schema, count)    the inverse
+    cut_row(schema, count)  a row -> the row of its first `count` columns, and that of the others
+    glue_rows(schema, count)  the inverse
 
 A column inside of a struct is written with dots (`groupState.count`); of several of one name, the
-second is `sum#2`, as everywhere. `after` left out means at the end, "" at the beginning. What is
-kept is copied slot by slot and never decoded, so its bytes stay what Spark wrote; parts of variable
-size follow in the order of the columns, as Spark writes them. Layout of rows: see `unsafe_row`.
+second is `sum#2`, as everywhere. `after` left out means at the end, "" at the beginning. Kept
+columns are copied slot by slot and never decoded, so their bytes stay as Spark wrote them; parts of
+variable size follow in the order of the columns, as in Spark. Layout of rows: see `unsafe_row`.
 Source of what can be widened: Spark, TypeWideningMode and Cast.canUpCast.
 """
 
@@ -26,9 +26,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import struct
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 from stateshift.errors import FormatError
@@ -37,11 +37,12 @@ from stateshift.formats.spark.column_values import (
     NULL_WIDE_DECIMAL,
     Slot,
     encode_value,
-    padded,
+    pad_part,
     read_default,
     widening,
 )
 from stateshift.formats.spark.types import (
+    FORMS,
     WIDTHS,
     Atomic,
     DataType,
@@ -51,7 +52,7 @@ from stateshift.formats.spark.types import (
     decode_struct,
     unique,
 )
-from stateshift.formats.spark.unsafe_row import scaled
+from stateshift.formats.spark.unsafe_row import scale_integer
 from stateshift.plain import JsonObject
 
 # A type as StructType.json has it, its fields included, or as a change spells it: `decode_struct`
@@ -62,13 +63,13 @@ Schema = Mapping[str, TypeJson]
 T = TypeVar("T")
 
 Row = Callable[[bytes], bytes]
-# What goes into a new row's slot, from an old row and its null bits.
+# A function that gives a new row's slot, from an old row and its null bits.
 Fill = Callable[[bytes, int], Slot]
 Convert = Callable[[Value], Slot]
 
 _PLACE = struct.Struct("<II")
 
-# Where a type says that something may be null, and where it holds other types.
+# The keys by which a type says that something may be null, and those of other types in it.
 _NULLABLE = ("nullable", "containsNull", "valueContainsNull")
 _TYPES_INSIDE = ("type", "elementType", "keyType", "valueType")
 
@@ -78,8 +79,8 @@ class Unfit(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Evolved:
-    """The new schema, and what makes an old row a new one."""
+class Evolution:
+    """The new schema, and the function that makes an old row a new one."""
 
     schema: dict[str, TypeJson]
     apply: Row
@@ -87,7 +88,7 @@ class Evolved:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One column of the new row: the JSON of its field, and where its slot comes from."""
+    """One column of the new row: the JSON of its field, and the source of its slot."""
 
     field: dict[str, TypeJson]
     name: str
@@ -95,8 +96,8 @@ class _Column:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a column stands in the old row: its number, and where its slot begins."""
+class _OldColumn:
+    """A column of the old row: its number, and the beginning of its slot."""
 
     number: int
     slot: int
@@ -107,7 +108,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """What of a change is still to be made, each part by column. Whatever makes it takes it out."""
+    """The part of a change that is still to be made, by column. Whatever makes it takes it out."""
 
     add: dict[str, TypeJson] = dataclasses.field(default_factory=dict)
     widen: dict[str, TypeJson] = dataclasses.field(default_factory=dict)
@@ -119,7 +120,7 @@ class _Pending:
         return not any(self._parts())
 
     def take_inside(self, name: str) -> _Pending:
-        """Take out what concerns columns inside of this one, by their names there."""
+        """Take out the part that concerns columns inside of this one, by their names there."""
         add = _take_below(self.add, name)
         return _Pending(
             add={path: {**wish, "name": path} for path, wish in add.items()},
@@ -145,13 +146,13 @@ class _Pending:
 
 
 def _take_below(by_path: dict[str, T], name: str) -> dict[str, T]:
-    """Take out what is below a column, by its path from there."""
+    """Take out the paths below a column, from there."""
     start = f"{name}."
     below = [path for path in by_path if path.startswith(start)]
     return {path.removeprefix(start): by_path.pop(path) for path in below}
 
 
-def evolve(schema: Schema, change: JsonObject) -> Evolved:
+def evolve(schema: Schema, change: JsonObject) -> Evolution:
     """Return the schema with the change made; `Unfit` where it cannot be."""
     pending = _Pending(
         add={wish["name"]: dict(wish) for wish in change.get("add", ())},
@@ -166,7 +167,7 @@ def evolve(schema: Schema, change: JsonObject) -> Evolved:
     pending.nullable.pop("*", None)
     evolved = _evolved(schema, pending)
     if everything:
-        evolved = Evolved(_nullable_everywhere(evolved.schema), evolved.apply)
+        evolved = Evolution(_nullable_everywhere(evolved.schema), evolved.apply)
     missed = pending.columns_missed()
     if missed:
         known = ", ".join(_paths(schema)) or "none"
@@ -175,9 +176,7 @@ def evolve(schema: Schema, change: JsonObject) -> Evolved:
 
 
 def _nullable_everywhere(plain: TypeJson) -> TypeJson:
-    """Return a type, or a part of one, in which everything may be null; the keys of maps never
-    may.
-    """
+    """Return a type, or a part, that may be null everywhere but in keys of maps."""
     if not isinstance(plain, dict):
         return plain
     changed = dict(plain)
@@ -193,11 +192,11 @@ def _nullable_everywhere(plain: TypeJson) -> TypeJson:
 
 def type_of(plain: TypeJson) -> DataType:
     """Return a type by its name in Spark's JSON or in SQL, or by its JSON."""
-    column = {"name": "x", "type": spelled(plain)}
+    column = {"name": "x", "type": spell_type(plain)}
     return decode_struct(json.dumps({"type": "struct", "fields": [column]})).types[0]
 
 
-def spelled(plain: TypeJson) -> TypeJson:
+def spell_type(plain: TypeJson) -> TypeJson:
     """Return a type's name as Spark's JSON has it, where it has one."""
     if not isinstance(plain, str):
         return plain
@@ -208,16 +207,20 @@ def spelled(plain: TypeJson) -> TypeJson:
 _SQL = {"bigint": "long", "int": "integer", "smallint": "short", "tinyint": "byte", "real": "float"}
 
 
-def _evolved(schema: Schema, pending: _Pending) -> Evolved:
-    """Return one struct changed; what of the change belongs to it is taken out of `pending`."""
+def _evolved(schema: Schema, pending: _Pending) -> Evolution:
+    """Return one struct changed; its part of the change is taken out of `pending`."""
     fields = schema["fields"]
     names = unique([field["name"] for field in fields])
     columns = _kept_columns(schema, names, pending)
     for name in list(pending.add):
         _add(columns, name, names, pending)
-    _check_names(columns)
+    if not columns:
+        raise Unfit("no column would be left")
+    for name, count in Counter(column.name for column in columns).items():
+        if name and count > 1:
+            raise Unfit(f"there is a column {name} already")
     plain = {**schema, "fields": [column.field for column in columns]}
-    return Evolved(plain, _row(len(fields), [column.fill for column in columns]))
+    return Evolution(plain, _row(len(fields), [column.fill for column in columns]))
 
 
 def _kept_columns(schema: Schema, names: Sequence[str], pending: _Pending) -> list[_Column]:
@@ -228,21 +231,14 @@ def _kept_columns(schema: Schema, names: Sequence[str], pending: _Pending) -> li
         if name in pending.drop:
             del pending.drop[name]
             continue
-        place = _Place(number, first_slot + 8 * number)
+        place = _OldColumn(number, first_slot + 8 * number)
         columns.append(_kept(name, field, kind, place, pending))
     return columns
 
 
-def _check_names(columns: Sequence[_Column]) -> None:
-    if not columns:
-        raise Unfit("no column would be left")
-    names = [column.name for column in columns if column.name]
-    for name in names:
-        if names.count(name) > 1:
-            raise Unfit(f"there is a column {name} already")
-
-
-def _kept(name: str, field: Schema, kind: DataType, place: _Place, pending: _Pending) -> _Column:
+def _kept(
+    name: str, field: Schema, kind: DataType, place: _OldColumn, pending: _Pending
+) -> _Column:
     """Return a column that stays: as it is, widened, or with changes inside of it."""
     new = dict(field)
     new["name"] = pending.rename.pop(name, field["name"])
@@ -251,7 +247,7 @@ def _kept(name: str, field: Schema, kind: DataType, place: _Place, pending: _Pen
         del pending.nullable[name]
         new["nullable"] = True
     if name in pending.widen:
-        new["type"] = spelled(pending.widen.pop(name))
+        new["type"] = spell_type(pending.widen.pop(name))
         return _Column(new, shown, _fill_widened(place, kind, _widening(name, kind, new["type"])))
     inside = pending.take_inside(name)
     if inside.is_done():
@@ -267,34 +263,21 @@ def _kept(name: str, field: Schema, kind: DataType, place: _Place, pending: _Pen
 def _add(columns: list[_Column], name: str, names: Sequence[str], pending: _Pending) -> None:
     outer, dot, _ = name.partition(".")
     if dot:
-        _check_outer(name, outer, names)
+        if outer not in names:
+            known = ", ".join(names) or "no columns"
+            raise Unfit(f"{name}: there is no struct {outer}; there are {known}")
         return  # of a struct that has been looked into: what is left of it is reported as missing
     wish = pending.add[name]
     column = _new_column(name, wish)
-    position = _position(columns, wish.get("after"))
-    if position is not None:
-        del pending.add[name]
-        columns.insert(position, column)
-
-
-def _check_outer(name: str, outer: str, names: Sequence[str]) -> None:
-    if outer not in names:
-        known = ", ".join(names) or "no columns"
-        raise Unfit(f"{name}: there is no struct {outer}; there are {known}")
-
-
-def _position(columns: Sequence[_Column], after: str | None) -> int | None:
-    """Return where a column belongs that is to stand after another; None where that is not
-    there.
-    """
-    if after is None:
-        return len(columns)
+    after = wish.get("after")
     places = ["", *(column.name for column in columns)]
-    return places.index(after) if after in places else None
+    if after is None or after in places:
+        del pending.add[name]
+        columns.insert(len(columns) if after is None else places.index(after), column)
 
 
 def _new_column(name: str, wish: Schema) -> _Column:
-    wanted = spelled(wish["type"])
+    wanted = spell_type(wish["type"])
     try:
         kind = type_of(wanted)
         value = read_default(wish.get("default"), kind)
@@ -310,22 +293,22 @@ def _new_column(name: str, wish: Schema) -> _Column:
     return _Column(field, name, lambda row, nulls: slot)
 
 
-def cut(schema: Schema, count: int) -> Callable[[bytes], tuple[bytes, bytes]]:
-    """Return what makes two of a row, the first of its first columns."""
+def cut_row(schema: Schema, count: int) -> Callable[[bytes], tuple[bytes, bytes]]:
+    """Return a function that cuts a row in two, by the first columns."""
     fills = _fills(schema["fields"])
     first, rest = _row(len(fills), fills[:count]), _row(len(fills), fills[count:])
     return lambda row: (first(row), rest(row))
 
 
-def glued(schema: Schema, count: int) -> Callable[[bytes, bytes], bytes]:
-    """Return what makes one of two rows."""
+def glue_rows(schema: Schema, count: int) -> Callable[[bytes, bytes], bytes]:
+    """Return a function that joins two rows."""
     first, rest = _fills(schema["fields"][:count]), _fills(schema["fields"][count:])
     first_slots, rest_slots = _slots(len(first), first), _slots(len(rest), rest)
     return lambda row, other: _written([*first_slots(row), *rest_slots(other)])
 
 
 def _fills(fields: Sequence[Schema]) -> list[Fill]:
-    """Return what copies each column as it is."""
+    """Return the copies of each column as it is."""
     schema = {"type": "struct", "fields": list(fields)}
     names = [field["name"] for field in fields]
     return [column.fill for column in _kept_columns(schema, names, _Pending())]
@@ -337,7 +320,7 @@ def _row(count: int, fills: Sequence[Fill]) -> Row:
 
 
 def _slots(count: int, fills: Sequence[Fill]) -> Callable[[bytes], list[Slot]]:
-    """Return what takes slots out of a row of `count` fields."""
+    """Return a function that takes slots out of a row of `count` fields."""
     bits = _bits(count)
     least = bits + 8 * count
 
@@ -365,13 +348,16 @@ def _written(row: Sequence[Slot]) -> bytes:
     return b"".join((nulls.to_bytes(bits, "little"), *slots, *parts))
 
 
-def _fill_copied(place: _Place, kind: DataType) -> Fill:
-    if _is_inline(kind):
-        return _fill_slot(place)
-    return _fill_wide_decimal(place) if isinstance(kind, DecimalType) else _fill_part(place)
+def _fill_copied(place: _OldColumn, kind: DataType) -> Fill:
+    match kind:
+        case Atomic(name) if name in WIDTHS or name == "void":
+            return _fill_slot(place)
+        case DecimalType(precision, _):
+            return _fill_slot(place) if precision <= 18 else _fill_wide_decimal(place)
+    return _fill_part(place)
 
 
-def _fill_slot(place: _Place) -> Fill:
+def _fill_slot(place: _OldColumn) -> Fill:
     number, start, end = place.number, place.slot, place.slot + 8
 
     def fill(row: bytes, nulls: int) -> Slot:
@@ -382,18 +368,18 @@ def _fill_slot(place: _Place) -> Fill:
     return fill
 
 
-def _fill_part(place: _Place) -> Fill:
+def _fill_part(place: _OldColumn) -> Fill:
     number, slot = place.number, place.slot
 
     def fill(row: bytes, nulls: int) -> Slot:
         if nulls >> number & 1:
             return NULL
-        return padded(_part(row, slot))
+        return pad_part(_part(row, slot))
 
     return fill
 
 
-def _fill_wide_decimal(place: _Place) -> Fill:
+def _fill_wide_decimal(place: _OldColumn) -> Fill:
     number, slot = place.number, place.slot
 
     def fill(row: bytes, nulls: int) -> Slot:
@@ -404,7 +390,7 @@ def _fill_wide_decimal(place: _Place) -> Fill:
     return fill
 
 
-def _fill_changed(place: _Place, apply: Row) -> Fill:
+def _fill_changed(place: _OldColumn, apply: Row) -> Fill:
     def fill(row: bytes, nulls: int) -> Slot:
         if place.is_null(nulls):
             return NULL
@@ -414,7 +400,7 @@ def _fill_changed(place: _Place, apply: Row) -> Fill:
     return fill
 
 
-def _fill_widened(place: _Place, kind: DataType, convert: Convert) -> Fill:
+def _fill_widened(place: _OldColumn, kind: DataType, convert: Convert) -> Fill:
     def fill(row: bytes, nulls: int) -> Slot:
         if place.is_null(nulls):
             return convert(None)
@@ -429,21 +415,10 @@ def _number(row: bytes, slot: int, kind: DataType) -> Value:
         if kind.precision > 18:
             number = int.from_bytes(_part(row, slot), "big", signed=True)
         else:
-            (number,) = struct.unpack_from("<q", row, slot)
-        return scaled(number, kind.scale)
+            (number,) = FORMS["long"].unpack_from(row, slot)
+        return scale_integer(number, kind.scale)
     assert isinstance(kind, Atomic), "only atomic types are widened"
-    return struct.unpack_from(_CODES[kind.name], row, slot)[0]
-
-
-_CODES = {
-    "byte": "<b",
-    "short": "<h",
-    "integer": "<i",
-    "long": "<q",
-    "float": "<f",
-    "double": "<d",
-    "date": "<i",
-}
+    return FORMS[kind.name].unpack_from(row, slot)[0]
 
 
 def _widening(name: str, kind: DataType, wanted: TypeJson) -> Convert:
@@ -454,14 +429,9 @@ def _widening(name: str, kind: DataType, wanted: TypeJson) -> Convert:
     widened = widening(kind, into)
     if widened is None:
         shown = wanted if isinstance(wanted, str) else "that type"
-        raise Unfit(
-            f"{name} cannot be widened to {shown}: a value might not fit, or would be another"
-        )
-    return partial(_converted, widened, into)
-
-
-def _converted(widened: Callable[[Value], Value], into: DataType, value: Value) -> Slot:
-    return encode_value(None if value is None else widened(value), into)
+        fact = f"{name} cannot be widened to {shown}: a value might not fit, or would be another"
+        raise Unfit(fact)
+    return lambda value: encode_value(None if value is None else widened(value), into)
 
 
 def _part(row: bytes, slot: int) -> bytes:
@@ -469,12 +439,6 @@ def _part(row: bytes, slot: int) -> bytes:
     if offset + size > len(row):
         raise FormatError("a value lies outside its row", None, slot)
     return row[offset : offset + size]
-
-
-def _is_inline(kind: DataType) -> bool:
-    if isinstance(kind, Atomic):
-        return kind.name in WIDTHS or kind.name == "void"
-    return isinstance(kind, DecimalType) and kind.precision <= 18
 
 
 def _bits(count: int) -> int:

@@ -1,4 +1,4 @@
-"""State schema files: which columns the keys and values of a store have. Not compressed.
+"""State schema files: the columns of the keys and values of a store. Not compressed.
 
     v1  UTF "v1" | UTF key | UTF value
     v2  UTF "v2" | CHUNKS key | CHUNKS value             3.1 to 4.3
@@ -9,7 +9,7 @@
     UTF = u16BE length | modified UTF-8.   CHUNKS = i32BE count | UTF*, each of at most 65,535
                                            characters.
     key, value: StructType.json; encoder: the key encoder's; user key: of a map state, else `{    }`
-    What follows Spark does not read: a job starts with a newline behind it (seen with 4.3.0).
+    Spark does not read what follows: a job starts with a newline behind it (seen with 4.3.0).
 
 Source: Spark, StateSchemaCompatibilityChecker, SchemaWriter/SchemaReader V1 to V3; Java,
 DataOutput.writeUTF.
@@ -32,9 +32,7 @@ _WHAT = "a state schema file"
 
 @dataclass(frozen=True, slots=True)
 class StoreSchema:
-    """Key and value of one store (or column family), as StructType JSON. Only v3 has the other
-    fields.
-    """
+    """Key and value of a store (or column family), as JSON. Only v3 has other fields."""
 
     key: str
     value: str
@@ -56,11 +54,21 @@ class SchemaFile:
 def decode_schema(content: bytes) -> SchemaFile:
     """Read a state schema file: UTF version, then the schemas of each store's key and value."""
     stream = Stream([content], _WHAT)
-    version = _decode_version(stream)
-    stores = _DECODERS[version](stream)
+    beginning = stream.peek(4)
+    digit = beginning[3:]
+    if not b"\x00\x02v".startswith(beginning[:3]) or (digit and not digit.isdigit()):
+        raise FormatError(f"{_WHAT} does not begin with a version", None, 0)
+    version = int(stream.take(4)[3:])
+    if version not in VERSIONS:
+        fact = f"{_WHAT} has format version v{version}; known are v1 to v3"
+        raise UnknownVersion(fact, None, 0)
+    if version < 3:
+        decode = _decode_utf if version == 1 else _decode_chunks
+        return SchemaFile(version, (StoreSchema(decode(stream), decode(stream)),))
+    stores = tuple(_decode_store(stream) for _ in range(_decode_count(stream)))
     if not stores:
         raise FormatError(f"{_WHAT} describes no store", None, 4)
-    return SchemaFile(version, tuple(stores))
+    return SchemaFile(version, stores)
 
 
 def encode_schema(schema: SchemaFile) -> bytes:
@@ -72,35 +80,6 @@ def encode_schema(schema: SchemaFile) -> bytes:
     encode = _encode_utf if schema.version == 1 else _encode_chunks
     (store,) = schema.stores
     return version + encode(store.key) + encode(store.value)
-
-
-def _decode_version(stream: Stream) -> int:
-    beginning = stream.peek(4)
-    if not b"\x00\x02v".startswith(beginning[:3]):
-        raise FormatError(f"{_WHAT} does not begin with a version", None, 0)
-    digit = stream.take(4)[3:]
-    if not digit.isdigit():
-        raise FormatError(f"{_WHAT} does not begin with a version", None, 0)
-    version = int(digit)
-    if version not in VERSIONS:
-        fact = f"{_WHAT} has format version v{version}; known are v1 to v3"
-        raise UnknownVersion(fact, None, 0)
-    return version
-
-
-def _decode_v1(stream: Stream) -> list[StoreSchema]:
-    return [StoreSchema(_decode_utf(stream), _decode_utf(stream))]
-
-
-def _decode_v2(stream: Stream) -> list[StoreSchema]:
-    return [StoreSchema(_decode_chunks(stream), _decode_chunks(stream))]
-
-
-def _decode_v3(stream: Stream) -> list[StoreSchema]:
-    return [_decode_store(stream) for _ in range(_decode_count(stream))]
-
-
-_DECODERS = {1: _decode_v1, 2: _decode_v2, 3: _decode_v3}
 
 
 def _decode_store(stream: Stream) -> StoreSchema:
@@ -137,9 +116,7 @@ def _decode_id(stream: Stream) -> int:
 
 
 def _decode_count(stream: Stream) -> int:
-    """Return a count of things of at least two bytes each; what is not there is found when it is
-    read.
-    """
+    """Return a count of things of two bytes or more; missing ones are found in reading."""
     start = stream.offset
     count = int.from_bytes(stream.take(4), "big", signed=True)
     if count < 0:
@@ -166,15 +143,12 @@ def _decode_utf(stream: Stream) -> str:
         text = content.replace(b"\xc0\x80", b"\x00").decode("utf-8", "surrogatepass")
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     except UnicodeDecodeError as error:
-        raise FormatError(
-            f"{_WHAT} holds text that is not UTF-8", None, start + error.start
-        ) from error
+        fact = f"{_WHAT} holds text that is not UTF-8"
+        raise FormatError(fact, None, start + error.start) from error
 
 
 def _encode_utf(text: str) -> bytes:
-    """Return modified UTF-8: NUL takes two bytes, and what is beyond the basic plane is two
-    surrogates of three.
-    """
+    """Return modified UTF-8: NUL takes two bytes, a character above the BMP six."""
     content = text.encode() if text.isascii() else b"".join(_modified(text))
     content = content.replace(b"\x00", b"\xc0\x80")
     if len(content) > _CHUNK:

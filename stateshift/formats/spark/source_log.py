@@ -1,5 +1,4 @@
-"""The logs of files read and written, which hold absolute paths, and what other sources keep beside
-them.
+"""The logs of files read and written, which hold absolute paths, and the files of other sources.
 
     sources/<i>/<n>[.compact]                    the file source: v1, then one JSON object a line
       {"path":"file:///in/f.json","timestamp":1795179852328,"batchId":0}
@@ -38,7 +37,7 @@ from stateshift.formats.stream import lines
 VERSIONS = (1,)
 SourceKind = Literal["file", "file-sink", "rate", "kafka", "unknown"]
 WhenUnmapped = Literal["refuse", "keep"]
-NO_BATCH = -1  # what Spark takes an entry's batch for that has none
+NO_BATCH = -1  # Spark's batch of an entry that has none
 
 _WHAT, _INITIAL = "a log of files", "an initial offset"
 # An entry as Spark writes it, in ASCII and with nothing to unescape: its folder, and its name.
@@ -60,9 +59,7 @@ class LogEntry(NamedTuple):
 
 
 class Census(NamedTuple):
-    """The entries of a log, counted: by folder, as the log spells it, and by the batch that read
-    them.
-    """
+    """A log's entries, counted by folder, as the log spells it, and by batch."""
 
     folders: Mapping[str, int]
     batches: Mapping[int, int]
@@ -76,9 +73,8 @@ def decode_source_log(chunks: Iterable[bytes]) -> Iterator[LogEntry]:
 
 
 def census_of(chunks: Iterable[bytes]) -> Census:
-    """Return how many entries lie in each folder, and how many are of each batch. A compaction may
-    hold millions: what is written as Spark writes it, with nothing to unescape, is not decoded
-    further.
+    """Return the numbers of entries by folder and by batch. A compaction may hold millions: lines
+    as Spark writes them, with nothing to unescape, are not decoded further.
     """
     plain_folders, plain_batches = Counter[bytes](), Counter[bytes]()
     folders, batches = Counter[str](), Counter[int]()
@@ -88,9 +84,13 @@ def census_of(chunks: Iterable[bytes]) -> Census:
             plain_folders[match[1]] += 1
             plain_batches[match[2]] += 1
         else:
-            folder, batch = _decoded_entry(line, offset)
-            folders[folder] += 1
-            batches[batch] += 1
+            fields = decode_object(decode_text(line, _WHAT, offset), _WHAT, offset)
+            folders[_path_of(fields, offset).rsplit("/", 1)[0]] += 1
+            # Spark refuses an entry without one: FileStreamSource.FileEntry, by json4s.
+            if fields.get("timestamp") is None:
+                raise FormatError(f"{_WHAT} has an entry without a timestamp", None, offset)
+            number_of(fields, "timestamp", _WHAT, offset)
+            batches[number_of(fields, "batchId", _WHAT, offset, NO_BATCH)] += 1
     for folder_bytes, count in plain_folders.items():
         folders[folder_bytes.decode("ascii")] += count
     for number, count in plain_batches.items():
@@ -98,20 +98,10 @@ def census_of(chunks: Iterable[bytes]) -> Census:
     return Census(dict(folders), dict(batches))
 
 
-def _decoded_entry(line: bytes, offset: int) -> tuple[str, int]:
-    """Return the folder and the batch of an entry."""
-    fields = decode_object(decode_text(line, _WHAT, offset), _WHAT, offset)
-    folder = _path_of(fields, offset).rsplit("/", 1)[0]
-    _require_timestamp(fields, offset)
-    return folder, number_of(fields, "batchId", _WHAT, offset, NO_BATCH)
-
-
 def rewrite_source_log(
     chunks: Iterable[bytes], relocation: Relocation, unmapped: WhenUnmapped = "refuse"
 ) -> Iterator[bytes]:
-    """Yield the same log with its paths moved. A path under no prefix is refused, or kept where
-    that is asked for.
-    """
+    """Yield the log with moved paths. Others are refused, or kept if asked for."""
     ends_a_line = False
 
     def watched() -> Iterator[bytes]:
@@ -129,7 +119,7 @@ def rewrite_source_log(
 
 
 def source_kind(content: bytes) -> SourceKind:
-    """Return what kind of source (or sink) wrote the log that begins with these bytes."""
+    """Return the kind of source (or sink) of the log that begins with these bytes."""
     if content.startswith(b"\x00"):
         return "kafka" if content[1:4] == b"v1\n" else "unknown"
     version, _, rest = content.partition(b"\n")
@@ -146,35 +136,27 @@ def source_kind(content: bytes) -> SourceKind:
 
 
 def decode_initial_offset(content: bytes) -> str:
-    """Return the initial offset that Kafka (0x00 first) or rate keeps in `sources/<i>/0`, as its
-    text.
-    """
+    """Return the initial offset of Kafka (0x00 first) or rate in `sources/<i>/0`, as text."""
     if content.startswith(b"\x00"):
         text, _ = _after_version_line(content, 1)
         return text
     text, offset = _after_version_line(content, 0)
-    _check_rate_start(text, offset)
+    number = text.strip()
+    # It goes to Long.parseLong as it is (RateStreamMicroBatchStream).
+    if text != number and number.lstrip("+-").isdecimal():
+        fact = f"{_INITIAL} has blanks beside its number, with which Spark does not start"
+        raise FormatError(fact, None, offset + len(number))
     return text
 
 
 def _after_version_line(content: bytes, start: int) -> tuple[str, int]:
-    """Return what stands behind the version line that begins at `start`, and where."""
+    """Return the text after the version line at `start`, and its place."""
     version, newline, rest = content[start:].partition(b"\n")
     decode_version(version, VERSIONS, _INITIAL)
     if not newline or not rest:
         raise FormatError(f"{_INITIAL} is truncated after its version line", None, len(content))
     offset = start + len(version) + 1
     return decode_text(rest, _INITIAL, offset), offset
-
-
-def _check_rate_start(text: str, offset: int) -> None:
-    """Refuse blanks beside a number: RateStreamMicroBatchStream hands everything behind the
-    version line to Java's Long.parseLong.
-    """
-    number = text.strip()
-    if text != number and number.lstrip("+-").isdecimal():
-        fact = f"{_INITIAL} has blanks beside its number, with which Spark does not start"
-        raise FormatError(fact, None, offset + len(number))
 
 
 def _entry_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
@@ -189,14 +171,10 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         raise FormatError(f"{_WHAT} is empty", None, 0)
     decode_version(first, VERSIONS, _WHAT)
     for offset, line in every:
-        _check_entry_line(line, offset)
+        if not line.strip():
+            fact = f"{_WHAT} has an empty line, which Spark cannot read as an entry"
+            raise FormatError(fact, None, offset)
         yield offset, line
-
-
-def _check_entry_line(line: bytes, offset: int) -> None:
-    if not line.strip():
-        fact = f"{_WHAT} has an empty line, which Spark cannot read as an entry"
-        raise FormatError(fact, None, offset)
 
 
 def _java_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -222,20 +200,11 @@ def _moved(text: str, offset: int, relocation: Relocation, unmapped: WhenUnmappe
 
 
 def replace_token(text: str, pattern: re.Pattern[str], old: str, new: str, offset: int) -> str:
-    """Return `text` with the one JSON string that `pattern` finds, which must say `old`, saying
-    `new`.
-    """
+    """Return `text` with the one JSON string that `pattern` finds changed from `old` to `new`."""
     match = pattern.search(text)
     if match is None or json.loads(match[1], strict=False) != old:
         raise FormatError("the place of the path in its line is not plain", None, offset)
     return text[: match.start(1)] + encode_object(new) + text[match.end(1) :]
-
-
-def _require_timestamp(fields: Mapping[str, object], offset: int) -> None:
-    """Refuse an entry without one, as Spark does: FileStreamSource.FileEntry, by json4s."""
-    if fields.get("timestamp") is None:
-        raise FormatError(f"{_WHAT} has an entry without a timestamp", None, offset)
-    number_of(fields, "timestamp", _WHAT, offset)
 
 
 def _path_of(fields: Mapping[str, object], offset: int) -> str:

@@ -1,15 +1,13 @@
 """State of one version, as blocks: `state_files` for a million records at once.
 
-    decode_delta_blocks, decode_snapshot_blocks, decode_changelog_blocks      chunks -> Block ...
-
-Every record says how long it is, so where one starts only its predecessor knows. Walking that chain
+Every record says how long it is: only its predecessor knows where it starts. Walking that chain
 is what Python is slow at, so many stretches of it are walked at once, in lockstep: at places far
 from each other, something that looks like a record is taken for one, and the chain is followed from
 all of them. A stretch counts only if the one before it ends exactly where it starts; the first one
-starts at a record. So a guess that was wrong costs time and nothing else.
+starts at a record. A wrong guess costs time and nothing else.
 
-What a block holds was checked as `state_files` does it, which also reads whatever is not a plain
-record: the end, and everything that is wrong, with the same error at the same offset.
+Records are checked as `state_files` does it, which also reads everything but plain records: the
+end, and damage, with the same error at the same offset.
 """
 
 from __future__ import annotations
@@ -21,8 +19,10 @@ from itertools import islice
 
 import numpy as np
 
-from stateshift.formats.blocks import Block, Flags, Ints, binary, cut
-from stateshift.formats.spark.compression import decompress
+from stateshift.formats.binaries import edges, join_columns, lengths, of_width
+from stateshift.formats.blocks import Binary, Block, Flags, Ints, binary, cut
+from stateshift.formats.crc32c import crc32c
+from stateshift.formats.spark.compression import compress, decompress
 from stateshift.formats.spark.state_files import (
     DELETE,
     DELTA,
@@ -38,15 +38,11 @@ from stateshift.formats.spark.state_files import (
 )
 from stateshift.formats.stream import Stream
 
-# So many decompressed bytes are decoded at once: enough for many stretches, and few for the
+# Decompressed bytes that are decoded at once: enough for many stretches, and few for the
 # processor's cache.
 PIECE = 8 * 1024 * 1024
-
-# Below so many bytes, one stretch is faster.
-SMALL = 64 * 1024
-
-# Below so many, reading record by record is.
-TINY = 4 * 1024
+SMALL = 64 * 1024  # below it one stretch is faster
+TINY = 4 * 1024  # below it reading record by record is
 
 _NONE = np.zeros(0, np.int64)
 _LANES, _SAMPLE = 1024, 256
@@ -54,9 +50,7 @@ _INT = struct.Struct(">i")
 
 
 def decode_delta_blocks(chunks: Iterable[bytes]) -> Iterator[Block]:
-    """Yield the changes of a compressed `N.delta`, in order; later ones of a key override earlier
-    ones.
-    """
+    """Yield the changes of a compressed `N.delta`, in order; the last of a key counts."""
     return _blocks(Stream(decompress(chunks), WHAT), DELTA)
 
 
@@ -66,10 +60,50 @@ def decode_snapshot_blocks(chunks: Iterable[bytes]) -> Iterator[Block]:
 
 
 def decode_changelog_blocks(chunks: Iterable[bytes]) -> tuple[Changelog, Iterator[Block]]:
-    """Return what a compressed `N.changelog` is, and its records."""
+    """Return the kind of a compressed `N.changelog`, and its records."""
     stream = Stream(decompress(chunks), WHAT)
     header = decode_header(stream)
     return header, _blocks(stream, header.layout)
+
+
+def encode_snapshot(blocks: Iterable[Block], codec: str) -> Iterator[bytes]:
+    """Yield an `N.snapshot` of exactly these puts."""
+
+    def records() -> Iterator[bytes]:
+        for block in blocks:
+            if len(block):
+                key_sizes, value_sizes = _sizes(block.keys), _sizes(block.values)
+                rows = join_columns(key_sizes, block.keys, value_sizes, block.values)
+                starts, content = edges(rows)
+                yield bytes(content[starts[0] : starts[-1]])
+        yield _INT.pack(-1)
+
+    return compress(records(), codec)
+
+
+def add_row_checksums(block: Block) -> Block:
+    """Put on the checksums of HDFS-backed stores: i32LE crc32c(key, row) | row."""
+    return Block(block.keys, join_columns(_checksums(block), block.values))
+
+
+def add_value_checksums(block: Block) -> Block:
+    """Put on RocksDB's checksums: i32LE crc32c(key with id, payload) | i32LE size | payload."""
+    sizes = of_width(lengths(block.values).astype("<u4").view("u1").reshape(-1, 4))
+    return Block(block.keys, join_columns(_checksums(block), sizes, block.values))
+
+
+def _checksums(block: Block) -> Binary:
+    """Return i32LE crc32c(key, value) of each record."""
+    checksums = []
+    for key, value in block.records():
+        checksum = crc32c(value or b"", crc32c(key))
+        checksums.append(checksum.to_bytes(4, "little"))
+    return binary(checksums)
+
+
+def _sizes(column: Binary) -> Binary:
+    """Return i32BE the size of each value."""
+    return of_width(lengths(column).astype(">i4").view("u1").reshape(-1, 4))
 
 
 def _blocks(stream: Stream, layout: Layout) -> Iterator[Block]:
@@ -106,17 +140,15 @@ def _block(content: bytes, starts: Ints, layout: Layout) -> Block:
     values = middles + 4
     deleted = sizes < 0
     missing = deleted if deleted.any() else None
+    merges = None
+    if layout.typed:
+        merges = np.frombuffer(content, np.uint8)[starts] == MERGE
+        merges = merges if merges.any() else None
     return Block(
         cut(content, keys, middles),
         cut(content, values, values + np.maximum(sizes, 0), missing),
-        _merges(content, starts) if layout.typed else None,
+        merges,
     )
-
-
-def _merges(content: bytes, starts: Ints) -> Flags | None:
-    """Return which of the records are merged; None where none is."""
-    merges = np.frombuffer(content, np.uint8)[starts] == MERGE
-    return merges if merges.any() else None
 
 
 def _ints(content: bytes) -> Ints:
@@ -137,7 +169,7 @@ class _Chain:
     layout: Layout
 
     def walked(self) -> tuple[Ints, int]:
-        """Return where the whole and plain records start, and where the last one ends."""
+        """Return the beginnings of whole and plain records, and the end of the last."""
         if len(self.content) <= SMALL:
             return self._alone(len(self.content))
         alone, position = self._alone(_SAMPLE)
@@ -150,9 +182,7 @@ class _Chain:
         return np.sort(starts), position
 
     def _alone(self, most: int) -> tuple[Ints, int]:
-        """Return where the first records begin, `most` of them, one by one, and where the last of
-        them ends.
-        """
+        """Return the beginnings of first records, `most` of them, one by one, and the last end."""
         begins: list[int] = []
         position, end = 0, self._end(0)
         while end is not None and len(begins) < most:
@@ -161,9 +191,7 @@ class _Chain:
         return np.array(begins, np.int64), position
 
     def _end(self, position: int) -> int | None:
-        """Return where the record ends that starts here; None where none does that is whole and
-        plain.
-        """
+        """Return the end of the record that starts here; None if it is not whole and plain."""
         content = self.content
         key = position + self.layout.typed + 4
         last = len(content) - 4
@@ -188,9 +216,7 @@ class _Chain:
         return size >= -1 and self.content[position] in kinds
 
     def _begins(self, sample: Ints, position: int) -> Ints:
-        """Return where stretches begin: here, and wherever else something looks as the records of
-        the sample do.
-        """
+        """Return the beginnings of stretches: here, and wherever bytes look like the sample's."""
         steps = np.diff(sample)
         window = 2 * int(steps.max())
         apart = max(8 * window, len(self.content) // _LANES)
@@ -206,7 +232,7 @@ class _Chain:
         return np.concatenate(([position], places[likely[first]]))
 
     def _like(self, sample: Ints, places: Ints) -> Flags:
-        """Return where the sizes of key and value, and a type, are such as the sample has."""
+        """Return the places with sizes of key and value, and a type, of the sample's."""
         keys, values = self._sizes(sample)
         alike = np.isin(_at(_ints(self.content), places + self.layout.typed), keys)
         candidates = np.flatnonzero(alike)
@@ -238,9 +264,7 @@ class _Chain:
         return ends, right & (ends <= len(self.content))
 
     def _followed(self, begins: Ints) -> tuple[Ints, Ints, Ints]:
-        """Follow every stretch up to the next one's beginning: return (stretch, place) of the
-        records, and where it stopped.
-        """
+        """Follow stretches to the next one's beginning: (stretch, place) of records, and ends."""
         limits = np.append(begins[1:], len(self.content))
         stops, here, at = begins.copy(), np.arange(len(begins)), begins
         lanes, places = [], []
@@ -256,9 +280,7 @@ class _Chain:
         return np.concatenate(lanes), np.concatenate(places), stops
 
     def _joined(self, begins: Ints, stops: Ints) -> tuple[Flags, list[int], int]:
-        """Return which stretches count, the records between them, and where the last of all
-        ends.
-        """
+        """Return the stretches that count, their records, and the end of all."""
         good = np.zeros(len(begins), bool)
         more: list[int] = []
         position = int(begins[0])

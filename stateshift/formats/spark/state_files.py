@@ -52,9 +52,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How records follow each other: `typed` where each begins with its type, `deletes` where
-    there may be some.
-    """
+    """The layout of records: `typed` if each begins with its type, `deletes` if some may be."""
 
     typed: bool
     deletes: bool = True
@@ -65,9 +63,7 @@ DELTA, SNAPSHOT = Layout(typed=False), Layout(typed=False, deletes=False)
 
 @dataclass(frozen=True, slots=True)
 class Changelog:
-    """What stands before a changelog's records. `lineage` is (version, unique id), newest first
-    as Spark wrote it.
-    """
+    """The head of a changelog. `lineage` is (version, unique id), newest first, as in Spark."""
 
     version: int
     lineage: tuple[tuple[int, str], ...] = ()
@@ -82,9 +78,7 @@ class Changelog:
 
 
 def decode_delta(chunks: Iterable[bytes]) -> Iterator[Record]:
-    """Yield the changes of a compressed `N.delta`, in order; later ones of a key override earlier
-    ones.
-    """
+    """Yield the changes of a compressed `N.delta`, in order; the last of a key counts."""
     return records(Stream(decompress(chunks), WHAT), DELTA)
 
 
@@ -95,19 +89,18 @@ def decode_snapshot(chunks: Iterable[bytes]) -> Iterator[Record]:
 
 def encode_delta(records: Iterable[Record], codec: str = "lz4") -> Iterator[bytes]:
     """Yield an `N.delta` or `N.snapshot` that holds exactly these records."""
-    return compress(_gathered(_encode_plain(records)), codec)
+    return compress(_encode_plain(records), codec)
 
 
 def decode_changelog(chunks: Iterable[bytes]) -> tuple[Changelog, Iterator[Record]]:
-    """Return what a compressed `N.changelog` is, and its records as they come."""
+    """Return the head of a compressed `N.changelog`, and its records as they come."""
     stream = Stream(decompress(chunks), WHAT)
     header = decode_header(stream)
     return header, records(stream, header.layout)
 
 
 def without_row_checksum(record: Record, verify: bool = True) -> Record:
-    """Return an HDFS-backed (or changelog v1 delete) record freed of `rowChecksum.enabled`'s four
-    bytes.
+    """Return an HDFS-backed (or changelog v1 delete) record without its row checksum.
 
     put: value = i32LE crc32c(key, row) | row.   delete: key = i32LE crc32c(key) | key.
     """
@@ -118,7 +111,7 @@ def without_row_checksum(record: Record, verify: bool = True) -> Record:
 
 
 def _without_checksum(checked: bytes, before: bytes, verify: bool) -> bytes:
-    """Return what follows a checksum, which covers the bytes `before` it too."""
+    """Return the bytes after a checksum, which covers the bytes `before` it too."""
     if len(checked) < 4:
         raise FormatError("a row is too short for its checksum")
     bare = checked[4:]
@@ -142,7 +135,7 @@ def with_row_checksum(record: Record) -> Record:
 
 
 def records(stream: Stream, layout: Layout) -> Iterator[Record]:
-    """Yield the records from where the stream stands to its end."""
+    """Yield the records from the stream's place to its end."""
     return _typed_records(stream) if layout.typed else _plain_records(stream, layout.deletes)
 
 
@@ -176,7 +169,11 @@ def _typed_records(stream: Stream) -> Iterator[Record]:
             break
         if kind not in (PUT, DELETE, MERGE):
             raise FormatError(f"{WHAT} holds a record of unknown type {kind:#04x}", None, start)
-        key = take(_length(unpack(take(4))[0], stream.offset - 4))
+        start = stream.offset
+        (length,) = unpack(take(4))
+        if length < 0:
+            raise FormatError(f"{WHAT} claims a key of {length} bytes", None, start)
+        key = take(length)
         start = stream.offset
         (length,) = unpack(take(4))
         is_delete = kind == DELETE
@@ -187,19 +184,13 @@ def _typed_records(stream: Stream) -> Iterator[Record]:
     _check_end(stream)
 
 
-def _length(length: int, offset: int) -> int:
-    if length < 0:
-        raise FormatError(f"{WHAT} claims a key of {length} bytes", None, offset)
-    return length
-
-
 def _check_end(stream: Stream) -> None:
     if not stream.at_end():
         raise FormatError(f"{WHAT} goes on after its end mark", None, stream.offset)
 
 
 def decode_header(stream: Stream) -> Changelog:
-    """Return what stands before a changelog's records."""
+    """Return the head of a changelog."""
     beginning = stream.peek(4)
     # 00 02 'v' digit: a v1 key of 0x000276xx bytes, some 160 KB, would look the same only with
     # these digits.
@@ -210,14 +201,12 @@ def decode_header(stream: Stream) -> Changelog:
     if version not in CHANGELOG_VERSIONS[1:]:
         raise UnknownVersion(f"a changelog of version v{version}; known are v1 to v4", None, 0)
     stream.take(4)
-    return Changelog(version, _decode_lineage(stream) if version >= 3 else ())
-
-
-def _decode_lineage(stream: Stream) -> tuple[tuple[int, str], ...]:
+    if version < 3:
+        return Changelog(version)
     start = stream.offset
     text = stream.take(int.from_bytes(stream.take(2), "big"))
     try:
-        return tuple(map(_ancestor, json.loads(text)))
+        return Changelog(version, tuple(map(_ancestor, json.loads(text))))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise FormatError("a changelog's lineage is not versions and ids", None, start) from error
 
@@ -230,22 +219,15 @@ def _ancestor(item: JsonObject) -> tuple[int, str]:
 
 
 def _encode_plain(records: Iterable[Record]) -> Iterator[bytes]:
+    """Yield many records at once, so that compressors are not called for each."""
     pack = _INT.pack
+    held = bytearray()
     for key, value, merge in records:
         if merge:
             raise FormatError("a format without column families has no merge")
-        head = pack(len(key)) + key
-        yield head + pack(-1) if value is None else head + pack(len(value)) + value
-    yield pack(-1)
-
-
-def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Join small pieces, so that compressors are not called for every record."""
-    held, size = [], 0
-    for piece in pieces:
-        held.append(piece)
-        size += len(piece)
-        if size >= _FLUSH:
-            yield b"".join(held)
-            held, size = [], 0
-    yield b"".join(held)
+        held += pack(len(key)) + key
+        held += pack(-1) if value is None else pack(len(value)) + value
+        if len(held) >= _FLUSH:
+            yield bytes(held)
+            held.clear()
+    yield bytes(held) + pack(-1)

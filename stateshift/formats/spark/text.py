@@ -1,4 +1,4 @@
-"""What Spark's text logs have in common: a version line, then JSON; UTF-8, lines ended by \\n.
+"""The form of Spark's text logs: a version line, then JSON; UTF-8, lines ended by \\n.
 
     v1\\n<json>[\\n<json>...]        no newline at the end
 
@@ -22,6 +22,27 @@ from stateshift.formats import bounds
 
 # A decoded JSON object; whoever reads a value narrows it.
 JsonObject = dict[str, object]
+
+
+class JsonFields:
+    """A JSON object with all of its fields, those of one name too."""
+
+    def __init__(self, fields: list[tuple[str, object]]) -> None:
+        self.fields = fields
+
+    def exactly(self, *names: str) -> JsonObject | None:
+        """Return the fields by name, if these are all, and each is there once."""
+        if sorted(name for name, _ in self.fields) != sorted(names):
+            return None
+        return dict(self.fields)
+
+    def get(self, name: str) -> object:
+        """Return the first field of that name; None if there is none."""
+        return next((value for key, value in self.fields if key == name), None)
+
+
+FIELDS_DECODER = json.JSONDecoder(object_pairs_hook=JsonFields)
+
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _LONG = 1 << 63
 _VERSION = re.compile(rb"v\+?0{0,9}([1-9]\d{0,8})")
@@ -54,9 +75,7 @@ def after_version(content: bytes) -> tuple[bytes, bytes, int]:
 
 
 def decode_version(line: bytes, known: Iterable[int], what: str) -> int:
-    """Return the number of a version line: `v1` -> 1, and `v01` or `v+1`, which Java's
-    Integer.parseInt takes too. A version that is not among the `known` is refused by name.
-    """
+    """Return the number of a version line: `v1`, or, as Integer.parseInt takes it, `v01`, `v+1`."""
     number = _VERSION.fullmatch(line)
     if number is None:
         raise FormatError(f"{what} does not begin with a version line", None, 0)
@@ -85,9 +104,7 @@ def decode_object(text: str, what: str, offset: int = 0) -> JsonObject:
 
 
 def encode_object(plain: Mapping[str, object] | str) -> str:
-    """Return an object (or a string alone) as Spark (json4s, Jackson) writes it: no blanks, nothing
-    escaped that need not be. Half a surrogate pair, which UTF-8 cannot hold, stays an escape.
-    """
+    """Return an object as Spark (json4s, Jackson) writes it: dense, half a surrogate escaped."""
     text = json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
     return _HALF_PAIR.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 

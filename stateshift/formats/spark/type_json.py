@@ -29,30 +29,13 @@ from itertools import combinations
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.schema import SchemaFile
-from stateshift.formats.spark.text import JsonObject
+from stateshift.formats.spark.text import JsonFields
 
 _NAMES = frozenset(
     (
-        "void",
-        "null",
-        "boolean",
-        "byte",
-        "short",
-        "integer",
-        "long",
-        "float",
-        "double",
-        "string",
-        "binary",
-        "date",
-        "timestamp",
-        "timestamp_ltz",
-        "timestamp_ntz",
-        "interval",
-        "variant",
-        "decimal",
-        "geometry",
-        "geography",
+        *("void", "null", "boolean", "byte", "short", "integer", "long", "float", "double"),
+        *("string", "binary", "date", "timestamp", "timestamp_ltz", "timestamp_ntz", "interval"),
+        *("variant", "decimal", "geometry", "geography"),
     )
 )
 _DAYS = ("day", "hour", "minute", "second")
@@ -91,28 +74,17 @@ _FIELD_FORMS = (
     ("name", "type", "nullable", "metadata"),
 )
 
+# The flag of a type with types inside, and the keys of those, with their names in paths.
+_CONTAINERS = {
+    "array": ("containsNull", {"elementType": "element"}),
+    "map": ("valueContainsNull", {"keyType": "key", "valueType": "value"}),
+}
+
 _WHAT = "a state schema"
 
 
-class _Object:
-    """A JSON object with all of its fields, those of one name too."""
-
-    def __init__(self, fields: list[tuple[str, object]]) -> None:
-        self.fields = fields
-
-    def exactly(self, *names: str) -> JsonObject | None:
-        """Return the fields by name, where these are all, and each is there once."""
-        if sorted(name for name, _ in self.fields) != sorted(names):
-            return None
-        return dict(self.fields)
-
-    def get(self, name: str) -> object:
-        """Return the first field of that name; None where there is none."""
-        return next((value for key, value in self.fields if key == name), None)
-
-
 def check_schema(schema: SchemaFile) -> None:
-    """Raise where Spark cannot parse what the file says of keys, values or the keys' encoders."""
+    """Raise FormatError if Spark cannot parse the keys, values or keys' encoders of the file."""
     for store in schema.stores:
         check_struct(store.key)
         check_struct(store.value)
@@ -121,7 +93,7 @@ def check_schema(schema: SchemaFile) -> None:
 
 
 def check_struct(text: str) -> None:
-    """Raise where Spark cannot parse the text as the JSON of a struct."""
+    """Raise FormatError if Spark cannot parse the text as the JSON of a struct."""
     if text.startswith("StructType(List("):
         return  # as Spark 1.1 wrote types, which is still taken
     plain = _decoded(text)
@@ -145,11 +117,11 @@ def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is no number")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_Object, parse_constant=_refuse_constant)
+_DECODER = json.JSONDecoder(object_pairs_hook=JsonFields, parse_constant=_refuse_constant)
 
 
 def _check_struct(plain: object) -> None:
-    parts = plain.exactly("fields", "type") if isinstance(plain, _Object) else None
+    parts = plain.exactly("fields", "type") if isinstance(plain, JsonFields) else None
     if parts is None or parts["type"] != "struct":
         raise _unparsable(plain)
     fields = parts["fields"]
@@ -160,76 +132,62 @@ def _check_struct(plain: object) -> None:
 
 
 def _check_field(plain: object) -> None:
-    parts = _field_parts(plain)
+    forms = []
+    if isinstance(plain, JsonFields):
+        forms = [plain.exactly(*names) for names in _FIELD_FORMS]
+    parts = next(filter(None, forms), None)
+    if parts is None:
+        raise _unparsable(plain)
     name = parts["name"]
     nullable = parts.get("nullable", True)
-    metadata = parts.get("metadata", _Object([]))
+    metadata = parts.get("metadata", JsonFields([]))
     if not isinstance(name, str) or not isinstance(nullable, bool):
         raise _unparsable(plain)
-    if not isinstance(metadata, _Object):
+    if not isinstance(metadata, JsonFields):
         raise _unparsable(plain)
     _check_metadata(metadata)
-    collations = _collations(metadata)
+    by_path = metadata.get(_COLLATIONS)
+    collations = dict(by_path.fields) if isinstance(by_path, JsonFields) else {}
     _check_type(parts["type"], name, collations)
-
-
-def _field_parts(plain: object) -> JsonObject:
-    if isinstance(plain, _Object):
-        for names in _FIELD_FORMS:
-            parts = plain.exactly(*names)
-            if parts is not None:
-                return parts
-    raise _unparsable(plain)
 
 
 def _check_type(plain: object, path: str, collations: Mapping[str, object]) -> None:
     if path in collations:
-        _check_collated(plain, path, collations[path])
+        if plain != "string":
+            fact = f"{_WHAT} gives {path[:80]!r} a collation, which is no string"
+            raise FormatError(fact, None, 0)
+        _check_collation(collations[path])
         return
     if isinstance(plain, str):
-        _check_name(plain)
+        if not _is_known(plain):
+            fact = f"{_WHAT} holds the type {plain[:80]!r}, which no Spark up to 4.3 can parse"
+            raise FormatError(fact, None, 0)
         return
-    if not isinstance(plain, _Object):
+    if not isinstance(plain, JsonFields):
         raise _unparsable(plain)
     match plain.get("type"):
         case "struct":
             _check_struct(plain)
-        case "array":
-            _check_array(plain, path, collations)
-        case "map":
-            _check_map(plain, path, collations)
+        case "array" | "map" as kind:
+            _check_parts(plain, kind, path, collations)
         case "udt":
             _check_udt(plain)
         case _:
             raise _unparsable(plain)
 
 
-def _check_collated(plain: object, path: str, collation: object) -> None:
-    if plain != "string":
-        fact = f"{_WHAT} gives {path[:80]!r} a collation, which is no string"
-        raise FormatError(fact, None, 0)
-    _check_collation(collation)
-
-
-def _check_array(plain: _Object, path: str, collations: Mapping[str, object]) -> None:
-    parts = plain.exactly("containsNull", "elementType", "type")
-    if parts is None or not isinstance(parts["containsNull"], bool):
+def _check_parts(plain: JsonFields, kind: str, path: str, collations: Mapping[str, object]) -> None:
+    """Check an array or a map: its flag, and the types inside."""
+    flag, inner = _CONTAINERS[kind]
+    parts = plain.exactly("type", flag, *inner)
+    if parts is None or not isinstance(parts[flag], bool):
         raise _unparsable(plain)
-    _check_type(parts["elementType"], f"{path}.element", collations)
+    for key, step in inner.items():
+        _check_type(parts[key], f"{path}.{step}", collations)
 
 
-def _check_map(plain: _Object, path: str, collations: Mapping[str, object]) -> None:
-    parts = plain.exactly("keyType", "type", "valueContainsNull", "valueType")
-    if parts is None or not isinstance(parts["valueContainsNull"], bool):
-        raise _unparsable(plain)
-    _check_type(parts["keyType"], f"{path}.key", collations)
-    _check_type(parts["valueType"], f"{path}.value", collations)
-
-
-def _check_udt(plain: _Object) -> None:
-    """Check a class of Python's; one of the JVM's is looked up by its name, on a class path that we
-    cannot see.
-    """
+def _check_udt(plain: JsonFields) -> None:
+    """Check a class of Python's; the JVM's are on a class path that we cannot see."""
     of_jvm = plain.exactly("class", "pyClass", "sqlType", "type")
     if of_jvm is not None and isinstance(of_jvm["class"], str):
         return
@@ -242,12 +200,6 @@ def _check_udt(plain: _Object) -> None:
     _check_type(of_python["sqlType"], "", {})
 
 
-def _check_name(name: str) -> None:
-    if not _is_known(name):
-        fact = f"{_WHAT} holds the type {name[:80]!r}, which no Spark up to 4.3 can parse"
-        raise FormatError(fact, None, 0)
-
-
 def _is_known(name: str) -> bool:
     for pattern, is_valid in _PARAMETERS:
         parameters = pattern.fullmatch(name)
@@ -257,16 +209,10 @@ def _is_known(name: str) -> bool:
 
 
 def _is_decimal(precision: str, scale: str) -> bool:
-    """Whether a decimal may have these; the scale may have been negative, where a session asked
-    for it.
-    """
+    """Whether a decimal may have these; some sessions allow a negative scale."""
     if len(precision) > 19 or len(scale) > 20:
         return False
     return int(precision) <= 38 and -38 <= int(scale) <= int(precision)
-
-
-def _is_length(length: str) -> bool:
-    return len(length) < 20 and int(length) <= _INT_MAX
 
 
 def _is_collation(name: str) -> bool:
@@ -276,14 +222,9 @@ def _is_collation(name: str) -> bool:
 # Types with parameters that have limits of their own.
 _PARAMETERS: tuple[tuple[re.Pattern[str], Callable[..., bool]], ...] = (
     (_DECIMAL, _is_decimal),
-    (_TEXT, _is_length),
+    (_TEXT, lambda length: len(length) < 20 and int(length) <= _INT_MAX),
     (_COLLATED, _is_collation),
 )
-
-
-def _collations(metadata: _Object) -> Mapping[str, object]:
-    by_path = metadata.get(_COLLATIONS)
-    return dict(by_path.fields) if isinstance(by_path, _Object) else {}
 
 
 def _check_collation(text: object) -> None:
@@ -293,12 +234,10 @@ def _check_collation(text: object) -> None:
         raise FormatError(fact, None, 0)
 
 
-def _check_metadata(plain: _Object) -> None:
-    """Check that lists hold values of one kind, and no lists; a value may be null, an item may
-    not.
-    """
+def _check_metadata(plain: JsonFields) -> None:
+    """Check that lists hold values of one kind, no lists and no nulls."""
     for name, value in plain.fields:
-        if isinstance(value, _Object):
+        if isinstance(value, JsonFields):
             _check_metadata(value)
         if isinstance(value, list):
             _check_items(name, value)
@@ -309,13 +248,13 @@ def _check_items(name: str, items: list[object]) -> None:
     if len(kinds) > 1 or kinds & {list, type(None)}:
         raise FormatError(f"{_WHAT} has metadata {name[:80]!r} that no Spark can parse", None, 0)
     for item in items:
-        if isinstance(item, _Object):
+        if isinstance(item, JsonFields):
             _check_metadata(item)
 
 
 def _check_encoder(text: str) -> None:
     decoded = _decoded(text)
-    plain = decoded if isinstance(decoded, _Object) else _Object([])
+    plain = decoded if isinstance(decoded, JsonFields) else JsonFields([])
     kind = plain.get("keyStateEncoderType")
     if not isinstance(kind, str) or kind not in _ENCODERS:
         fact = f"{_WHAT} names no key encoder that a Spark up to 4.3 has: {text[:80]!r}"

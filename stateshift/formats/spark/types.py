@@ -11,6 +11,7 @@ position.
 from __future__ import annotations
 
 import re
+import struct
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -72,21 +73,23 @@ DataType = Atomic | DecimalType | ArrayType | MapType | StructType
 # A decoded value, of the Python type that `unsafe_row` names for its SQL type; a row of them.
 Value = Any
 Row = tuple[Value, ...]
-# Bytes that a value of the type takes in an array; in a row each has a slot of eight.
-WIDTHS = {
-    "boolean": 1,
-    "byte": 1,
-    "short": 2,
-    "integer": 4,
-    "long": 8,
-    "float": 4,
-    "double": 8,
-    "date": 4,
-    "timestamp": 8,
-    "timestamp_ntz": 8,
-    "year-month": 4,
-    "day-time": 8,
+# The types of one width, as `struct` reads them.
+FORMS = {
+    "boolean": struct.Struct("<?"),
+    "byte": struct.Struct("<b"),
+    "short": struct.Struct("<h"),
+    "integer": struct.Struct("<i"),
+    "long": struct.Struct("<q"),
+    "float": struct.Struct("<f"),
+    "double": struct.Struct("<d"),
+    "date": struct.Struct("<i"),
+    "timestamp": struct.Struct("<q"),
+    "timestamp_ntz": struct.Struct("<q"),
+    "year-month": struct.Struct("<i"),
+    "day-time": struct.Struct("<q"),
 }
+# Bytes that a value of the type takes in an array; in a row each has a slot of eight.
+WIDTHS = {name: form.size for name, form in FORMS.items()}
 VARIABLE = ("string", "binary", "calendar", "variant")
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(-?\d{1,2})\s*\)")
@@ -108,20 +111,14 @@ def decode_struct(text: str) -> StructType:
 def _type(plain: object) -> DataType:
     if isinstance(plain, str):
         return _atomic(plain)
-    if not isinstance(plain, dict):
-        raise _unknown(plain)
-    kind = plain.get("type")
+    kind = plain.get("type") if isinstance(plain, dict) else None
     read = _NESTED.get(kind) if isinstance(kind, str) else None
-    if read is None:
-        raise _unknown(plain)
+    if read is None or not isinstance(plain, dict):
+        raise FormatError(f"{_WHAT} holds the unknown type {str(plain)[:80]}", None, 0)
     try:
         return read(plain)
     except KeyError as error:
         raise FormatError(f"{_WHAT}: a {kind} without {error}", None, 0) from error
-
-
-def _unknown(plain: object) -> FormatError:
-    return FormatError(f"{_WHAT} holds the unknown type {str(plain)[:80]}", None, 0)
 
 
 _NAMED: dict[str, DataType] = {

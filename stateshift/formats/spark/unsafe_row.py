@@ -14,12 +14,10 @@
 
 Source: Spark, UnsafeRow, UnsafeArrayData, UnsafeMapData, UnsafeWriter.
 
-    decode_row(content, struct) -> tuple, by position
-
-Values are plain: int for dates, times and intervals, float, bool, str (what is not UTF-8 kept as
-surrogates), bytes, Decimal, tuples for structs and arrays, tuples of pairs for maps, None. Work is
-bounded by the row's size times the schema's depth: the variable parts of one container may not add
-up to more than the container.
+Values are plain: int for dates, times and intervals, float, bool, str (bytes that are not UTF-8
+kept as surrogates), bytes, Decimal, tuples for structs and arrays, tuples of pairs for maps, None.
+Work is bounded by the row's size times the schema's depth: the variable parts of one container may
+not add up to more than the container.
 """
 
 from __future__ import annotations
@@ -31,6 +29,7 @@ from itertools import repeat
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.types import (
+    FORMS,
     WIDTHS,
     ArrayType,
     Atomic,
@@ -42,21 +41,6 @@ from stateshift.formats.spark.types import (
     Value,
 )
 
-_CODES = {
-    "boolean": "?",
-    "byte": "b",
-    "short": "h",
-    "integer": "i",
-    "long": "q",
-    "float": "f",
-    "double": "d",
-    "date": "i",
-    "timestamp": "q",
-    "timestamp_ntz": "q",
-    "year-month": "i",
-    "day-time": "q",
-}
-_READERS = {name: struct.Struct(f"<{code}") for name, code in _CODES.items()}
 _LONG = struct.Struct("<q")
 _PLACE = struct.Struct("<II")
 _CALENDAR = struct.Struct("<iiq")
@@ -67,10 +51,8 @@ def decode_row(content: bytes, schema: StructType) -> Row:
     return _struct(content, 0, len(content), schema)
 
 
-def unscaled(value: Decimal, scale: int) -> int:
-    """Return the integer that a decimal of this scale is stored as; exact, whatever the decimal
-    context says.
-    """
+def unscale_decimal(value: Decimal, scale: int) -> int:
+    """Return a decimal's stored integer; exact in any decimal context."""
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int) or exponent + scale < 0:
         raise FormatError(f"{value} is no decimal of scale {scale}")
@@ -78,8 +60,8 @@ def unscaled(value: Decimal, scale: int) -> int:
     return -number if sign else number
 
 
-def scaled(number: int, scale: int) -> Decimal:
-    """Return the inverse of `unscaled`."""
+def scale_integer(number: int, scale: int) -> Decimal:
+    """Return the inverse of `unscale_decimal`."""
     digits = tuple(map(int, str(abs(number))))
     return Decimal((int(number < 0), digits, -scale))
 
@@ -91,9 +73,7 @@ def twos_complement(number: int) -> bytes:
 
 
 class _Container:
-    """A row or an array in `content[base:end]`, and how many of its bytes no variable part has
-    taken yet.
-    """
+    """A row or array in `content[base:end]`, and its bytes that no variable part has taken."""
 
     __slots__ = ("_left", "base", "content", "end")
 
@@ -113,7 +93,7 @@ class _Container:
 
 def _struct(content: bytes, base: int, end: int, schema: StructType) -> Row:
     count = len(schema.types)
-    bits = _null_bytes(count)
+    bits = (count + 63) // 64 * 8
     least = bits + 8 * count
     if end - base < least:
         raise FormatError(f"a row of {count} fields needs {least} bytes", None, end)
@@ -125,20 +105,17 @@ def _array(content: bytes, base: int, end: int, element: DataType) -> Row:
     if end - base < 8:
         raise FormatError("an array needs eight bytes for its length", None, end)
     (count,) = _LONG.unpack_from(content, base)
-    width = _width(element)
+    width = 8
+    if isinstance(element, Atomic):
+        width = 0 if element.name == "void" else WIDTHS.get(element.name, 8)
     if not 0 <= count <= 8 * (end - base):
         raise FormatError(f"an array claims {count} elements", None, base)
-    first = base + 8 + _null_bytes(count)
+    first = base + 8 + (count + 63) // 64 * 8
     if end < first + width * count:
         raise FormatError(f"an array of {count} elements does not fit", None, end)
     nulls = int.from_bytes(content[base + 8 : first], "little")
     array = _Container(content, base, end)
     return _values(array, nulls, first, width, repeat(element, count))
-
-
-def _null_bytes(count: int) -> int:
-    """Return how many bytes of null bits so many fields or elements have."""
-    return (count + 63) // 64 * 8
 
 
 def _values(
@@ -171,12 +148,12 @@ def _value(place: _Container, slot: int, wanted: DataType) -> Value:
     """Return the value whose slot (or element) is at `slot`, which lies within the content."""
     content = place.content
     match wanted:
-        case Atomic(name) if name in WIDTHS:
-            return _READERS[name].unpack_from(content, slot)[0]
+        case Atomic(name) if name in FORMS:
+            return FORMS[name].unpack_from(content, slot)[0]
         case Atomic("void"):
             return None
         case DecimalType(precision, scale) if precision <= 18:
-            return scaled(_LONG.unpack_from(content, slot)[0], scale)
+            return scale_integer(_LONG.unpack_from(content, slot)[0], scale)
     start, end = place.part(slot)
     return _variable(content, start, end, wanted)
 
@@ -197,19 +174,10 @@ def _variable(content: bytes, start: int, end: int, wanted: DataType) -> Value:
         case Atomic("binary"):
             return bytes(content[start:end])
         case Atomic("calendar"):
-            return _calendar(content, start, end)
-    return _variant(content, start, end)
-
-
-def _calendar(content: bytes, start: int, end: int) -> tuple[int, int, int]:
-    """Return a calendar interval as (months, days, microseconds)."""
-    if end - start != _CALENDAR.size:
-        raise FormatError("a calendar interval is not of 16 bytes", None, start)
-    return _CALENDAR.unpack_from(content, start)
-
-
-def _variant(content: bytes, start: int, end: int) -> tuple[bytes, bytes]:
-    """Return a variant as (value, metadata)."""
+            if end - start != _CALENDAR.size:
+                raise FormatError("a calendar interval is not of 16 bytes", None, start)
+            return _CALENDAR.unpack_from(content, start)
+    # A variant: value and metadata.
     value = start + 4
     metadata = value + int.from_bytes(content[start:value], "little")
     if end < value or end < metadata:
@@ -218,19 +186,8 @@ def _variant(content: bytes, start: int, end: int) -> tuple[bytes, bytes]:
 
 
 def _wide_decimal(content: bytes, start: int, end: int, wanted: DecimalType) -> Decimal:
-    """Return a decimal that does not fit a long. Spark does not read what has more digits than its
-    type (Decimal.set); a shorter one it takes as it is.
-    """
+    """Return a decimal beyond a long. Too many digits are refused (Decimal.set), fewer not."""
     number = int.from_bytes(content[start:end], "big", signed=True) if end - start <= 16 else 10**38
     if abs(number) >= 10**wanted.precision:
         raise FormatError(f"a decimal has more than {wanted.precision} digits", None, start)
-    return scaled(number, wanted.scale)
-
-
-def _width(wanted: DataType) -> int:
-    match wanted:
-        case Atomic("void"):
-            return 0
-        case Atomic(name):
-            return WIDTHS.get(name, 8)
-    return 8
+    return scale_integer(number, wanted.scale)

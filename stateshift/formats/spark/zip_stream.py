@@ -16,7 +16,7 @@ the files.
                 | comment length u16 | comment
 
 All of it little-endian. Spark unzips a snapshot with ZipInputStream, which never looks at the
-directory: what decides whether it can is the first line above, and what `inflate` says. Its rules,
+directory: the first line above decides whether it can, and `inflate`. Its rules,
 in its order (OpenJDK, ZipInputStream: readLOC, read, readEnd):
 
     no header's signature, or fewer than 30 bytes  no more files: that is all there is
@@ -30,10 +30,10 @@ in its order (OpenJDK, ZipInputStream: readLOC, read, readEnd):
                                                    CRC-32 checked
     zip64's extra field                            counts where a size in the header is 0xFFFFFFFF
 
-A header whose signature is damaged is no error to Java: the files from there on are missing. So the
-directory says how many there are, and what they are called. A zip is refused where it says
-otherwise, or is cut off: then nobody can tell whether a file is missing. Whatever else the
-directory says wrongly, Java does not notice: `doubts` names it.
+A header whose signature is damaged is no error to Java: the files from there on are missing. The
+directory has their number and their names. A zip is refused if it says otherwise, or is cut off:
+then nobody can tell whether a file is missing. Java does not notice other faults of the directory:
+`doubts` names them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class ZipFiles:
-    """The files in their order, and what the directory says wrongly of them."""
+    """The files in their order, and the faults of their directory."""
 
     members: tuple[Member, ...]
     doubts: tuple[str, ...]
@@ -85,7 +85,7 @@ class ZipFiles:
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """What stands before a file. `data` is where its bytes begin."""
+    """The header of a file, whose bytes begin at `data`."""
 
     name: str
     offset: int
@@ -103,7 +103,7 @@ class _Header:
 
 @dataclass(frozen=True, slots=True)
 class _Data:
-    """A file's bytes as they came out: `end` is where the ones it is stored in end."""
+    """A file's decompressed bytes; `end` is that of the stored ones."""
 
     crc: int
     size: int
@@ -113,7 +113,7 @@ class _Data:
 
 @dataclass(frozen=True, slots=True)
 class _Claims:
-    """What a file's header or descriptor says of it; `end` is where all of the file ends."""
+    """The claims of a file's header or descriptor; `end` is that of the whole file."""
 
     crc: int
     stored: int
@@ -123,7 +123,7 @@ class _Claims:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """What the directory says of a file."""
+    """An entry of the directory."""
 
     name: bytes
     crc: int
@@ -134,7 +134,7 @@ class _Listed:
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """What the end of a zip says: how many files there are, and where its directory begins."""
+    """The end of a zip: the number of files, and the place of the directory."""
 
     files: int
     directory: int
@@ -146,9 +146,7 @@ Ratio = Callable[[str], int]
 
 
 def read_zip(content: bytes, kept: Kept, ratio_max: Ratio) -> ZipFiles:
-    """Return the files that Java finds in a zip, each read to its end; refused where Java refuses
-    it, or finds fewer.
-    """
+    """Return the files that Java finds, each read to its end; an error if it finds fewer."""
     members: list[Member] = []
     position = 0
     while (header := _header(content, position)) is not None:
@@ -205,25 +203,17 @@ def _check_method(name: str, flags: int, method: int, start: int) -> None:
 
 
 def _sizes_64(extra: bytes, size: int, stored: int) -> tuple[int, int]:
-    """Return size and stored size as zip64's extra field has them; what is not whole in it is
-    skipped.
-    """
-    for tag, content in _extra_fields(extra):
-        if tag == _ZIP64 and len(content) >= 16:
-            size, stored = struct.unpack_from("<QQ", content)
-    return size, stored
-
-
-def _extra_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the fields that are whole, each with its tag."""
+    """Return both sizes of zip64's extra field; an incomplete one is skipped."""
     position = 0
     while position + 4 < len(extra):
         tag, length = struct.unpack_from("<HH", extra, position)
         position += 4
         if position + length > len(extra):
             break
-        yield tag, extra[position : position + length]
+        if tag == _ZIP64 and length >= 16:
+            size, stored = struct.unpack_from("<QQ", extra, position)
         position += length
+    return size, stored
 
 
 def _member(content: bytes, header: _Header, kept: int, ratio_max: int) -> tuple[Member, int]:
@@ -272,7 +262,7 @@ def _stored(content: bytes, header: _Header, kept: int) -> _Data:
 
 
 def _inflated(content: bytes, header: _Header, kept: int, ratio_max: int) -> _Data:
-    """Return what deflate makes of the bytes, piece by piece: a file may be longer than memory."""
+    """Return deflated bytes piece by piece: a file may be longer than memory."""
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     position = header.data
     crc = size = 0
@@ -304,7 +294,7 @@ def _inflated(content: bytes, header: _Header, kept: int, ratio_max: int) -> _Da
 
 
 def _claims(content: bytes, header: _Header, data: _Data) -> _Claims:
-    """Return what the header says of a deflated file, or the descriptor behind it."""
+    """Return the claims of a deflated file's header, or of the descriptor after it."""
     if not header.flags & _DESCRIBED:
         return _Claims(header.crc, header.stored, header.size, data.end)
     large = max(data.size, data.end - header.data) > _FOUR_GIB
@@ -324,9 +314,7 @@ def _claims(content: bytes, header: _Header, data: _Data) -> _Claims:
 
 
 def _doubts(content: bytes, members: list[Member], end: int) -> tuple[str, ...]:
-    """Return what the directory says wrongly of the files before it; refused where it leaves open
-    which files there are.
-    """
+    """Return the directory's faults; an error if it leaves open which files there are."""
     listed = list(_directory(content, end))
     names = [member.name.encode("utf-8") for member in members]
     listed_names = [entry.name for entry in listed]
@@ -348,7 +336,7 @@ def _doubts(content: bytes, members: list[Member], end: int) -> tuple[str, ...]:
 def _other_files(
     members: list[Member], listed: list[_Listed], tail: _Tail, end: int
 ) -> FormatError:
-    """Return what says how the directory lists other files than there are."""
+    """Return words for how the directory lists other files than there are."""
     for member, entry in zip(members, listed, strict=False):
         if entry.name != member.name.encode("utf-8"):
             shown = entry.name.decode("utf-8", "replace")[:80]
@@ -362,9 +350,7 @@ def _other_files(
 
 
 def _differences(member: Member, listed: _Listed) -> Iterator[str]:
-    """Yield what of a file the directory has otherwise. Beyond 4 GiB the values stand elsewhere,
-    and are not compared.
-    """
+    """Yield the directory's other values of a file; those beyond 4 GiB are not compared."""
     pairs = {
         "checksum": (member.crc, listed.crc),
         "size": (member.size, listed.size),
@@ -393,7 +379,7 @@ def _directory(content: bytes, start: int) -> Iterator[_Listed]:
 
 
 def _tail(content: bytes, directory: int) -> _Tail | None:
-    """Return what the end of the zip says; None without one."""
+    """Return the end of the zip; None without one."""
     start = content.rfind(_END, directory)
     if start < 0 or len(content) - start < _TAIL.size:
         return None

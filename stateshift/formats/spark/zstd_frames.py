@@ -33,9 +33,7 @@ _REPEATED, _COMPRESSED, _RESERVED = 1, 2, 3  # kinds of blocks
 
 
 def decompress(stream: Stream) -> Iterator[bytes]:
-    """Yield raw bytes, 256 KiB at most at a time; refuse a stream that is larger than 256 MiB
-    and 4,096 times its compressed size together.
-    """
+    """Yield 256 KiB at most at a time; refuse 256 MiB and 4,096 times the compressed size."""
     import pyarrow  # a third of a second to load, and only zstd needs it
 
     start = stream.offset

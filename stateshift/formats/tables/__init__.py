@@ -1,3 +1,1 @@
-"""Formats of tables that streaming jobs write to and read from: Delta, Iceberg. Only what tells
-of a job's batches.
-"""
+"""Formats of tables that streaming jobs write and read, as far as they tell of batches."""

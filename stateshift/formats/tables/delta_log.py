@@ -1,4 +1,4 @@
-"""The log of a Delta table, as far as it tells which batches of a streaming job are in the table.
+"""The log of a Delta table, as far as it tells the batches of a streaming job in the table.
 
     _delta_log/<version, 20 digits>.json                     a commit: one action a line
       {"txn":{"appId":"<query id>","version":<batch>,...}}     a query's last batch
@@ -46,18 +46,14 @@ class Transaction(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """What one commit says of streaming jobs. `restores`: it takes the table back to what an
-    older version held.
-    """
+    """A commit, as far as jobs need it. `restores`: it takes back an older version's content."""
 
     transactions: tuple[Transaction, ...]
     restores: bool
 
 
 class CheckpointName(NamedTuple):
-    """A checkpoint's file. Of several parts, `part` counts from 1; without parts both numbers
-    are 1.
-    """
+    """A checkpoint's file. `part` counts from 1; without parts both numbers are 1."""
 
     version: int
     part: int
@@ -73,15 +69,13 @@ def commit_version(name: str) -> int | None:
 
 
 def staged_version(path: str) -> int | None:
-    """Return the version of a commit that is not published yet (coordinated commits); None where
-    it is none.
-    """
+    """Return the version of a commit that is not published yet (coordinated commits)."""
     match = _STAGED.fullmatch(path)
     return int(match[1]) if match else None
 
 
 def checkpoint_name(name: str) -> CheckpointName | None:
-    """Return what the name of a checkpoint's file says; None where it is none."""
+    """Return the parts of a checkpoint's file name; None for another file."""
     match = _CHECKPOINT.fullmatch(name)
     if match is None:
         return None
@@ -104,20 +98,16 @@ def newest_checkpoint(names: Iterable[str]) -> tuple[CheckpointName, ...]:
         alone = file.name if file.parts == 1 else ""
         checkpoint = (file.version, file.parts, file.is_json, alone)
         checkpoints.setdefault(checkpoint, []).append(file)
-    complete = filter(_is_complete, checkpoints.values())
-    newest = max(complete, key=lambda files: files[0].version, default=[])
+    newest: list[CheckpointName] = []
+    for files in checkpoints.values():
+        is_whole = len({file.part for file in files}) == files[0].parts
+        if is_whole and (not newest or files[0].version > newest[0].version):
+            newest = files
     return tuple(sorted(newest))
 
 
-def _is_complete(files: list[CheckpointName]) -> bool:
-    """Whether all parts of a checkpoint are there."""
-    return len({file.part for file in files}) == files[0].parts
-
-
 def decode_transactions(chunks: Iterable[bytes]) -> Iterator[Transaction]:
-    """Yield the `txn` actions of a commit, or of a checkpoint in JSON. Other lines are not
-    decoded.
-    """
+    """Yield the `txn` actions of a commit, or of a checkpoint in JSON."""
     for offset, action in _actions(chunks, "txn"):
         txn = action.get("txn")
         if txn is not None:
@@ -125,7 +115,7 @@ def decode_transactions(chunks: Iterable[bytes]) -> Iterator[Transaction]:
 
 
 def decode_actions(chunks: Iterable[bytes], name: str) -> Iterator[JsonObject]:
-    """Yield what the actions of this name say, in a commit or in a checkpoint in JSON."""
+    """Yield the actions of this name in a commit, or in a checkpoint in JSON."""
     for _, action in _actions(chunks, name):
         said = action.get(name)
         if isinstance(said, dict):
@@ -133,25 +123,20 @@ def decode_actions(chunks: Iterable[bytes], name: str) -> Iterator[JsonObject]:
 
 
 def decode_commit(chunks: Iterable[bytes]) -> Commit:
-    """Return what a commit says. Of its lines only those of the two actions are decoded."""
+    """Return a commit. Only lines of the two actions are decoded."""
     transactions: list[Transaction] = []
     restores = False
     for offset, action in _actions(chunks, "txn", "commitInfo"):
-        restores |= _is_restore(action.get("commitInfo"))
+        info = action.get("commitInfo")
+        restores |= isinstance(info, dict) and info.get("operation") == RESTORE
         txn = action.get("txn")
         if txn is not None:
             transactions.append(transaction_of(txn, offset))
     return Commit(tuple(transactions), restores)
 
 
-def _is_restore(info: object) -> bool:
-    return isinstance(info, dict) and info.get("operation") == RESTORE
-
-
 def _actions(chunks: Iterable[bytes], *names: str) -> Iterator[tuple[int, JsonObject]]:
-    """Yield the lines that may hold an action of these names, each with its offset; no others
-    are decoded.
-    """
+    """Yield the lines that may hold an action of these names, with offsets. Others stay text."""
     wanted = [f'"{name}"'.encode() for name in names]
     for offset, line in lines(_bounded(chunks)):
         if any(name in line for name in wanted):
@@ -159,7 +144,7 @@ def _actions(chunks: Iterable[bytes], *names: str) -> Iterator[tuple[int, JsonOb
 
 
 def transaction_of(txn: object, offset: int | None = None) -> Transaction:
-    """Return what one `txn` action says."""
+    """Return one `txn` action."""
     fields = txn if isinstance(txn, dict) else {}
     app_id, batch = fields.get("appId"), fields.get("version")
     if not isinstance(app_id, str) or not is_integer(batch):

@@ -1,5 +1,4 @@
-"""The metadata of an Iceberg table, as far as it tells which batches of a streaming job are in the
-table.
+"""The metadata of an Iceberg table, as far as it tells the batches of a streaming job in the table.
 
     metadata/version-hint.text           <n>            tables of a Hadoop catalog
     metadata/v<n>[.gz].metadata.json                    their metadata
@@ -10,8 +9,8 @@ table.
                      "spark.sql.streaming.queryId":"...","spark.sql.streaming.epochId":"5"}}]}
 
 Source: Iceberg, TableMetadataParser, HadoopTableOperations; SparkWrite.findLastCommittedEpochId
-goes from the current snapshot to its parents, and takes the first one of the query. What was rolled
-back is not found there.
+goes from the current snapshot to its parents, and takes the first one of the query. It does not
+find snapshots that were rolled back.
 """
 
 from __future__ import annotations
@@ -60,9 +59,7 @@ def metadata_number(name: str) -> int | None:
 
 
 def newest_metadata(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the metadata file of the highest number. They are several where a writer lost a race
-    and left its file: the catalog alone knows the one that counts.
-    """
+    """Return the metadata files of the highest number: more than one if a writer lost a race."""
     by_number: dict[int, list[str]] = {}
     for name in names:
         number = metadata_number(name)
@@ -77,7 +74,8 @@ def decode_table(content: bytes) -> IcebergTable:
     metadata = decode_object(text, _WHAT)
     current, table_id = metadata.get("current-snapshot-id"), metadata.get("table-uuid")
     snapshots = _snapshots(metadata)
-    current_id = _snapshot_id(current)
+    # -1, for example, stands for none.
+    current_id = current if isinstance(current, int) and current >= 0 else None
     if current_id is not None and current_id not in snapshots:
         # Older ones expire; the current one is always listed (Iceberg's TableMetadata).
         raise FormatError(f"{_WHAT}: snapshot {current_id}, the current one, is missing", None, 0)
@@ -86,11 +84,6 @@ def decode_table(content: bytes) -> IcebergTable:
         current=current_id,
         streamed=tuple(_streamed(snapshots, current)),
     )
-
-
-def _snapshot_id(value: object) -> int | None:
-    """Return an id; None of what stands for none, such as -1."""
-    return value if isinstance(value, int) and value >= 0 else None
 
 
 def _snapshots(metadata: JsonObject) -> dict[int, JsonObject]:

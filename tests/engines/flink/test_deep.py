@@ -20,7 +20,7 @@ from stateshift.formats.flink.java_data import Longs
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.keyed_state import Header
 from stateshift.formats.flink.metadata import SubtaskState, decode_metadata, encode_metadata
-from stateshift.formats.flink.snappy_frames import IDENTIFIER, decompressed
+from stateshift.formats.flink.snappy_frames import IDENTIFIER, decompress
 from stateshift.formats.flink.state_values import is_known
 from stateshift.formats.flink.stream_handles import RelativeFile
 from stateshift.storage import locations
@@ -160,9 +160,9 @@ def _held(content: bytes) -> list[bytes]:
 def _of_stream(stream: bytes) -> bytes:
     """What a stream holds; the number of the key group that follows it is no chunk of it."""
     try:
-        return decompressed(stream, "a stream")
+        return decompress(stream, "a stream")
     except FormatError:
-        return decompressed(stream[:-4], "a stream")
+        return decompress(stream[:-4], "a stream")
 
 
 @pytest.mark.parametrize(

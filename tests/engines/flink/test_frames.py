@@ -16,7 +16,7 @@ from stateshift.errors import TooLarge
 from stateshift.formats import bounds
 from stateshift.formats.flink.keyed_handles import Changelog, FileDelta, MemoryDelta
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
-from stateshift.formats.flink.operator_handles import expanded
+from stateshift.formats.flink.operator_handles import expand_channels
 from stateshift.formats.flink.snappy_frames import IDENTIFIER
 from stateshift.formats.flink.stream_handles import AbsoluteFile, Inline, StreamHandle
 from stateshift.survey import Finding
@@ -182,7 +182,7 @@ def test_channel_state_is_whole_and_its_buffers_are_as_long_as_its_handles_say(n
     broken = 0
     for _, subtask in subtasks(place):
         for handle in (*subtask.inputs, *subtask.outputs):
-            for channel in expanded(handle):
+            for channel in expand_channels([handle]):
                 assert channel.stream is not None
                 content = place.content(channel.stream)
                 for at in (3, *(offset + 3 for offset in channel.part.offsets)):

@@ -11,7 +11,7 @@ import pytest
 
 from stateshift import look
 from stateshift.engines.spark.survey import checkpoint as survey
-from stateshift.formats.spark.offset_order import step_back
+from stateshift.formats.spark.positions import step_back
 from stateshift.survey import Image
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.formats.golden import CASES

@@ -13,7 +13,7 @@ import pytest
 from stateshift.errors import FormatError, TooLarge
 from stateshift.formats import bounds
 from stateshift.formats.flink import snappy_frames
-from stateshift.formats.flink.java_data import Input, encode_utf
+from stateshift.formats.flink.java_data import DataInput, encode_utf
 from stateshift.formats.flink.keyed_state import (
     decode_header,
     entries,
@@ -40,7 +40,7 @@ def test_a_list_of_things_that_take_no_bytes_is_not_counted_up() -> None:
     with pytest.raises(Unknown):
         value(
             Serializer("ListSerializer", 1, (NOTHING,)),
-            Input(struct.pack(">i", 0x7FFFFFFF), "a value"),
+            DataInput(struct.pack(">i", 0x7FFFFFFF), "a value"),
         )
 
 
@@ -48,7 +48,8 @@ def test_a_list_of_things_that_take_no_bytes_is_not_counted_up() -> None:
 def test_a_count_that_cannot_fit_is_refused_at_once(count: int) -> None:
     with pytest.raises(FormatError):
         value(
-            Serializer("ListSerializer", 1, (LONG,)), Input(struct.pack(">iq", count, 1), "a value")
+            Serializer("ListSerializer", 1, (LONG,)),
+            DataInput(struct.pack(">iq", count, 1), "a value"),
         )
 
 
@@ -58,7 +59,7 @@ def test_a_count_that_cannot_fit_is_refused_at_once(count: int) -> None:
 def test_a_composite_of_another_number_of_serializers_is_refused(name: str, arity: int) -> None:
     long = encode_utf("LongSerializerSnapshot") + struct.pack(">i", 3)
     with pytest.raises(FormatError, match=name):
-        read_snapshot(Input(snapshot(name, *([long] * arity)), "a snapshot"), nested=True)
+        read_snapshot(DataInput(snapshot(name, *([long] * arity)), "a snapshot"), nested=True)
 
 
 def test_serializers_inside_of_serializers_end() -> None:
@@ -66,7 +67,7 @@ def test_serializers_inside_of_serializers_end() -> None:
     for _ in range(2000):
         content = snapshot("ListSerializer", content)
     with pytest.raises(FormatError, match="nested too deeply"):
-        read_snapshot(Input(content, "a snapshot"), nested=True)
+        read_snapshot(DataInput(content, "a snapshot"), nested=True)
 
 
 def test_objects_inside_of_objects_end() -> None:
@@ -139,15 +140,15 @@ BEGUN = snappy_frames.IDENTIFIER
 )
 def test_what_is_no_snappy_stream_is_refused(content: bytes) -> None:
     with pytest.raises(FormatError):
-        snappy_frames.decompressed(content, "state")
+        snappy_frames.decompress(content, "state")
 
 
 def test_a_snappy_stream_that_expands_beyond_the_bound_is_refused_before_it_does() -> None:
     """64 KiB of zeros take 3 KiB: what is small on disk may be many GiB."""
     chunk = bytes(cramjam.snappy.compress(bytes(1 << 16))).removeprefix(BEGUN)
     assert len(chunk) < 4096
-    assert snappy_frames.decompressed(BEGUN + chunk * 3, "state") == bytes(3 << 16)
+    assert snappy_frames.decompress(BEGUN + chunk * 3, "state") == bytes(3 << 16)
     count = bounds.whole() // (1 << 16)
     with pytest.raises(TooLarge, match="state, decompressed, of") as refused:
-        snappy_frames.decompressed(BEGUN + chunk * (count + 1), "state")
+        snappy_frames.decompress(BEGUN + chunk * (count + 1), "state")
     assert "STATESHIFT_MEMORY" in str(refused.value.hint)

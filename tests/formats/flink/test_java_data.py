@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from stateshift.errors import FormatError
 from stateshift.formats.flink.java_data import (
-    Input,
+    DataInput,
+    DataOutput,
     Longs,
-    Output,
     decode_modified,
     encode_modified,
     fits_utf,
@@ -37,18 +37,18 @@ def test_strings_are_modified_utf_8(text: str, raw: str) -> None:
 
 @pytest.mark.parametrize("raw", ["00", "c0", "c081", "f09f9880", "ff", "eda0", "e0808080"])
 def test_what_java_would_not_write_is_refused(raw: str) -> None:
-    out = Output()
+    out = DataOutput()
     out.i2(len(raw) // 2)
     out.put(bytes.fromhex(raw))
     with pytest.raises(FormatError, match="modified UTF-8"):
-        Input(out.content(), "a test").utf()
+        DataInput(out.content(), "a test").utf()
 
 
 @given(st.text(alphabet=st.characters(), max_size=20))
 def test_any_string_comes_back(text: str) -> None:
-    out = Output()
+    out = DataOutput()
     out.utf(text)
-    assert Input(out.content(), "a test").utf() == text
+    assert DataInput(out.content(), "a test").utf() == text
 
 
 def test_a_string_may_be_as_long_as_its_length_can_say() -> None:
@@ -68,8 +68,8 @@ def test_longs_are_a_sequence_of_numbers(numbers: list[int], start: int, stop: i
 
 
 def test_a_length_that_is_claimed_takes_no_memory() -> None:
-    out = Output()
+    out = DataOutput()
     out.i4(2**31 - 1)
-    data = Input(out.content(), "a test")
+    data = DataInput(out.content(), "a test")
     with pytest.raises(FormatError, match="ends early"):
         data.longs(data.count("numbers"))

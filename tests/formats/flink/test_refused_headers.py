@@ -12,7 +12,7 @@ import struct
 import pytest
 
 from stateshift.errors import FormatError, UnknownVersion
-from stateshift.formats.flink.java_data import Input, encode_utf
+from stateshift.formats.flink.java_data import DataInput, encode_utf
 from stateshift.formats.flink.keyed_state import find_states, read_state
 from stateshift.formats.flink.operator_state import decode_operator_header, require_version
 from stateshift.formats.flink.serializers import Unknown, read_snapshot
@@ -77,21 +77,21 @@ def state(kind: int, options: dict[str, str], serializers: dict[str, bytes]) -> 
 )
 def test_a_snapshot_that_flink_does_not_read_is_refused(snapshot: bytes) -> None:
     with pytest.raises(FormatError):
-        read_snapshot(Input(snapshot + bytes(8), "a snapshot"), nested=True)
+        read_snapshot(DataInput(snapshot + bytes(8), "a snapshot"), nested=True)
 
 
 @pytest.mark.parametrize("version", [0, 3, 2 | 1 << 30])
 def test_a_serializer_of_another_version_is_refused(version: int) -> None:
     with pytest.raises(FormatError, match="Flink reads 2"):
-        read_snapshot(Input(proxied(simple(), version), "a snapshot"))
+        read_snapshot(DataInput(proxied(simple(), version), "a snapshot"))
 
 
 def test_what_may_be_a_jobs_own_is_not_refused() -> None:
-    read = read_snapshot(Input(tuple_of("com.acme.Pair"), "a snapshot"), nested=True)
+    read = read_snapshot(DataInput(tuple_of("com.acme.Pair"), "a snapshot"), nested=True)
     assert read.type == "com.acme.Pair"
     for own in (simple("com.acme.LongSerializerSnapshot", 7), simple("com.acme.MoneySnapshot", 7)):
         with pytest.raises(Unknown):
-            read_snapshot(Input(own, "a snapshot"), nested=True)
+            read_snapshot(DataInput(own, "a snapshot"), nested=True)
 
 
 TYPE, MODE = "KEYED_STATE_TYPE", "OPERATOR_STATE_DISTRIBUTION_MODE"
@@ -111,7 +111,7 @@ KEYED = {"NAMESPACE_SERIALIZER": simple(VOID), "VALUE_SERIALIZER": simple()}
 def test_whole_states_are_read_and_each_name_they_need_is_needed(
     kind: int, options: dict[str, str], serializers: dict[str, bytes]
 ) -> None:
-    assert read_state(Input(state(kind, options, serializers), "a header")) is not None
+    assert read_state(DataInput(state(kind, options, serializers), "a header")) is not None
     damaged = [
         *((options | {key: f"{value}S"}, serializers) for key, value in options.items()),
         *(({f"{key}S": value}, serializers) for key, value in options.items()),
@@ -123,7 +123,7 @@ def test_whole_states_are_read_and_each_name_they_need_is_needed(
     ]
     for other_options, other_serializers in damaged:
         with pytest.raises(FormatError):
-            read_state(Input(state(kind, other_options, other_serializers), "a header"))
+            read_state(DataInput(state(kind, other_options, other_serializers), "a header"))
 
 
 def test_a_state_that_is_counted_and_not_there_is_refused() -> None:

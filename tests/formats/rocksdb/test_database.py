@@ -11,10 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift.errors import FormatError
-from stateshift.formats.rocksdb.database import open_database
-from stateshift.formats.rocksdb.log import BLOCK, HEADER, decode_log, encode_log
-from stateshift.formats.rocksdb.manifest import decode_manifest
-from stateshift.formats.rocksdb.options import decode_options
+from stateshift.formats.rocksdb.database import decode_options, open_database
+from stateshift.formats.rocksdb.manifest import (
+    BLOCK,
+    HEADER,
+    decode_log,
+    decode_manifest,
+    encode_log,
+)
 from stateshift.formats.rocksdb.sst import decode_sst
 from tests.formats.rocksdb.building import Made, Write, database, log, opened, sized, table
 

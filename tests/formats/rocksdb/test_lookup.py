@@ -14,7 +14,7 @@ from stateshift.errors import FormatError
 from stateshift.formats.blocks import binary, block_of
 from stateshift.formats.rocksdb import sst_encoding
 from stateshift.formats.rocksdb.lookup import Lookup, StoredTable
-from stateshift.formats.rocksdb.manifest import Place, TableFile
+from stateshift.formats.rocksdb.manifest import KeyPlace, TableFile
 from stateshift.formats.rocksdb.sst import DELETES, PUT, decode_sst
 from stateshift.formats.rocksdb.table import open_table
 from tests.formats.rocksdb.building import table
@@ -33,7 +33,7 @@ def reading(content: bytes, offset: int, count: int) -> bytes:
 def stored(number: int, content: bytes, read: Reads | None = None) -> StoredTable:
     """A table as its MANIFEST would have it."""
     keys = [entry.key for entry in decode_sst(content)]
-    fact = TableFile(number, 0, len(content), Place(keys[0], 0), Place(keys[-1], 0), 0, 0)
+    fact = TableFile(number, 0, len(content), KeyPlace(keys[0], 0), KeyPlace(keys[-1], 0), 0, 0)
     opened = partial(open_table, read or partial(reading, content), len(content))
     return StoredTable(fact, f"{number}.sst", opened)
 
@@ -94,7 +94,7 @@ def test_of_a_large_table_the_blocks_alone_are_read_in_which_keys_would_stand() 
 
 def test_a_table_with_range_deletions_is_refused_by_its_path() -> None:
     content = table([(b"a", 1, PUT, b"")], [(b"a", b"c", 5)])
-    fact = TableFile(1, 0, len(content), Place(b"a", 0), Place(b"c", 0), 0, 0)
+    fact = TableFile(1, 0, len(content), KeyPlace(b"a", 0), KeyPlace(b"c", 0), 0, 0)
     opened = partial(open_table, partial(reading, content), len(content))
     with pytest.raises(FormatError, match=r"x/1\.sst.*range_del"):
         Lookup([StoredTable(fact, "x/1.sst", opened)]).live(binary([b"b"]))

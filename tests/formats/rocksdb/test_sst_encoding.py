@@ -20,7 +20,7 @@ from stateshift.formats.rocksdb.manifest import (
     MANIFEST,
     PUT,
     SEQUENCE_MAX,
-    Place,
+    KeyPlace,
     TableFacts,
     TableFile,
     decode_manifest,
@@ -158,7 +158,7 @@ def test_a_table_more_is_named_behind_all_that_a_manifest_says(size: int) -> Non
     after = decode_manifest(with_table(manifest, 8, table))
     assert (after.last_sequence, after.next_file) == (5, 9)
     added = after.families[0].tables.pop(8)
-    assert added == TableFile(8, 0, 77, Place(b"a", -5), Place(b"c" * 200, -5), 5, 5)
+    assert added == TableFile(8, 0, 77, KeyPlace(b"a", -5), KeyPlace(b"c" * 200, -5), 5, 5)
     assert after.families == before.families
 
 

@@ -23,7 +23,7 @@ from stateshift.formats.spark.types import (
     MapType,
     StructType,
 )
-from stateshift.formats.spark.unsafe_row import scaled, unscaled
+from stateshift.formats.spark.unsafe_row import scale_integer, unscale_decimal
 
 WHOLE = {
     "byte": 8,
@@ -61,7 +61,7 @@ def encoded(value: Any, kind: DataType, block: int = 0) -> bytes:
         case MapType(_, held):
             return blocks([encoded(k, STRING) + item(v, held, block) for k, v in value], block)
         case DecimalType(_, scale):
-            return unscaled(value, scale).to_bytes(bytes_of(kind), "big", signed=True)
+            return unscale_decimal(value, scale).to_bytes(bytes_of(kind), "big", signed=True)
         case Atomic("boolean"):
             return bytes((value,))
         case Atomic("float" | "double" as name):
@@ -116,7 +116,7 @@ def values(kind: DataType) -> st.SearchStrategy[Any]:
             return st.lists(st.tuples(values(STRING), items(held)), max_size=4).map(tuple)
         case DecimalType(precision, scale):
             most = 10**precision - 1
-            return st.integers(-most, most).map(lambda number: scaled(number, scale))
+            return st.integers(-most, most).map(lambda number: scale_integer(number, scale))
         case Atomic(name) if name in WHOLE:
             half = 1 << WHOLE[name] - 1
             return st.integers(-half, half - 1)

@@ -11,7 +11,7 @@ from stateshift.errors import FormatError
 from stateshift.formats.spark.delta_schema_log import (
     decode_schema_log,
     encode_schema_log,
-    relocated,
+    relocate_schema_log,
 )
 from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.uris import Relocation
@@ -58,7 +58,7 @@ def test_a_real_entry_is_read_and_written_back_byte_for_byte(path: Path) -> None
 def test_a_real_entry_is_moved_and_no_other_byte_changes(path: Path) -> None:
     content = path.read_bytes()
     mapping = {CHECKPOINT.replace("file:", "file://"): "s3a://b/orders"}
-    moved = relocated(decode_schema_log(content), Relocation(mapping))
+    moved = relocate_schema_log(decode_schema_log(content), Relocation(mapping))
     assert encode_schema_log(moved) == content.replace(
         f"{CHECKPOINT}/sources/0".encode(), b"s3a://b/orders/sources/0"
     )
@@ -74,7 +74,7 @@ def test_a_column_of_that_name_is_left_alone() -> None:
     )
     content = entry(dataSchemaJson=schema)
     moved = encode_schema_log(
-        relocated(decode_schema_log(content), Relocation({"file:///c": "file:///d"}))
+        relocate_schema_log(decode_schema_log(content), Relocation({"file:///c": "file:///d"}))
     )
     before, after = (json.loads(one.partition(b"\n")[2]) for one in (content, moved))
     assert after == {**before, "sourceMetadataPath": "file:/d/sources/0"}
@@ -82,12 +82,12 @@ def test_a_column_of_that_name_is_left_alone() -> None:
 
 def test_an_entry_from_before_delta_kept_the_path_stays_as_it_is() -> None:
     decoded = decode_schema_log(entry(sourceMetadataPath=None))
-    assert relocated(decoded, Relocation({"file:///c": "file:///d"})) == decoded
+    assert relocate_schema_log(decoded, Relocation({"file:///c": "file:///d"})) == decoded
 
 
 def test_a_path_that_does_not_move_is_refused() -> None:
     with pytest.raises(FormatError, match="lies under no directory that moves"):
-        relocated(decode_schema_log(entry()), Relocation({"file:///other": "file:///d"}))
+        relocate_schema_log(decode_schema_log(entry()), Relocation({"file:///other": "file:///d"}))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from stateshift.formats.spark.operator_metadata import (
     StoreInfo,
     decode_operator_metadata,
     encode_operator_metadata,
-    relocated,
+    relocate_schema_files,
     with_partitions,
 )
 from stateshift.formats.spark.uris import Relocation
@@ -165,14 +165,16 @@ def test_operator_metadata_is_read_and_written_back():
 
 def test_schema_paths_move_and_every_other_byte_stays():
     metadata = decode_operator_metadata(OPERATOR_V2)
-    same_scheme = relocated(metadata, Relocation({"file:///old%20place": "file:///new/place"}))
+    same_scheme = relocate_schema_files(
+        metadata, Relocation({"file:///old%20place": "file:///new/place"})
+    )
     assert encode_operator_metadata(same_scheme) == OPERATOR_V2.replace(
         b"file:/old%20place", b"file:/new/place"
     )
-    other = relocated(metadata, Relocation({"file:///old%20place/": "s3a://b/c"}))
+    other = relocate_schema_files(metadata, Relocation({"file:///old%20place/": "s3a://b/c"}))
     assert other.stores[0].schema_paths == ("s3a://b/c/state/0/_stateSchema/default/0_x",)
     with pytest.raises(FormatError, match="under no directory that moves"):
-        relocated(metadata, Relocation({"file:///old": "file:///new"}))
+        relocate_schema_files(metadata, Relocation({"file:///old": "file:///new"}))
 
 
 def test_another_number_of_partitions_changes_nothing_else():

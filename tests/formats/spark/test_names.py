@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateshift.formats.spark.names import CheckpointPath as P
-from stateshift.formats.spark.names import classify, described
+from stateshift.formats.spark.names import classify, described_file
 
 U = "0d1d2eaa-d28f-4bf1-8b1a-5f86f2910f6b"
 STORE = "left-keyToNumValues"
@@ -71,7 +71,7 @@ def test_a_path_says_what_its_file_is(path, what):
     ],
 )
 def test_a_sidecar_names_its_file(path, about):
-    assert described(path) == about
+    assert described_file(path) == about
 
 
 @given(st.text(st.sampled_from("state0/_.v2crczipSTsdelta-\u0661é"), max_size=40))

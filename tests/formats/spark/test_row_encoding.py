@@ -10,7 +10,11 @@ from stateshift.engines.spark.entries.row_checksums import without_value_checksu
 from stateshift.formats.binaries import without_first
 from stateshift.formats.blocks import binary, block_of
 from stateshift.formats.spark.compression import CODECS, decompress
-from stateshift.formats.spark.row_encoding import checked_rows, checked_values, encode_snapshot
+from stateshift.formats.spark.state_blocks import (
+    add_row_checksums,
+    add_value_checksums,
+    encode_snapshot,
+)
 from stateshift.formats.spark.state_files import Record, encode_delta, with_row_checksum
 
 RECORDS = st.lists(st.tuples(st.binary(max_size=40), st.binary(max_size=300)), max_size=30)
@@ -27,7 +31,7 @@ def test_a_snapshot_is_what_its_records_are_one_by_one(
     blocks = [block_of(records[start : start + each]) for start in range(0, len(records), each)]
     single = [Record(key, value) for key, value in records]
     if checked:
-        blocks, single = list(map(checked_rows, blocks)), list(map(with_row_checksum, single))
+        blocks, single = list(map(add_row_checksums, blocks)), list(map(with_row_checksum, single))
     assert plain(encode_snapshot(blocks, "lz4")) == plain(encode_delta(single))
 
 
@@ -41,7 +45,7 @@ def test_every_codec_is_written(codec: str) -> None:
 
 @given(RECORDS)
 def test_values_are_behind_their_checksum_and_size(records: list[tuple[bytes, bytes]]) -> None:
-    for key, value in checked_values(block_of(records)).records():
+    for key, value in add_value_checksums(block_of(records)).records():
         assert (
             without_value_checksums(key, value or b"", b"") == dict(records).get(key, b"")
             or len(records) > 1

@@ -19,7 +19,7 @@ from stateshift.formats.spark.types import (
     StructType,
     decode_struct,
 )
-from stateshift.formats.spark.unsafe_row import decode_row, unscaled
+from stateshift.formats.spark.unsafe_row import decode_row, unscale_decimal
 from tests.support.encoders import partition_of
 
 
@@ -130,7 +130,7 @@ def test_random_rows_raise_nothing_but_format_errors(content):
 @given(st.integers(-(10**38) + 1, 10**38 - 1), st.integers(0, 38))
 def test_decimals_are_exact(number, scale):
     value = Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
-    assert unscaled(value, scale) == number
+    assert unscale_decimal(value, scale) == number
 
 
 # What Spark 4.3.0 answers to SELECT hash(...).

@@ -37,7 +37,7 @@ from stateshift.engines.flink.entries.keys import code_of, hashable
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, OldVersion, StorageError, TooLarge
 from stateshift.formats import bounds
-from stateshift.formats.flink import versioned_elements
+from stateshift.formats.flink import connector_state
 from stateshift.formats.flink.key_groups import key_group, prefix_bytes
 from stateshift.formats.flink.keyed_handles import Changelog, Incremental, KeyedHandle, KeyGroups
 from stateshift.formats.flink.keyed_state import Header, StateInfo, entries
@@ -200,7 +200,7 @@ class Walk:
                 )
                 raise FormatError(fact, None, 0)
             return
-        content = bounds.gathered(self.streams.chunks(handle.stream), "operator state")
+        content = bounds.gather(self.streams.chunks(handle.stream), "operator state")
         elements = split_elements(content, starts, handle.stream.size)
         header = decode_operator_header(content[: min(starts)])
         require_version(header)
@@ -227,9 +227,9 @@ class Walk:
             self.undecoded += 0 if header.compressed else len(raw)
             self._note(unknown.snapshot)
             return
-        if state.name in versioned_elements.STATES and _is_bytes(state):
+        if state.name in connector_state.STATES and _is_bytes(state):
             # The rest only the connector can read.
-            for element in versioned_elements.decode_versioned_elements(content, state.name, count):
+            for element in connector_state.decode_versioned_elements(content, state.name, count):
                 self.versions.setdefault(state.name, set()).add(element.version)
                 self.undecoded += 0 if header.compressed else len(element.content)
                 self.classes.add(f"a connector's own in {state.name}")
@@ -275,7 +275,7 @@ class Walk:
 
 
 def _is_bytes(state: StateInfo) -> bool:
-    return state.value is not None and state.value.name == versioned_elements.SERIALIZER
+    return state.value is not None and state.value.name == connector_state.SERIALIZER
 
 
 @contextmanager

@@ -23,10 +23,10 @@ from stateshift.engines.flink.image import flink_image, metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.views import CheckStage, Coverage, DeepCheck, ImageAt, Judged, Part
 from stateshift.errors import FormatError, StorageError, TooLarge
+from stateshift.formats.flink.connector_state import READER_STATE, decode_source_coordinator
 from stateshift.formats.flink.metadata import OperatorState
 from stateshift.formats.flink.properties import foreign_part
 from stateshift.formats.flink.references import files_named
-from stateshift.formats.flink.source_coordinator import READER_STATE, decode_source_coordinator
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, sizes_of
 

@@ -33,9 +33,8 @@ from stateshift.formats.flink.keyed_handles import Changelog, Incremental, Keyed
 from stateshift.formats.flink.keyed_state import Header, decode_header
 from stateshift.formats.flink.metadata import OperatorState
 from stateshift.formats.flink.stream_handles import files_of
-from stateshift.formats.rocksdb.database import Database, FileOf, open_database
+from stateshift.formats.rocksdb.database import Database, FileOf, decode_options, open_database
 from stateshift.formats.rocksdb.manifest import DEFAULT_FAMILY
-from stateshift.formats.rocksdb.options import decode_options
 from stateshift.formats.rocksdb.table import NotRead
 from stateshift.survey import Finding
 

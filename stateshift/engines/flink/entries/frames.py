@@ -11,11 +11,16 @@ from stateshift.engines.flink.entries.databases import check_stored, natives_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, TooLarge
 from stateshift.formats.flink import snappy_frames
-from stateshift.formats.flink.changelog import check_change, read_change_set
-from stateshift.formats.flink.channels import buffers_of, check_apart, check_version
+from stateshift.formats.flink.frames import (
+    buffers_of,
+    check_apart,
+    check_change,
+    check_version,
+    read_change_set,
+)
 from stateshift.formats.flink.keyed_handles import Changelog, FileDelta, KeyedHandle, MemoryDelta
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
-from stateshift.formats.flink.operator_handles import Channel, expanded
+from stateshift.formats.flink.operator_handles import Channel, expand_channels
 from stateshift.formats.flink.stream_handles import StreamHandle, files_of
 from stateshift.formats.stream import Stream
 from stateshift.survey import Finding
@@ -142,7 +147,7 @@ def _changes(stream: StreamHandle, offset: int, streams: Streams) -> Stream:
         raise FormatError(
             f"a compressed changelog of more than {COMPRESSED_MAX} bytes is not read", None, 0
         )
-    plain = snappy_frames.decompressed(content[1:], "a compressed changelog")
+    plain = snappy_frames.decompress(content[1:], "a compressed changelog")
     return Stream((plain[offset:],), "a changelog")
 
 
@@ -173,8 +178,7 @@ def _checked_channels(subtask: SubtaskState, where: str, streams: Streams) -> It
 
 
 def _channels(subtask: SubtaskState) -> Iterator[Channel]:
-    for handle in (*subtask.inputs, *subtask.outputs):
-        yield from expanded(handle)
+    yield from expand_channels((*subtask.inputs, *subtask.outputs))
 
 
 def _refusal(error: FormatError, where: str, stream: StreamHandle, streams: Streams) -> Finding:

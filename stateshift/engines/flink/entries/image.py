@@ -60,7 +60,7 @@ from stateshift.formats.flink.operator_handles import (
     BROADCAST,
     ChannelHandle,
     Partitioned,
-    expanded,
+    expand_channels,
 )
 from stateshift.formats.flink.stream_handles import StreamHandle, files_of
 from stateshift.formats.stream import Stream
@@ -104,7 +104,7 @@ def comparable(
     """Yield the entries of one operator."""
     setting = json.loads(settings[SETTING])
     streams = Streams(read, places(setting))
-    metadata = decoded(bounds.gathered(read(shard.files[0]), "_metadata"))
+    metadata = decoded(bounds.gather(read(shard.files[0]), "_metadata"))
     own = bytes.fromhex(setting.get("as", {}).get(shard.operator, shard.operator))
     operator = next(operator for operator in metadata.operators if operator.id == own)
     if setting.get("checked"):
@@ -359,7 +359,7 @@ def in_file_order(handle: KeyGroups, end: int) -> list[tuple[tuple[int, int], in
 
 def uncompress(content: bytes) -> bytes:
     """Return keyed state out of Snappy's framing format, the checksum of each chunk checked."""
-    return snappy_frames.decompressed(content, "keyed state")
+    return snappy_frames.decompress(content, "keyed state")
 
 
 def _partitioned(
@@ -395,13 +395,12 @@ def _elements(handle: Partitioned, streams: Streams) -> dict[int, bytes]:
 
 def _channels(side: str, channels: tuple[ChannelHandle, ...], streams: Streams) -> Iterator[Entry]:
     digests: dict[StreamHandle | None, bytes] = {None: b""}
-    for handle in channels:
-        for channel in expanded(handle):
-            stream = channel.stream
-            if stream is not None and stream not in digests:
-                digests[stream] = _digest(streams.chunks(stream))
-            key = f"{side} {channel.subtask} {channel.part.a} {channel.part.b}".encode()
-            yield "in flight", key, Digest(channel.part.offsets.raw + digests[stream])
+    for channel in expand_channels(channels):
+        stream = channel.stream
+        if stream is not None and stream not in digests:
+            digests[stream] = _digest(streams.chunks(stream))
+        key = f"{side} {channel.subtask} {channel.part.a} {channel.part.b}".encode()
+        yield "in flight", key, Digest(channel.part.offsets.raw + digests[stream])
 
 
 class Digest(bytes):

@@ -4,7 +4,7 @@ strings, whole numbers and tuples of them. Other classes hash in ways of their o
 
 from __future__ import annotations
 
-from stateshift.formats.flink.java_data import Input
+from stateshift.formats.flink.java_data import DataInput
 from stateshift.formats.flink.key_groups import hash_fields, hash_int, hash_long, hash_string
 from stateshift.formats.flink.keyed_state import Header
 from stateshift.formats.flink.serializers import Serializer, Unknown, value
@@ -30,7 +30,7 @@ def hashable(serializer: Serializer | None) -> bool:
 
 def hash_of(header: Header, state: int, key: bytes) -> int:
     """Return the hash code of the key that an entry begins with; of a timer, behind its time."""
-    data = Input(key, "a key")
+    data = DataInput(key, "a key")
     data.take(key_start(header, state))
     serializer = _known(header)
     return code_of(serializer, value(serializer, data))
@@ -55,7 +55,7 @@ def key_of(header: Header, state: int, key: bytes) -> bytes | None:
     """Return the key that an entry begins with; None where it cannot be read."""
     if header.key is None:
         return None
-    data, start = Input(key, "a key"), key_start(header, state)
+    data, start = DataInput(key, "a key"), key_start(header, state)
     data.take(start)
     try:
         value(header.key, data)
@@ -66,7 +66,7 @@ def key_of(header: Header, state: int, key: bytes) -> bytes | None:
 
 def key_text(header: Header, key: bytes) -> str:
     """Return a key that was read, as text."""
-    return repr(value(_known(header), Input(key, "a key")))
+    return repr(value(_known(header), DataInput(key, "a key")))
 
 
 def _known(header: Header) -> Serializer:

@@ -32,7 +32,7 @@ from stateshift.formats.flink.stream_handles import (
     Segment,
     StreamHandle,
 )
-from stateshift.formats.flink.versions import converted
+from stateshift.formats.flink.versions import convert_metadata
 
 _NAMES = uuid.UUID("7c9f0d52-6f0e-5d0b-9d3a-0c6a4b1f2e61")
 
@@ -217,7 +217,7 @@ def unite_images(
     wanted = version or max(image.version for image in images)
     properties = next((image.properties for image in images if image.properties), b"")
     parts = [
-        converted(_taken(image, own), wanted, properties)
+        convert_metadata(_taken(image, own), wanted, properties)
         for image, own in zip(images, taken, strict=True)
     ]
     by_id = {operator.operator: operator for operator in rewritten}

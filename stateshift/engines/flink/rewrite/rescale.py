@@ -168,7 +168,7 @@ def heads_of(operator: OperatorState, streams: Streams, role: str) -> list[bytes
 def _held(origin: Origin, role: str) -> Iterator[tuple[int, Held]]:
     for index, handle in _handles(origin.operator, role):
         if handle.stream is not None and handle.states:
-            content = bounds.gathered(origin.streams.chunks(handle.stream), "operator state")
+            content = bounds.gather(origin.streams.chunks(handle.stream), "operator state")
             yield index, Held(handle, content, role == RAW)
 
 

@@ -79,7 +79,7 @@ def metadata(options: Options, inputs: Sequence[Input]) -> Sequence[Content]:
     taken = [Taken.of(plain) for plain in options["taken"]]
 
     def made() -> Iterator[bytes]:
-        contents = [bounds.gathered(content(), "_metadata") for content in inputs]
+        contents = [bounds.gather(content(), "_metadata") for content in inputs]
         of_images, summaries = contents[: len(taken)], contents[len(taken) :]
         images = [decoded(content) for content in of_images]
         rewritten = [RewrittenOperator.of(json.loads(summary)) for summary in summaries]
@@ -166,7 +166,7 @@ def _origin(plain: PlainOrigin, inputs: Sequence[Input]) -> Origin:
     def read(path: str, offset: int = 0) -> Iterator[bytes]:
         return files[paths.index(path)](offset)
 
-    image = decoded(bounds.gathered(inputs[0](), "_metadata"))
+    image = decoded(bounds.gather(inputs[0](), "_metadata"))
     operator = next(o for o in image.operators if o.id.hex() == plain["operator"])
     return Origin(operator, Streams(read, places(plain)))
 

@@ -23,7 +23,7 @@ from stateshift.engines.flink.image import flink_image, metadata_of, names_of, p
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.views import HINT_FILE, ShownEntry
 from stateshift.errors import FormatError
-from stateshift.formats.flink.java_data import Input
+from stateshift.formats.flink.java_data import DataInput
 from stateshift.formats.flink.key_groups import prefix_bytes
 from stateshift.formats.flink.keyed_state import Header, StateInfo
 from stateshift.formats.flink.metadata import Metadata, OperatorState, SubtaskState
@@ -188,7 +188,7 @@ def _operator_headers(
 
 
 def _key(header: Header, state: StateInfo, raw: bytes) -> dict[str, object]:
-    data = Input(raw, "a key")
+    data = DataInput(raw, "a key")
     parts: dict[str, object] = {}
     try:
         for name, part in key_parts(header, state, data):

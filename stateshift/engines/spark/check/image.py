@@ -208,7 +208,7 @@ def _logs(storage: Storage, image: Image) -> Iterator[Finding]:
         try:
             decoding.check_file(path, storage.chunks(path))
             if area == "state-schema":
-                check_schema(decode_schema(bounds.gathered(storage.chunks(path), path)))
+                check_schema(decode_schema(bounds.gather(storage.chunks(path), path)))
         except FormatError as error:
             if not layout.is_spare(path[start:]):  # else the survey has warned of it
                 yield _damaged(path, error)
@@ -228,7 +228,7 @@ def _archive(storage: Storage, path: str) -> Iterator[Finding]:
     Spark reads the files before it, which are whole.
     """
     try:
-        doubts = rocksdb.check_zip(bounds.gathered(storage.chunks(path), "a zip"))
+        doubts = rocksdb.check_zip(bounds.gather(storage.chunks(path), "a zip"))
     except FormatError as error:
         yield _damaged(path, error)
         return

@@ -35,7 +35,7 @@ from stateshift.engines.spark.entries.canonical_form import common_name
 from stateshift.engines.spark.entries.columnar import values_of
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spill import PILES, Dealt, pile_of
-from stateshift.formats.binaries import binaries, joined
+from stateshift.formats.binaries import binaries, join_columns
 from stateshift.formats.blocks import Binary, Block, Flags, Ints, cut
 from stateshift.formats.spans import Spans, spans, words
 from stateshift.formats.spark.types import WIDTHS, Atomic, DataType, DecimalType, StructType
@@ -257,7 +257,7 @@ def row_and_last(view: StoreView, keys: Binary, last: bool) -> tuple[Binary, Int
     if count < 2 or _null_bytes(count - 1) != bits or ((ends - starts) % 8).any():
         return None
     slots = starts + bits + 8 * (count - 1)
-    rows = joined(cut(whole.content, starts, slots), cut(whole.content, slots + 8, ends))
+    rows = join_columns(cut(whole.content, starts, slots), cut(whole.content, slots + 8, ends))
     offsets = [bits // 8 + at for at, kind in enumerate(view.key.types[:-1]) if _has_offset(kind)]
     return _moved(spans(rows), offsets), words(whole.content, slots).view(np.int64)
 
@@ -272,9 +272,9 @@ def row_and_time(view: StoreView, keys: Binary) -> Binary | None:
     whole = spans(keys)
     content, starts, ends = whole.content, whole.starts, whole.ends
     if view.encoder.kind == "postfix":
-        return joined(cut(content, starts + 1, ends - 8), cut(content, ends - 8, ends))
+        return join_columns(cut(content, starts + 1, ends - 8), cut(content, ends - 8, ends))
     if view.encoder.kind == "before":
-        return joined(cut(content, starts + 9, ends), cut(content, starts, starts + 8))
+        return join_columns(cut(content, starts + 9, ends), cut(content, starts, starts + 8))
     return None
 
 

@@ -27,7 +27,7 @@ from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.layout import under
 from stateshift.engines.views import HistoryCheck, Tallies
 from stateshift.errors import FormatError, MissingFile
-from stateshift.formats.binaries import joined
+from stateshift.formats.binaries import join_columns
 from stateshift.formats.blocks import Block
 from stateshift.formats.spark import rocksdb
 from stateshift.formats.spark.names import classify
@@ -168,7 +168,7 @@ def _compared(
 def _blocks(storage: Storage, image: Image, side: int, shard: ShardFiles) -> Iterator[Sided]:
     """Yield the entries of one side, with their store's name before their keys."""
     for store, block in folded(storage.chunks, shard, image.settings):
-        yield Sided(side, Block(joined(store.encode() + b"\0", block.keys), block.values))
+        yield Sided(side, Block(join_columns(store.encode() + b"\0", block.keys), block.values))
 
 
 def ssts_of(storage: Storage, path: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from stateshift.engines.spark.entries.columns import arrow_type
-from stateshift.formats.binaries import joined
+from stateshift.formats.binaries import join_columns
 from stateshift.formats.blocks import Column, Flags, Ints, Numbers, cut
 from stateshift.formats.spans import Content, spans, words
 from stateshift.formats.spark.types import Atomic, DataType, StructType
@@ -82,7 +82,7 @@ def marked_columns(
         return None
     if any((spans(mark).sizes != 1).any() for mark in marks):
         return None
-    return list(map(joined, marks, values))
+    return list(map(join_columns, marks, values))
 
 
 def _rows(content: Content, starts: Ints, ends: Ints, columns: StructType) -> pa.Array | None:

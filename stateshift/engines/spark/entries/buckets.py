@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import numpy as np
 
 from stateshift.engines.spark.entries.sides import Formed
-from stateshift.formats.binaries import joined, lengths, numerals
+from stateshift.formats.binaries import join_columns, lengths, numerals
 from stateshift.formats.blocks import Binary, Block, Ints
 from stateshift.formats.spans import hash64, hash128
 
@@ -82,7 +82,7 @@ def _sums(block: Block) -> dict[int, Sums]:
     buckets = buckets_of(block.keys)
     order = np.argsort(buckets, kind="stable")
     numbers, starts, counts = np.unique(buckets[order], return_index=True, return_counts=True)
-    halves = hash128(joined(numerals(keys), b" ", block.keys, block.values))[order]
+    halves = hash128(join_columns(numerals(keys), b" ", block.keys, block.values))[order]
     quarters = []
     for half in halves.transpose():
         for shift in (0, 32):

@@ -17,7 +17,7 @@ from stateshift.engines.window import Window
 from stateshift.errors import FormatError
 from stateshift.formats import bounds
 from stateshift.formats.blocks import Block
-from stateshift.formats.rocksdb.manifest import Place, TableFile, decode_manifest, sorted_runs
+from stateshift.formats.rocksdb.manifest import KeyPlace, TableFile, decode_manifest, sorted_runs
 from stateshift.formats.rocksdb.sst_blocks import Decoded
 from stateshift.formats.rocksdb.table import Table as OpenTable
 from stateshift.formats.rocksdb.table import open_table
@@ -86,7 +86,7 @@ def version_of(read: ReadFrom, shard: ShardFiles) -> Version:
         return Version(shard.files)
     (path,) = zips
     with errors_at(path):
-        decoded = decode_zip_version(bounds.gathered(read(path), "a zip"))
+        decoded = decode_zip_version(bounds.gather(read(path), "a zip"))
     return Version(shard.files, path, decoded.snapshot, decoded.manifest)
 
 
@@ -107,7 +107,7 @@ def checked_against(
     number = table.number(b"rocksdb.original.file.number")  # since RocksDB 6.24: Spark 3.4
     if number not in (None, fact.number):
         raise _of_other(f"it is table {number}, and not the {fact.number} that")
-    last: Place | None = None
+    last: KeyPlace | None = None
     for block, sequences in decoded:
         if len(block):
             if last is None and _place(block, sequences, 0) != fact.smallest:
@@ -121,8 +121,8 @@ def checked_against(
         raise _of_other("it holds other keys than")
 
 
-def _place(block: Block, sequences: Words, at: int) -> Place:
-    return Place(block.keys[at].as_py(), -int(sequences[at]))
+def _place(block: Block, sequences: Words, at: int) -> KeyPlace:
+    return KeyPlace(block.keys[at].as_py(), -int(sequences[at]))
 
 
 def _of_other(fact: str) -> FormatError:

@@ -222,7 +222,7 @@ class RowCheck:
     def _writes(self, path: str) -> Iterable[_Written]:
         """Yield the writes of a file, record by record."""
         if path.endswith(".sst"):
-            entries = decode_sst(bounds.gathered(self.read(path), "an SST"))
+            entries = decode_sst(bounds.gather(self.read(path), "an SST"))
             return (_Written(None, entry.key, entry.kind in DELETES) for entry in entries)
         if path.endswith(".changelog"):
             header, records = decode_changelog(self.read(path))

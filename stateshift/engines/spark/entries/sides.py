@@ -15,7 +15,7 @@ from stateshift.engines.spark.entries.canonical_form import Form, common_name, f
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.store_views import Views
-from stateshift.formats.binaries import joined
+from stateshift.formats.binaries import join_columns
 from stateshift.formats.blocks import Block
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, Operator, ShardFiles
@@ -102,7 +102,7 @@ class Sides:
         for store, block in self[side].blocks(shards):
             forms = self.form(store)
             if not isinstance(forms, str):
-                keys = joined(store.encode() + SEPARATOR, forms[side].key(block.keys))
+                keys = join_columns(store.encode() + SEPARATOR, forms[side].key(block.keys))
                 yield store, Block(keys, forms[side].value(block.values))
 
     def _chosen(self, store: str, left: StoreView, right: StoreView) -> tuple[Form, Form] | str:

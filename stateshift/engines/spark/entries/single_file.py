@@ -80,7 +80,7 @@ def check_file(path: str, chunks: Iterable[bytes]) -> None:
     if is_of_source and source_log.source_kind(first) in ("file", "file-sink"):
         deque(source_log.decode_source_log(rest), maxlen=0)
     else:
-        decode_file(path, bounds.gathered(rest, path))
+        decode_file(path, bounds.gather(rest, path))
 
 
 def _first(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:

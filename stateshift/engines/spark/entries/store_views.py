@@ -318,7 +318,7 @@ def _changelog_blocks(chunks: Iterator[bytes]) -> Iterator[Block]:
 
 
 def _table_blocks(chunks: Iterator[bytes]) -> Iterator[Block]:
-    for block, _ in decode_sst_blocks(bounds.gathered(chunks, "an SST")):
+    for block, _ in decode_sst_blocks(bounds.gather(chunks, "an SST")):
         yield block
 
 

@@ -212,7 +212,7 @@ def version_of(read: ReadFrom, shard: ShardFiles) -> Version:
     """Return the version that a shard's zip holds, checked."""
     (path,) = (path for path in shard.files if path.endswith(".zip"))
     with errors_at(path):
-        content = bounds.gathered(read(path), "a zip")
+        content = bounds.gather(read(path), "a zip")
         members = decode_zip_members(content)
         name = decode_current(members.get("CURRENT", b""))
         if name not in members:
@@ -245,7 +245,7 @@ def compared_changes(
         if table is None:  # the changelogs write nothing: no table was made of them
             continue
         with errors_at(path):
-            writes = _added(bounds.gathered(read(path), "an SST"), table, version)
+            writes = _added(bounds.gather(read(path), "an SST"), table, version)
         blocks = (within(written, part).block for written in writes)
     facts = version.facts
     listed = [

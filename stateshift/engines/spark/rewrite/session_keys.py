@@ -20,7 +20,7 @@ from stateshift.engines.spark.entries.keys import is_session
 from stateshift.engines.spark.layout import FRAME
 from stateshift.engines.spark.rewrite.evolution import Bytes
 from stateshift.engines.spark.rewrite.stores import StoreState, of_stores
-from stateshift.formats.spark.row_change import cut, glued
+from stateshift.formats.spark.row_change import cut_row, glue_rows
 from stateshift.formats.spark.types import decode_struct
 
 
@@ -44,12 +44,12 @@ def of_operator(sessions: Mapping[str, str], operator: str, parting: bool) -> di
 
 def rocksdb_key_maker(schema: str) -> Bytes:
     """Return the function that makes RocksDB's key of a row."""
-    return partial(_part, cut(*_described(schema)))
+    return partial(_part, cut_row(*_described(schema)))
 
 
 def whole(schema: str) -> Bytes:
     """Return the function that makes a row of RocksDB's key."""
-    return partial(_glue, glued(*_described(schema)))
+    return partial(_glue, glue_rows(*_described(schema)))
 
 
 def _described(schema: str) -> tuple[dict[str, object], int]:

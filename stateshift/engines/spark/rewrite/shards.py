@@ -27,7 +27,7 @@ import numpy as np
 from stateshift.engines.spark.layout import FRAME
 from stateshift.engines.spark.rewrite.evolution import Bytes
 from stateshift.errors import FormatError
-from stateshift.formats.binaries import edges, joined, lengths, without_first
+from stateshift.formats.binaries import edges, join_columns, lengths, without_first
 from stateshift.formats.blocks import Binary, Block
 from stateshift.formats.rocksdb.manifest import (
     CURRENT,
@@ -155,15 +155,15 @@ def with_family(store: str, block: Block, families: Mapping[str, int]) -> Block:
     name = store.rpartition("/")[2]
     if name not in families:
         raise FormatError(f"an entry of the column family {name}, which has no id")
-    return Block(joined(families[name].to_bytes(2, "little"), block.keys), block.values)
+    return Block(join_columns(families[name].to_bytes(2, "little"), block.keys), block.values)
 
 
 def frame_rows(store: str, block: Block, key: Bytes | None = None) -> Block:
     """Return rows of an HDFS-backed store as RocksDB holds them; `key` makes one of its keys where
     a byte is not all.
     """
-    keys = joined(FRAME, block.keys) if key is None else block.mapped(key, None).keys
-    return Block(keys, joined(FRAME, block.values))
+    keys = join_columns(FRAME, block.keys) if key is None else block.mapped(key, None).keys
+    return Block(keys, join_columns(FRAME, block.values))
 
 
 def unframe_rows(store: str, block: Block, key: Bytes | None = None) -> Block:

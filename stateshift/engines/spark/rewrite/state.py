@@ -16,7 +16,7 @@
                        `session_keys`)
              part      what of the entries is kept (see `split`); all, where it is left out
              rows      "<operator>/<store>" -> RowRule, where rows are checked as they are read (see
-                       `checked_rows`)
+                       `add_row_checksums`)
              compared  the settings by which a comparison sees the sources, where it takes what
                        they come to from here (see `source_sums`)
              settings  what the sources' rows are read by (see `fold`)
@@ -68,7 +68,11 @@ from stateshift.formats.blocks import Block
 from stateshift.formats.rocksdb.manifest import TableFacts
 from stateshift.formats.sorting import Scratch, SortedPile, SortedPiles
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, decode_zip
-from stateshift.formats.spark.row_encoding import checked_rows, checked_values, encode_snapshot
+from stateshift.formats.spark.state_blocks import (
+    add_row_checksums,
+    add_value_checksums,
+    encode_snapshot,
+)
 from stateshift.formats.spark.state_files import Record, encode_delta, with_row_checksum
 from stateshift.plain import JsonObject
 from stateshift.step import ROWS_CHECKED
@@ -256,7 +260,7 @@ class _Piece:
         return self._encoded(block for _, block in entries)
 
     def _encoded(self, blocks: Iterator[Block]) -> Iterator[bytes]:
-        checked = map(checked_rows, blocks) if self.options["checksums"] else blocks
+        checked = map(add_row_checksums, blocks) if self.options["checksums"] else blocks
         return encode_snapshot(checked, self.options["codec"])
 
     def _version(self, target: int, names: Sequence[str]) -> Iterator[Content]:
@@ -295,7 +299,7 @@ class _Piece:
         return self._checked(self.held.gathered(self).blocks(target, number, count))
 
     def _checked(self, blocks: Iterator[Block]) -> Iterator[Block]:
-        return map(checked_values, blocks) if self.options["checksums"] else blocks
+        return map(add_value_checksums, blocks) if self.options["checksums"] else blocks
 
     @property
     def _counted_apart(self) -> bool:
@@ -315,6 +319,6 @@ class _Piece:
 
     def _decoded(self, path: str) -> RocksDBSnapshot:
         try:
-            return decode_zip(bounds.gathered(self._open(path), "a zip"))
+            return decode_zip(bounds.gather(self._open(path), "a zip"))
         except FormatError as error:
             raise error.at(path) from error

@@ -55,7 +55,7 @@ def rewrite_operator_metadata(options: JsonObject, inputs: Sequence[Content]) ->
     def rewritten() -> bytes:
         metadata = operator_metadata.decode_operator_metadata(_whole(content))
         if options["mapping"]:
-            metadata = operator_metadata.relocated(metadata, relocation)
+            metadata = operator_metadata.relocate_schema_files(metadata, relocation)
         if "partitions" in options:
             metadata = operator_metadata.with_partitions(metadata, options["partitions"])
         if "operator" in options:
@@ -72,7 +72,9 @@ def rewrite_schema_log(options: JsonObject, inputs: Sequence[Content]) -> Sequen
 
     def rewritten() -> bytes:
         entry = delta_schema_log.decode_schema_log(b"".join(content()))
-        return delta_schema_log.encode_schema_log(delta_schema_log.relocated(entry, relocation))
+        return delta_schema_log.encode_schema_log(
+            delta_schema_log.relocate_schema_log(entry, relocation)
+        )
 
     return (_file(rewritten),)
 
@@ -84,7 +86,7 @@ def rewrite_offsets(options: JsonObject, inputs: Sequence[Content]) -> Sequence[
     (content,) = inputs
 
     def rewritten() -> bytes:
-        held = bounds.gathered(content(), "an offset log entry")
+        held = bounds.gather(content(), "an offset log entry")
         entry = offsets.with_conf(offsets.decode_offsets(held), options["conf"])
         named = offsets.with_sources(entry, options.get("sources", {}), options.get("dropped", ()))
         return offsets.encode_offsets(named)
@@ -133,7 +135,9 @@ def merge_offsets(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Co
 
     def merged() -> bytes:
         entries = [offsets.decode_offsets(_whole(content)) for content in inputs]
-        return offsets.encode_offsets(offsets.with_conf(offsets.united(entries), options["conf"]))
+        return offsets.encode_offsets(
+            offsets.with_conf(offsets.unite_offsets(entries), options["conf"])
+        )
 
     return (_file(merged),)
 
@@ -155,7 +159,7 @@ def merge_commits(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Co
 
 
 def _whole(content: Content) -> bytes:
-    return bounds.gathered(content(), "a log or a schema")
+    return bounds.gather(content(), "a log or a schema")
 
 
 def _file(make: Callable[[], bytes]) -> Content:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stateshift.engines.spark.entries.last_writes import Writes, settle_writes
 from stateshift.engines.spark.entries.sorted_writes import Run, in_runs, merge_runs
 from stateshift.formats.blocks import Block, binary
-from stateshift.formats.rocksdb.manifest import Place, TableFile, sorted_runs
+from stateshift.formats.rocksdb.manifest import KeyPlace, TableFile, sorted_runs
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def test_tables_of_one_run_do_not_overlap_and_there_are_as_few_runs_as_can_be(
 ) -> None:
     tables = []
     for number, (start, size) in enumerate(ranges):
-        smallest, largest = Place(bytes([start]), 0), Place(bytes([start + size]), 0)
+        smallest, largest = KeyPlace(bytes([start]), 0), KeyPlace(bytes([start + size]), 0)
         tables.append(TableFile(number, 0, 1, smallest, largest, 0, 0))
     runs = sorted_runs(tables)
     assert sorted(table.number for run in runs for table in run) == list(range(len(tables)))

@@ -34,8 +34,8 @@ from stateshift.engines.spark.small_files import Reading
 from stateshift.engines.spark.survey.restart.query_files import ListedFiles, store_keys
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark.commits import decode_commit
-from stateshift.formats.spark.offset_order import step_back
 from stateshift.formats.spark.offsets import PARTITIONS, SourceOffset, decode_offsets
+from stateshift.formats.spark.positions import step_back
 from stateshift.survey import Operator
 
 # The number of batches that are compared with each other; Spark keeps a hundred.
