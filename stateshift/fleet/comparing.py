@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 from stateshift import plain
 from stateshift.engines.spark.check.portions import shard_groups, undivided
-from stateshift.engines.spark.entries.buckets import Folded, added, differing, fold, pick
-from stateshift.engines.spark.entries.sides import Side, Sides
+from stateshift.engines.spark.entries.sides import Folded, Side, Sides, added, differing, fold, pick
 from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.views import Compared
 from stateshift.fleet.cutting import Cutter, Settings, ShardAt

@@ -12,7 +12,7 @@ import mmh3
 import pytest
 
 from stateshift import look
-from stateshift.engines.spark.entries.buckets import (
+from stateshift.engines.spark.entries.sides import (
     BUCKETS,
     Folded,
     added,

@@ -15,8 +15,7 @@ from stateshift.engines.spark.entries.columnar import hashes_of, keys_of, values
 from stateshift.engines.spark.entries.columns import array, arrow_type
 from stateshift.engines.spark.entries.encoders import Encoder, decode_key, decode_list, encoder_of
 from stateshift.engines.spark.entries.keys import key_rule
-from stateshift.engines.spark.entries.rows import plain_value
-from stateshift.engines.spark.entries.store_view import StoreView
+from stateshift.engines.spark.entries.store_view import StoreView, plain_value
 from stateshift.engines.spark.entries.vectors import fits, structs
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import binary

@@ -74,7 +74,7 @@ def avro_rows_of(
     """
     values = {number: _reader(columns, value) for number, columns in written.items()}
     own = [number for number, columns in written.items() if columns == value]
-    return AvroRows(_KEYS[encoder.kind](key, encoder), values, max(own, default=KEY_SCHEMA))
+    return AvroRows(_key_reader(key, encoder), values, max(own, default=KEY_SCHEMA))
 
 
 def _reader(written: StructType, wanted: StructType | None) -> Callable[[bytes, int], Row]:
@@ -94,13 +94,19 @@ def _reader(written: StructType, wanted: StructType | None) -> Callable[[bytes, 
     return refuse
 
 
-def _row(columns: StructType, encoder: Encoder) -> Decode:
-    read = row_reader(columns)
-    return lambda content: read(_numbered(content), _NUMBERED)
+def _key_reader(columns: StructType, encoder: Encoder) -> Decode:
+    match encoder.kind:
+        case "row":
+            read = row_reader(columns)
+            return lambda content: read(_numbered(content), _NUMBERED)
+        case "prefix":
+            return _prefix(columns, len(encoder.columns))
+        case "range":
+            return _range(columns, encoder)
+    raise FormatError(f"keys of Avro rows are never encoded as {encoder.kind}")
 
 
-def _prefix(columns: StructType, encoder: Encoder) -> Decode:
-    count = len(encoder.columns)
+def _prefix(columns: StructType, count: int) -> Decode:
     leading = row_reader(columns.sliced(slice(count)))
     others = row_reader(columns.sliced(slice(count, None)))
 
@@ -138,20 +144,6 @@ def _marked(halved: Sequence[bytes | None]) -> list[bytes]:
             raise FormatError("a column that orders keys is not encoded as it should be", None, 5)
         columns.append(mark + value)
     return columns
-
-
-def _unknown(columns: StructType, encoder: Encoder) -> Decode:
-    raise FormatError(f"keys of Avro rows are never encoded as {encoder.kind}")
-
-
-_KEYS: Mapping[str, Callable[[StructType, Encoder], Decode]] = {
-    "row": _row,
-    "prefix": _prefix,
-    "range": _range,
-    "postfix": _unknown,
-    "before": _unknown,
-    "plain": _unknown,
-}
 
 
 def _numbered(content: bytes) -> bytes:

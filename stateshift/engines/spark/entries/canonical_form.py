@@ -80,7 +80,8 @@ def _bared(view: StoreView) -> Form:
 
 def _decoded(view: StoreView) -> Form:
     plain = replace(view, encoder=PLAIN)
-    return Form(_columns(view), _bare_value(view), json.loads, _show_value(plain))
+    key = _each(lambda content: json.dumps(view.named_key(view.decode_key(content))).encode())
+    return Form(key, _bare_value(view), json.loads, _show_value(plain))
 
 
 def _same(items: Binary) -> Binary:
@@ -97,13 +98,6 @@ def _bare(items: Binary) -> Binary:
 
 def _each(change: Callable[[bytes], bytes]) -> Change:
     return lambda items: binary([change(item) for item in items.to_pylist()])
-
-
-def _columns(view: StoreView) -> Change:
-    def shown(content: bytes) -> bytes:
-        return json.dumps(view.named_key(view.decode_key(content))).encode()
-
-    return _each(shown)
 
 
 def _bare_value(view: StoreView) -> Change:

@@ -115,7 +115,9 @@ class Changes:
     def _read(self, path: str, shard: ShardFiles, batch: int) -> Iterator[Change]:
         if path.endswith(".delta"):
             families: Mapping[int, str] = {}
-            records = self._delta(path)
+            records = decode_delta(self._chunks(path))
+            if self._is_checked:
+                records = map(without_row_checksum, records)
         else:
             families, records = self._changelog(path, shard, batch + 1)
         for record in records:
@@ -129,10 +131,6 @@ class Changes:
                 key=key,
                 value=record.value,
             )
-
-    def _delta(self, path: str) -> Iterator[Record]:
-        records = decode_delta(self._chunks(path))
-        return map(without_row_checksum, records) if self._is_checked else records
 
     def _changelog(
         self, path: str, shard: ShardFiles, version: int

@@ -13,7 +13,7 @@ should be: decoding entry by entry does it, or says what is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -22,7 +22,7 @@ import pyarrow as pa
 from stateshift.engines.spark.entries import avro_vectors
 from stateshift.engines.spark.entries.avro_encoders import KEY_SCHEMA
 from stateshift.engines.spark.entries.columns import array, arrow_type
-from stateshift.engines.spark.entries.encoders import Encoder, Kind, unordered_columns
+from stateshift.engines.spark.entries.encoders import Encoder, unordered_columns
 from stateshift.engines.spark.entries.keys import Path
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.vectors import fits, structs
@@ -31,7 +31,7 @@ from stateshift.formats.blocks import Binary, Column, Flags, Ints, cut
 from stateshift.formats.spans import Content, Spans, spans, words
 from stateshift.formats.spark import placement_columns
 from stateshift.formats.spark.placement import signed_hash
-from stateshift.formats.spark.types import Atomic, DataType, Row, StructType, Value
+from stateshift.formats.spark.types import Atomic, DataType, Row, StructType
 
 # Lists of more items are decoded one by one.
 ITEMS_MAX = 10_000
@@ -52,50 +52,30 @@ def keys_of(view: StoreView, keys: Binary) -> pa.Array | None:
     if view.key is None or not fits(view.key) or not len(keys):
         return None
     if view.avro is None or not view.key.types:
-        return _KEYS[view.encoder.kind](view.encoder, keys, view.key)
+        return _row_keys(view.encoder, keys, view.key)
     decoded = _avro_keys(view.encoder, spans(keys), view.key)
     if decoded is None:
         return _each(keys, view.decode_key, arrow_type(view.key))
     return decoded
 
 
-def _plain_keys(encoder: Encoder, keys: Binary, columns: StructType) -> pa.Array | None:
-    return structs(keys, columns)
-
-
 def _row_keys(encoder: Encoder, keys: Binary, columns: StructType) -> pa.Array | None:
+    if encoder.kind == "plain":
+        return structs(keys, columns)
     whole = spans(keys)
-    return _bare(whole.content, whole.starts, whole.ends, columns)
-
-
-def _prefix_keys(encoder: Encoder, keys: Binary, columns: StructType) -> pa.Array | None:
-    return _halves(spans(keys), columns, len(encoder.columns), _bare, _bare)
-
-
-def _range_keys(encoder: Encoder, keys: Binary, columns: StructType) -> pa.Array | None:
-    return _range(spans(keys), columns, encoder, _binaries, _bare)
-
-
-def _postfix_keys(encoder: Encoder, keys: Binary, columns: StructType) -> pa.Array | None:
-    whole = spans(keys)
-    row = Spans(whole.content, whole.starts, whole.ends - 8)
-    return _timed(row, columns, times=row.ends)
-
-
-def _before_keys(encoder: Encoder, keys: Binary, columns: StructType) -> pa.Array | None:
-    whole = spans(keys)
-    row = Spans(whole.content, whole.starts + 8, whole.ends)
-    return _timed(row, columns, times=whole.starts)
-
-
-_KEYS: Mapping[Kind, Callable[[Encoder, Binary, StructType], pa.Array | None]] = {
-    "plain": _plain_keys,
-    "row": _row_keys,
-    "prefix": _prefix_keys,
-    "range": _range_keys,
-    "postfix": _postfix_keys,
-    "before": _before_keys,
-}
+    match encoder.kind:
+        case "row":
+            return _bare(whole.content, whole.starts, whole.ends, columns)
+        case "prefix":
+            return _halves(whole, columns, len(encoder.columns), _bare, _bare)
+        case "range":
+            return _range(whole, columns, encoder, _binaries, _bare)
+        case "postfix":
+            row = Spans(whole.content, whole.starts, whole.ends - 8)
+            return _timed(row, columns, times=row.ends)
+        case "before":
+            row = Spans(whole.content, whole.starts + 8, whole.ends)
+            return _timed(row, columns, times=whole.starts)
 
 
 def values_of(view: StoreView, values: Binary) -> pa.Array | None:
@@ -152,13 +132,10 @@ def texts_of(view: StoreView, at: int, keys: Binary) -> list[str | None]:
     if decoded is not None:
         texts: list[str | None] = decoded.flatten()[at].cast(pa.string()).to_pylist()
         return texts
-    return [_text(view.decode_key(key)[at]) for key in keys.to_pylist()]
-
-
-def _text(value: Value) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return str(value).lower()
+    values = [view.decode_key(key)[at] for key in keys.to_pylist()]
+    return [
+        value if value is None or isinstance(value, str) else str(value).lower() for value in values
+    ]
 
 
 def _column(decoded: pa.Array, kind: DataType | None, path: Path) -> tuple[pa.Array, DataType]:
@@ -226,8 +203,15 @@ def _range(
     if middles is None or max(ordering, default=-1) >= len(columns.types):
         return None
     first = binaries(keys.content, keys.starts + 4, middles, columns.picked(ordering))
-    rest = _rest_of_range(Spans(keys.content, middles, keys.ends), columns.picked(others), rows)
-    if first is None or rest is None:
+    rest: list[Column] = []
+    if others:
+        row = rows(keys.content, middles, keys.ends, columns.picked(others))
+        if row is None:
+            return None
+        rest = row.flatten()
+    elif (keys.ends - middles).any():
+        return None
+    if first is None:
         return None
     fields = dict(zip(others, rest, strict=True))
     for at, marked in zip(ordering, first, strict=True):
@@ -236,14 +220,6 @@ def _range(
             return None
         fields[at] = column
     return _struct([fields[at] for at in range(len(columns.types))], columns)
-
-
-def _rest_of_range(rest: Spans, columns: StructType, rows: Rows) -> list[Column] | None:
-    """Return the columns that do not order keys, which may be none."""
-    if not columns.types:
-        return None if rest.sizes.any() else []
-    decoded = rows(rest.content, rest.starts, rest.ends, columns)
-    return None if decoded is None else decoded.flatten()
 
 
 # Those that order in practice: times, and whole numbers.

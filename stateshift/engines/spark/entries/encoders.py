@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -82,7 +82,22 @@ def encoder_of(spec: str) -> Encoder:
 
 def decode_key(content: bytes, columns: StructType, encoder: Encoder) -> Row:
     """Return the key's columns, in the order of its schema."""
-    return _DECODERS[encoder.kind](content, columns, encoder)
+    match encoder.kind:
+        case "plain":
+            return decode_row(content, columns)
+        case "row":
+            return decode_row(bare(content), columns)
+        case "prefix":
+            first, rest = halves(content)
+            count = len(encoder.columns)
+            leading = decode_row(first, columns.sliced(slice(count)))
+            return (*leading, *decode_row(bare(rest), columns.sliced(slice(count, None))))
+        case "range":
+            return _range(content, columns, encoder)
+        case "postfix":
+            return _timed(content[:-8], content[-8:], columns)
+        case "before":
+            return _timed(content[8:], content[:8], columns)
 
 
 def decode_list(content: bytes, columns: StructType, delimiter: bytes) -> list[Row]:
@@ -123,22 +138,6 @@ def _sized(content: bytes, position: int, fact: str) -> tuple[bytes, int]:
     return content[start:end], end
 
 
-def _plain(content: bytes, columns: StructType, encoder: Encoder) -> Row:
-    return decode_row(content, columns)
-
-
-def _row(content: bytes, columns: StructType, encoder: Encoder) -> Row:
-    return decode_row(bare(content), columns)
-
-
-def _prefix(content: bytes, columns: StructType, encoder: Encoder) -> Row:
-    first, rest = halves(content)
-    count = len(encoder.columns)
-    leading = decode_row(first, columns.sliced(slice(count)))
-    others = decode_row(bare(rest), columns.sliced(slice(count, None)))
-    return (*leading, *others)
-
-
 def _range(content: bytes, columns: StructType, encoder: Encoder) -> Row:
     first, rest = halves(content)
     ordering, others = encoder.columns, unordered_columns(columns, encoder)
@@ -173,35 +172,16 @@ def unordered_columns(columns: StructType, encoder: Encoder) -> list[int]:
     return [at for at in range(len(columns.types)) if at not in encoder.columns]
 
 
-def _postfix(content: bytes, columns: StructType, encoder: Encoder) -> Row:
-    _check_time(content, columns)
-    row = decode_row(bare(content[:-8]), columns.sliced(slice(-1)))
-    return (*row, _LONG.unpack(content[-8:])[0] - _SIGN)
-
-
-def _before(content: bytes, columns: StructType, encoder: Encoder) -> Row:
-    _check_time(content, columns)
-    row = decode_row(bare(content[8:]), columns.sliced(slice(-1)))
-    return (*row, _LONG.unpack(content[:8])[0] - _SIGN)
-
-
-def _check_time(content: bytes, columns: StructType) -> None:
-    if len(content) < 8:
-        raise FormatError("a key is too short for its time", None, len(content))
-    if not columns.types or columns.types[-1] not in _TIMES:
-        raise FormatError("a key is encoded with a time, which its last column is not", None, 0)
-
-
 _TIMES = tuple(map(Atomic, ("long", "timestamp", "timestamp_ntz")))
 
-_DECODERS: Mapping[Kind, Callable[[bytes, StructType, Encoder], Row]] = {
-    "plain": _plain,
-    "row": _row,
-    "prefix": _prefix,
-    "range": _range,
-    "postfix": _postfix,
-    "before": _before,
-}
+
+def _timed(row: bytes, time: bytes, columns: StructType) -> Row:
+    if len(time) < 8:
+        raise FormatError("a key is too short for its time", None, len(time))
+    if not columns.types or columns.types[-1] not in _TIMES:
+        raise FormatError("a key is encoded with a time, which its last column is not", None, 0)
+    others = decode_row(bare(row), columns.sliced(slice(-1)))
+    return (*others, _LONG.unpack(time)[0] - _SIGN)
 
 
 def halves(content: bytes) -> tuple[bytes, bytes]:

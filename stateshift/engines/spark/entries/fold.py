@@ -294,7 +294,8 @@ class _RocksDB:
             family = block.keys[int(nameless[0])].as_py()[:2].hex()
             fact = f"a key of the column family {family}, which has no name"
             raise FormatError(fact, self._shard.files[0])
-        for number in sorted(np.unique(ids).tolist(), key=_as_in_keys):
+        # Keys begin with the number, and are in the order of it.
+        for number in sorted(np.unique(ids).tolist(), key=lambda own: own.to_bytes(2, "little")):
             places = np.flatnonzero(ids == number)
             bare = cut(keys.content, keys.starts[places] + 2, keys.ends[places])
             yield names[number], Block(bare, block.values.take(pa.array(places)))
@@ -324,8 +325,3 @@ def _families(keys: Spans) -> Ints:
     """
     ids = (words(keys.content, keys.starts) & np.uint64(0xFFFF)).astype(np.int64)
     return np.where(keys.sizes < 2, -1, ids)
-
-
-def _as_in_keys(family: int) -> bytes:
-    """Return a column family's number as keys begin with it, and are in the order of it."""
-    return family.to_bytes(2, "little")

@@ -76,15 +76,10 @@ def settle_writes(
     coming = iter(writes)
     held, are_all = hold(coming, bytes_max if level < LEVELS else inf)
     if are_all:
-        return _settled(held, between)
-    return _settled_by_pile(chain(hand_out(held), coming), between, bytes_max, level)
-
-
-def _settled_by_pile(
-    writes: Iterable[Writes], between: bytes, bytes_max: int, level: int
-) -> Iterator[Block]:
+        yield from _settled(held, between)
+        return
     with Piles(PILES, _SCHEMA) as piles:
-        for write in writes:
+        for write in chain(hand_out(held), coming):
             piles.deal(batch_of(write), pile_of(write.block.keys, level))
         for _, pile in piles.each():
             yield from settle_writes(map(writes_of, pile), between, bytes_max, level + 1)
@@ -105,7 +100,8 @@ def _settled(writes: list[Writes], between: bytes) -> Iterator[Block]:
         live = kept[start : start + len(block)] & ~missing(block.values)
         start += len(block)
         if live.any():
-            yield _puts(block if live.all() else block.take(np.flatnonzero(live)))
+            puts = block if live.all() else block.take(np.flatnonzero(live))
+            yield Block(puts.keys, puts.values)
     if joined is not None:
         yield joined
 
@@ -230,10 +226,6 @@ def together(writes: list[Writes]) -> list[Writes]:
 def _merges(block: Block) -> Flags:
     """Return the flags of values that are merged, in a block that may have none."""
     return np.zeros(len(block), bool) if block.merges is None else block.merges
-
-
-def _puts(block: Block) -> Block:
-    return Block(block.keys, block.values)
 
 
 def batch_of(writes: Writes) -> RecordBatch:

@@ -59,7 +59,16 @@ class Version:
         """The facts of the version's tables in the MANIFEST, by their numbers; nothing where it
         cannot be read.
         """
-        return {fact.number: fact for fact in _facts(self.manifest) if fact.number in self.tables}
+        if self.manifest is None:
+            return {}
+        try:
+            families = decode_manifest(self.manifest).families
+        except FormatError:
+            return {}
+        if families.keys() != {0}:
+            return {}
+        facts = families[0].tables.values()
+        return {fact.number: fact for fact in facts if fact.number in self.tables}
 
     @cached_property
     def runs(self) -> list[list[TableFile]]:
@@ -137,17 +146,6 @@ def errors_at(path: str) -> Iterator[None]:
         yield
     except FormatError as error:
         raise error.at(path) from error
-
-
-def _facts(manifest: bytes | None) -> Iterable[TableFile]:
-    """Return the facts of tables in a MANIFEST; nothing where it cannot be read."""
-    if manifest is None:
-        return ()
-    try:
-        families = decode_manifest(manifest).families
-    except FormatError:
-        return ()
-    return families[0].tables.values() if families.keys() == {0} else ()
 
 
 def number_of(table: Table) -> int:

@@ -214,9 +214,12 @@ class RowCheck:
         record.
         """
         for path in reversed(self.shard.files):
-            for written in self._writes(path):
-                if written.deletes == deleted and _is_key(written.key, key):
-                    return path, written.offset
+            for offset, written, deletes in self._writes(path):
+                # A column family's number stands before a record's key, and a checksum before
+                # one that is deleted.
+                is_key = written.endswith(key) and len(written) - len(key) in (0, 2, 4, 6)
+                if deletes == deleted and is_key:
+                    return path, offset
         return self.shard.files[-1], None
 
     def _writes(self, path: str) -> Iterable[_Written]:
@@ -232,13 +235,6 @@ class RowCheck:
         return ()
 
 
-def _is_key(written: bytes, key: bytes) -> bool:
-    """Whether a record's key is this one. A column family's number stands before it, and a checksum
-    before one that is deleted.
-    """
-    return written.endswith(key) and len(written) - len(key) in (0, 2, 4, 6)
-
-
 def _with_offsets(records: Iterable[Record], start: int, extra: int) -> Iterator[_Written]:
     """Yield records with their offsets. Each is its two lengths, `extra` bytes, key and value."""
     for key, value, _ in records:
@@ -248,22 +244,16 @@ def _with_offsets(records: Iterable[Record], start: int, extra: int) -> Iterator
 
 def _start(changelog: Iterator[bytes]) -> int:
     """Return the offset of a changelog's first record: behind the version and the lineage."""
-    head = _head(decompress(changelog), 6)
+    head = b""
+    for piece in decompress(changelog):
+        head += piece
+        if len(head) >= 6:
+            break
     if head[:3] != b"\0\2v":
         return 0
     if head[3:4] == b"2":
         return 4
     return 6 + int.from_bytes(head[4:6], "big")
-
-
-def _head(pieces: Iterable[bytes], size: int) -> bytes:
-    """Return `size` bytes from the beginning and more; fewer where there are no more."""
-    head = b""
-    for piece in pieces:
-        head += piece
-        if len(head) >= size:
-            break
-    return head
 
 
 # Bits of a slot that a narrow value may use.

@@ -36,7 +36,6 @@ from stateshift.engines.spark.entries.rocksdb_version import (
     version_of,
 )
 from stateshift.engines.spark.layout import has_tables
-from stateshift.formats.blocks import Binary, Flags
 from stateshift.formats.rocksdb.manifest import TableFile
 from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange
 from stateshift.formats.sorting import cuts
@@ -66,21 +65,18 @@ def parts_between(bounds: Sequence[bytes]) -> list[KeyRange]:
 
 def within(writes: Writes, keys: KeyRange) -> Writes:
     """Return the writes to these keys, whatever their order."""
-    conditions = list(_conditions(writes.block.keys, keys))
-    if not conditions:
+    if keys == ALL_KEYS:
         return writes
-    places = np.flatnonzero(np.logical_and.reduce(conditions))
-    return Writes(writes.block.take(places), writes.when[places])
-
-
-def _conditions(keys: Binary, wanted: KeyRange) -> Iterator[Flags]:
-    after, upto = wanted
+    after, upto = keys
+    wanted = np.ones(len(writes.block), bool)
     if after is not None:
-        is_after = pc.greater(keys, pa.scalar(after, pa.large_binary()))
-        yield is_after.to_numpy(zero_copy_only=False)
+        is_after = pc.greater(writes.block.keys, pa.scalar(after, pa.large_binary()))
+        wanted &= is_after.to_numpy(zero_copy_only=False)
     if upto is not None:
-        is_before = pc.less_equal(keys, pa.scalar(upto, pa.large_binary()))
-        yield is_before.to_numpy(zero_copy_only=False)
+        is_before = pc.less_equal(writes.block.keys, pa.scalar(upto, pa.large_binary()))
+        wanted &= is_before.to_numpy(zero_copy_only=False)
+    places = np.flatnonzero(wanted)
+    return Writes(writes.block.take(places), writes.when[places])
 
 
 def _key(text: str | None) -> bytes | None:

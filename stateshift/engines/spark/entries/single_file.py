@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 
-from stateshift.engines.spark.entries.rows import RowSchema
+from stateshift.engines.spark.entries.store_view import RowSchema
 from stateshift.engines.spark.layout import SINK_LOG
 from stateshift.engines.views import DecodedFile
 from stateshift.errors import FormatError
@@ -34,7 +34,9 @@ from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.positions import position_of
 from stateshift.formats.spark.text import JsonObject, decode_object, decode_text
 
-Reader = Callable[[str, bytes, RowSchema], DecodedFile]
+# What the file is, its lines as a person reads them, and its value in plain JSON.
+Shown = tuple[str, tuple[str, ...], object]
+Reader = Callable[[bytes, RowSchema], Shown]
 
 
 def decode_file(path: str, content: bytes, rows: RowSchema | None = None) -> DecodedFile:
@@ -44,18 +46,21 @@ def decode_file(path: str, content: bytes, rows: RowSchema | None = None) -> Dec
     owner = marks.fence_owner(content)
     if owner is not None:
         return DecodedFile(path, "fence", (f"fenced by run {owner}",), {"fenced_by": owner})
-    return _reader_of(path, content)(path, content, rows or RowSchema())
+    return DecodedFile(path, *_reader_of(path, content)(content, rows or RowSchema()))
 
 
 def _reader_of(path: str, content: bytes) -> Reader:
     """Return the reader of a file of an area of the checkpoint, or of a state file of a kind."""
     if path.endswith(marks.INDEX):
-        return _index
+        return lambda content, _: _document("index of operators", marks.decode_index(content))
     if f"{SINK_LOG}/" in path and not path.endswith(".crc"):
-        return _sink_log
+        return lambda content, _: _log("file sink log", content)
     place = classify(inside(path))
-    if place.area == "offsets" and _is_of_source(path, content):
-        return _json_source
+    # Iceberg keeps what a source has begun with as plain JSON in sources/<i>/offsets/0. A whole
+    # checkpoint may lie in a folder of that name; its offsets begin with their version.
+    is_of_source = path.split("/")[-4:-3] == ["sources"] and content[:1] == b"{"
+    if place.area == "offsets" and is_of_source:
+        return lambda content, _: _json_source(content)
     kind = place.kind if place.area in ("state", "sidecar") else place.area
     reader = _READERS.get(kind or "")
     if reader is None:
@@ -75,19 +80,14 @@ def check_file(path: str, chunks: Iterable[bytes]) -> None:
     """Read a file to its end; FormatError where it is wrong. A log of files is read line by
     line: it may be long.
     """
-    first, rest = _first(chunks)
+    more = iter(chunks)
+    first = next(more, b"")
+    rest = chain((first,), more)
     is_of_source = classify(inside(path)).area == "sources"
     if is_of_source and source_log.source_kind(first) in ("file", "file-sink"):
         deque(source_log.decode_source_log(rest), maxlen=0)
     else:
         decode_file(path, bounds.gather(rest, path))
-
-
-def _first(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """Return the first chunk, and all of them."""
-    more = iter(chunks)
-    first = next(more, b"")
-    return first, chain((first,), more)
 
 
 def schema_path(path: str) -> str | None:
@@ -114,45 +114,29 @@ def inside(path: str) -> str:
     return parts[-1]
 
 
-def _is_of_source(path: str, content: bytes) -> bool:
-    """Whether this is what a source has begun with: Iceberg keeps that as plain JSON in
-    sources/<i>/offsets/0. A whole checkpoint may lie in a folder of that name; its offsets begin
-    with their version.
-    """
-    return path.split("/")[-4:-3] == ["sources"] and content[:1] == b"{"
-
-
-def _decoded(path: str, what: str, value: object) -> DecodedFile:
+def _document(what: str, value: object) -> Shown:
     lines = json.dumps(value, indent=2, ensure_ascii=False).splitlines()
-    return DecodedFile(path, what, tuple(lines), value)
+    return what, tuple(lines), value
 
 
-def _index(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    return _decoded(path, "index of operators", marks.decode_index(content))
+def _log(what: str, content: bytes) -> Shown:
+    entries = [dict(entry.fields) for entry in source_log.decode_source_log((content,))]
+    return what, tuple(json.dumps(entry, ensure_ascii=False) for entry in entries), entries
 
 
-def _sink_log(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    return _log(path, "file sink log", content)
-
-
-def _metadata(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    return _decoded(path, "query metadata", {"id": metadata.decode_metadata(content).id})
-
-
-def _offsets(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+def _offsets(content: bytes, rows: RowSchema) -> Shown:
     entry = offsets.decode_offsets(content)
-    sources = {source.source: _json(source.offset) for source in entry.offsets}
     value = {
         "version": entry.version,
         "batch_watermark_ms": entry.watermark_ms,
         "batch_timestamp_ms": entry.timestamp_ms,
-        "sources": sources,
+        "sources": {source.source: _json(source.offset) for source in entry.offsets},
         "conf": dict(entry.conf),
     }
-    return _decoded(path, f"offset log v{entry.version}", value)
+    return _document(f"offset log v{entry.version}", value)
 
 
-def _commit(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+def _commit(content: bytes, rows: RowSchema) -> Shown:
     entry = commits.decode_commit(content)
     value = {
         "version": entry.version,
@@ -160,62 +144,36 @@ def _commit(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
         "state_unique_ids": {op: list(map(list, ids)) for op, ids in entry.state_ids.items()},
         "sinks": dict(entry.sinks),
     }
-    return _decoded(path, f"commit log v{entry.version}", value)
+    return _document(f"commit log v{entry.version}", value)
 
 
-def _source(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    read = _SOURCES.get(source_log.source_kind(content), _other_source)
-    return read(path, content, rows)
-
-
-def _file_source(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    return _log(path, "file source log", content)
-
-
-def _rate_source(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    offset = _json(source_log.decode_initial_offset(content))
-    return _decoded(path, "rate source, initial offset", offset)
-
-
-def _broker_source(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    return _initial_offset(path, _json(source_log.decode_initial_offset(content)))
-
-
-def _json_source(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    text = decode_text(content, "an initial offset")
-    return _initial_offset(path, decode_object(text, "an initial offset"))
-
-
-def _other_source(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    """Return an initial offset where this is a JSON object. Nothing says that it has to be one: a
-    source that we do not know may write whatever it likes.
-    """
+def _source(content: bytes, rows: RowSchema) -> Shown:
+    match source_log.source_kind(content):
+        case "file" | "file-sink":
+            return _log("file source log", content)
+        case "rate":
+            offset = _json(source_log.decode_initial_offset(content))
+            return _document("rate source, initial offset", offset)
+        case "kafka":
+            return _initial_offset(_json(source_log.decode_initial_offset(content)))
+    # Nothing says that it has to be JSON: a source that we do not know may write whatever it likes.
     if content[:1] == b"{":
         with suppress(FormatError):
-            return _json_source(path, content, rows)
+            return _json_source(content)
     text = content.decode("utf-8", "replace")
-    return DecodedFile(path, "source log of a kind we do not know", tuple(text.splitlines()), text)
+    return "source log of a kind we do not know", tuple(text.splitlines()), text
 
 
-_SOURCES: dict[str, Reader] = {
-    "file": _file_source,
-    "file-sink": _file_source,
-    "rate": _rate_source,
-    "kafka": _broker_source,
-}
+def _json_source(content: bytes) -> Shown:
+    text = decode_text(content, "an initial offset")
+    return _initial_offset(decode_object(text, "an initial offset"))
 
 
-def _initial_offset(path: str, offset: object) -> DecodedFile:
-    return _decoded(path, f"{position_of(offset, True).kind} source, initial offset", offset)
+def _initial_offset(offset: object) -> Shown:
+    return _document(f"{position_of(offset, True).kind} source, initial offset", offset)
 
 
-def _log(path: str, what: str, content: bytes) -> DecodedFile:
-    entries = [dict(entry.fields) for entry in source_log.decode_source_log((content,))]
-    lines = tuple(json.dumps(entry, ensure_ascii=False) for entry in entries)
-    return DecodedFile(path, what, lines, entries)
-
-
-def _schema_log(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+def _schema_log(content: bytes, rows: RowSchema) -> Shown:
     entry = delta_schema_log.decode_schema_log(content)
     value = {
         "table_id": entry.table_id,
@@ -223,10 +181,10 @@ def _schema_log(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
         "source_path": entry.source_path,
         "schema": _json(entry.data_schema),
     }
-    return _decoded(path, f"Delta schema log v{entry.version}", value)
+    return _document(f"Delta schema log v{entry.version}", value)
 
 
-def _operator(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+def _operator(content: bytes, rows: RowSchema) -> Shown:
     operator = operator_metadata.decode_operator_metadata(content)
     stores = []
     for store in operator.stores:
@@ -238,18 +196,18 @@ def _operator(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
         "stores": stores,
         "properties": dict(operator.properties),
     }
-    return _decoded(path, f"operator metadata v{operator.version}", value)
+    return _document(f"operator metadata v{operator.version}", value)
 
 
-def _schema(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+def _schema(content: bytes, rows: RowSchema) -> Shown:
     file = schema.decode_schema(content)
     stores = []
     for store in file.stores:
         stores.append({"name": store.name, "key": _json(store.key), "value": _json(store.value)})
-    return _decoded(path, f"state schema v{file.version}", stores)
+    return _document(f"state schema v{file.version}", stores)
 
 
-def _zip(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+def _zip(content: bytes, rows: RowSchema) -> Shown:
     snapshot = rocksdb.decode_zip(content)
     tables = [
         {"name": table.stored, "local_name": table.local, "bytes": table.size}
@@ -257,31 +215,42 @@ def _zip(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
     ]
     families = dict(snapshot.families)
     value = {"keys": snapshot.keys, "column_families": families, "tables": tables}
-    return _decoded(path, "RocksDB snapshot", value)
+    return _document("RocksDB snapshot", value)
 
 
-def _delta(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    return _records(path, "changes of one version", state_files.decode_delta((content,)), rows)
-
-
-def _snapshot(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    return _records(path, "snapshot", state_files.decode_snapshot((content,)), rows)
-
-
-def _changelog(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+def _changelog(content: bytes, rows: RowSchema) -> Shown:
     head, records = state_files.decode_changelog((content,))
-    return _records(path, f"RocksDB changelog v{head.version}", records, rows)
+    return _records(f"RocksDB changelog v{head.version}", records, rows)
 
 
-def _records(
-    path: str, what: str, records: Iterator[state_files.Record], rows: RowSchema
-) -> DecodedFile:
+def _records(what: str, records: Iterator[state_files.Record], rows: RowSchema) -> Shown:
     value = []
     shown = bounds.Shown("what the file holds")
-    for record in records:
-        shown.add(len(record.key) + len(record.value or b""))
-        value.append(_record(record, rows))
-    return DecodedFile(path, f"{what}, {len(value)} records", tuple(map(_line, value)), value)
+    for key, content, merge in records:
+        shown.add(len(key) + len(content or b""))
+        record: JsonObject = {"do": "delete", "key": rows.show_key(key), "value": None}
+        if content is not None:
+            record["do"] = "merge" if merge else "put"
+            record["value"] = rows.show_value(content)
+        value.append(record)
+    return f"{what}, {len(value)} records", tuple(map(_line, value)), value
+
+
+def _table(content: bytes, rows: RowSchema) -> Shown:
+    """Return every write that the table holds, of one key the newest first: which of them count,
+    the other tables say.
+    """
+    value = []
+    shown = bounds.Shown("what the table holds")
+    for entry in sst.decode_sst(content):
+        shown.add(len(entry.key) + len(entry.value))
+        key, sequence = rows.show_key(entry.key), entry.sequence
+        write: JsonObject = {"do": "delete", "key": key, "sequence": sequence, "value": None}
+        if entry.kind not in sst.DELETES:
+            write["do"] = "merge" if entry.kind == sst.MERGE else "put"
+            write["value"] = rows.show_value(entry.value)
+        value.append(write)
+    return f"RocksDB table, {len(value)} entries", tuple(map(_line, value)), value
 
 
 def _line(record: JsonObject) -> str:
@@ -292,44 +261,15 @@ def _line(record: JsonObject) -> str:
     return f"{record['do']} {key} = {value}"
 
 
-def _record(record: state_files.Record, rows: RowSchema) -> JsonObject:
-    key = rows.show_key(record.key)
-    if record.value is None:
-        return {"do": "delete", "key": key, "value": None}
-    do = "merge" if record.merge else "put"
-    return {"do": do, "key": key, "value": rows.show_value(record.value)}
-
-
-def _table(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    """Return every write that the table holds, of one key the newest first: which of them count,
-    the other tables say.
-    """
-    value = []
-    shown = bounds.Shown("what the table holds")
-    for entry in sst.decode_sst(content):
-        shown.add(len(entry.key) + len(entry.value))
-        value.append(_write(entry, rows))
-    lines = tuple(map(_line, value))
-    return DecodedFile(path, f"RocksDB table, {len(value)} entries", lines, value)
-
-
-def _write(entry: sst.TableEntry, rows: RowSchema) -> JsonObject:
-    key, sequence = rows.show_key(entry.key), entry.sequence
-    if entry.kind in sst.DELETES:
-        return {"do": "delete", "key": key, "sequence": sequence, "value": None}
-    do = "merge" if entry.kind == sst.MERGE else "put"
-    return {"do": do, "key": key, "sequence": sequence, "value": rows.show_value(entry.value)}
-
-
-def _hadoop_crc(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+def _hadoop_crc(content: bytes, rows: RowSchema) -> Shown:
     checksums = crc.decode_hadoop_crc(content)
     value = {"bytes_per_chunk": checksums.bytes_per_chunk, "crc32c": list(checksums.values)}
-    return _decoded(path, "Hadoop checksums", value)
+    return _document("Hadoop checksums", value)
 
 
-def _spark_crc(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+def _spark_crc(content: bytes, rows: RowSchema) -> Shown:
     checksum = crc.decode_spark_crc(content)
-    return _decoded(path, "Spark checksum", {"crc32c": checksum.value, "bytes": checksum.size})
+    return _document("Spark checksum", {"crc32c": checksum.value, "bytes": checksum.size})
 
 
 def _json(text: str | None) -> object:
@@ -342,7 +282,9 @@ def _json(text: str | None) -> object:
 
 
 _READERS: dict[str, Reader] = {
-    "metadata": _metadata,
+    "metadata": lambda content, _: _document(
+        "query metadata", {"id": metadata.decode_metadata(content).id}
+    ),
     "offsets": _offsets,
     "commits": _commit,
     "sources": _source,
@@ -350,8 +292,12 @@ _READERS: dict[str, Reader] = {
     "state-metadata": _operator,
     "state-schema": _schema,
     "zip": _zip,
-    "delta": _delta,
-    "snapshot": _snapshot,
+    "delta": lambda content, rows: _records(
+        "changes of one version", state_files.decode_delta((content,)), rows
+    ),
+    "snapshot": lambda content, rows: _records(
+        "snapshot", state_files.decode_snapshot((content,)), rows
+    ),
     "changelog": _changelog,
     "sst": _table,
     "hadoop-crc": _hadoop_crc,

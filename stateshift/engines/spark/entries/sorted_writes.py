@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -71,7 +72,10 @@ def in_runs(writes: Iterable[Writes], bytes_max: int = BYTES_MAX) -> list[Run]:
         held.append(write)
         size += write.size
         if size > bytes_max:
-            runs.append(_aside(_sorted(held)))
+            batch = batch_of(_sorted(held))
+            starts = range(0, batch.num_rows, CHUNK_RECORDS)
+            pieces = map(partial(batch.slice, length=CHUNK_RECORDS), starts)
+            runs.append(map(writes_of, put_aside(pieces)))
             held, size = [], 0
     if held:
         runs.append([_sorted(held)])
@@ -88,12 +92,6 @@ def _sorted(writes: list[Writes]) -> Writes:
         keys = all_writes.block.keys.take(pa.array(order))
         order = order[np.append(~_equal_to_next(keys), True)]
     return Writes(all_writes.block.take(order), all_writes.when[order])
-
-
-def _aside(writes: Writes) -> Run:
-    batch = batch_of(writes)
-    starts = range(0, len(writes.block), CHUNK_RECORDS)
-    return map(writes_of, put_aside(batch.slice(start, CHUNK_RECORDS) for start in starts))
 
 
 @dataclass(slots=True)

@@ -1,16 +1,34 @@
-"""One store, and how its bytes are read and shown. Pure.
+"""One store, and how its bytes are read and shown: columns by name. Pure.
 
 StoreView  key, value     the columns, None where no schema has them
            encoder, many  how keys, and whether values as lists, are put together
            avro           how rows are decoded that are Avro's (the encoder says whether they are)
            placed         the columns that decide the shard (see `keys`), None where it is not known
+RowSchema  the columns of a single file, by the schema that lies beside it
 note_of    what is said of entries that are shown as bytes, since the checkpoint does not name their
            columns
+
+A row that no schema describes is shown as hexadecimal: nothing is guessed.
+
+dropDuplicates keeps one null beside a key, whatever its schema says:
+
+    value   one null, always: 8 bytes of null bits of which the first is set, and an empty slot
+    schema  Spark 3.3.1 and later: one void column.   Earlier: every column of the operator's input
+                                                      (SPARK-39650)
+
+The schema is written once, with the first batch, and no later Spark holds it against the rows. A
+job that began before 3.3.1 therefore keeps the wrong one for good. If it has two columns or more,
+no row of it is as short as the one null. A schema of a single column is as good as the right one,
+since its row is the same.
+
+Source: Spark, StreamingDeduplicateExec (EMPTY_ROW), StateSchemaCompatibilityChecker.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
+from math import inf, isfinite
 
 from stateshift.engines.spark.entries.avro_encoders import AvroRows, avro_rows_of
 from stateshift.engines.spark.entries.encoders import (
@@ -22,9 +40,19 @@ from stateshift.engines.spark.entries.encoders import (
     rows_of_list,
 )
 from stateshift.engines.spark.entries.keys import KeyRule, Path
-from stateshift.engines.spark.entries.rows import plain_value
 from stateshift.errors import FormatError
-from stateshift.formats.spark.types import DataType, Row, StructType, Value, decode_struct
+from stateshift.formats.spark import schema as schema_format
+from stateshift.formats.spark.types import (
+    ArrayType,
+    Atomic,
+    DataType,
+    MapType,
+    Row,
+    StructType,
+    Value,
+    decode_struct,
+    unique,
+)
 from stateshift.formats.spark.unsafe_row import decode_row
 from stateshift.survey import Image
 
@@ -67,17 +95,14 @@ class StoreView:
     def decode_value(self, content: bytes) -> Row | list[Row]:
         """Return the value's columns, a list of such where the store keeps lists."""
         assert self.value is not None, "asked before whether the columns are known"
+        if self.avro is not None and self.many:
+            return [self.avro.value(row) for row in rows_of_list(content, self.delimiter)]
         if self.avro is not None:
-            return self._decode_avro(content, self.avro)
+            return self.avro.value(bare(content))
         if self.many:
             return decode_list(content, self.value, self.delimiter)
         row = content if self.encoder.kind == "plain" else bare(content)
         return decode_row(row, self.value)
-
-    def _decode_avro(self, content: bytes, avro: AvroRows) -> Row | list[Row]:
-        if self.many:
-            return [avro.value(row) for row in rows_of_list(content, self.delimiter)]
-        return avro.value(bare(content))
 
     def show_key(self, content: bytes) -> object:
         """Return plain JSON by column names; hexadecimal where it is not known how to read it."""
@@ -132,16 +157,104 @@ def note_of(view: StoreView, image: Image) -> str | None:
     if view.known:
         return None
     operator = f"{image.path}/{view.operator}" if image.path else view.operator
+    columns = {"keys": view.key, "values": view.value}
+    unknown = " and ".join(name for name in columns if columns[name] is None)
     return (
-        f"operator {operator}, store {view.store}: {_unknown(view)} are hexadecimal, "
+        f"operator {operator}, store {view.store}: {unknown} are hexadecimal, "
         f"because the checkpoint has no schema that tells their columns; {_WAY_OUT}"
     )
 
 
-def _unknown(view: StoreView) -> str:
-    columns = {"keys": view.key, "values": view.value}
-    return " and ".join(name for name in columns if columns[name] is None)
-
-
 def _hex(content: bytes) -> dict[str, str]:
     return {"hex": content.hex()}
+
+
+@dataclass(frozen=True, slots=True)
+class RowSchema:
+    """Key and value columns of one store; None where they are not known."""
+
+    key: StructType | None = None
+    value: StructType | None = None
+    encoded: bool = False
+
+    @classmethod
+    def of(cls, content: bytes | None, provider: str | None) -> RowSchema:
+        """Return the rows of a schema file; under RocksDB each row stands behind one byte, the
+        version of its encoding.
+        """
+        if content is None:
+            return cls()
+        try:
+            store = schema_format.decode_schema(content).stores[0]
+            return cls(decode_struct(store.key), decode_struct(store.value), provider == "rocksdb")
+        except FormatError:
+            return cls()
+
+    def show_key(self, content: bytes) -> object:
+        return _shown(content, self.key, self.encoded)
+
+    def show_value(self, content: bytes) -> object:
+        bare = content[1:] if self.encoded else content
+        if self.key is None or self.value is None or bare != ONE_NULL:
+            value_columns = self.value
+        else:
+            value_columns = VALUE if lists_the_input(self.key, self.value) else self.value
+        return _shown(content, value_columns, self.encoded)
+
+
+def _shown(content: bytes, wanted: StructType | None, encoded: bool) -> object:
+    row = content[1:] if encoded and content[:1] == b"\0" else content
+    if wanted is None:
+        return {"hex": content.hex()}
+    try:
+        return plain_value(decode_row(row, wanted), wanted)
+    except FormatError:
+        return {"hex": content.hex()}
+
+
+def plain_value(value: Value, wanted: DataType) -> object:
+    """Return a decoded value as plain JSON. Names may repeat in a state schema: the later ones are
+    numbered.
+    """
+    if value is None:
+        return None
+    match wanted:
+        case StructType(names, types):
+            return dict(zip(unique(names), map(plain_value, value, types), strict=True))
+        case ArrayType(element):
+            return [plain_value(item, element) for item in value]
+        case MapType(key_type, item_type):
+            return [
+                [plain_value(key, key_type), plain_value(item, item_type)] for key, item in value
+            ]
+    return _plain(value)
+
+
+def _plain(value: Value) -> object:
+    if isinstance(value, float) and not isfinite(value):
+        return _INFINITIES.get(value, "NaN")
+    if isinstance(value, bytes):
+        return {"hex": value.hex()}
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, tuple):  # intervals, variants
+        return [_plain(part) for part in value]
+    return value
+
+
+# JSON has no such numbers: these are the words that Spark writes.
+_INFINITIES = {inf: "Infinity", -inf: "-Infinity"}
+
+
+ONE_NULL = (1).to_bytes(8, "little") + bytes(8)
+VALUE = StructType(("__dummy__",), (Atomic("void"),))
+
+
+def lists_the_input(key: StructType, value: StructType) -> bool:
+    """Whether a value of these columns may stand for the input of dropDuplicates: the key's
+    columns are among it.
+    """
+    if len(value.types) < 2:
+        return False
+    columns = set(zip(value.names, value.types, strict=True))
+    return columns.issuperset(zip(key.names, key.types, strict=True))

@@ -10,20 +10,20 @@ prefixes and lists in the operator's metadata. The names tell everything that bo
 (SymmetricHashJoinStateManager, StreamingSessionWindowStateManager).
 
 The columns of dropDuplicates' values are found by looking at the state where the schema is wrong
-(see `rows`). Operator metadata (4.0 and later) says whether an operator is dropDuplicates. Without
-it, the state shows it.
+(see `store_view`). Operator metadata (4.0 and later) says whether an operator is dropDuplicates.
+Without it, the state shows it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from stateshift.engines.spark.entries.avro_encoders import avro_rows_of
 from stateshift.engines.spark.entries.keys import is_collated, key_encoder, placing_columns
-from stateshift.engines.spark.entries.rows import ONE_NULL, VALUE, lists_the_input
-from stateshift.engines.spark.entries.store_view import StoreView
+from stateshift.engines.spark.entries.store_view import ONE_NULL, VALUE, StoreView, lists_the_input
 from stateshift.engines.spark.small_files import SMALL
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats import bounds
@@ -208,7 +208,9 @@ def _view(
         prefix_columns = max((store.prefix_columns for store in metadata.stores), default=0)
     prefix, framed = prefix_columns, operator.provider == ROCKSDB
     try:
-        key, value = decode_struct(schema.key), _value_columns(described, operator.name)
+        key, value = decode_struct(schema.key), decode_struct(schema.value)
+        if not is_family:
+            value = _with_wide_timeout(value, operator.name)
         encoder = key_encoder(key, schema.encoder, prefix, framed)
     except FormatError:
         return empty
@@ -223,11 +225,6 @@ def _view(
         many=is_family and keeps_lists(name, metadata),
         placed=placed,
     )
-
-
-def _value_columns(described: Described, operator: str | None) -> StructType:
-    value = decode_struct(described.schema.value)
-    return value if described.is_family else _with_wide_timeout(value, operator)
 
 
 def _of_avro(
@@ -282,39 +279,27 @@ def dedup_value(
 def _holds_nulls(storage: Storage, image: Image, view: StoreView) -> bool:
     """Whether the first value that can be read is the one null. All values are, or none."""
     one_null = ONE_NULL if view.encoder.kind == "plain" else b"\0" + ONE_NULL
-    for path in _files_of(image, view.operator):
+    own = [shard.files for shard in image.shards if shard.operator == view.operator]
+    for path in chain.from_iterable(own):
         value = _first_value(storage, path)
         if value is not None:
             return value == one_null
     return False
 
 
-def _files_of(image: Image, operator: str) -> Iterator[str]:
-    for shard in image.shards:
-        if shard.operator == operator:
-            yield from shard.files
-
-
 def _first_value(storage: Storage, path: str) -> bytes | None:
     """Return the first value in a file; None where there is none, or it cannot be read."""
-    try:
-        decode = _DECODERS.get(path.rpartition(".")[2])
-        blocks = iter(()) if decode is None else decode(storage.chunks(path))
-        return next(_values(blocks), None)
-    except (FormatError, MissingFile):
+    decode = _DECODERS.get(path.rpartition(".")[2])
+    if decode is None:
         return None
-
-
-def _values(blocks: Iterable[Block]) -> Iterator[bytes]:
-    for block in blocks:
-        for _, value in block.records():
-            if value is not None:
-                yield value
-
-
-def _changelog_blocks(chunks: Iterator[bytes]) -> Iterator[Block]:
-    _, blocks = decode_changelog_blocks(chunks)
-    yield from blocks
+    try:
+        for block in decode(storage.chunks(path)):
+            values = block.values.drop_null()
+            if len(values):
+                return bytes(values[0].as_py())
+    except (FormatError, MissingFile):
+        pass
+    return None
 
 
 def _table_blocks(chunks: Iterator[bytes]) -> Iterator[Block]:
@@ -326,6 +311,6 @@ def _table_blocks(chunks: Iterator[bytes]) -> Iterator[Block]:
 _DECODERS: Mapping[str, Callable[[Iterator[bytes]], Iterator[Block]]] = {
     "delta": decode_delta_blocks,
     "snapshot": decode_snapshot_blocks,
-    "changelog": _changelog_blocks,
+    "changelog": lambda chunks: decode_changelog_blocks(chunks)[1],
     "sst": _table_blocks,
 }

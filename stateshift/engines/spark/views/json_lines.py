@@ -24,8 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stateshift.engines.spark.entries.columnar import keys_of, values_of
-from stateshift.engines.spark.entries.rows import plain_value
-from stateshift.engines.spark.entries.store_view import StoreView
+from stateshift.engines.spark.entries.store_view import StoreView, plain_value
 from stateshift.engines.views import HINT_FILE
 from stateshift.errors import FormatError
 from stateshift.formats.binaries import part

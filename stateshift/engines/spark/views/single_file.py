@@ -12,8 +12,7 @@ from itertools import islice
 
 from stateshift.engines.spark.entries import single_file as decoding
 from stateshift.engines.spark.entries.fold import folded
-from stateshift.engines.spark.entries.rows import RowSchema
-from stateshift.engines.spark.entries.store_view import note_of
+from stateshift.engines.spark.entries.store_view import RowSchema, note_of
 from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.views import DecodedFile, Opening, ShownEntry
 from stateshift.errors import FormatError

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from stateshift import look
-from stateshift.engines.spark.entries.rows import VALUE
+from stateshift.engines.spark.entries.store_view import VALUE
 from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.formats.spark.schema import SchemaFile, StoreSchema, encode_schema
