@@ -14,8 +14,7 @@ from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.keys import KeyRule, nameable
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.layout import ROCKSDB
-from stateshift.engines.spark.rewrite.split import belongs
-from stateshift.engines.spark.rewrite.stores import stores_of
+from stateshift.engines.spark.rewrite.stores import belongs, stores_of
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import Block, binary

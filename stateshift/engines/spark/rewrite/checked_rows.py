@@ -63,10 +63,9 @@ def _rules(request: Request, store: StoreState, shards: int) -> dict[str, RowRul
     schemas = spark_image(request.image).schemas
     strict = is_strict(request.image.settings)
     rules: dict[str, RowRule] = {}
-    for name, key in (store.rules or {}).items():
-        whole = f"{store.operator}/{name}"
-        schema = schemas[whole]
+    for name, key in store.named_rules.items():
+        schema = schemas[name]
         if schema["avro"] or schema["lists"]:
             return {}
-        rules[whole] = RowRule(key, schema["value"], shards, strict)
+        rules[name] = RowRule(key, schema["value"], shards, strict)
     return rules

@@ -6,11 +6,11 @@ sight. Pure.
                                 and values are single rows
 
     "stateshift.sessions": "<JSON>"  stores whose keys RocksDB has in two, which are then put
-                                     together (see `session_keys`)
+                                     together (see `evolution`)
 
     "stateshift.evolve": "<JSON>"  rows as they are after they became others (see `evolution`)
 
-    "stateshift.part": "<JSON>"    only what belongs to a part of a split (see `split`)
+    "stateshift.part": "<JSON>"    only what belongs to a part of a split (see `stores`)
 
     "stateshift.changes": "true"   what is behind a version's tables, not what all of it comes to
                                    (see `kept_tables`)
@@ -31,12 +31,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stateshift.engines.spark.layout import FRAME
-from stateshift.engines.spark.rewrite.evolution import Bytes, evolver
-from stateshift.engines.spark.rewrite.session_keys import of_operator
-from stateshift.engines.spark.rewrite.split import belongs
-from stateshift.engines.spark.rewrite.stores import of_stores
+from stateshift.engines.spark.rewrite.evolution import Bytes, evolver, key_makers
+from stateshift.engines.spark.rewrite.stores import belongs, of_stores
 from stateshift.engines.spark.rewrite.sums import Add, adders
-from stateshift.plain import JsonObject
 from stateshift.survey import ShardFiles
 from stateshift.world import ReadFrom
 
@@ -75,8 +72,9 @@ def compared_as(shard: ShardFiles, settings: Mapping[str, str]) -> Callable[[str
     keep = None
     if PART in settings:
         keep = belongs(json.loads(settings[PART]), shard.operator, shard.shard)
-    evolvers = _evolvers(shard, json.loads(settings.get(EVOLVE, "{}")), framed)
-    sessions = of_operator(json.loads(settings.get(SESSIONS, "{}")), shard.operator, parting=False)
+    evolutions = of_stores(json.loads(settings.get(EVOLVE, "{}")), shard.operator)
+    evolvers = {store: evolver(evolution, framed) for store, evolution in evolutions.items()}
+    sessions = key_makers(json.loads(settings.get(SESSIONS, "{}")), shard.operator, parting=False)
 
     def view(store: str, block: Block) -> Block:
         if keep is not None:
@@ -97,13 +95,6 @@ def _unframed(block: Block, key: Bytes | None) -> Block:
 
     keys = without_prefix(block.keys, FRAME) if key is None else block.mapped(key, None).keys
     return Block(keys, without_prefix(block.values, FRAME))
-
-
-def _evolvers(
-    shard: ShardFiles, evolutions: Mapping[str, JsonObject], framed: bool
-) -> dict[str, tuple[Bytes, Bytes]]:
-    own = of_stores(evolutions, shard.operator)
-    return {store: evolver(evolution, framed) for store, evolution in own.items()}
 
 
 def _summed(

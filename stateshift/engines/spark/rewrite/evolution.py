@@ -1,4 +1,6 @@
-"""A state's rows made those of a changed query: `evolve` of `transform`. Pure.
+"""Rows and keys made others. Pure.
+
+`evolve` of `transform` makes a state's rows those of a changed query:
 
     {"kind": "evolve", "operator": "0", "store": "default",
      "add": [{"name": "last", "type": "long", "default": null, "after": "count"}],
@@ -14,25 +16,36 @@
 Values may change in every way that `row_change` has. A key may be widened, renamed and be null
 only: with a column more or less it would be another key. A widened key hashes otherwise, and its
 entry then moves to the shard where the job looks for it.
+
+`convert` to another provider makes keys of session windows whole, or cuts them in two:
+
+    HDFS-backed  row of all columns, the session's start last
+    RocksDB      i32LE size | 00 row of the columns without it | 00 row of it  (a prefix, for scans)
+
+    on its way   options["sessions"]: "<operator>/<store>" -> StructType JSON of the key
+
+Every other key of one row is the same for both providers but for the byte 00 (see
+`shards.frame_rows`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
-from stateshift.engines.spark.entries.encoders import rows_of_list
+from stateshift.engines.spark.entries.encoders import bare, halves, rows_of_list
+from stateshift.engines.spark.entries.keys import is_session
 from stateshift.engines.spark.image import spark_image
+from stateshift.engines.spark.layout import FRAME
+from stateshift.engines.spark.rewrite.stores import StoreState, of_stores
 from stateshift.errors import FormatError
-from stateshift.formats.spark.row_change import Row, Unfit, evolve
+from stateshift.formats.spark.row_change import Row, Unfit, cut, evolve, glued
+from stateshift.formats.spark.types import decode_struct
 from stateshift.plain import JsonObject, from_plain
 from stateshift.specification.transform import Evolve
 from stateshift.survey import Image
-
-FRAME = b"\0"
 
 Bytes = Callable[[bytes], bytes]
 
@@ -103,9 +116,15 @@ def evolver(plain: JsonObject, framed: bool) -> tuple[Bytes, Bytes]:
     key = evolve(json.loads(evolution.key), evolution.key_change).apply
     value = evolve(json.loads(evolution.value), evolution.value_change).apply
     new_key = _behind_frame(key, framed) if evolution.rekeyed else _same
-    if evolution.lists:
-        return new_key, partial(_in_list, value, evolution.delimiter.encode())
-    return new_key, _behind_frame(value, framed)
+    if not evolution.lists:
+        return new_key, _behind_frame(value, framed)
+    delimiter = evolution.delimiter.encode()
+
+    def new_list(content: bytes) -> bytes:
+        rows = [FRAME + value(row) for row in rows_of_list(content, delimiter)]
+        return delimiter.join(len(row).to_bytes(4, "little") + row for row in rows)
+
+    return new_key, new_list
 
 
 def _same(content: bytes) -> bytes:
@@ -135,6 +154,43 @@ def _behind_frame(apply: Row, framed: bool) -> Bytes:
     return applied
 
 
-def _in_list(apply: Row, delimiter: bytes, content: bytes) -> bytes:
-    rows = [FRAME + apply(row) for row in rows_of_list(content, delimiter)]
-    return delimiter.join(len(row).to_bytes(4, "little") + row for row in rows)
+def sessions_of(stores: Iterable[StoreState]) -> dict[str, str]:
+    """Return the schemas of stores whose keys a conversion cuts in two, or puts together."""
+    schemas = {}
+    for store in stores:
+        for name, rule in store.named_rules.items():
+            if is_session(decode_struct(rule.schema)):
+                schemas[name] = rule.schema
+    return schemas
+
+
+def key_makers(sessions: Mapping[str, str], operator: str, parting: bool) -> dict[str, Bytes]:
+    """Return the functions that make a key of one provider that of the other, by store of an
+    operator.
+    """
+    make: Callable[[str], Bytes] = rocksdb_key_maker if parting else row_maker
+    return {store: make(schema) for store, schema in of_stores(sessions, operator).items()}
+
+
+def rocksdb_key_maker(schema: str) -> Bytes:
+    """Return the function that makes RocksDB's key of a row."""
+    plain = json.loads(schema)
+    cut_row = cut(plain, len(plain["fields"]) - 1)
+
+    def in_two(key: bytes) -> bytes:
+        first, rest = cut_row(key)
+        return (len(first) + 1).to_bytes(4, "little") + FRAME + first + FRAME + rest
+
+    return in_two
+
+
+def row_maker(schema: str) -> Bytes:
+    """Return the function that makes a row of RocksDB's key."""
+    plain = json.loads(schema)
+    glue_rows = glued(plain, len(plain["fields"]) - 1)
+
+    def in_one(key: bytes) -> bytes:
+        first, rest = halves(key)
+        return glue_rows(first, bare(rest))
+
+    return in_one

@@ -14,7 +14,7 @@ Reshaping
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -34,6 +34,7 @@ from stateshift.engines.spark.rewrite.comparison import (
     SESSIONS,
     SUMS,
 )
+from stateshift.engines.spark.rewrite.evolution import sessions_of
 from stateshift.engines.spark.rewrite.logs import (
     Change,
     joined_logs,
@@ -55,7 +56,6 @@ from stateshift.engines.spark.rewrite.pieces import (
     written_files,
 )
 from stateshift.engines.spark.rewrite.request import Request, zip_format, zip_format_guessed
-from stateshift.engines.spark.rewrite.session_keys import sessions_of
 from stateshift.engines.spark.rewrite.stores import of_stores
 from stateshift.engines.spark.rewrite.sums import cannot_add
 from stateshift.formats.spark.offset_conf import codec_in, has_row_checksums
@@ -252,7 +252,9 @@ def _options(request: Request, pieces: list[Piece]) -> dict[str, object]:
     }
     moved = {piece.sources[0].operator for piece in pieces if piece.partitions}
     if moved:
-        options["rules"] = plain.to_plain(_rules(request, moved))
+        options["rules"] = plain.to_plain(
+            request.key_rules(store for store in request.stores if store.operator in moved)
+        )
     if request.part:
         options["part"] = request.part
     options |= _evolution(request)
@@ -266,22 +268,12 @@ def _options(request: Request, pieces: list[Piece]) -> dict[str, object]:
     return options
 
 
-def _rules(request: Request, operators: Collection[str]) -> dict[str, KeyRule]:
-    """Return the rules by which the keys of these operators are placed."""
-    rules = {}
-    for store in request.stores:
-        if store.operator in operators:
-            for name, rule in (store.rules or {}).items():
-                rules[f"{store.operator}/{name}"] = rule
-    return rules
-
-
 def _plain(piece: Piece) -> dict[str, object]:
     first = piece.sources[0]
     plain: dict[str, object] = {
         "operator": first.operator,
         "store": first.store,
-        "sources": list(map(_source, piece.sources)),
+        "sources": [[shard.shard, list(shard.files)] for shard in piece.sources],
         "targets": [shard.shard for shard in piece.targets],
     }
     tables = list(map(_tables, piece.targets))
@@ -292,17 +284,8 @@ def _plain(piece: Piece) -> dict[str, object]:
     return plain
 
 
-def _source(shard: ShardFiles) -> list[object]:
-    return [shard.shard, list(shard.files)]
-
-
 def _tables(shard: ShardFiles) -> list[str]:
     return [path.rpartition("/")[2] for path in shard.files if path.endswith(".sst")]
-
-
-def _as_one(piece: Piece) -> Piece:
-    """Return a piece whose sources are one shard, of the files of all."""
-    return replace(piece, sources=(replace(piece.sources[0], files=piece.files),))
 
 
 def _evolution(request: Request) -> dict[str, object]:
@@ -348,8 +331,11 @@ def _compares(request: Request, pieces: list[Piece], same: list[Piece]) -> Itera
     compared = [*whole(pieces), *(piece for piece in same if piece.sources != piece.targets)]
     settings = _target_view(request)
     source_settings = settings | _source_view(request)
-    if SUMS in source_settings:  # what was added is in no source alone
-        compared = list(map(_as_one, compared))
+    if SUMS in source_settings:  # what was added is in no source alone, but in the files of all
+        compared = [
+            replace(piece, sources=(replace(piece.sources[0], files=piece.files),))
+            for piece in compared
+        ]
     for number, bundle in enumerate(bundled(compared, bytes_max=DECODED_BYTES_MAX)):
         yield CompareImages(
             f"compare/state-{request.number}-{number}",

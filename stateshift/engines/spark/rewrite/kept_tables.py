@@ -103,14 +103,12 @@ class _Kept:
     def is_changed(self) -> bool:
         """Whether the changelogs write anything: a batch may leave a shard as it was."""
         for path in self._shard.files:
-            if path.endswith(".changelog") and self._has_records(path):
-                return True
+            if path.endswith(".changelog"):
+                with errors_at(path):
+                    _, blocks = decode_changelog_blocks(self._open(path))
+                    if next(blocks, None) is not None:
+                        return True
         return False
-
-    def _has_records(self, path: str) -> bool:
-        with errors_at(path):
-            _, blocks = decode_changelog_blocks(self._open(path))
-            return next(blocks, None) is not None
 
     def table(self) -> Iterator[bytes]:
         self._facts = yield from encode_sst(self._counted(), self._version.next_sequence)

@@ -16,7 +16,6 @@ from stateshift.engines.bundles import PIECES_MAX, bundled
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.rewrite.merge import MERGE_COMMITS, MERGE_OFFSETS, Joining
 from stateshift.engines.spark.rewrite.request import Request
-from stateshift.formats.spark.names import CheckpointPath
 from stateshift.plain import JsonObject
 from stateshift.step import TransformShard
 from stateshift.survey import FileInfo, ShardFiles
@@ -69,20 +68,16 @@ def _log_change(request: Request, path: str, shards: tuple[ShardFiles, ...]) -> 
 
 def operators_of(request: Request) -> Iterator[tuple[str, JsonObject]]:
     """Yield the operator metadata that changes, with what changes in each."""
+    sources = request.change.sources
     for path in request.image.needed:
-        changes = _operator_changes(request, request.place(path))
+        place = request.place(path)
+        changes: JsonObject = {}
+        if place.area == "delta-schema-log" and sources:
+            changes = {"folders": _folders(request, "sources", sources)}
+        elif place.area == "state-metadata":
+            changes = _metadata_changes(request, place.operator or "")
         if changes:
             yield path, changes
-
-
-def _operator_changes(request: Request, place: CheckpointPath) -> JsonObject:
-    """Return further options of a file's rewriting."""
-    sources = request.change.sources
-    if place.area == "delta-schema-log" and sources:
-        return {"folders": _folders(request, "sources", sources)}
-    if place.area == "state-metadata":
-        return _metadata_changes(request, place.operator or "")
-    return {}
 
 
 def _metadata_changes(request: Request, operator: str) -> JsonObject:
@@ -111,17 +106,12 @@ def paths_of(request: Request) -> dict[str, str | None]:
         new = request.path(path)
         if new != path:
             moved[path] = new
-    return moved | dict.fromkeys(_logs_of_dropped_sources(request))
-
-
-def _logs_of_dropped_sources(request: Request) -> Iterator[str]:
-    """Yield Delta's schema logs of sources that are left behind."""
-    for embedded in request.image.embedded:
+    for embedded in request.image.embedded:  # Delta's schema logs among it
         folder, _, source = embedded.path.rpartition("/")
-        is_of_source = folder.endswith("/sources")
-        is_schema_log = request.place(embedded.file).area == "delta-schema-log"
-        if is_of_source and is_schema_log and source in request.change.dropped_sources:
-            yield embedded.file
+        is_dropped = folder.endswith("/sources") and source in request.change.dropped_sources
+        if is_dropped and request.place(embedded.file).area == "delta-schema-log":
+            moved[embedded.file] = None
+    return moved
 
 
 def schemas_of(request: Request) -> Iterator[TransformShard]:
@@ -190,13 +180,10 @@ def _ids(request: Request, shards: tuple[ShardFiles, ...]) -> dict[str, list[lis
     for shard in sorted(shards, key=lambda shard: (shard.operator, shard.shard, shard.store)):
         operator = request.change.operators.get(shard.operator, shard.operator)
         by_shard = by_operator.setdefault(operator, {})
-        by_shard.setdefault(shard.shard, []).append(_id(request, shard))
+        own = [path for path in shard.files if path.endswith((".zip", ".changelog"))]
+        uuid = request.place(own[-1]).uuid if own else None
+        by_shard.setdefault(shard.shard, []).append(uuid or "")
     ids = {}
     for operator, by_shard in by_operator.items():
         ids[operator] = [by_shard[number] for number in sorted(by_shard)]
     return ids
-
-
-def _id(request: Request, shard: ShardFiles) -> str:
-    own = [path for path in shard.files if path.endswith((".zip", ".changelog"))]
-    return (request.place(own[-1]).uuid or "") if own else ""

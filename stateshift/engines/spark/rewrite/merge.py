@@ -108,16 +108,14 @@ class Joining:
         taken = len(sources_of(self.images[0]))
         for number, image in enumerate(self.images[1:], start=1):
             own = sources_of(image)
-            for path in filter(_is_source_log, image.needed):
-                _, source, *rest = path.split("/")
-                name = str(taken + own.index(source)) if source.isdecimal() else source
-                yield self.below_root(number, path), "/".join(("sources", name, *rest))
+            for path in image.needed:
+                area, *rest = path.split("/")
+                if area == "sources" and len(rest) > 1 and not path.endswith(".crc"):
+                    source = rest[0]
+                    if source.isdecimal():
+                        rest[0] = str(taken + own.index(source))
+                    yield self.below_root(number, path), "/".join(("sources", *rest))
             taken += len(own)
-
-
-def _is_source_log(path: str) -> bool:
-    parts = path.split("/")
-    return parts[0] == "sources" and len(parts) > 2 and not path.endswith(".crc")
 
 
 def joining_of(facts: Facts) -> Joining | None:
@@ -235,19 +233,16 @@ def _operators(image: Image) -> list[tuple[str, str | None, tuple[str, ...]]]:
 
 
 def _of_schema_logs(other: Survey) -> Iterator[Finding]:
-    tracked = next(filter(_is_schema_log, other.images[0].needed), None)
-    if tracked is not None:
+    needed = other.images[0].needed
+    tracked = [path for path in needed if classify(path).area == "delta-schema-log"]
+    if tracked:
         yield Finding(
             "refuse",
-            f"{other.location} has a schema log of Delta's ({tracked}), which names its source "
+            f"{other.location} has a schema log of Delta's ({tracked[0]}), which names its source "
             "by a number that it does not keep in a merge",
             hint="let the sources of one of them be other than Delta's, or start its job from an "
             "empty checkpoint",
         )
-
-
-def _is_schema_log(path: str) -> bool:
-    return classify(path).area == "delta-schema-log"
 
 
 def _of_source_names(source: Survey, other: Survey) -> Iterator[Finding]:

@@ -101,7 +101,9 @@ def is_rewritten(request: Request, store: StoreState, shard: ShardFiles) -> bool
         is_compacted = request.change.compact and not is_settled(shard, request.size((shard,)))
     if is_compacted:
         return True
-    return request.change.format_1 and any(map(_has_id, shard.files))
+    # Under checkpoint format 2, state files have an id in their names.
+    has_ids = any("_" in path.rpartition("/")[2] for path in shard.files)
+    return request.change.format_1 and has_ids
 
 
 def keeps_tables(request: Request, shard: ShardFiles) -> bool:
@@ -127,11 +129,6 @@ def with_new_table(piece: Piece) -> ShardFiles:
 def _has_own_zip(request: Request, shard: ShardFiles) -> bool:
     zips = [path for path in shard.files if path.endswith(".zip")]
     return any(map(request.is_of_version, zips))
-
-
-def _has_id(path: str) -> bool:
-    """Whether a state file has an id in its name, as under checkpoint format 2."""
-    return "_" in path.rpartition("/")[2]
 
 
 def moves(request: Request, store: StoreState) -> bool:
@@ -243,7 +240,10 @@ def _moved(request: Request, store: StoreState, bytes_max: int) -> Iterator[Piec
     assert before is not None, "the findings have asked"
     after = request.change.partitions or before
     by_number = {shard.shard: shard for shard in store.shards}
-    for source_numbers, target_numbers in _groups(request, store, before, after):
+    groups: Iterable[tuple[range, range]] = components(before, after)
+    if _is_rekeyed(request, store):  # another key's hash says nothing of where it was
+        groups = [(range(before), range(after))]
+    for source_numbers, target_numbers in groups:
         sources = tuple(by_number[number] for number in source_numbers)
         size = request.size(sources)
         passes = min(len(target_numbers), -(-size // bytes_max) or 1)
@@ -254,15 +254,6 @@ def _moved(request: Request, store: StoreState, bytes_max: int) -> Iterator[Piec
             yield Piece(sources, targets, (before, after), size)
 
 
-def _groups(
-    request: Request, store: StoreState, before: int, after: int
-) -> Iterable[tuple[range, range]]:
-    """Return the groups of shards that become others."""
-    if _is_rekeyed(request, store):  # another key's hash says nothing of where it was
-        return [(range(before), range(after))]
-    return components(before, after)
-
-
 def _made(request: Request, store: StoreState, shard: int, tables: int) -> ShardFiles:
     """Return the shard as it will be written, as so many tables."""
     operator = request.change.operators.get(store.operator, store.operator)
@@ -271,22 +262,13 @@ def _made(request: Request, store: StoreState, shard: int, tables: int) -> Shard
         folder = f"{folder}/{store.store}"
     own = f"{folder}/{request.version_after}"
     if request.provider == HDFS:
-        files: tuple[str, ...] = (f"{own}.snapshot",)
-    else:
-        files = (_zip_name(request, store, shard, own), *_table_names(request, folder, own, tables))
-    return ShardFiles(store.operator, store.store, shard, files)
-
-
-def _zip_name(request: Request, store: StoreState, shard: int, own: str) -> str:
-    if not request.uuids:
-        return f"{own}.zip"
-    unique = request.uuid_of(store, shard) or _id(request, own)
-    return f"{own}_{unique}.zip"
-
-
-def _table_names(request: Request, folder: str, own: str, tables: int) -> Iterator[str]:
+        return ShardFiles(store.operator, store.store, shard, (f"{own}.snapshot",))
+    files = [f"{own}.zip"]
+    if request.uuids:
+        files = [f"{own}_{request.uuid_of(store, shard) or _id(request, own)}.zip"]
     for number in range(FIRST_TABLE, FIRST_TABLE + tables):
-        yield f"{folder}/SSTs/{number:06}-{_id(request, f'{own} {number}')}.sst"
+        files.append(f"{folder}/SSTs/{number:06}-{_id(request, f'{own} {number}')}.sst")
+    return ShardFiles(store.operator, store.store, shard, tuple(files))
 
 
 def _id(request: Request, place: str) -> uuid.UUID:

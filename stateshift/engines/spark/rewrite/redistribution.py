@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 
 import numpy as np
@@ -44,18 +44,15 @@ from stateshift.engines.spark.entries.shard_parts import (
 )
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
-from stateshift.engines.spark.rewrite import session_keys
-from stateshift.engines.spark.rewrite.checked_reading import RowChecks
-from stateshift.engines.spark.rewrite.evolution import Bytes, evolver
+from stateshift.engines.spark.rewrite.evolution import Bytes, evolver, key_makers
 from stateshift.engines.spark.rewrite.shards import (
     frame_rows,
     internal_families,
     unframe_rows,
     with_family,
 )
-from stateshift.engines.spark.rewrite.source_sums import SourceSums
-from stateshift.engines.spark.rewrite.split import belongs
-from stateshift.engines.spark.rewrite.stores import of_stores
+from stateshift.engines.spark.rewrite.sources import RowChecks, SourceSums
+from stateshift.engines.spark.rewrite.stores import belongs, of_stores
 from stateshift.engines.spark.rewrite.straight import Straight
 from stateshift.engines.spark.rewrite.sums import Add, adders
 from stateshift.errors import FormatError, Incompatible
@@ -130,7 +127,7 @@ class Gathering:
         """Return the keys between the tables of every target; None where they show only when all
         entries were read.
         """
-        if self.options["provider"] != ROCKSDB or any(map(self._framing, self._files)):
+        if self.options["provider"] != ROCKSDB or any(map(self._framing, self.sources)):
             return None
         if self._deals_out:
             return self._bounds_of_all()
@@ -160,10 +157,6 @@ class Gathering:
     def _deals_out(self) -> bool:
         """Whether entries go to several targets, or come for them from several sources."""
         return bool(self.plain.get("partitions"))
-
-    @property
-    def _files(self) -> list[tuple[str, ...]]:
-        return [source.files for source in self.sources]
 
     def read_apart(self) -> Iterator[tuple[Block, int]]:
         """Yield the one source's entries as they are written, each block with how many of it are
@@ -195,12 +188,13 @@ class Gathering:
 
     def of_piles(self, piles: Mapping[int, SortedPile]) -> Gathered:
         """Return the entries of targets that lie in piles."""
-        unite = self._united if len(self.sources) > 1 else _as_they_are
-        return Gathered(piles, Counter(), unite, None)
+        if len(self.sources) > 1:
+            return Gathered(piles, Counter(), partial(unite_records, add=self._add), None)
+        return Gathered(piles, Counter(), iter, None)
 
     def read(self, source: ShardFiles) -> Iterator[tuple[str, Block]]:
         """Yield the entries of a source that are wanted, in the targets' encoding."""
-        change, part = self._framing(source.files), self.options.get("part")
+        change, part = self._framing(source), self.options.get("part")
         keep = belongs(part, source.operator, source.shard) if part else None
         entries = self._checks.folded(source, self.options["settings"])
         for store, block in self.sums.watched(source, entries):
@@ -226,13 +220,13 @@ class Gathering:
         """Whether all entries of its sources are read as they will be written."""
         if self.options.get("part") or self._evolvers:
             return False
-        return not any(map(self._framing, self._files))
+        return not any(map(self._framing, self.sources))
 
-    def _framing(self, files: tuple[str, ...]) -> Callable[[str, Block], Block] | None:
+    def _framing(self, source: ShardFiles) -> Callable[[str, Block], Block] | None:
         """Return the change of a row when the provider changes."""
-        is_rocksdb = any(path.endswith((".zip", ".changelog")) for path in files)
+        is_rocksdb = any(path.endswith((".zip", ".changelog")) for path in source.files)
         provider = ROCKSDB if is_rocksdb else HDFS
-        if provider == self.options["provider"] or not files:
+        if provider == self.options["provider"] or not source.files:
             return None
         change = unframe_rows if is_rocksdb else frame_rows
         keys = self._session_keys
@@ -242,7 +236,7 @@ class Gathering:
     def _session_keys(self) -> Mapping[str, Bytes]:
         sessions = self.options.get("sessions", {})
         parting = self.options["provider"] == ROCKSDB
-        return session_keys.of_operator(sessions, self.plain["operator"], parting)
+        return key_makers(sessions, self.plain["operator"], parting)
 
     def _dealt(self, source: ShardFiles, store: str, block: Block) -> Iterator[tuple[int, Block]]:
         """Yield the records of each target; those of other pieces, which take the shard's other
@@ -262,15 +256,10 @@ class Gathering:
             new_key, _ = self._evolvers[store]
             block = block.mapped(new_key, None)
             hashes = hashes_of(self._views_after[store], block.keys)
-        yield from filter(self._is_target, _split(block, hashes % after))
-
-    def _is_target(self, dealt: tuple[int, Block]) -> bool:
-        target, _ = dealt
-        return target in self._targets
-
-    @cached_property
-    def _targets(self) -> frozenset[int]:
-        return frozenset(self.plain["targets"])
+        targets = frozenset(self.plain["targets"])
+        for target, own in _split(block, hashes % after):
+            if target in targets:
+                yield target, own
 
     @cached_property
     def _views(self) -> Mapping[str, StoreView]:
@@ -295,36 +284,35 @@ class Gathering:
         """Return the part of an option that is of the stores of this piece's operator."""
         return of_stores(self.options.get(option, {}), self.plain["operator"])
 
-    def _united(self, blocks: Iterator[Block]) -> Iterator[Block]:
-        return unite_records(blocks, self._add)
-
     def _add(self, keys: Binary, values: Binary, others: Binary) -> Binary:
         """Return the result of keys that are in several of the merged checkpoints."""
         if not self._families:
             return self._adder(self.plain["store"], keys[0].as_py())(values, others)
         sums = []
         rows = zip(keys.to_pylist(), values.to_pylist(), others.to_pylist(), strict=True)
+        names = {number: name for name, number in self._families.items()}
         for key, value, other in rows:
-            names = {number: name for name, number in self._families.items()}
             name = names[int.from_bytes(key[:2], "little")]
-            store = f"{self.plain['store']}/{name}", key[2:]
-            add = self._adder(*store)
+            add = self._adder(f"{self.plain['store']}/{name}", key[2:])
             sums.append(add(binary([value]), binary([other])))
         return pa.concat_arrays(sums)
 
     def _adder(self, store: str, key: bytes) -> Add:
         add = self._adders.get(store)
-        if add is None:
-            raise _twice(self.sources[0], store, key)
-        return add
+        if add is not None:
+            return add
+        source = self.sources[0]
+        folder = source.files[0].rpartition("/")[0] if source.files else f"shard {source.shard}"
+        raise Incompatible(
+            f"{folder}: the key {key.hex()} of store {store} is in another of the merged "
+            "checkpoints, too",
+            hint="take this run back (`stateshift rollback WORKDIR`); merge checkpoints of "
+            "disjoint keys, or name under `sum` the columns whose values can be added",
+        )
 
     @cached_property
     def _adders(self) -> Mapping[str, Add]:
         return adders(self.plain["operator"], self.options.get("sums", {}))
-
-
-def _as_they_are(blocks: Iterator[Block]) -> Iterator[Block]:
-    return blocks
 
 
 def _split(block: Block, targets: Ints) -> Iterator[tuple[int, Block]]:
@@ -352,19 +340,6 @@ def _check_places(source: ShardFiles, store: str, block: Block, places: Ints) ->
             "number of partitions; "
             "take this run back (`stateshift rollback WORKDIR`) and leave `repartition` out",
         )
-
-
-def _twice(source: ShardFiles, store: str, key: bytes) -> Incompatible:
-    folder = source.files[0].rpartition("/")[0] if source.files else f"shard {source.shard}"
-    return Incompatible(
-        (
-            f"{folder}: the key {key.hex()} of store {store} is in another of the merged "
-            "checkpoints, too"
-        ),
-        hint="take this run back (`stateshift rollback WORKDIR`); merge checkpoints of disjoint "
-        "keys, or name under "
-        "`sum` the columns whose values can be added",
-    )
 
 
 AddRecords = Callable[[Binary, Binary, Binary], Binary]

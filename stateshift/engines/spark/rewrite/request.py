@@ -19,15 +19,16 @@ from itertools import chain
 
 from stateshift import plain
 from stateshift.engines.spark import layout
+from stateshift.engines.spark.entries.keys import KeyRule
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.rewrite.evolution import Evolution, evolutions
 from stateshift.engines.spark.rewrite.merge import Joining, joining_of
 from stateshift.engines.spark.rewrite.move import Move, StateChange
-from stateshift.engines.spark.rewrite.split import shards_of
 from stateshift.engines.spark.rewrite.stores import (
     StoreState,
     partitions_of,
     provider_of,
+    shards_of,
     stores_of,
 )
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
@@ -168,15 +169,18 @@ class Request:
             return None
         if split.by is not None and split.part is not None:
             return {"shards": shards_of(split.by, split.part, partitions_of(self.image) or 0)}
-        rules = {}
-        for store in self.stores:
-            for name, rule in (store.rules or {}).items():
-                rules[f"{store.operator}/{name}"] = rule
         return {
             "column": split.column,
             "values": list(split.values),
-            "rules": plain.to_plain(rules),
+            "rules": plain.to_plain(self.key_rules(self.stores)),
         }
+
+    def key_rules(self, stores: Iterable[StoreState]) -> dict[str, KeyRule]:
+        """Return the rules by which the keys of some stores are placed."""
+        rules: dict[str, KeyRule] = {}
+        for store in stores:
+            rules |= store.named_rules
+        return rules
 
     @property
     def columns_added(self) -> list[str]:
@@ -244,9 +248,6 @@ def seems_4_0(image: Image, facts: Facts) -> bool:
     """
     under = f"{image.path}/" if image.path else ""
     own = [file.path for file in facts.source.files if file.path.startswith(under)]
-    return image.written_by == NEWER and not any(map(_is_sparks_checksum, own))
-
-
-def _is_sparks_checksum(path: str) -> bool:
-    """Whether Spark's checksum of a state file lies here; Hadoop's begins with a dot."""
-    return path.endswith((".changelog.crc", ".zip.crc")) and "/." not in path
+    checksums = [path for path in own if path.endswith((".changelog.crc", ".zip.crc"))]
+    # The names of Hadoop's checksums begin with a dot.
+    return image.written_by == NEWER and all("/." in path for path in checksums)

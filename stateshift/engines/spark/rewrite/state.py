@@ -13,12 +13,12 @@
              evolve    "<operator>/<store>" -> Evolution, where rows become others (see `evolution`)
              rules_after   KeyRule of those of them whose keys do
              sessions  "<operator>/<store>" -> the key's schema, where the provider changes (see
-                       `session_keys`)
-             part      what of the entries is kept (see `split`); all, where it is left out
+                       `evolution`)
+             part      what of the entries is kept (see `stores`); all, where it is left out
              rows      "<operator>/<store>" -> RowRule, where rows are checked as they are read (see
                        `add_row_checksums`)
              compared  the settings by which a comparison sees the sources, where it takes what
-                       they come to from here (see `source_sums`)
+                       they come to from here (see `sources`)
              settings  what the sources' rows are read by (see `fold`)
              provider, codec, checksums     how the targets are written
              format    the number that stands in a zip's metadata (see `request`); null for that
@@ -55,14 +55,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, starmap
 
+from stateshift.engines.spark.entries.rocksdb_version import errors_at
 from stateshift.engines.spark.entries.small_shards import Begun, few_rows
 from stateshift.engines.spark.layout import HDFS
 from stateshift.engines.spark.rewrite import shards
 from stateshift.engines.spark.rewrite.redistribution import Gathered, Gathering
 from stateshift.engines.spark.rewrite.shards import TableContent
-from stateshift.engines.spark.rewrite.source_sums import SourceSums
+from stateshift.engines.spark.rewrite.sources import SourceSums
 from stateshift.engines.spark.rewrite.straight import Straight
-from stateshift.errors import FormatError
 from stateshift.formats import bounds
 from stateshift.formats.blocks import Block
 from stateshift.formats.rocksdb.manifest import TableFacts
@@ -211,7 +211,8 @@ class _Piece:
     def contents(self) -> Iterator[Content]:
         targets = self.plain["targets"]
         if self.options["provider"] == HDFS:
-            yield from map(self._snapshot, targets)
+            for target in targets:
+                yield partial(self._snapshot, target)
             return
         for target, names in zip(targets, self.plain["tables"], strict=True):
             yield from self._version(target, names)
@@ -230,14 +231,10 @@ class _Piece:
         content = self.inputs[path]
         return content(offset) if offset else content()
 
-    def _snapshot(self, target: int) -> Content:
-        def content() -> Iterator[bytes]:
-            goes_straight = len(self.sources) == 1 and not self.plain.get("partitions")
-            if goes_straight:
-                return self._straight()
-            return self.snapshot_of(self.held.gathered(self), target)
-
-        return content
+    def _snapshot(self, target: int) -> Iterator[bytes]:
+        if len(self.sources) == 1 and not self.plain.get("partitions"):
+            return self._straight()
+        return self.snapshot_of(self.held.gathered(self), target)
 
     def snapshot_of(self, entries: Gathered | Straight, target: int) -> Iterator[bytes]:
         """Return a target's entries as a snapshot."""
@@ -269,7 +266,8 @@ class _Piece:
         yield from tables
 
         def zipped() -> Iterator[bytes]:
-            internal = self.held.gathered(self).internal_of(target) if self._counted_apart else 0
+            counts_apart = shards.internal_families(self._base)
+            internal = self.held.gathered(self).internal_of(target) if counts_apart else 0
             known = [table.known() for table in tables]
             yield shards.version_zip(self._base, names, known, internal, self._format)
 
@@ -302,10 +300,6 @@ class _Piece:
         return map(add_value_checksums, blocks) if self.options["checksums"] else blocks
 
     @property
-    def _counted_apart(self) -> bool:
-        return bool(shards.internal_families(self._base))
-
-    @property
     def _format(self) -> int:
         of_sources = self._base.format if self._base.text else self.options["format_without_zip"]
         return int(self.options["format"] or of_sources)
@@ -313,12 +307,9 @@ class _Piece:
     @cached_property
     def _base(self) -> RocksDBSnapshot:
         """Return the column families of the targets: those of the sources."""
-        paths = chain.from_iterable(source.files for source in self.sources)
-        bases = map(self._decoded, [path for path in paths if path.endswith(".zip")])
+        bases = []
+        for path in chain.from_iterable(source.files for source in self.sources):
+            if path.endswith(".zip"):
+                with errors_at(path):
+                    bases.append(decode_zip(bounds.gather(self._open(path), "a zip")))
         return shards.unite_families(base for base in bases if base.text)
-
-    def _decoded(self, path: str) -> RocksDBSnapshot:
-        try:
-            return decode_zip(bounds.gather(self._open(path), "a zip"))
-        except FormatError as error:
-            raise error.at(path) from error

@@ -1,15 +1,27 @@
-"""The stores of an image's operators, and how their keys are placed. Pure."""
+"""The stores of an image's operators, how their keys are placed, and which of their entries belong
+to a part of a split state. Pure.
+
+    {"shards": [0, 1]}                                     those of these shards
+    {"column": "country", "values": ["de"], "rules": {"<operator>/<store>": KeyRule}}
+                                                           those whose key has one of these values
+                                                           in that column
+
+A part is a plain value: it stands in the options of a transform, and, as JSON, among the settings
+that a comparison reads the source by.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from stateshift.engines.spark import chains
-from stateshift.engines.spark.entries.keys import KeyRule, Schema, key_rule
+from stateshift.engines.spark.entries.keys import KeyRule, Schema, key_rule, nameable
+from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.image import spark_image
 from stateshift.errors import FormatError
+from stateshift.plain import JsonObject, from_plain
 from stateshift.survey import Image, ShardFiles
 
 T = TypeVar("T")
@@ -32,6 +44,11 @@ class StoreState:
     def families(self) -> bool:
         return any("/" in name for name in self.rules or {})
 
+    @property
+    def named_rules(self) -> dict[str, KeyRule]:
+        """The rules by "<operator>/<store>"; none where they are not known."""
+        return {f"{self.operator}/{name}": rule for name, rule in (self.rules or {}).items()}
+
 
 def stores_of(image: Image, framed: bool) -> tuple[StoreState, ...]:
     """Return the stores of the image, each with the rules for its keys (and those of its column
@@ -49,22 +66,19 @@ def stores_of(image: Image, framed: bool) -> tuple[StoreState, ...]:
         }
         rules, unknown = _rules(operators[operator].name, schemas, framed)
         has_single_shard = operators[operator].shards == 1 and partitions_of(image) != 1
+        # Keys of which no column decides the shard are all in shard 0.
+        is_unplaced = bool(rules) and not any(rule.placed for rule in rules.values())
         stores.append(
             StoreState(
                 operator=operator,
                 store=store,
                 shards=tuple(shards),
                 rules=rules or None,
-                single=has_single_shard or _is_unplaced(rules),
+                single=has_single_shard or is_unplaced,
                 unknown=unknown,
             )
         )
     return tuple(stores)
-
-
-def _is_unplaced(rules: Mapping[str, KeyRule]) -> bool:
-    """Whether no column of its keys decides the shard: all of them are in shard 0."""
-    return bool(rules) and not any(rule.placed for rule in rules.values())
 
 
 def of_stores(by_store: Mapping[str, T], operator: str) -> dict[str, T]:
@@ -95,3 +109,45 @@ def _rules(
     except FormatError as error:
         return {}, error.fact
     return rules, None if rules else "no schema tells its key"
+
+
+if TYPE_CHECKING:
+    from stateshift.formats.blocks import Block
+
+# The entries of one store's block that belong to the part.
+Kept = Callable[[str, "Block"], "Block"]
+
+
+def belongs(part: JsonObject, operator: str, shard: int) -> Kept:
+    """Return the test of one shard's entries that belong to the part."""
+    if "shards" in part:
+        is_kept = shard in part["shards"]
+        return lambda store, block: block if is_kept else _taken(block, [False] * len(block))
+    column, values = part["column"], frozenset(part["values"])
+    plain_rules = of_stores(part["rules"], operator)
+    rules = {store: from_plain(KeyRule, rule) for store, rule in plain_rules.items()}
+
+    def kept(store: str, block: Block) -> Block:
+        at = nameable(rules[store], column) if store in rules else None
+        if at is None:
+            fact = f"entries of the store {store}, whose keys have no column {column}"
+            raise FormatError(fact)
+        from stateshift.engines.spark.entries.columnar import texts_of
+
+        texts = texts_of(StoreView.of_rule(store, rules[store]), at, block.keys)
+        return _taken(block, [text in values for text in texts])
+
+    return kept
+
+
+def _taken(block: Block, flags: list[bool]) -> Block:
+    import numpy as np  # loaded with Arrow, for which no plan should wait
+
+    return block.take(np.flatnonzero(flags))
+
+
+def shards_of(by: int, part: int, partitions: int) -> list[int]:
+    """Return the shards of part `part` of `by`: a run of them, as long as the others' but for
+    one.
+    """
+    return list(range(part * partitions // by, (part + 1) * partitions // by))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 
 from stateshift.engines.spark.places import (
     REWRITE_LOG,
@@ -47,68 +48,94 @@ def rewrite_log(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Cont
     return (lambda: source_log.rewrite_source_log(log(), relocation, options["unmapped"]),)
 
 
-def rewrite_operator_metadata(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Content]:
+def _one_file(make: Callable[[JsonObject, Sequence[Content]], bytes]) -> Transform:
+    """Return the transform of some files into one, which is made when it is read."""
+
+    @wraps(make)
+    def transform(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Content]:
+        return (lambda: iter((make(options, inputs),)),)
+
+    return transform
+
+
+@_one_file
+def rewrite_operator_metadata(options: JsonObject, inputs: Sequence[Content]) -> bytes:
     """Change the paths of schema files in an operator's metadata, and its number of partitions."""
     (content,) = inputs
-    relocation = Relocation(_plain(options["mapping"]))
-
-    def rewritten() -> bytes:
-        metadata = operator_metadata.decode_operator_metadata(_whole(content))
-        if options["mapping"]:
-            metadata = operator_metadata.relocate_schema_files(metadata, relocation)
-        if "partitions" in options:
-            metadata = operator_metadata.with_partitions(metadata, options["partitions"])
-        if "operator" in options:
-            metadata = operator_metadata.with_operator(metadata, options["operator"])
-        return operator_metadata.encode_operator_metadata(metadata)
-
-    return (_file(rewritten),)
+    metadata = operator_metadata.decode_operator_metadata(_whole(content))
+    if options["mapping"]:
+        relocation = Relocation(_plain(options["mapping"]))
+        metadata = operator_metadata.relocate_schema_files(metadata, relocation)
+    if "partitions" in options:
+        metadata = operator_metadata.with_partitions(metadata, options["partitions"])
+    if "operator" in options:
+        metadata = operator_metadata.with_operator(metadata, options["operator"])
+    return operator_metadata.encode_operator_metadata(metadata)
 
 
-def rewrite_schema_log(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Content]:
+@_one_file
+def rewrite_schema_log(options: JsonObject, inputs: Sequence[Content]) -> bytes:
     """Change the path of its source's folder in an entry of Delta's schema log."""
     (content,) = inputs
     relocation = Relocation(_plain(options["mapping"]))
-
-    def rewritten() -> bytes:
-        entry = delta_schema_log.decode_schema_log(b"".join(content()))
-        return delta_schema_log.encode_schema_log(
-            delta_schema_log.relocate_schema_log(entry, relocation)
-        )
-
-    return (_file(rewritten),)
+    entry = delta_schema_log.decode_schema_log(b"".join(content()))
+    return delta_schema_log.encode_schema_log(delta_schema_log.relocate_schema_log(entry, relocation))
 
 
-def rewrite_offsets(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Content]:
+@_one_file
+def rewrite_offsets(options: JsonObject, inputs: Sequence[Content]) -> bytes:
     """Put a planned batch under another configuration, which overrides the session's on a restart,
     and rename its sources.
     """
     (content,) = inputs
-
-    def rewritten() -> bytes:
-        held = bounds.gather(content(), "an offset log entry")
-        entry = offsets.with_conf(offsets.decode_offsets(held), options["conf"])
-        named = offsets.with_sources(entry, options.get("sources", {}), options.get("dropped", ()))
-        return offsets.encode_offsets(named)
-
-    return (_file(rewritten),)
+    held = bounds.gather(content(), "an offset log entry")
+    entry = offsets.with_conf(offsets.decode_offsets(held), options["conf"])
+    named = offsets.with_sources(entry, options.get("sources", {}), options.get("dropped", ()))
+    return offsets.encode_offsets(named)
 
 
-def rewrite_schema(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Content]:
+@_one_file
+def rewrite_schema(options: JsonObject, inputs: Sequence[Content]) -> bytes:
     """Change a schema file of stores whose rows become others; "" is the one store of a file that
     has no column families.
     """
     (content,) = inputs
+    file = schema.decode_schema(_whole(content))
+    stores = []
+    for store in file.stores:
+        name = store.name if file.version == 3 else ""
+        stores.append(replace(store, **options["stores"].get(name, {})))
+    return schema.encode_schema(replace(file, stores=tuple(stores)))
 
-    def rewritten() -> bytes:
-        file = schema.decode_schema(_whole(content))
-        stores = []
-        for store in file.stores:
-            name = store.name if file.version == 3 else ""
-            stores.append(replace(store, **options["stores"].get(name, {})))
-        return schema.encode_schema(replace(file, stores=tuple(stores)))
 
-    return (_file(rewritten),)
+@_one_file
+def rewrite_commit(options: JsonObject, inputs: Sequence[Content]) -> bytes:
+    """Change a finished batch whose state has other files: their ids under checkpoint format 2,
+    none where they have none.
+    """
+    (content,) = inputs
+    entry = commits.decode_commit(_whole(content))
+    return commits.encode_commit(commits.with_state_ids(entry, options["state_ids"]))
+
+
+@_one_file
+def merge_offsets(options: JsonObject, inputs: Sequence[Content]) -> bytes:
+    """Make one of the same batch of several queries: it has the sources of all of them."""
+    entries = [offsets.decode_offsets(_whole(content)) for content in inputs]
+    return offsets.encode_offsets(offsets.with_conf(offsets.unite_offsets(entries), options["conf"]))
+
+
+@_one_file
+def merge_commits(options: JsonObject, inputs: Sequence[Content]) -> bytes:
+    """Make one of the last finished batch of several queries: the first's, with the smallest
+    watermark.
+    """
+    entries = [commits.decode_commit(_whole(content)) for content in inputs]
+    watermark = min(entry.watermark_ms for entry in entries)
+    entry = commits.with_watermark(entries[0], watermark)
+    if options["format_2"]:
+        entry = commits.with_state_ids(entry, options["state_ids"])
+    return commits.encode_commit(entry)
 
 
 def keep(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Content]:
@@ -116,55 +143,8 @@ def keep(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Content]:
     return inputs
 
 
-def rewrite_commit(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Content]:
-    """Change a finished batch whose state has other files: their ids under checkpoint format 2,
-    none where they have none.
-    """
-    (content,) = inputs
-    ids = options["state_ids"]
-
-    def rewritten() -> bytes:
-        entry = commits.decode_commit(_whole(content))
-        return commits.encode_commit(commits.with_state_ids(entry, ids))
-
-    return (_file(rewritten),)
-
-
-def merge_offsets(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Content]:
-    """Make one of the same batch of several queries: it has the sources of all of them."""
-
-    def merged() -> bytes:
-        entries = [offsets.decode_offsets(_whole(content)) for content in inputs]
-        return offsets.encode_offsets(
-            offsets.with_conf(offsets.unite_offsets(entries), options["conf"])
-        )
-
-    return (_file(merged),)
-
-
-def merge_commits(options: JsonObject, inputs: Sequence[Content]) -> Sequence[Content]:
-    """Make one of the last finished batch of several queries: the first's, with the smallest
-    watermark.
-    """
-
-    def merged() -> bytes:
-        entries = [commits.decode_commit(_whole(content)) for content in inputs]
-        watermark = min(entry.watermark_ms for entry in entries)
-        entry = commits.with_watermark(entries[0], watermark)
-        if options["format_2"]:
-            entry = commits.with_state_ids(entry, options["state_ids"])
-        return commits.encode_commit(entry)
-
-    return (_file(merged),)
-
-
 def _whole(content: Content) -> bytes:
     return bounds.gather(content(), "a log or a schema")
-
-
-def _file(make: Callable[[], bytes]) -> Content:
-    """Return a file as its content: made when it is read."""
-    return lambda: iter((make(),))
 
 
 def _plain(mapping: Iterable[tuple[str, str]]) -> dict[str, str]:

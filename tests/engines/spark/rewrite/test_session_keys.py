@@ -11,7 +11,7 @@ import pytest
 
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.image import spark_image
-from stateshift.engines.spark.rewrite.session_keys import rocksdb_key_maker, whole
+from stateshift.engines.spark.rewrite.evolution import rocksdb_key_maker, row_maker
 from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.specification.transform import Compact
 from stateshift.storage.opening import open_patiently
@@ -44,4 +44,4 @@ def test_the_keys_of_one_query_become_those_that_spark_wrote_for_the_other_provi
         field["type"] for field in json.loads(other)["fields"]
     ]
     assert plain and {rocksdb_key_maker(schema)(key) for key in plain} == composite
-    assert {whole(schema)(key) for key in composite} == plain
+    assert {row_maker(schema)(key) for key in composite} == plain
