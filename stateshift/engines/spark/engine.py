@@ -184,7 +184,7 @@ class SparkEngine:
     def read_sink(
         self, sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]
     ) -> SinkFacts | None:
-        from stateshift.engines.spark.survey.sinks.sink import read_sink
+        from stateshift.engines.spark.survey.sinks import read_sink
 
         return read_sink(sink, opening, back_to)
 

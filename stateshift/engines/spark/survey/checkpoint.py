@@ -46,7 +46,8 @@ def survey(
     files = tuple(sorted(_listed(storage, until), key=itemgetter(0)))
     names, findings = _names(storage, files)
     prefixes = _images(files)
-    findings += _mixed(storage, prefixes)
+    if "" in prefixes and len(prefixes) > 1:
+        findings.append(_mixed(storage.location, prefixes))
     name_of = {directory: name for name, directory in names.items()}
     images = []
     for prefix in prefixes:
@@ -92,7 +93,7 @@ def _listed(storage: Storage, until: int | None) -> Iterator[FileInfo]:
         is_hidden = path.startswith(".", path.rfind("/") + 1)
         if is_hidden and is_temporary(path):
             continue
-        if until is None or not _is_later(path, until):
+        if until is None or not _is_log_after(path, until):
             yield file
 
 
@@ -102,10 +103,8 @@ def is_temporary(path: str) -> bool:
     return name.startswith(TEMPORARY) or (name.startswith(".") and name.endswith(".tmp"))
 
 
-def _is_later(path: str, until: int | None) -> bool:
+def _is_log_after(path: str, until: int) -> bool:
     """Whether this is the log of a batch after `until`, here or in a checkpoint of a workflow."""
-    if until is None:
-        return False
     place = classify(path)
     if place.area not in ("offsets", "commits"):
         place = classify(path.partition("/")[2])
@@ -133,7 +132,8 @@ def _images(files: tuple[FileInfo, ...]) -> list[str]:
             prefix, _, path_inside = path.partition("/")
         if prefix in prefixes or prefix == FOLDER:
             continue
-        if _is_at_top(path_inside) and _is_of_checkpoint(path_inside):
+        # Folders called `state` or `sources` others have, too.
+        if _is_at_top(path_inside) and classify(path_inside).area in AREAS:
             prefixes.add(prefix)
     return sorted(prefixes)
 
@@ -143,29 +143,14 @@ def _is_at_top(path: str) -> bool:
     return path == layout.METADATA or path.startswith(TOP)
 
 
-def _is_of_checkpoint(path: str) -> bool:
-    """Whether only a checkpoint has such a file. Folders called `state` or `sources` others
-    have, too.
-    """
-    return classify(path).area in AREAS
-
-
-def _mixed(storage: Storage, prefixes: list[str]) -> list[Finding]:
+def _mixed(location: str, prefixes: list[str]) -> Finding:
     """Refuse a checkpoint with others inside: those are two things put on top of each other, and no
     plan can tell which is meant.
     """
-    if "" not in prefixes or len(prefixes) == 1:
-        return []
     inside = ", ".join(prefixes[1:4])
-    return [
-        Finding(
-            "refuse",
-            (
-                f"{storage.location} is a checkpoint and holds others too ({inside}): it is "
-                "not clear which is meant"
-            ),
-            hint=(
-                f"name one of them: stateshift inspect {quote(f'{storage.location}/{prefixes[1]}')}"
-            ),
-        )
-    ]
+    return Finding(
+        "refuse",
+        f"{location} is a checkpoint and holds others too ({inside}): it is not clear which is "
+        "meant",
+        hint=f"name one of them: stateshift inspect {quote(f'{location}/{prefixes[1]}')}",
+    )

@@ -18,7 +18,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
+from itertools import chain, permutations
 
 from stateshift.engines.spark.layout import deepest_above, number_of_log, offset_path
 from stateshift.engines.spark.places import is_sink_log
@@ -156,7 +156,9 @@ def plain_endpoints(facts: Facts) -> tuple[Endpoint, ...]:
     for image in images:
         for end in image.endpoints:
             plain = _plain(end, names_brokers)
-            endpoints.append(_with_image(plain, image) if len(images) > 1 else plain)
+            if len(images) > 1:
+                plain = replace(plain, details={**plain.details, "image": image.path})
+            endpoints.append(plain)
     if facts.sink is not None:
         identified = [image for image in images if image.identity is not None]
         endpoints.append(sink_endpoint(facts.sink, identified))
@@ -167,18 +169,12 @@ def _plain(end: Endpoint, names_brokers: bool) -> Endpoint:
     """Return an endpoint whose partitions are strings: keys of JSON cannot be numbers."""
     kind = KAFKA if names_brokers and end.kind == EITHER else end.kind
     details = dict(end.details)
-    topics = details.get("offsets", {})
-    if topics:
-        details["offsets"] = {topic: _with_string_keys(topics[topic]) for topic in topics}
+    plain_topics = {}
+    for topic, partitions in details.get("offsets", {}).items():
+        plain_topics[topic] = {str(number): offset for number, offset in partitions.items()}
+    if plain_topics:
+        details["offsets"] = plain_topics
     return replace(end, kind=kind, offsets={}, details=details)
-
-
-def _with_image(end: Endpoint, image: Image) -> Endpoint:
-    return replace(end, details={**end.details, "image": image.path})
-
-
-def _with_string_keys(partitions: Mapping[int, int]) -> dict[str, int]:
-    return {str(partition): offset for partition, offset in partitions.items()}
 
 
 def sink_endpoint(sink: SinkFacts, images: Sequence[Image]) -> Endpoint:
@@ -192,15 +188,17 @@ def sink_endpoint(sink: SinkFacts, images: Sequence[Image]) -> Endpoint:
     }
     if sink.wrong is not None:
         details["wrong"] = sink.wrong
+    queries: list[object] = []
+    for image in images:
+        query = image.identity
+        last, log = sink.last_batch(query), sink.log_of(query)
+        version = None if log is None or last is None else log.versions.get(last)
+        queries.append(
+            {"query": query, "image": image.path, "last_batch": last, "version": version}
+        )
     if sink.read:
-        details["queries"] = [_batches(sink, image) for image in images]
+        details["queries"] = queries
     return Endpoint("sink", "", sink.kind, None, sink.location, {}, details)
-
-
-def _batches(sink: SinkFacts, image: Image) -> dict[str, object]:
-    last, log = sink.last_batch(image.identity), sink.log_of(image.identity)
-    version = None if log is None or last is None else log.versions.get(last)
-    return {"query": image.identity, "image": image.path, "last_batch": last, "version": version}
 
 
 def misplaced(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Finding, ...]:
@@ -263,7 +261,7 @@ class SourceFolders:
 
     def above_others(self, log: str) -> str:
         """Return the folder that all logs but this one read below; "" where there are no others."""
-        counts = Counter(folder for folders in self.folders.values() for folder in folders)
+        counts = Counter(chain.from_iterable(self.folders.values()))
         counts.subtract(self.folders.get(log, ()))
         return deepest_above(sorted(+counts))
 
@@ -303,10 +301,6 @@ def _is_of(own: SourceFolders, other: SourceFolders, log: str) -> bool:
     folders = own.folders.get(log)
     if not folders or not above or not above_other or relation(above, above_other) != "apart":
         return False
-    return all(_is_below(folder, above_other) for folder in folders) and not any(
-        _is_below(folder, above) for folder in folders
-    )
-
-
-def _is_below(folder: str, above: str) -> bool:
-    return relation(folder, above) in ("same", "inside")
+    below = ("same", "inside")
+    are_of_other = all(relation(folder, above_other) in below for folder in folders)
+    return are_of_other and all(relation(folder, above) not in below for folder in folders)

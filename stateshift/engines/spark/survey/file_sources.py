@@ -19,7 +19,7 @@ from before the newest compaction lie there for a while, and say how many files 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import filterfalse
 
@@ -80,7 +80,8 @@ def surveyed_log(reading: Reading, offset: object, log: list[str], thorough: boo
         # Their faults are nobody's loss, and are not reported.
         unreported = reading.unreported()
         spare_files = unreported.each(sorted(superseded), _log_file)
-    refuse_cut(reading, _batches_by_log([*files, *spare_files]))
+    read = [file for file in (*files, *spare_files) if file.batches is not None]
+    refuse_cut(reading, {file.path: file.batches or {} for file in read})
     places: list[EmbeddedPath] = []
     for file in files:
         places.extend(file.places)
@@ -144,7 +145,9 @@ def refuse_other_offset(
     or has one. `offsets_path` is the log that holds it, where it is not that of the last
     committed batch.
     """
-    if offset == "" or _is_of_file_source(offset):
+    number = offset.get("logOffset") if isinstance(offset, dict) else offset
+    is_number = isinstance(number, int) and not isinstance(number, bool)
+    if offset == "" or is_number:
         return
     numbered = [path for path in paths if number_of_log(path) >= 0]
     oldest = min(numbered, key=number_of_log, default=None)
@@ -157,12 +160,6 @@ def refuse_other_offset(
         "source's: Spark wants a number as logOffset",
         offsets_path or oldest,
     )
-
-
-def _is_of_file_source(offset: object) -> bool:
-    """Whether a file source reads this as its offset."""
-    number = offset.get("logOffset") if isinstance(offset, dict) else offset
-    return isinstance(number, int) and not isinstance(number, bool)
 
 
 def _is_file_log(reading: Reading, path: str) -> bool:
@@ -189,48 +186,29 @@ def _log_file(reading: Reading, path: str) -> _LogFile:
     return _LogFile(path, tuple(places), census.batches)
 
 
-def _batches_by_log(files: Iterable[_LogFile]) -> dict[str, Mapping[int, int]]:
-    return {file.path: file.batches for file in files if file.batches is not None}
-
-
 # How many files each batch of the source has, by one log.
 Batches = Mapping[int, int]
 
 
 def refuse_cut(reading: Reading, logs: Mapping[str, Batches]) -> None:
     """Refuse logs of one source that lack entries, or hold those of others. `logs` are by their
-    paths in the image.
+    paths in the image. Those for which the newest compaction stands are not read by a restart.
     """
-    compactions = {number_of_log(path): path for path in filter(_is_compaction, logs)}
+    compactions = {number_of_log(path): path for path in logs if path.endswith(".compact")}
     newest = max(compactions, default=-1)
-    _refuse_cut_batches(reading, logs, newest)
-    if newest >= 0:
-        _refuse_cut_compaction(reading, logs, compactions[newest])
-
-
-def _is_compaction(path: str) -> bool:
-    return path.endswith(".compact")
-
-
-def _refuse_cut_batches(reading: Reading, logs: Mapping[str, Batches], compacted: int) -> None:
-    """Refuse logs of one batch each, as far as the newest compaction does not stand for them: a
-    restart does not read the others.
-    """
-    for path in filterfalse(_is_compaction, logs):
+    faults: dict[str, str | None] = {}
+    for path, batches in logs.items():
         number = number_of_log(path)
-        if number > compacted:
-            _refuse(reading, path, _fault_of_batch(number, logs[path]))
-
-
-def _refuse_cut_compaction(reading: Reading, logs: Mapping[str, Batches], path: str) -> None:
-    others = [logs[other] for other in logs if other != path]
-    _refuse(reading, path, _fault_of_compaction(number_of_log(path), logs[path], others))
-
-
-def _refuse(reading: Reading, path: str, fault: str | None) -> None:
-    """Refuse a log that has a fault."""
-    if fault is not None:
-        reading.refuse(f"{reading.path(path)} {fault}: Spark starts, and reads files twice", path)
+        if number > newest and not path.endswith(".compact"):
+            faults[path] = _fault_of_batch(number, batches)
+    if newest >= 0:
+        path = compactions[newest]
+        others = [logs[other] for other in logs if other != path]
+        faults[path] = _fault_of_compaction(newest, logs[path], others)
+    for path, fault in faults.items():
+        if fault is not None:
+            fact = f"{reading.path(path)} {fault}: Spark starts, and reads files twice"
+            reading.refuse(fact, path)
 
 
 def _fault_of_batch(number: int, batches: Batches) -> str | None:
@@ -254,18 +232,8 @@ def _fault_of_compaction(newest: int, batches: Batches, others: list[Batches]) -
     foreign = next(filterfalse(expected.__contains__, batches), None)
     if foreign is not None:
         return f"names files of batch {foreign}, and is of the batches up to {newest}"
-    return next(_cuts(batches, others), None)
-
-
-def _cuts(batches: Batches, others: Iterable[Batches]) -> Iterator[str]:
-    """Yield a fault for each batch of which another log names more files than the compaction."""
     for other in others:
-        for cut in _cut_batches(batches, other):
-            yield f"names {batches[cut]} of the {other[cut]} files of batch {cut}"
-
-
-def _cut_batches(batches: Batches, other: Batches) -> Iterator[int]:
-    """Yield the batches of which another log names more files than a compaction does."""
-    for batch, count in other.items():
-        if count > batches.get(batch, count):
-            yield batch
+        for batch, count in other.items():
+            if count > batches.get(batch, count):
+                return f"names {batches[batch]} of the {count} files of batch {batch}"
+    return None

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import chain, islice
 from urllib.parse import unquote
 
 from stateshift.engines.spark.layout import deepest_above, number_of_log
 from stateshift.engines.spark.places import is_covered, needed_embedded
-from stateshift.engines.spark.survey.sinks.delta import actions_in
+from stateshift.engines.spark.survey.delta_log import actions_in
 from stateshift.engines.views import Opening
 from stateshift.errors import FormatError, MissingFile, StateshiftError
 from stateshift.formats.spark.source_log import decode_source_log
@@ -58,8 +58,8 @@ def ask_tables(job: JobSpec, facts: Facts, opening: Opening) -> tuple[TableFacts
 
 def delta_sources(facts: Facts) -> list[Endpoint]:
     """Return the Delta sources of the job's images."""
-    ends = [end for image in facts.source_images for end in image.endpoints]
-    return [end for end in ends if end.role == "source" and end.kind == "delta"]
+    ends = chain.from_iterable(image.endpoints for image in facts.source_images)
+    return [end for end in ends if (end.role, end.kind) == ("source", "delta")]
 
 
 def _asked(location: str, named: bool, sources: Sequence[Endpoint], opening: Opening) -> TableFacts:
@@ -72,17 +72,14 @@ def _asked(location: str, named: bool, sources: Sequence[Endpoint], opening: Ope
             raise MissingFile(f"{location} is no Delta table: it has no {FOLDER}")
         checkpoints = {each.version for each in map(checkpoint_name, names) if each is not None}
         table_id = _table_id(storage, commits, newest)
-        asked, missing = _looked_for(storage, commits, _of_table(sources, table_id))
+        own = [source for source in sources if source.details["table_id"] == table_id]
+        asked, missing = _looked_for(storage, commits, own)
     except FormatError as error:
         return TableFacts(location, named, wrong=str(error), hint=error.hint)
     except StateshiftError as error:
         return TableFacts(location, named, wrong=error.fact, hint=error.hint)
     there = frozenset(commits)
     return TableFacts(location, named, table_id, there, tuple(checkpoints), asked, missing)
-
-
-def _of_table(sources: Iterable[Endpoint], table_id: str | None) -> list[Endpoint]:
-    return [source for source in sources if source.details["table_id"] == table_id]
 
 
 def _table_id(

@@ -24,18 +24,14 @@ from stateshift.survey import Finding, Image, Survey
 
 
 def own_part(spec: Spec, job: JobSpec, survey: Survey) -> Survey:
-    """Return the part of a survey that belongs to this job, with the strangers it takes along."""
-    return _with_companions(job, _own_operators(spec, job, survey))
-
-
-def _with_companions(job: JobSpec, survey: Survey) -> Survey:
-    """Return the survey with the files of strangers that the spec takes along: they are copied and
-    compared as the engine's own are.
+    """Return the part of a survey that belongs to this job, with the strangers it takes along: they
+    are copied and compared as the engine's own files are.
     """
+    own = _own_operators(spec, job, survey)
     if not job.also:
-        return survey
-    images = tuple(replace(image, needed=_needed(job, survey, image)) for image in survey.images)
-    return replace(survey, images=images)
+        return own
+    images = tuple(replace(image, needed=_needed(job, own, image)) for image in own.images)
+    return replace(own, images=images)
 
 
 def _needed(job: JobSpec, survey: Survey, image: Image) -> tuple[str, ...]:
@@ -64,17 +60,13 @@ def _own_operators(spec: Spec, job: JobSpec, survey: Survey) -> Survey:
     if job is first_job:  # what no job takes is reported once
         taken = own.union(*(_directories(spec, other, survey) for other in others))
         findings += _of_rest(survey, taken)
-    return replace(_only(own, survey), findings=tuple(findings))
-
-
-def _only(directories: frozenset[str], survey: Survey) -> Survey:
-    """Return the survey with what lies in these directories alone."""
     names = survey.names
     return replace(
         survey,
-        files=tuple(file for file in survey.files if file.path.split("/", 1)[0] in directories),
-        images=tuple(image for image in survey.images if image.path in directories),
-        names={name: names[name] for name in names if names[name] in directories},
+        files=tuple(file for file in survey.files if file.path.split("/", 1)[0] in own),
+        images=tuple(image for image in survey.images if image.path in own),
+        names={name: names[name] for name in names if names[name] in own},
+        findings=tuple(findings),
     )
 
 

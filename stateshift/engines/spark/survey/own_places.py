@@ -28,7 +28,7 @@ from shlex import quote
 from stateshift.engines.spark.layout import number_of_log, under
 from stateshift.engines.spark.places import is_of_operator, own_place, root_of
 from stateshift.engines.spark.small_files import SMALL
-from stateshift.engines.spark.survey.restart.operator_identity import named_schemas
+from stateshift.engines.spark.survey.restart.operator_checks import named_schemas
 from stateshift.engines.views import Opening
 from stateshift.errors import FormatError, MissingFile, StateshiftError
 from stateshift.formats.spark.operator_metadata import decode_operator_metadata

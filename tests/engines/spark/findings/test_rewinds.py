@@ -13,7 +13,7 @@ import pytest
 
 from stateshift import look
 from stateshift.engines.spark.survey import checkpoint as survey
-from stateshift.engines.spark.survey.sinks.sink import named_sink, read_sink
+from stateshift.engines.spark.survey.sinks import named_sink, read_sink
 from stateshift.formats.spark.state_files import decode_snapshot
 from stateshift.plan import Plan
 from stateshift.specification import SinkSpec, Spec

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.engines.spark.survey.sinks.sink import named_sink
+from stateshift.engines.spark.survey.sinks import named_sink
 from stateshift.plan import Plan
 from stateshift.specification import SinkSpec
 from stateshift.survey import ClusterFacts, Finding, SinkFacts, SinkLog

@@ -205,7 +205,9 @@ def refuse_disorder(
     numbers = [number for number in newest_numbers if number >= first_read]
     batches = _batches(reading, listed, numbers)
     suspects = _refuse_commits(reading, batches, first_needed)
-    for before, after in filter(_is_neighbours, pairwise(batches)):
+    for before, after in pairwise(batches):
+        if after.number != before.number + 1:
+            continue
         if after.number == newest:
             # Sources without names are counted ("There are [2] sources in the checkpoint offsets
             # and now there are [1] sources requested by the query").
@@ -226,11 +228,6 @@ def refuse_disorder(
     return suspects
 
 
-def _is_neighbours(batches: tuple[Batch, Batch]) -> bool:
-    before, after = batches
-    return after.number == before.number + 1
-
-
 def _report_disorder(
     reading: Reading, before: Batch, after: Batch, fault: str, first_needed: int
 ) -> None:
@@ -247,20 +244,16 @@ def _refuse_commits(reading: Reading, batches: Iterable[Batch], first_needed: in
     """Refuse commits that hand on an older watermark than that of their own batch."""
     suspects = set()
     for batch in batches:
-        if 0 < (batch.handed_on_ms or 0) < batch.watermark_ms:
-            suspects.add(batch.number)
-    for number in sorted(suspects):
-        _report_commit(reading, number, first_needed)
+        if not 0 < (batch.handed_on_ms or 0) < batch.watermark_ms:
+            continue
+        suspects.add(batch.number)
+        path, offsets = layout.commit_path(batch.number), layout.offset_path(batch.number)
+        fact = f"{reading.path(path)} hands on an older watermark than {offsets} has"
+        if batch.number >= first_needed:
+            reading.refuse(f"{fact}; it is another batch's, or another run's", path)
+        else:
+            reading.warn(f"{fact}; no job can go back to that batch", path)
     return suspects
-
-
-def _report_commit(reading: Reading, number: int, first_needed: int) -> None:
-    path = layout.commit_path(number)
-    fact = f"{reading.path(path)} hands on an older watermark than {layout.offset_path(number)} has"
-    if number >= first_needed:
-        reading.refuse(f"{fact}; it is another batch's, or another run's", path)
-    else:
-        reading.warn(f"{fact}; no job can go back to that batch", path)
 
 
 def _batches(reading: Reading, listed: ListedFiles, numbers: Sequence[int]) -> list[Batch]:

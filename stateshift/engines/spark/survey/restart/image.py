@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import partitions_of
-from stateshift.engines.spark.image import Backlog, Newest, SparkImage, StoreSchema
+from stateshift.engines.spark.image import Backlog, Newest, SparkImage
 from stateshift.engines.spark.small_files import KEPT_EACH, Reading
 from stateshift.engines.spark.survey.endpoints import (
     Endpoints,
@@ -32,24 +32,28 @@ from stateshift.engines.spark.survey.restart.batches import (
     refuse_misplaced,
     warn_of_no_commits,
 )
-from stateshift.engines.spark.survey.restart.complete import refuse_incomplete
+from stateshift.engines.spark.survey.restart.operator_checks import refuse_incomplete
 from stateshift.engines.spark.survey.restart.operators import (
     files_of_operators,
     is_foreign,
-    newest_metadata,
     operators_of,
     own_places,
     refuse_foreign_state,
     refuse_unparsable,
+    schemas_of,
+    tracked_schemas,
 )
-from stateshift.engines.spark.survey.restart.query_files import ListedFiles, sort_by_kind
+from stateshift.engines.spark.survey.restart.query_files import (
+    ListedFiles,
+    counted_strangers,
+    sort_by_kind,
+)
 from stateshift.engines.spark.survey.restart.settings import (
     StateFacts,
     refuse_changed,
     refuse_unfit,
 )
 from stateshift.engines.spark.survey.restart.shards import Uuids, restartable, shards_of
-from stateshift.engines.spark.survey.restart.tracked import counted_strangers, tracked_schemas
 from stateshift.engines.spark.versions import oldest_writer
 from stateshift.errors import MissingFile
 from stateshift.formats.marks import fence_owner
@@ -57,7 +61,7 @@ from stateshift.formats.spark import commits as commit_format
 from stateshift.formats.spark import metadata as metadata_format
 from stateshift.formats.spark import offsets as offset_format
 from stateshift.specification.transform import Change, Rewind, find_change
-from stateshift.survey import FileInfo, Image, Operator, ShardFiles
+from stateshift.survey import FileInfo, Image, ShardFiles
 
 
 def surveyed_image(
@@ -88,7 +92,7 @@ def surveyed_image(
     refuse_foreign_state(reading, operators, settings, cut.last)
     refuse_incomplete(reading, operators, unique, epoch, changes)
     shards = shards_of(reading, listed, operators, unique, epoch)
-    schemas = _schemas(reading, listed, operators, epoch, settings)
+    schemas = schemas_of(reading, listed, operators, epoch, settings)
     _refuse_settings(
         reading,
         listed,
@@ -114,13 +118,16 @@ def surveyed_image(
         planned_state = planned_state_of(reading, listed, operators, epoch, cut.planned)
     embedded = (*ends.embedded, *own_places(reading, listed), *tracked)
     findings = tuple(reading.findings)
+    backlog: tuple[Backlog, ...] = ()
+    if is_rewound and newest.epoch is not None and epoch is not None:
+        backlog = backlog_of(reading, logs_by_source(listed.sources), epoch, newest.epoch)
     details = SparkImage(
         offsets=len(listed.offsets),
         commits=len(listed.commits),
         batch_timestamp_ms=last_batch.timestamp_ms,
         strangers=counted_strangers(listed.strangers),
         newest=newest.as_newest() if is_rewound else None,
-        backlog=_backlog(reading, listed, newest.epoch, epoch) if is_rewound else (),
+        backlog=backlog,
         schemas=schemas if changes else {},
     )
     return Image(
@@ -166,15 +173,6 @@ class _Cut:
 
     def as_newest(self) -> Newest | None:
         return None if self.epoch is None else Newest(self.epoch, self.planned)
-
-
-def _backlog(
-    reading: Reading, listed: ListedFiles, newest: int | None, epoch: int | None
-) -> tuple[Backlog, ...]:
-    """Return the input since the batch that an image was rewound to."""
-    if newest is None or epoch is None:
-        return ()
-    return backlog_of(reading, logs_by_source(listed.sources), epoch, newest)
 
 
 def _cut(listed: ListedFiles) -> _Cut:
@@ -252,23 +250,6 @@ def _rewind(reading: Reading, listed: ListedFiles, changes: Sequence[Change]) ->
     return is_committed
 
 
-def _schemas(
-    reading: Reading,
-    listed: ListedFiles,
-    operators: tuple[Operator, ...],
-    epoch: int | None,
-    settings: Mapping[str, str],
-) -> Mapping[str, StoreSchema]:
-    """Return the schemas of the stores. One that cannot be read is refused by whoever needs it."""
-    from stateshift.engines.spark.survey.schemas import schemas_of
-
-    unreported = reading.unreported()
-    stores = {operator.id: tuple(store.name for store in operator.stores) for operator in operators}
-    newest = {operator: newest_metadata(listed, operator, epoch) for operator in stores}
-    applying = {operator: path for operator, path in newest.items() if path}
-    return schemas_of(unreported, stores, listed.operator_files, applying, settings)
-
-
 def _refuse_settings(
     reading: Reading, listed: ListedFiles, cut: _Cut, settings: Mapping[str, str], state: StateFacts
 ) -> None:
@@ -290,22 +271,15 @@ def _without_fence(reading: Reading, listed: ListedFiles) -> str | None:
     for numbers, path_of in logs:
         while numbers:
             newest = max(numbers)
-            held = _fence_owner_in(reading, path_of(newest))
+            try:
+                held = fence_owner(reading.content(path_of(newest)))
+            except MissingFile:
+                break
             if held is None:
                 break
             numbers.discard(newest)
             owner = held
     return owner
-
-
-def _fence_owner_in(reading: Reading, path: str) -> str | None:
-    """Return the run that put the log there as its fence; None where it is none of ours, or not
-    there.
-    """
-    try:
-        return fence_owner(reading.content(path))
-    except MissingFile:
-        return None
 
 
 def _last_batch(reading: Reading, listed: ListedFiles, cut: _Cut) -> _LastBatch:
@@ -316,8 +290,12 @@ def _last_batch(reading: Reading, listed: ListedFiles, cut: _Cut) -> _LastBatch:
     entry = reading.decoded(path, offset_format.decode_offsets)
     if entry is None:
         return _LastBatch()
-    if not listed.stores:
-        _warn_of_no_state(reading, entry)
+    if not listed.stores and entry.watermark_ms > 0:
+        place = reading.path("") or reading.storage.location
+        reading.warn(
+            f"{place} holds no state, though its query has a watermark: it needs none, or "
+            "all is missing"
+        )
     partitions = entry.conf.get(offset_format.PARTITIONS)
     if partitions is not None and partitions_of(entry.conf) is None:
         reading.refuse(
@@ -326,15 +304,6 @@ def _last_batch(reading: Reading, listed: ListedFiles, cut: _Cut) -> _LastBatch:
             path,
         )
     return _LastBatch(dict(entry.conf), entry.offsets, entry.timestamp_ms)
-
-
-def _warn_of_no_state(reading: Reading, entry: offset_format.OffsetEntry) -> None:
-    if entry.watermark_ms > 0:
-        place = reading.path("") or reading.storage.location
-        reading.warn(
-            f"{place} holds no state, though its query has a watermark: it needs none, or "
-            "all is missing"
-        )
 
 
 def _read_batches(listed: ListedFiles, last: int) -> list[int]:

@@ -1,5 +1,8 @@
-"""The stateful operators of a query: their stores, names and shards, and the files that tell of
-them. Reads only.
+"""The stateful operators of a query: their stores, names, shards and schemas, and the files that
+tell of them. Reads only.
+
+One schema file below shard 0 describes a store; one named by the operator's newest metadata
+describes all column families of a store (`formats.spark.schema`, v3).
 
 Later versions refuse some state that Spark before 3.0 wrote:
 
@@ -17,15 +20,24 @@ off the state. A later Spark that wrote format 1 was asked to, and had let an in
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import StoreFiles, expected_shards
+from stateshift.engines.spark.image import StoreSchema
 from stateshift.engines.spark.small_files import Reading
-from stateshift.engines.spark.survey.restart import operator_identity
-from stateshift.engines.spark.survey.restart.query_files import ListedFiles, is_number, number_of
+from stateshift.engines.spark.survey.restart import operator_checks
+from stateshift.engines.spark.survey.restart.query_files import (
+    ListedFiles,
+    folder_of,
+    is_number,
+    number_of,
+)
 from stateshift.formats.spark import operator_metadata, schema
+from stateshift.formats.spark.delta_schema_log import decode_schema_log
 from stateshift.formats.spark.names import classify
+from stateshift.formats.spark.offset_conf import is_avro
+from stateshift.formats.spark.operator_metadata import OperatorMetadata, StoreInfo, keeps_lists
 from stateshift.formats.spark.type_json import check_schema
 from stateshift.formats.spark.types import Atomic, StructType, decode_struct
 from stateshift.formats.spark.uris import canonical
@@ -79,14 +91,11 @@ def _provider(settings: Mapping[str, str], stores: list[StoreFiles]) -> str | No
     named = settings.get(PROVIDER, "").rsplit(".", 1)[-1]
     if named:
         return PROVIDERS.get(named, named)
-    endings = set().union(*map(_endings, stores))
-    is_hdfs_backed = bool(endings) and endings <= {"delta", "snapshot"}
+    paths: list[str] = []
+    for store in stores:
+        paths += (*store.snapshots.values(), *store.changes.values())
+    is_hdfs_backed = bool(paths) and all(path.endswith((".delta", ".snapshot")) for path in paths)
     return "hdfs-backed" if is_hdfs_backed else None
-
-
-def _endings(store: StoreFiles) -> set[str]:
-    paths = (*store.snapshots.values(), *store.changes.values())
-    return {path.rpartition(".")[2] for path in paths}
 
 
 def is_foreign(settings: Mapping[str, str]) -> bool:
@@ -119,20 +128,18 @@ def _title(
 ) -> str | None:
     """Return the operator's name as its metadata has it: Spark 4.0 and later."""
     path = newest_metadata(listed, operator, None)
-    operator_identity.check_version(
-        reading, operator, path, listed.operator_files.get(operator, [])
-    )
+    operator_checks.check_version(reading, operator, path, listed.operator_files.get(operator, []))
     if path is None:
         return None
-    operator_identity.check(reading, operator, path)
+    operator_checks.check(reading, operator, path)
     # Spark 4.3 starts with a damaged v1, too; v2 says where the schemas are, and is needed.
     read = reading.hinted if layout.is_spare(path) else reading.decoded
     decoded = read(path, operator_metadata.decode_operator_metadata)
     if decoded is None:
         return None
-    operator_identity.check_schemas(reading, path, decoded, listed.operator_files[operator])
+    operator_checks.check_schemas(reading, path, decoded, listed.operator_files[operator])
     if listed.commits:
-        operator_identity.check_stores(reading, path, decoded, {shard.store for shard in files})
+        operator_checks.check_stores(reading, path, decoded, {shard.store for shard in files})
     return decoded.name
 
 
@@ -169,13 +176,12 @@ def _is_single(
     path = f"state/{operator}/0/_metadata/schema"
     if path not in listed.operator_files.get(operator, []):
         return False
-    key = reading.decoded(path, _first_key)
+
+    def first_key(content: bytes) -> StructType:
+        return decode_struct(schema.decode_schema(content).stores[0].key)
+
+    key = reading.decoded(path, first_key)
     return key is not None and all(kind == Atomic("void") for kind in key.types)
-
-
-def _first_key(content: bytes) -> StructType:
-    """Return the key of the first store that a schema describes."""
-    return decode_struct(schema.decode_schema(content).stores[0].key)
 
 
 def files_of_operators(listed: ListedFiles, epoch: int) -> list[str]:
@@ -216,11 +222,23 @@ def own_places(reading: Reading, listed: ListedFiles) -> list[EmbeddedPath]:
     return places
 
 
+def tracked_schemas(reading: Reading, logs: Iterable[str]) -> list[EmbeddedPath]:
+    """Return the folders of sources that Delta's schema logs name absolutely."""
+    places = []
+    for path in sorted(logs):
+        entry = reading.decoded(path, decode_schema_log)
+        if entry is None or entry.source_path is None:
+            continue
+        place = canonical(entry.source_path)
+        places.append(EmbeddedPath(reading.path(path), place, 1, "self"))
+    return places
+
+
 def _places_in_metadata(reading: Reading, path: str) -> list[EmbeddedPath]:
     decoded = reading.decoded(path, operator_metadata.decode_operator_metadata)
     if decoded is None:
         return []
-    schemas = operator_identity.named_schemas(decoded)
+    schemas = operator_checks.named_schemas(decoded)
     files_in = Counter(canonical(name.rsplit("/", 1)[0]) for name in schemas)
     return [
         EmbeddedPath(reading.path(path), folder, files_in[folder], "self")
@@ -256,3 +274,71 @@ def state_refused_since_3(
                 'holds sums of decimals, later versions refuse its rows ("the streaming query '
                 'failed by state format invalidation", SPARK-31894)'
             )
+
+
+def schemas_of(
+    reading: Reading,
+    listed: ListedFiles,
+    operators: Iterable[Operator],
+    epoch: int | None,
+    settings: Mapping[str, str],
+) -> dict[str, StoreSchema]:
+    """Return the schema of every store and column family that has one, by
+    "<operator>/<store>[/<column family>]". A store without one, or with one that cannot be read, is
+    left out: whoever needs it refuses it by name.
+    """
+    unreported = reading.unreported()
+    schemas: dict[str, StoreSchema] = {}
+    for operator in operators:
+        files = listed.operator_files.get(operator.id, [])
+        newest = newest_metadata(listed, operator.id, epoch)
+        metadata = None
+        if newest is not None:
+            metadata = unreported.decoded(newest, operator_metadata.decode_operator_metadata)
+        for store in operator.stores:
+            path = _schema_path(operator.id, store.name, _info(metadata, store.name), files)
+            decoded = None if path is None else unreported.decoded(path, schema.decode_schema)
+            if decoded is not None:
+                for place, each in _of_store(store.name, decoded, metadata, settings).items():
+                    schemas[f"{operator.id}/{place}"] = each
+    return schemas
+
+
+def _of_store(
+    name: str,
+    decoded: schema.SchemaFile,
+    metadata: OperatorMetadata | None,
+    settings: Mapping[str, str],
+) -> dict[str, StoreSchema]:
+    """Return the schema of a store, or of each of its column families."""
+    info = _info(metadata, name)
+    has_families = decoded.version == 3
+    schemas: dict[str, StoreSchema] = {}
+    for described in decoded.stores:
+        place = f"{name}/{described.name}" if has_families else name
+        schemas[place] = {
+            "key": described.key,
+            "value": described.value,
+            "encoder": described.encoder or None,
+            "lists": has_families and keeps_lists(described.name, metadata),
+            "avro": is_avro(settings, has_families),
+            "prefix": 0 if info is None else info.prefix_columns,
+        }
+    return schemas
+
+
+def _info(metadata: OperatorMetadata | None, store: str) -> StoreInfo | None:
+    """Return the entry of a store in the operator's metadata."""
+    stores = () if metadata is None else metadata.stores
+    return next((info for info in stores if info.name == store), None)
+
+
+def _schema_path(operator: str, store: str, info: StoreInfo | None, files: list[str]) -> str | None:
+    """Return the newest schema that the metadata names, else the one below shard 0."""
+    named = () if info is None else info.schema_paths
+    candidates = []
+    for path in reversed(named):
+        name = path.rpartition("/")[2]
+        candidates.append(f"state/{operator}/_stateSchema/{store}/{name}")
+    candidates.append(f"{folder_of(operator, 0, store)}/_metadata/schema")
+    return next((path for path in candidates if path in files), None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import StoreFiles
+from stateshift.engines.spark.image import Strangers
 from stateshift.formats.spark.names import DEFAULT_STORE, CheckpointPath, classify
 from stateshift.survey import FileInfo, Operator
 
@@ -48,18 +49,14 @@ def sort_by_kind(files: Iterable[FileInfo], skip: int) -> ListedFiles:
     listed = ListedFiles()
     for info in files:
         path = info.path[skip:]
+        # Hadoop's sidecars, and a writer's leftovers: half of a local checkpoint, and no part of
+        # any restart.
+        is_hidden = "/." in path or path.startswith(".")
         if layout.is_strange(path):
             listed.strangers.append(info._replace(path=path))
-        elif not _is_hidden(path):
+        elif not is_hidden:
             _add(listed, path, info.size)
     return listed
-
-
-def _is_hidden(path: str) -> bool:
-    """Whether this is one of Hadoop's sidecars, or a writer's leftover: half of a local checkpoint,
-    and no part of any restart.
-    """
-    return "/." in path or path.startswith(".")
 
 
 def _add(listed: ListedFiles, path: str, size: int) -> None:
@@ -133,3 +130,14 @@ def number_of(text: str) -> tuple[int, str]:
 def is_number(text: str) -> bool:
     """Whether a name is a number. Other digits than these, and more of them, `int` may not take."""
     return text.isascii() and text.isdigit() and len(text) <= 19
+
+
+def counted_strangers(files: Iterable[FileInfo]) -> tuple[Strangers, ...]:
+    """Count the files and bytes of each stranger: a folder at the top, or a single file there."""
+    counted: dict[str, Strangers] = {}
+    for file in files:
+        top, slash, _ = file.path.partition("/")
+        place = top + slash
+        held = counted.get(place, Strangers(place, 0, 0))
+        counted[place] = Strangers(place, held.files + 1, held.bytes + file.size)
+    return tuple(counted[path] for path in sorted(counted))

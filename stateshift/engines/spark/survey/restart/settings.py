@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from stateshift.engines.spark.image import StoreSchema
 from stateshift.engines.spark.small_files import Reading
@@ -79,7 +80,8 @@ class StateFacts:
 
     def endings(self) -> set[str]:
         """Return the endings of the files that a restart reads."""
-        return {path.rpartition(".")[2] for shard in self.shards for path in shard.files}
+        files = chain.from_iterable(shard.files for shard in self.shards)
+        return {path.rpartition(".")[2] for path in files}
 
 
 def refuse_unfit(
@@ -128,42 +130,30 @@ def _faults(settings: Mapping[str, str], state: StateFacts) -> Iterator[str]:
             f"says {ROCKSDB_FORMAT}={settings[ROCKSDB_FORMAT]}, and the RocksDB of Spark up to "
             f"{NEWEST} opens 0 to {ROCKSDB_FORMAT_MAX}"
         )
-    if encoding_of(settings) == "avro" and not _has_families(state):
+    # Operators with column families may keep Avro.
+    has_families = any(place.count("/") == 2 for place in state.schemas)
+    if encoding_of(settings) == "avro" and state.schemas and not has_families:
         yield f"says {ENCODING}={settings[ENCODING]}, and the state's rows are UnsafeRows"
-
-
-def _has_families(state: StateFacts) -> bool:
-    """Whether some operator may keep Avro: one with column families, or nothing is known."""
-    families = any(place.count("/") == 2 for place in state.schemas)
-    return families or not state.schemas
 
 
 def _faults_of_formats(settings: Mapping[str, str], state: StateFacts) -> Iterator[str]:
     """Yield the operators that have state of another format than the settings say."""
     for operator in state.operators:
-        for setting, written in _written_formats(operator, dict(state.schemas_of(operator.id))):
+        schemas = dict(state.schemas_of(operator.id))
+        formats = {
+            JOIN_FORMAT: _join_format(operator, schemas),
+            AGGREGATION_FORMAT: _aggregation_format(operator, schemas),
+            GROUPS_FORMAT: _groups_format(operator, schemas),
+        }
+        for setting, written in formats.items():
             named = state_format_in(settings, setting)
-            if named == written:
+            if written in (None, named):
                 continue
             says = f"says {setting}={named}" if setting in settings else f"has no {setting}"
             yield (
                 f"{says}, and the state of operator {operator.id} has format {written}: Spark "
                 "refuses to start, or does not see that state"
             )
-
-
-def _written_formats(
-    operator: Operator, schemas: Mapping[str, StoreSchema]
-) -> Iterator[tuple[str, int]]:
-    """Yield settings of an operator, each with the format that its state has by its schemas."""
-    formats = (
-        (JOIN_FORMAT, _join_format(operator, schemas)),
-        (AGGREGATION_FORMAT, _aggregation_format(operator, schemas)),
-        (GROUPS_FORMAT, _groups_format(operator, schemas)),
-    )
-    for setting, written in formats:
-        if written is not None:
-            yield setting, written
 
 
 def _join_format(operator: Operator, schemas: Mapping[str, StoreSchema]) -> int | None:

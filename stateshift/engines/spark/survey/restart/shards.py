@@ -5,6 +5,7 @@ theirs. Reads only.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import Chain, StoreFiles, chain
@@ -43,8 +44,12 @@ def shards_of(
                 missing.append(folder_of(*key))
                 continue
             uuid = _uuid(unique, operator.id, shard, numbers[name]) if store.uses_uuids else ""
-            files = _chain(reading, store, epoch, uuid)
-            shards.append(ShardFiles(operator.id, name, shard, files))
+            files = _chain_at(reading, store, epoch + 1, uuid)
+            for path in files.missing:
+                fact = f"{reading.path(path)} is missing: epoch {epoch} cannot be restored"
+                reading.refuse(f"{fact} without it", path)
+            paths = tuple(map(reading.path, files.files))
+            shards.append(ShardFiles(operator.id, name, shard, paths))
         # The first few by name, for there may be as many as somebody wrote into a log.
         for folder in missing[:MISSING_MAX]:
             reading.refuse(
@@ -61,35 +66,20 @@ def shards_of(
     return tuple(shards)
 
 
-def _chain(reading: Reading, store: StoreFiles, epoch: int, uuid: str) -> tuple[str, ...]:
-    """Return the files that a store's state at the epoch is folded from."""
-    files = _chain_at(reading, store, epoch + 1, uuid)
-    for path in files.missing:
-        place = reading.path(path)
-        reading.refuse(f"{place} is missing: epoch {epoch} cannot be restored without it", path)
-    return tuple(reading.path(path) for path in files.files)
-
-
 def _chain_at(reading: Reading, store: StoreFiles, version: int, uuid: str = "") -> Chain:
-    return chain(
-        store,
-        version,
-        lambda path: _ssts(reading, path),
-        lambda path: _lineage(reading, path),
-        uuid,
-    )
+    """Return the files that a store's state is folded from at a version."""
+    return chain(store, version, partial(_ssts, reading), partial(_lineage, reading), uuid)
 
 
 def _refuse_more(reading: Reading, listed: ListedFiles, operator: Operator, epoch: int) -> None:
     """Refuse state of the epoch in shards that the offset log knows nothing of: a job starts, and
     goes on without it.
     """
-
-    def is_unknown(store: StoreFiles) -> bool:
-        return store.operator == operator.id and store.shard >= operator.shards
-
-    unknown = filter(is_unknown, listed.stores.values())
-    more = {store.shard for store in unknown if store.at(epoch + 1)}
+    more = set()
+    for store in listed.stores.values():
+        is_unknown = store.operator == operator.id and store.shard >= operator.shards
+        if is_unknown and store.at(epoch + 1):
+            more.add(store.shard)
     if more:
         folder = f"state/{operator.id}/{min(more)}"
         reading.refuse(
@@ -146,12 +136,9 @@ def restartable(
     if reading.refuses_below("state"):
         batches -= {epoch}
     if thorough:
-        batches -= _with_damaged_zips(reading, listed, batches - {epoch})
+        others = batches - {epoch}
+        batches -= {batch for batch in others if not _zips_whole(reading, listed, batch + 1)}
     return tuple(sorted(batches))
-
-
-def _with_damaged_zips(reading: Reading, listed: ListedFiles, batches: set[int]) -> set[int]:
-    return {batch for batch in batches if not _zips_whole(reading, listed, batch + 1)}
 
 
 def _with_logs(reading: Reading, listed: ListedFiles, epoch: int | None) -> set[int]:
@@ -186,14 +173,9 @@ def _zips_whole(reading: Reading, listed: ListedFiles, version: int) -> bool:
     which uuids belong to a version is the commit's word.
     """
     probe = reading.unreported()
-    stores = listed.stores.values()
-    return all(_is_whole_at(probe, store, version) for store in filter(_has_plain_zips, stores))
-
-
-def _has_plain_zips(store: StoreFiles) -> bool:
-    return bool(store.ssts) and not store.uses_uuids
-
-
-def _is_whole_at(probe: Reading, store: StoreFiles, version: int) -> bool:
-    files = _chain_at(probe, store, version)
-    return not files.missing and not probe.findings
+    for store in listed.stores.values():
+        if store.ssts and not store.uses_uuids:
+            files = _chain_at(probe, store, version)
+            if files.missing or probe.findings:
+                return False
+    return True

@@ -1,4 +1,4 @@
-"""Read what the sink that a spec names has of a job's output.
+"""The batches of a job's output in the sink that a spec names, read from the sink's own log.
 
     delta          _delta_log                 txn actions: application id and batch, with the
                                               table's version
@@ -34,7 +34,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from stateshift.engines.spark.layout import SINK_LOG, number_of_log
-from stateshift.engines.spark.survey.sinks.delta import read_delta_log
+from stateshift.engines.spark.survey.delta_log import read_delta_log
 from stateshift.engines.views import Opening
 from stateshift.errors import FormatError, MissingFile, StateshiftError, StorageError
 from stateshift.formats.spark.source_log import decode_source_log
@@ -42,7 +42,6 @@ from stateshift.formats.tables.iceberg_metadata import (
     FOLDER,
     METADATA_BYTES_MAX,
     VERSION_HINT,
-    IcebergTable,
     decode_table,
     metadata_number,
     newest_metadata,
@@ -142,25 +141,26 @@ def read_iceberg_metadata(
         table = decode_table(storage.read(path, METADATA_BYTES_MAX))
     except FormatError as error:
         raise error.at(path) from error
-    return {query: _log_of(query, table) for query in queries}
-
-
-def _log_of(query: str, table: IcebergTable) -> SinkLog:
-    """Return the log of one query. Its snapshots come from the newest back, and the newest of a
-    batch counts.
-    """
-    batches: dict[int, int] = {}
+    # Snapshots come from the newest back, and the newest of a batch counts.
+    by_query: dict[str, dict[int, int]] = {query: {} for query in queries}
     for snapshot in table.streamed:
-        if snapshot.query == query:
-            batches.setdefault(snapshot.batch, snapshot.snapshot_id)
-    return SinkLog(next(iter(batches), None), batches)
+        if snapshot.query in by_query:
+            by_query[snapshot.query].setdefault(snapshot.batch, snapshot.snapshot_id)
+    logs = {}
+    for query, batches in by_query.items():
+        logs[query] = SinkLog(next(iter(batches), None), batches)
+    return logs
 
 
 def _hinted(storage: Storage, names: set[str]) -> str | None:
     """Return the metadata file that the version hint leads to: a newer one may be there before the
     hint is.
     """
-    number = _hint(storage) if VERSION_HINT in names else None
+    number = None
+    if VERSION_HINT in names:
+        text = storage.read(f"{FOLDER}/{VERSION_HINT}", 1024).strip()
+        if text.isdigit() and len(text) <= 18:
+            number = int(text)
     by_number = {metadata_number(name): name for name in names if name.startswith("v")}
     if number is None or number not in by_number:
         return None
@@ -183,9 +183,3 @@ def _newest(storage: Storage, names: set[str]) -> str:
             hint="name that one: let `location` in `sink` end with its name",
         )
     return newest[0]
-
-
-def _hint(storage: Storage) -> int | None:
-    """Return the number in the version hint; None where it holds something else."""
-    text = storage.read(f"{FOLDER}/{VERSION_HINT}", 1024).strip()
-    return int(text) if text.isdigit() and len(text) <= 18 else None

@@ -52,19 +52,13 @@ def read_delta_log(storage: Storage, back_to: Mapping[str, int]) -> dict[str, Si
         )
     history = _History(back_to)
     _add_commits(history, storage, commits[:COMMITS_MAX], checkpoint)
-    if len(commits) > COMMITS_MAX:
-        _refuse_unknown(storage, history)
-    return history.logs()
-
-
-def _refuse_unknown(storage: Storage, history: _History) -> None:
-    """Refuse a table of which not all commits were read, and those that were do not suffice."""
-    if history.unknown:
+    if len(commits) > COMMITS_MAX and history.unknown:
         raise StorageError(
             f"the newest {COMMITS_MAX:,} commits of {storage.location} name no batch of "
             "the job, and the table has no checkpoint",
             location=storage.location,
         )
+    return history.logs()
 
 
 def _add_commits(
