@@ -180,7 +180,6 @@ MODULES = tuple(
             "check/joins",
             "check/sidecars",
             "check/snapshots",
-            "check/tally",
         ),
     )
 )

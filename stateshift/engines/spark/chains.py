@@ -104,11 +104,14 @@ def chain(store: StoreFiles, version: int, ssts: Ssts, lineage: Lineage, uuid: s
     for key in keys:
         is_base = key == keys[0] and key in store.snapshots
         if is_base:
-            files += _with_ssts(store.snapshots[key], ssts)
+            path = store.snapshots[key]
+            files += [path, *ssts(path)] if path.endswith(".zip") else [path]
         elif key in store.changes:
             files.append(store.changes[key])
         else:
-            missing.append(_name(store, key))
+            number, own_uuid = key
+            stem = f"{number}_{own_uuid}" if own_uuid else f"{number}"
+            missing.append(f"{store.folder}/{stem}.{_ending(store)}")
     missing += _missing_ssts(store, files)
     return Chain(tuple(path for path in files if path not in missing), tuple(missing))
 
@@ -152,17 +155,6 @@ def _keys_by_lineage(
     line = [*lineage(store.changes[own]), own]
     snapshots = [position for position, key in enumerate(line) if key in store.snapshots]
     return line[snapshots[-1] :] if snapshots else line
-
-
-def _with_ssts(path: str, ssts: Ssts) -> list[str]:
-    return [path, *ssts(path)] if path.endswith(".zip") else [path]
-
-
-def _name(store: StoreFiles, key: VersionKey) -> str:
-    """Return the name of a missing file."""
-    version, uuid = key
-    stem = f"{version}_{uuid}" if uuid else f"{version}"
-    return f"{store.folder}/{stem}.{_ending(store)}"
 
 
 def _ending(store: StoreFiles) -> str:

@@ -41,14 +41,10 @@ def deepest_above(places: Iterable[str]) -> str:
     """Return the deepest place that is, or lies above, all of these locations of one file
     system.
     """
-    split_places = [place.split("/") for place in places]
-    levels = zip(*split_places, strict=False)
-    above = "/".join(names[0] for names in takewhile(_is_one_name, levels))
+    levels = zip(*(place.split("/") for place in places), strict=False)
+    same = takewhile(lambda names: len(set(names)) == 1, levels)
+    above = "/".join(names[0] for names in same)
     return above + "/" if above.endswith("//") else above
-
-
-def _is_one_name(names: Sequence[str]) -> bool:
-    return len(set(names)) == 1
 
 
 def is_spare(path: str) -> bool:

@@ -238,14 +238,9 @@ def _options(places: Places) -> Options:
     """Return the mapping of places. Names in none of them stay: the findings have asked before."""
     mapping = []
     for old, new in places:
-        for name in _names(old):
-            mapping.append([name, new])
+        scheme, colon, rest = old.partition("://")
+        for name in names_in_hadoop(scheme) if colon else ():
+            mapping.append([f"{name}://{rest}", new])
+        if not colon:
+            mapping.append([old, new])
     return {"mapping": mapping, "unmapped": "keep"}
-
-
-def _names(location: str) -> tuple[str, ...]:
-    """Return the location under every name of its file system."""
-    scheme, colon, rest = location.partition("://")
-    if not colon:
-        return (location,)
-    return tuple(f"{name}://{rest}" for name in names_in_hadoop(scheme))

@@ -123,8 +123,13 @@ class Reading:
         """Read small files together, where each waits for a network: what asks for them later has
         them at once. A file that is missing or too large is left to whoever needs it.
         """
+
+        def fetch(reading: Reading, path: str) -> None:
+            with suppress(MissingFile, TooLarge):
+                reading.content(path)
+
         if self.storage.traits.at_once > 1:
-            self.unreported().each(paths[:KEPT_FILES], _fetch)
+            self.unreported().each(paths[:KEPT_FILES], fetch)
 
     def each(self, paths: Sequence[str], look: Callable[[Reading, str], T]) -> list[T]:
         """Return the result of `look` for each path. Several are looked at together where each
@@ -177,8 +182,3 @@ class Reading:
 
     def _place(self, path: str | None) -> str | None:
         return self.path(path) if path else path
-
-
-def _fetch(reading: Reading, path: str) -> None:
-    with suppress(MissingFile, TooLarge):
-        reading.content(path)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateshift.engines.spark.check.tally import BYTES_MAX, Tally, tally_of
+from stateshift.engines.spark.check.snapshots import BYTES_MAX, Tally, tally_of
 from stateshift.engines.spark.entries.fold import folded, writes_in_time
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError

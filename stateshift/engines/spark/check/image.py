@@ -30,7 +30,7 @@ from stateshift.engines.spark import layout
 from stateshift.engines.spark.check import repairs, sidecars, snapshots, version_order
 from stateshift.engines.spark.check.joins import Join
 from stateshift.engines.spark.check.portions import part_of
-from stateshift.engines.spark.check.tally import Tally
+from stateshift.engines.spark.check.snapshots import Tally
 from stateshift.engines.spark.entries import single_file as decoding
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.row_check import RowCheck
@@ -81,13 +81,9 @@ def findings_of(
     """
     refused = _refused_paths(image.findings)  # the survey has reported them
     damaged = set(refused)
-    match reads:
-        case "all":
-            read = _read(storage, survey, image, tallies=tallies)
-        case "state":
-            read = _state(storage, image, (), tallies)
-        case "rest":
-            read = _beside_state(storage, survey, image)
+    read: Iterable[Finding] = () if reads == "rest" else _state(storage, image, (), tallies)
+    if reads != "state":
+        read = _read(storage, survey, image, read)
     for finding in read:
         damaged |= _refused_paths([finding])
         if finding.path not in refused:
@@ -139,7 +135,9 @@ def works(
     """
     suspects: set[Place] = set()
     for finding in damages:
-        suspects.update(_place_of(image, finding.path))
+        place = classify((finding.path or "")[len(image.path) :].lstrip("/"))
+        if place.operator is not None and place.partition is not None:
+            suspects.add((place.operator, place.partition))
     working: list[int] = []
     for epoch in reversed(image.epochs):
         if len(working) == EPOCHS_MAX:
@@ -147,7 +145,10 @@ def works(
         earlier = _at_epoch(storage, image.path, epoch)
         if earlier is not None and part is not None:
             earlier = part_of(*earlier, part)
-        if earlier is not None and _works(storage, *earlier, suspects):
+        if earlier is None:
+            continue
+        read = _read(storage, *earlier, _state(storage, earlier[1], suspects, None))
+        if not any(finding.level == "refuse" for finding in read):
             working.append(epoch)
     return tuple(sorted(working))
 
@@ -161,41 +162,15 @@ def _at_epoch(storage: Storage, path: str, epoch: int) -> tuple[Survey, Image] |
     return survey, image
 
 
-def _works(storage: Storage, survey: Survey, image: Image, suspects: set[Place]) -> bool:
-    return not any(finding.level == "refuse" for finding in _read(storage, survey, image, suspects))
-
-
 def _read(
-    storage: Storage,
-    survey: Survey,
-    image: Image,
-    first: Collection[Place] = (),
-    tallies: Tallies | None = None,
+    storage: Storage, survey: Survey, image: Image, state: Iterable[Finding]
 ) -> Iterator[Finding]:
-    """Read everything the image needs at its epoch; shards of the `first` places before all others.
-    `tallies`, where they are asked for, get the entries of each store that could be read.
-    """
+    """Read everything the image needs at its epoch; its entries where `state` reads them."""
     yield from _logs(storage, image)
     yield from _archives(storage, image)
-    yield from _state(storage, image, first, tallies)
+    yield from state
     yield from version_order.findings(storage, survey, image)
     yield from sidecars.findings(storage, survey, image)
-
-
-def _beside_state(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
-    """Read the same but for the entries."""
-    yield from _logs(storage, image)
-    yield from _archives(storage, image)
-    yield from version_order.findings(storage, survey, image)
-    yield from sidecars.findings(storage, survey, image)
-
-
-def _place_of(image: Image, path: str | None) -> Iterator[Place]:
-    if not path:
-        return
-    place = classify(path[len(image.path) :].lstrip("/"))
-    if place.operator is not None and place.partition is not None:
-        yield place.operator, place.partition
 
 
 def _logs(storage: Storage, image: Image) -> Iterator[Finding]:
@@ -283,7 +258,8 @@ class _StateReader:
     def check(self, shard: ShardFiles, join: Join, tally: Tally | None) -> Iterator[Finding]:
         """Read one store of one shard to its end, and add its entries to the join and the tally."""
         yield from self._codecs(shard)
-        strict, shards = is_strict(self.image.settings), self._shards_of(shard.operator)
+        strict = is_strict(self.image.settings)
+        shards = next(each.shards for each in self.image.operators if each.id == shard.operator)
         rows = RowCheck(self.storage.chunks, shard, strict, shards)
         try:
             self._read_rows(shard, rows, join, tally)
@@ -312,10 +288,6 @@ class _StateReader:
             sound = rows.sound(view, block)
             if sound is not None:
                 join.add(view, shard, sound)
-
-    def _shards_of(self, operator: str) -> int:
-        own = next(each for each in self.image.operators if each.id == operator)
-        return own.shards
 
     def _codecs(self, shard: ShardFiles) -> Iterator[Finding]:
         """Refuse files in another codec than the offset log's. We tell codecs by their first

@@ -25,7 +25,7 @@ Spark writes it for the other columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -126,14 +126,12 @@ class Join:
     def findings(self) -> Iterator[Finding]:
         for name, side in sorted(self._sides.items()):
             if not self.incomplete:
+                place = f"operator {self.operator}, shard {self.shard}, {name} side"
                 for table in side.held.each():
-                    _check(side, self._of(name), table)
+                    _check(side, place, table)
             yield from side.gaps.findings("refuse", side.path)
             yield from side.strays.findings("warn", side.path)
             side.held.close()
-
-    def _of(self, side: str) -> str:
-        return f"operator {self.operator}, shard {self.shard}, {side} side"
 
 
 def _split(kind: str, view: StoreView, block: Block) -> tuple[Binary, Ints] | None:
@@ -155,13 +153,12 @@ def _counts(view: StoreView, values: Binary) -> Ints:
     decoded = values_of(view, values)
     if decoded is not None and pa.types.is_int64(decoded.type.field(0).type):
         return decoded.flatten()[0].fill_null(0).to_numpy(zero_copy_only=False)
-    counts = [_count_in(view.decode_value(value)) for value in values.to_pylist()]
+    counts = []
+    for value in values.to_pylist():
+        row = view.decode_value(value)
+        count = row[0] if row else 0
+        counts.append(count if isinstance(count, int) else 0)
     return np.array(counts, np.int64)
-
-
-def _count_in(row: Sequence[object] | None) -> int:
-    count = row[0] if row else 0
-    return count if isinstance(count, int) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +196,9 @@ def _check(side: _Side, place: str, table: pa.Table) -> None:
     _report_gaps(side, place, keys)
     in_one_only = keys.has[KINDS.index(LISTS)] ^ keys.has[KINDS.index(TIMES)]
     for code in side.gaps.first_of(in_one_only):
-        key = _timed(keys.names[code].as_py(), side.columns)
+        row = keys.names[code].as_py()
+        time = int.from_bytes(row[-8:], "big") - (1 << 63)
+        key = (*decode_row(row[:-8], side.columns), time)
         side.gaps.facts.append(
             f"{place}: the key and time {key!r} is in one of its two indexes only"
         )
@@ -232,10 +231,6 @@ def _report_strays(side: _Side, place: str, keys: _Keys) -> None:
             f"{place}: the key {key!r} has {keys.counts[code]} rows, and one numbered "
             f"{highest[code]}: never read"
         )
-
-
-def _timed(content: bytes, columns: StructType) -> tuple[object, ...]:
-    return (*decode_row(content[:-8], columns), int.from_bytes(content[-8:], "big") - (1 << 63))
 
 
 _MOVED = np.uint64(8 << 32)
@@ -282,7 +277,9 @@ def _moved(rows: Spans, slots: list[int]) -> Binary:
     """Return the rows with these slots corrected: what they point at has moved eight bytes
     forward. Rows are whole words.
     """
-    first, end = _extent(rows)
+    first = end = 0
+    if len(rows.starts):
+        first, end = int(rows.starts[0]), int(rows.ends[-1])
     content = rows.content[first:end].copy()
     numbers = content.view(np.uint64)
     begins = (rows.starts - first) // 8
@@ -290,13 +287,6 @@ def _moved(rows: Spans, slots: list[int]) -> Binary:
         places = begins + slot
         numbers[places] -= np.where(numbers[places] != 0, _MOVED, np.uint64(0))
     return binaries(content, np.append(rows.starts, end) - first)
-
-
-def _extent(rows: Spans) -> tuple[int, int]:
-    """Return the beginning of the first row, and the end of the last."""
-    if not len(rows.starts):
-        return 0, 0
-    return int(rows.starts[0]), int(rows.ends[-1])
 
 
 def _has_offset(kind: DataType) -> bool:

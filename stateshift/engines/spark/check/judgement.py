@@ -33,7 +33,7 @@ ChecksumCheckpointFileManager; Hadoop, ChecksumFileSystem.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -240,8 +240,14 @@ def strangers(files: Iterable[FileInfo], image: Image) -> Iterator[Finding]:
         if not info.path.startswith(start):
             continue
         path = info.path.removeprefix(start)
-        if _is_stranger(path):
-            folders.setdefault(_folder(path), []).append(info.path)
+        is_hidden = "/." in f"/{path}"
+        if is_hidden or classify(path).area != "other":
+            continue
+        # They are told by their folders inside Spark's own, and else by those at the top.
+        folder, top = path.rpartition("/")[0], path.partition("/")[0]
+        if folder and top not in _OWN:
+            folder = top
+        folders.setdefault(folder, []).append(info.path)
     for folder in sorted(folders)[:FOLDERS_MAX]:
         paths = sorted(folders[folder])
         where = f"{folder}/" if folder else "the checkpoint's own folder"
@@ -256,18 +262,6 @@ def strangers(files: Iterable[FileInfo], image: Image) -> Iterator[Finding]:
     if len(folders) > FOLDERS_MAX:
         count = len(folders) - FOLDERS_MAX
         yield Finding("note", f"{count} more folders hold files that no Spark wrote")
-
-
-def _is_stranger(path: str) -> bool:
-    is_hidden = "/." in f"/{path}"
-    return not is_hidden and classify(path).area == "other"
-
-
-def _folder(path: str) -> str:
-    """Return the group of a file: its folder inside Spark's own, else the one at the top."""
-    directory = path.rpartition("/")[0]
-    top = path.partition("/")[0]
-    return directory if top in _OWN or not directory else top
 
 
 FRAMED = ("delta", "snapshot", "changelog")
@@ -332,12 +326,9 @@ def _without_checksum(survey: Survey, image: Image) -> Iterator[tuple[FileInfo, 
     start = len(under(image.path, ""))
     for file in needed:
         place = classify(file.path[start:])
-        if place.area != "sidecar" and not _is_covered(file.path, listed):
+        is_covered = f"{file.path}.crc" in listed or hidden_checksum(file.path) in listed
+        if place.area != "sidecar" and not is_covered:
             yield file, place
-
-
-def _is_covered(path: str, listed: Container[str]) -> bool:
-    return f"{path}.crc" in listed or hidden_checksum(path) in listed
 
 
 def _amount(files: tuple[FileInfo, ...]) -> str:

@@ -80,7 +80,11 @@ def part_of(survey: Survey, image: Image, part: Part) -> tuple[Survey, Image]:
     shard: without logs and schemas no row can be read.
     """
     start = under(image.path, "")
-    left_out = {_shard_place(shard) for shard in image.shards if not _is_in(part, image, shard)}
+    left_out: set[Place | None] = set()
+    for shard in image.shards:
+        # Operators of a workflow's queries have the same ids.
+        if not part.holds(f"{image.path}/{shard.operator}", shard.shard):
+            left_out.add(_shard_place(shard))
 
     def stays(path: str) -> bool:
         if not path.startswith(start):
@@ -103,11 +107,6 @@ def part_of(survey: Survey, image: Image, part: Part) -> tuple[Survey, Image]:
 def places_in(image: Image) -> set[Place]:
     """Return the shards of an image, each once, however many stores it has."""
     return set(map(_shard_place, image.shards))
-
-
-def _is_in(part: Part, image: Image, shard: ShardFiles) -> bool:
-    """Whether a shard is in a part. Operators of a workflow's queries have the same ids."""
-    return part.holds(f"{image.path}/{shard.operator}", shard.shard)
 
 
 def undivided(image: Image) -> Image:

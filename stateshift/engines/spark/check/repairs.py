@@ -46,7 +46,9 @@ def repairs(
         return
     for shard, store, version in first_snapshots(survey, image):
         path = shard.files[0]
-        is_broken = _is_suspect(shard, damaged) and _cannot_load(storage, path, store)
+        folder = path.rpartition("/")[0]
+        is_suspect = any(other.startswith(f"{folder}/") for other in damaged)
+        is_broken = is_suspect and _cannot_load(storage, path, store)
         if is_broken and _replays(storage, image, shard, store, version):
             yield Finding(
                 "note",
@@ -54,12 +56,6 @@ def repairs(
                 "snapshot and changes before it (auto snapshot repair); older versions cannot",
                 path=path,
             )
-
-
-def _is_suspect(shard: ShardFiles, damaged: Collection[str]) -> bool:
-    """Whether anything is wrong with the files of this shard's folder."""
-    folder = shard.files[0].rpartition("/")[0]
-    return any(path.startswith(f"{folder}/") for path in damaged)
 
 
 def _cannot_load(storage: Storage, path: str, store: StoreFiles) -> bool:

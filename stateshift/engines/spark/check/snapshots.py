@@ -2,7 +2,9 @@
 the same. Reads only.
 
     version s  =  the snapshot s  =  an older snapshot (or nothing), and every change file up to s
-    a tally       entries added up, whatever their order: what both ways have to agree on
+    a tally       entries added up, whatever their order: what both ways have to agree on. If files
+                  only write one behind the other, a hash of each key and the number of each entry
+                  are all that is held: the last write of a key counts. Tables and merges are folded
 
 A restart takes the snapshot and never looks at what came before it, so a snapshot that lost
 something goes unnoticed until somebody misses it. Both ways are followed up to the version of the
@@ -17,22 +19,37 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
 
 from stateshift.engines.match import Sided, match_sides
 from stateshift.engines.spark.chains import StoreFiles, chain
-from stateshift.engines.spark.check.tally import tally_of
-from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.fold import folded, writes_in_time
+from stateshift.engines.spark.entries.last_writes import repeated_hashes
 from stateshift.engines.spark.layout import under
+from stateshift.engines.spill import (
+    LEVELS,
+    PILES,
+    Piles,
+    RecordBatch,
+    hand_out,
+    hold,
+    pile_of_hashes,
+)
 from stateshift.engines.views import HistoryCheck, Tallies
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.binaries import join_columns
-from stateshift.formats.blocks import Block
+from stateshift.formats.blocks import Binary, Block, Flags, binary
+from stateshift.formats.spans import Words, hash64, missing
 from stateshift.formats.spark import rocksdb
 from stateshift.formats.spark.names import classify
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, ShardFiles, Survey, sizes_of
+from stateshift.world import ReadFrom
 
 ZIP_MAX = 1 << 28
 
@@ -191,3 +208,108 @@ def stores_of(survey: Survey, image: Image) -> Mapping[Place, StoreFiles]:
             folder = path.rpartition("/")[0]
             stores.setdefault(key, StoreFiles(*key, folder)).add(path, place)
     return stores
+
+
+_FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
+
+_WRITE_BYTES: Final = 17
+BYTES_MAX: Final = 2_000_000 * _WRITE_BYTES  # held in memory
+
+_SCHEMA: Final = pa.schema([("key", pa.uint64()), ("number", pa.uint64()), ("put", pa.bool_())])
+
+
+@dataclass(slots=True)
+class Tally:
+    """A count of entries and a sum of a number for each, modulo 2^64: the same in whatever order
+    they come, and equal for other entries only by chance.
+    """
+
+    records: int = 0
+    total: int = 0
+
+    def add(self, store: str, block: Block) -> None:
+        self.count(_numbers(store, hash64(block.keys), block.values))
+
+    def count(self, numbers: Words) -> None:
+        self.records += len(numbers)
+        self.total = (self.total + int(numbers.sum(dtype=np.uint64))) % (1 << 64)
+
+
+def tally_of(
+    read: ReadFrom,
+    shard: ShardFiles,
+    settings: Mapping[str, str],
+    bytes_max: int = BYTES_MAX,
+) -> Tally:
+    """Return the tally of the entries that a shard's files come to."""
+    tally = Tally()
+    blocks = writes_in_time(read, shard, settings)
+    if blocks is not None:
+        _count_lasts(tally, _hashed(shard.store, blocks), bytes_max)
+        return tally
+    for store, block in folded(read, shard, settings):
+        tally.add(store, block)
+    return tally
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Writes:
+    """A number for each key, and one for each entry; no `put` is a delete."""
+
+    keys: Words
+    numbers: Words
+    puts: Flags
+
+    @property
+    def size(self) -> int:
+        return len(self.keys) * _WRITE_BYTES
+
+
+def _hashed(store: str, blocks: Iterable[Block]) -> Iterator[_Writes]:
+    for block in blocks:
+        keys = hash64(block.keys)
+        yield _Writes(keys, _numbers(store, keys, block.values), ~missing(block.values))
+
+
+def _numbers(store: str, keys: Words, values: Binary) -> Words:
+    """Return a number for each entry of a store, by the hash of its key."""
+    name = hash64(binary([store.encode()]))[0]
+    mixed = (keys + name) * _FIRST ^ hash64(values)
+    mixed = (mixed ^ mixed >> np.uint64(32)) * _SECOND
+    return mixed ^ mixed >> np.uint64(29)
+
+
+def _count_lasts(tally: Tally, writes: Iterator[_Writes], bytes_max: int, level: int = 0) -> None:
+    """Count the last writes of all keys, but for deletes. `level` says how often the writes were
+    put onto piles already.
+    """
+    held, are_all = hold(writes, bytes_max if level < LEVELS else inf)
+    if are_all:
+        if held:
+            _count_held(tally, held)
+        return
+    with Piles(PILES, _SCHEMA) as piles:
+        for write in itertools.chain(hand_out(held), writes):
+            columns = [pa.array(write.keys), pa.array(write.numbers), pa.array(write.puts)]
+            batch = pa.record_batch(columns, schema=_SCHEMA)
+            piles.deal(batch, pile_of_hashes(write.keys, level))
+        for _, pile in piles.each():
+            _count_lasts(tally, map(_writes_of, pile), bytes_max, level + 1)
+
+
+def _writes_of(batch: RecordBatch) -> _Writes:
+    keys, numbers, puts = batch.columns
+    return _Writes(keys.to_numpy(), numbers.to_numpy(), puts.to_numpy(zero_copy_only=False))
+
+
+def _count_held(tally: Tally, held: list[_Writes]) -> None:
+    keys = np.concatenate([write.keys for write in held])
+    counted = np.concatenate([write.puts for write in held])
+    again = repeated_hashes(keys)
+    if again is not None:
+        order = np.argsort(keys[again], kind="stable")
+        ordered = keys[again][order]
+        is_last = np.append(ordered[1:] != ordered[:-1], True)
+        counted[again[order[~is_last]]] = False
+    numbers = np.concatenate([write.numbers for write in held])
+    tally.count(numbers[counted])

@@ -53,7 +53,13 @@ def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding
         for path, version in neighbours:
             other = _snapshot(storage, path, version)
             if read and other and _is_exchanged(storage, image, read, other):
-                yield _refused(read, other)
+                yield Finding(
+                    "refuse",
+                    f"{read.path} is not of version {read.version}: its RocksDB has seen "
+                    f"{read.writes} writes, and that of {other.path} {other.writes}: the two have "
+                    "changed places, or are of different runs",
+                    path=read.path,
+                )
                 break
 
 
@@ -94,13 +100,3 @@ def _partitions(storage: Storage, image: Image, batch: int) -> int | None:
         return partitions_of(decode_offsets(storage.read(path, LOG_MAX)).conf)
     except (FormatError, MissingFile):
         return None
-
-
-def _refused(read: _Snapshot, other: _Snapshot) -> Finding:
-    return Finding(
-        "refuse",
-        f"{read.path} is not of version {read.version}: its RocksDB has seen {read.writes} writes, "
-        f"and that of {other.path} {other.writes}: the two have changed places, or are of "
-        "different runs",
-        path=read.path,
-    )

@@ -16,6 +16,7 @@ does not, and neither does a foreachBatch that goes by numbers: the fork runs th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.findings.rewind import REPEATED, WAIVE, may_know, way_out
@@ -23,7 +24,7 @@ from stateshift.engines.spark.image import name_of, spark_image
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.survey.planned_image import NAME_THE_SINK, SKIPPING, lacks_state
 from stateshift.specification import JobSpec
-from stateshift.survey import Finding, Image, Level
+from stateshift.survey import Finding, Image, Level, SinkFacts
 
 _COMMIT_FIRST = (
     "start the job once where it is, until it has committed batch {batch}, then plan again"
@@ -44,22 +45,13 @@ def of_batches(move: Move) -> Iterator[Finding]:
         return  # the batch gets a number that no sink has
     for image, name in images:
         is_rewound = spark_image(image).newest is not None  # which `of_rewind` reports
-        if not is_rewound and image.epoch is not None and image.planned is not None:
-            yield from _of_planned(move, image, name, image.planned - image.epoch)
-
-
-def _of_planned(move: Move, image: Image, name: str, planned: int) -> Iterator[Finding]:
-    """Report batches that were planned and not committed, as many as are `planned`."""
-    if planned < 1:
-        return
-    if planned > 1:
-        yield _several(move, image, name)
-    elif move.job.target is None:
-        yield _planned("note", image, name, "it runs again where it is, over the same input")
-    elif move.kept_batch(image) is None:
-        yield _dropped(move, image, name)
-    else:
-        yield _kept(move, image, name)
+        if is_rewound or image.epoch is None or image.planned is None:
+            continue
+        planned = _PlannedBatch(move, image, name)
+        if image.planned > image.epoch + 1:
+            yield planned.several()
+        elif image.planned > image.epoch:
+            yield planned.fate()
 
 
 def _without_commits(job: JobSpec, image: Image, name: str) -> Iterator[Finding]:
@@ -83,148 +75,147 @@ def _without_commits(job: JobSpec, image: Image, name: str) -> Iterator[Finding]
         )
 
 
-def _planned(level: Level, image: Image, name: str, fate: str, hint: str | None = None) -> Finding:
-    return Finding(
-        level,
-        f"{name}: batch {image.planned} was planned and not committed; {fate}",
-        waive=REPEATED if level == "refuse" else None,
-        hint=hint or '"planned_batch" of the job says which: "keep" or "drop"',
-    )
+@dataclass(frozen=True)
+class _PlannedBatch:
+    """The batch of an image that was planned last, and not committed."""
 
+    move: Move
+    image: Image
+    name: str
 
-def _kept(move: Move, image: Image, name: str) -> Finding:
-    written, batch, sink = image.planned_state, image.planned or 0, move.facts.sink
-    if move.skips_kept_batch(image) and image.operators:
-        return _skipped(move, image, name)
-    again = "it runs again on the target over the same input"
-    if sink is not None and sink.read:
-        has_it = sink.has_batch(image.identity, batch)
-        again = f"the sink ({sink.kind}) {'has' if has_it else 'does not have'} it: {again}"
-    runs_its_plan = sink is not None and sink.skips_plan is False
-    if not image.operators or runs_its_plan or not may_know(move, image, batch):
-        return _planned("note", image, name, again)
-    if written is None or written.wrong is not None:
-        return _planned(
-            "warn",
-            image,
-            name,
-            f"{again}, unless a sink has it ({SKIPPING}): the state that it wrote is not whole, "
-            f"and the job then fails at batch {batch + 1}",
-            NAME_THE_SINK,
-        )
-    if written.unnamed:
-        return _unnamed(image, name, batch)
-    if move.change.rewrites_versions(image):
-        return _planned(
-            "refuse",
-            image,
-            name,
-            f"a sink that has it ({SKIPPING}) skips it, so that its state would be "
-            f"missing: this change writes the state of batch {image.epoch} alone",
-            f"{NAME_THE_SINK}; or {_COMMIT_FIRST.format(batch=batch)}; {WAIVE}",
-        )
-    files = len(move.planned_paths((image,)))
-    return _planned(
-        "note",
-        image,
-        name,
-        f"{again}; the state that it wrote goes along ({files} files), for a sink that has it "
-        "skips it",
-    )
+    @property
+    def batch(self) -> int:
+        return self.image.planned or 0
 
+    @property
+    def sink(self) -> SinkFacts | None:
+        return self.move.facts.sink
 
-def _skipped(move: Move, image: Image, name: str) -> Finding:
-    """Report a batch that the sink is known to have: its state has to be at the target, for nobody
-    writes it again.
-    """
-    written, batch, sink = image.planned_state, image.planned or 0, move.facts.sink
-    sink_has_it = "the sink has it" if sink is None else f"the sink ({sink.kind}) has it"
-    if lacks_state(image) or written is None:
+    def fate(self) -> Finding:
+        """Report what becomes of it, where it is the only one."""
+        if self.move.job.target is None:
+            return self._report("note", "it runs again where it is, over the same input")
+        if self.move.kept_batch(self.image) is None:
+            return self._dropped()
+        if self.move.skips_kept_batch(self.image) and self.image.operators:
+            return self._skipped()
+        return self._kept()
+
+    def _report(self, level: Level, fate: str, hint: str | None = None) -> Finding:
         return Finding(
+            level,
+            f"{self.name}: batch {self.image.planned} was planned and not committed; {fate}",
+            waive=REPEATED if level == "refuse" else None,
+            hint=hint or '"planned_batch" of the job says which: "keep" or "drop"',
+        )
+
+    def _kept(self) -> Finding:
+        image, batch, sink, written = self.image, self.batch, self.sink, self.image.planned_state
+        again = "it runs again on the target over the same input"
+        if sink is not None and sink.read:
+            has_it = sink.has_batch(image.identity, batch)
+            again = f"the sink ({sink.kind}) {'has' if has_it else 'does not have'} it: {again}"
+        runs_its_plan = sink is not None and sink.skips_plan is False
+        if not image.operators or runs_its_plan or not may_know(self.move, image, batch):
+            return self._report("note", again)
+        if written is None or written.wrong is not None:
+            return self._report(
+                "warn",
+                f"{again}, unless a sink has it ({SKIPPING}): the state that it wrote is not "
+                f"whole, and the job then fails at batch {batch + 1}",
+                NAME_THE_SINK,
+            )
+        if written.unnamed:
+            return self._unnamed()
+        if self.move.change.rewrites_versions(image):
+            return self._report(
+                "refuse",
+                f"a sink that has it ({SKIPPING}) skips it, so that its state would be "
+                f"missing: this change writes the state of batch {image.epoch} alone",
+                f"{NAME_THE_SINK}; or {_COMMIT_FIRST.format(batch=batch)}; {WAIVE}",
+            )
+        files = len(self.move.planned_paths((image,)))
+        return self._report(
+            "note",
+            f"{again}; the state that it wrote goes along ({files} files), for a sink that has it "
+            "skips it",
+        )
+
+    def _skipped(self) -> Finding:
+        """Report a batch that the sink has: its state has to be there, nobody writes it again."""
+        image, batch, sink, written = self.image, self.batch, self.sink, self.image.planned_state
+        sink_has_it = "the sink has it" if sink is None else f"the sink ({sink.kind}) has it"
+        if lacks_state(image) or written is None:
+            return Finding(
+                "refuse",
+                f"{self.name}: batch {batch} was planned and not committed, and {sink_has_it}: a "
+                "job that restarts skips it, and the state that it wrote is not whole. The job "
+                f"would fail at batch {batch + 1}, here as at the target",
+                hint=f"restore the state of batch {batch} from a copy of the checkpoint; or go "
+                f"back to batch {image.epoch}: {way_out(self.move, image)}",
+            )
+        if written.unnamed:
+            return self._unnamed()
+        if not self.move.change.rewrites_versions(image):
+            files = len(self.move.planned_paths((image,)))
+            fate = f"the state that it wrote goes along ({files} files)"
+        elif self.move.planned_image(image) is not None:
+            fate = f"its state is rewritten, too: that of batch {image.epoch}, and that of {batch}"
+        else:
+            return self._report(
+                "refuse",
+                f"{sink_has_it}, so that a restart skips it, and its state would be missing: this "
+                f"change writes the state of batch {image.epoch} alone",
+                f"{_COMMIT_FIRST.format(batch=batch)}; or move the job first, and change it then",
+            )
+        return self._report("note", f"{sink_has_it}, and a restart skips it; {fate}")
+
+    def _unnamed(self) -> Finding:
+        return self._report(
             "refuse",
-            f"{name}: batch {batch} was planned and not committed, and {sink_has_it}: a job "
-            "that restarts skips it, and the state that it wrote is not whole. The job would fail "
-            f"at batch {batch + 1}, here as at the target",
-            hint=f"restore the state of batch {batch} from a copy of the checkpoint; or go back to "
-            f"batch {image.epoch}: {way_out(move, image)}",
+            f"a sink that has it ({SKIPPING}) skips it, and under checkpoint format 2 "
+            "Spark then fails, here as at the target (CheckpointInfo length: 0)",
+            f"{_COMMIT_FIRST.format(batch=self.batch)}; where that fails, the sink has it: "
+            f'restore the sink to batch {self.image.epoch} and continue in a fork ("mode": '
+            f'"fork"); {WAIVE}',
         )
-    if written.unnamed:
-        return _unnamed(image, name, batch)
-    if not move.change.rewrites_versions(image):
-        files = len(move.planned_paths((image,)))
-        fate = f"the state that it wrote goes along ({files} files)"
-    elif move.planned_image(image) is not None:
-        fate = f"its state is rewritten, too: that of batch {image.epoch}, and that of {batch}"
-    else:
-        return _planned(
+
+    def _dropped(self) -> Finding:
+        image, batch, sink = self.image, self.batch, self.sink
+        dropped = "it is dropped, and its input is planned again"
+        if not may_know(self.move, image, batch):
+            return self._report("warn", dropped)
+        has_it = sink is not None and sink.has_batch(image.identity, batch)
+        # The tasks of a batch write its state before the sink commits it.
+        may_be_delivered = not image.operators or image.planned_state is not None
+        if not may_be_delivered and not has_it:
+            return self._report(
+                "warn", f"{dropped}; its state is not whole, so that no sink has it"
+            )
+        has = "the sink has it" if sink is not None and sink.read else "the sink may have it"
+        return self._report(
             "refuse",
-            image,
-            name,
-            f"{sink_has_it}, so that a restart skips it, and its state would be missing: this "
-            f"change writes the state of batch {image.epoch} alone",
-            f"{_COMMIT_FIRST.format(batch=batch)}; or move the job first, and change it then",
+            f"it is dropped, and the next batch gets its number: {has}, and one that knows "
+            f"batches by number ({SKIPPING}) then loses the input of that batch",
+            f'keep it ("planned_batch": "keep"); or {_COMMIT_FIRST.format(batch=batch)}; {WAIVE}',
         )
-    return _planned("note", image, name, f"{sink_has_it}, and a restart skips it; {fate}")
 
-
-def _unnamed(image: Image, name: str, batch: int) -> Finding:
-    return _planned(
-        "refuse",
-        image,
-        name,
-        f"a sink that has it ({SKIPPING}) skips it, and under checkpoint format 2 "
-        "Spark then fails, here as at the target (CheckpointInfo length: 0)",
-        f"{_COMMIT_FIRST.format(batch=batch)}; where that fails, the sink has it: "
-        f'restore the sink to batch {image.epoch} and continue in a fork ("mode": "fork"); '
-        f"{WAIVE}",
-    )
-
-
-def _dropped(move: Move, image: Image, name: str) -> Finding:
-    batch, sink = image.planned or 0, move.facts.sink
-    if not may_know(move, image, batch):
-        return _planned("warn", image, name, "it is dropped, and its input is planned again")
-    has_it = sink is not None and sink.has_batch(image.identity, batch)
-    # The tasks of a batch write its state before the sink commits it.
-    may_be_delivered = not image.operators or image.planned_state is not None
-    if not may_be_delivered and not has_it:
-        return _planned(
-            "warn",
-            image,
-            name,
-            "it is dropped, and its input is planned again; its state is not whole, so that "
-            "no sink has it",
+    def several(self) -> Finding:
+        """Report that it is the last of several: Spark runs it again, from the state before it."""
+        epoch, planned = self.image.epoch or 0, self.batch
+        known = may_know(self.move, self.image, epoch + 1)
+        consequence = "gets its input again"
+        if known:
+            consequence = f"skips the new batch of its number, or {consequence}"
+        fact = (
+            f"{self.name}: batches {epoch + 1} to {planned} were planned and none of them "
+            f"committed; they are planned again after batch {epoch}, so a sink that was given one "
+            f"of them already {consequence}"
         )
-    has = "the sink has it" if sink is not None and sink.read else "the sink may have it"
-    return _planned(
-        "refuse",
-        image,
-        name,
-        f"it is dropped, and the next batch gets its number: {has}, and one that knows "
-        f"batches by number ({SKIPPING}) then loses the input of that batch",
-        f'keep it ("planned_batch": "keep"); or {_COMMIT_FIRST.format(batch=batch)}; {WAIVE}',
-    )
-
-
-def _several(move: Move, image: Image, name: str) -> Finding:
-    """Report several batches without a commit: Spark runs the last of them again, from the state of
-    its number.
-    """
-    epoch = image.epoch or 0
-    planned = image.planned or 0
-    known = may_know(move, image, epoch + 1)
-    consequence = "gets its input again"
-    if known:
-        consequence = f"skips the new batch of its number, or {consequence}"
-    fact = (
-        f"{name}: batches {epoch + 1} to {planned} were planned and none of them committed; "
-        f"they are planned again after batch {epoch}, so a sink that was given one of them already "
-        f"{consequence}"
-    )
-    hint = (
-        f"if batch {planned} did finish, let the job start once where it is and commit, then "
-        "plan again"
-    )
-    if known and image.operators:
-        return Finding("refuse", fact, waive=REPEATED, hint=f"{hint}; {WAIVE}")
-    return Finding("warn", fact, hint=hint)
+        hint = (
+            f"if batch {planned} did finish, let the job start once where it is and commit, then "
+            "plan again"
+        )
+        if known and self.image.operators:
+            return Finding("refuse", fact, waive=REPEATED, hint=f"{hint}; {WAIVE}")
+        return Finding("warn", fact, hint=hint)

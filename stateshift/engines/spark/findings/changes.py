@@ -11,7 +11,7 @@ from shlex import quote
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import PARTITIONS_MAX
-from stateshift.engines.spark.entries.keys import KeyRule, is_session, nameable
+from stateshift.engines.spark.entries.keys import is_session, nameable
 from stateshift.engines.spark.findings.evolve import of_evolution
 from stateshift.engines.spark.findings.rewind import of_rewind
 from stateshift.engines.spark.image import StoreSchema, spark_image
@@ -163,27 +163,24 @@ def _of_stores(change: StateChange, image: Image, name: str, look: str) -> Itera
     if change.partitions:
         yield from _of_partitions(change.partitions, image, name, stores)
     if change.split:
-        if change.partitions or change.provider:
-            other = "a repartition" if change.partitions else "another provider"
-            yield Finding(
-                "refuse",
-                f"{name}: a split and {other} at once",
-                hint="one after the other: two jobs",
-            )
-        partitions = partitions_of(image)
-        if (change.split.by or 0) > (partitions or 0):
-            yield Finding(
-                "refuse",
-                f"{name} has {partitions} shards: they cannot make {change.split.by} parts",
-                hint="fewer parts, or a `repartition` before",
-            )
+        yield from _of_split(change, image, name)
         for store in stores:
             yield from _of_split_store(change.split, store, name, look)
         yield from _of_parts(change.split, name)
     yield from of_evolution(change, image, name, stores, look)
     if change.provider not in (None, provider):
+        titles = {operator.id: operator.name for operator in image.operators}
         for store in stores:
-            yield from _of_conversion(change, image, name, store)
+            if not _is_convertible(store):
+                title = titles.get(store.operator) or f"operator {store.operator}"
+                why = store.unknown or "RocksDB encodes its keys in a way of its own"
+                yield Finding(
+                    "refuse",
+                    f"{name}: the state of {title} ({store.store}) cannot be converted to "
+                    f"{change.provider}: {why}",
+                    hint=f"keep its provider; or `drop` that operator ({quote(store.operator)}) "
+                    "and let it start empty",
+                )
 
 
 def _of_partitions(
@@ -225,6 +222,23 @@ def _of_partitions(
                     "writes it again)"
                 ),
             )
+
+
+def _of_split(change: StateChange, image: Image, name: str) -> Iterator[Finding]:
+    if change.partitions or change.provider:
+        other = "a repartition" if change.partitions else "another provider"
+        yield Finding(
+            "refuse",
+            f"{name}: a split and {other} at once",
+            hint="one after the other: two jobs",
+        )
+    partitions, by = partitions_of(image), change.split.by if change.split else None
+    if (by or 0) > (partitions or 0):
+        yield Finding(
+            "refuse",
+            f"{name} has {partitions} shards: they cannot make {by} parts",
+            hint="fewer parts, or a `repartition` before",
+        )
 
 
 def _of_split_store(split: Split, store: StoreState, name: str, look: str) -> Iterator[Finding]:
@@ -308,35 +322,13 @@ def of_merge(move: Move) -> Iterator[Finding]:
         )
 
 
-def _of_conversion(
-    change: StateChange, image: Image, name: str, store: StoreState
-) -> Iterator[Finding]:
-    if _is_convertible(store):
-        return
-    titles = {operator.id: operator.name for operator in image.operators}
-    title = titles.get(store.operator) or f"operator {store.operator}"
-    why = store.unknown or "RocksDB encodes its keys in a way of its own"
-    yield Finding(
-        "refuse",
-        f"{name}: the state of {title} ({store.store}) cannot be converted to "
-        f"{change.provider}: {why}",
-        hint=(
-            f"keep its provider; or `drop` that operator ({quote(store.operator)}) and let "
-            "it start empty"
-        ),
-    )
-
-
 def _is_convertible(store: StoreState) -> bool:
     """Whether all keys of a store are rows, and it has no column families."""
-    if store.rules is None or any("/" in key for key in store.rules):
+    if store.rules is None or store.families:
         return False
-    return all(map(_is_one_row, store.rules.values()))
-
-
-def _is_one_row(rule: KeyRule) -> bool:
-    """Whether the key is one row without RocksDB; with it, a session window's is in two."""
-    return rule.encoder.kind in ("plain", "row") or is_session(decode_struct(rule.schema))
+    # Without RocksDB a key is one row; with it, a session window's is in two.
+    others = [rule for rule in store.rules.values() if rule.encoder.kind not in ("plain", "row")]
+    return all(is_session(decode_struct(rule.schema)) for rule in others)
 
 
 # ---- a compaction that keeps tables

@@ -22,7 +22,7 @@ from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.versions import numbers_of
 from stateshift.specification.options import SPARK_KINDS
 from stateshift.specification.schemes import scheme_named
-from stateshift.survey import ClusterFacts, Facts, Finding
+from stateshift.survey import Facts, Finding
 
 WAIVER = "target-reach"
 
@@ -112,7 +112,14 @@ def of_reach(move: Move) -> Iterator[Finding]:
                     "where it is a disk that all of them share",
                 )
         elif cluster.kind in SPARK_KINDS and _is_unknown_to_spark(move, scheme):
-            yield _without_file_system(cluster, place, scheme)
+            way = "write the scheme that Hadoop knows it by"
+            if scheme_named(scheme).file_system == "s3":
+                way = "write s3a:// in its place"
+            yield _refused(
+                f"the job would be handed {place}, and Spark has no file system for {scheme}://",
+                way,
+                f"where {cluster.name} has one (EMR does)",
+            )
         elif cluster.reaches is None:
             yield Finding(
                 "note",
@@ -136,17 +143,6 @@ def _is_unknown_to_spark(move: Move, scheme: str) -> bool:
     cluster = move.spec.cluster(job.target_cluster).options if job.target_cluster else {}
     setting = f"spark.hadoop.fs.{scheme}.impl"
     return not any(setting in (options.get("conf") or {}) for options in (submit, cluster))
-
-
-def _without_file_system(cluster: ClusterFacts, place: str, scheme: str) -> Finding:
-    way = "write the scheme that Hadoop knows it by"
-    if scheme_named(scheme).file_system == "s3":
-        way = "write s3a:// in its place"
-    return _refused(
-        f"the job would be handed {place}, and Spark has no file system for {scheme}://",
-        way,
-        f"where {cluster.name} has one (EMR does)",
-    )
 
 
 def _needs(scheme: str, authority: str) -> str:

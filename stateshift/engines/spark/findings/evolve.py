@@ -5,7 +5,7 @@ out. Pure.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.rewrite.evolution import Evolution, evolution_of
@@ -57,7 +57,9 @@ def of_evolution(
         nullable_only = Evolve(
             asked.operator, asked.store, nullable=asked.nullable, nullable_key=asked.nullable_key
         )
-        if asked != nullable_only and _is_own(asked.place):
+        family = asked.place.rpartition("/")[2]
+        is_own = family.startswith(OWN_BEGINNING) or family.endswith(OWN_ENDINGS)
+        if asked != nullable_only and is_own:
             yield Finding(
                 "refuse",
                 f"{where} is kept by Spark for itself: its columns are no query's",
@@ -69,29 +71,12 @@ def of_evolution(
         except Unfit as error:
             yield Finding("refuse", f"{where}: {error}", hint=f"{look}   # shows the columns")
             continue
-        store = _store_at(asked.place, stores)
         if evolution.rekeyed or evolution.key_change.get("rename"):
-            assert store is not None, "a schema is of a store"
+            store = next(store for store in stores if store.holds(asked.place))
             yield from _of_key(evolution, where, image, store)
         dropped = evolution.value_change.get("drop")
         if dropped:
             yield Finding("warn", f"{where}: what is in {', '.join(dropped)} is left behind")
-
-
-def _is_own(place: str) -> bool:
-    """Whether Spark keeps this store, or column family, for itself."""
-    family = place.rpartition("/")[2]
-    return family.startswith(OWN_BEGINNING) or family.endswith(OWN_ENDINGS)
-
-
-def _store_at(place: str, stores: Iterable[StoreState]) -> StoreState | None:
-    """Return the store of which this is the place: <operator>/<store>, or one of its column
-    families.
-    """
-    for store in stores:
-        if f"{place}/".startswith(f"{store.operator}/{store.store}/"):
-            return store
-    return None
 
 
 def _of_key(evolution: Evolution, where: str, image: Image, store: StoreState) -> Iterator[Finding]:

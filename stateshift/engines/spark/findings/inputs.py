@@ -267,9 +267,10 @@ def _compared(wanted: Offsets, topics: Topics, source: Topics) -> Iterator[Findi
         others = {record.offset: record for record in records}
         own = source_records.get(place, ())
         pairs = [(record, others[record.offset]) for record in own if record.offset in others]
-        difference = _first_difference(pairs)
-        if difference is not None:
-            different[place] = difference
+        differences = ((ours.offset, _difference(ours, theirs)) for ours, theirs in pairs)
+        first = next((each for each in differences if each[1] is not None), None)
+        if first is not None:
+            different[place] = f"offset {first[0]} ({first[1]})"
         elif pairs:
             same.append(place)
         else:
@@ -303,17 +304,6 @@ def _each(wanted: Offsets, topics: Topics) -> Iterator[tuple[str, int, tuple[Rec
     for topic in sorted(wanted):
         for number in sorted(wanted[topic]):
             yield topic, number, read.get(topic, {}).get(number, ())
-
-
-def _first_difference(pairs: list[tuple[Record, Record]]) -> str | None:
-    """Return the offset of the first records that differ, and the difference; None where none of
-    them does.
-    """
-    for ours, theirs in pairs:
-        difference = _difference(ours, theirs)
-        if difference is not None:
-            return f"offset {ours.offset} ({difference})"
-    return None
 
 
 def _difference(ours: Record, theirs: Record) -> str | None:

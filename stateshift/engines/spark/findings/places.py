@@ -55,8 +55,8 @@ def _of_own_places(job: JobSpec, survey: Survey) -> Iterator[Finding]:
                 'called: --was-at OLD, or "was_at" in the spec',
                 path=embedded.file,
             )
-    names = [each.path for image in survey.images for each in image.embedded]
-    if job.was_at and not any(is_covered(name, ((job.was_at, ""),)) for name in names):
+    names = chain.from_iterable(image.embedded for image in survey.images)
+    if job.was_at and not any(is_covered(each.path, ((job.was_at, ""),)) for each in names):
         fact = f"nothing in {survey.location} names {job.was_at}: it was not there (`was_at`)"
         yield Finding("note", fact)
 
@@ -119,8 +119,22 @@ def of_data(move: Move) -> Iterator[Finding]:
     for data, (here, there) in zip(move.job.data, move.facts.data, strict=True):
         if data.copy:
             yield from _of_copied_data(data, here, there)
-        else:
-            yield from _of_data_moved_before(data, here, there)
+            continue
+        if not there.files:
+            yield Finding(
+                "refuse",
+                f"nothing is at {data.target}, where the data is said to be already "
+                '("copy": false)',
+                hint='move it there first, or say "copy": true',
+            )
+        yield from there.findings
+        if _has_sink_log(here) and not _has_sink_log(there):
+            yield Finding(
+                "refuse",
+                f"{data.source} has a {SINK_LOG}, {data.target} has none: readers would "
+                "silently see nothing",
+                hint=f'say "copy": true, or copy {SINK_LOG} there with its paths rewritten',
+            )
 
 
 def _of_copied_data(data: DataSpec, here: Survey, there: Survey) -> Iterator[Finding]:
@@ -146,23 +160,6 @@ def _of_copied_data(data: DataSpec, here: Survey, there: Survey) -> Iterator[Fin
             f"{data.target} cannot keep the times of files: a file source whose "
             "maxFileAge has passed would read old files again",
             hint="give the source an ending maxFileAge, or keep the data on a file system",
-        )
-
-
-def _of_data_moved_before(data: DataSpec, here: Survey, there: Survey) -> Iterator[Finding]:
-    if not there.files:
-        yield Finding(
-            "refuse",
-            f'nothing is at {data.target}, where the data is said to be already ("copy": false)',
-            hint='move it there first, or say "copy": true',
-        )
-    yield from there.findings
-    if _has_sink_log(here) and not _has_sink_log(there):
-        yield Finding(
-            "refuse",
-            f"{data.source} has a {SINK_LOG}, {data.target} has none: readers would "
-            "silently see nothing",
-            hint=f'say "copy": true, or copy {SINK_LOG} there with its paths rewritten',
         )
 
 

@@ -48,7 +48,6 @@ from stateshift.engines.spark.versions import (
 )
 from stateshift.formats.spark.offset_conf import MERGE_OPERATOR, has_row_checksums
 from stateshift.formats.spark.offsets import PARTITIONS
-from stateshift.specification import JobSpec
 from stateshift.survey import Finding, Image
 
 JOIN = "spark.sql.streaming.join.stateFormatVersion"
@@ -79,7 +78,15 @@ def of_versions(move: Move) -> Iterator[Finding]:
         return
     target = Target(version, parts)
     for image, name in move.named_images:
-        yield from _of_age(image, name, target)
+        for fact in state_refused_since_3(image.operators, image.settings):
+            if parts >= OLD_STATE_REFUSED:
+                yield Finding(
+                    "refuse",
+                    f"{name}: {fact}",
+                    waive="old-state",
+                    hint="where it is an inner join, and no decimals are summed, "
+                    '"waive": ["old-state"]',
+                )
         yield from _of_operators(image, name, target)
         yield from _of_settings(image, name, target)
         if "RocksDB" in image.settings.get(PROVIDER, ""):
@@ -99,18 +106,6 @@ def _of_settings(image: Image, name: str, target: Target) -> Iterator[Finding]:
             f"the rows of {name} have checksums, which Spark {target.version} takes for a part of "
             "them",
             ROW_CHECKSUMS,
-        )
-
-
-def _of_age(image: Image, name: str, target: Target) -> Iterator[Finding]:
-    if target.parts < OLD_STATE_REFUSED:
-        return
-    for fact in state_refused_since_3(image.operators, image.settings):
-        yield Finding(
-            "refuse",
-            f"{name}: {fact}",
-            waive="old-state",
-            hint='where it is an inner join, and no decimals are summed, "waive": ["old-state"]',
         )
 
 
@@ -158,16 +153,17 @@ def _of_format(move: Move, image: Image, name: str, target: Target) -> Iterator[
         'let it be written in format 1: "transform": [{"kind": "convert", '
         '"checkpoint_format": "v1"}]'
     )
+    conf = (move.job.submit.options.get("conf") or {}) if move.job.submit is not None else {}
     if target.parts < FORMAT_2:
         fact = f"{name} is of checkpoint format 2, which Spark {target.version} does not read"
         yield target.refused(fact, FORMAT_2, way=way)
-    elif target.parts < FORMAT_2_SINGLE and _is_single(image):
+    elif target.parts < FORMAT_2_SINGLE and _has_single_shards(image):
         fact = (
             f"{name} is of checkpoint format 2 with an operator of one partition, which Spark "
             "4.0 does not take"
         )
         yield target.refused(fact, FORMAT_2_SINGLE, way=way)
-    elif target.parts < FORMAT_2_FOUND and not _says_format_2(move.job):
+    elif target.parts < FORMAT_2_FOUND and str(conf.get(FORMAT)) != "2":
         yield Finding(
             "warn",
             f"{name} is of checkpoint format 2, and Spark {target.version} does not find "
@@ -176,18 +172,12 @@ def _of_format(move: Move, image: Image, name: str, target: Target) -> Iterator[
         )
 
 
-def _is_single(image: Image) -> bool:
+def _has_single_shards(image: Image) -> bool:
     """Whether a newer Spark wrote an operator that has one shard, where the query has more."""
     is_newer = image.written_by not in (None, "4.0 or later")
     if not is_newer or image.settings.get(PARTITIONS) == "1":
         return False
     return any(operator.shards == 1 for operator in image.operators)
-
-
-def _says_format_2(job: JobSpec) -> bool:
-    """Whether the job is started with the setting of checkpoint format 2."""
-    conf = (job.submit.options.get("conf") or {}) if job.submit is not None else {}
-    return str(conf.get(FORMAT)) == "2"
 
 
 def _of_changelogs(

@@ -15,7 +15,7 @@ from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.survey.endpoints import plain_endpoints
 from stateshift.formats.marks import FOLDER
 from stateshift.plan import Phase, Plan
-from stateshift.survey import Facts, Finding, Image, Survey
+from stateshift.survey import Facts, Finding
 
 
 def plan_of(move: Move, phases: tuple[Phase, ...], findings: tuple[Finding, ...] = ()) -> Plan:
@@ -54,9 +54,18 @@ def identity_of(facts: Facts) -> str:
     surveys = (facts.source, *facts.merges, *facts.others)
     others_files = [file for file in facts.target.files if not file.path.startswith(f"{FOLDER}/")]
     clusters = (facts.source_cluster, facts.target_cluster)
+    identities: list[plain.Value] = []
+    for survey in surveys:
+        images: list[plain.Value] = []
+        for image in survey.images:
+            operators = [
+                [each.id, each.name, each.provider, each.shards] for each in image.operators
+            ]
+            images.append([image.path, image.identity, image.written_by, operators])
+        identities.append([survey.location, survey.kind, images])
     return plain.fingerprint(
         [
-            [_identity(survey) for survey in surveys],
+            identities,
             [facts.target.kind, len(others_files)],
             [None if cluster is None else cluster.version for cluster in clusters],
         ]
@@ -69,27 +78,14 @@ def fingerprint_of(facts: Facts) -> str:
     any time.
     """
     surveys = (facts.source, *facts.merges, *facts.others)
-    parts: list[plain.Value] = [
-        identity_of(facts),
-        [_contents(survey) for survey in surveys],
-        [[here.location, there.location] for here, there in facts.data],
-    ]
+    contents: list[plain.Value] = []
+    for survey in surveys:
+        epochs = [[image.path, image.epoch, image.planned] for image in survey.images]
+        contents.append([sorted(survey.files), epochs])
+    places = [[here.location, there.location] for here, there in facts.data]
+    parts: list[plain.Value] = [identity_of(facts), contents, places]
     if facts.sink is not None and facts.sink.read:
         # A rewind under new numbers goes by the last batch of each query.
         images, sink = facts.source.images, facts.sink
         parts.append([[image.path, sink.last_batch(image.identity)] for image in images])
     return plain.fingerprint(parts)
-
-
-def _identity(survey: Survey) -> list[object]:
-    return [survey.location, survey.kind, [_identity_of_image(image) for image in survey.images]]
-
-
-def _identity_of_image(image: Image) -> list[object]:
-    operators = [[each.id, each.name, each.provider, each.shards] for each in image.operators]
-    return [image.path, image.identity, image.written_by, operators]
-
-
-def _contents(survey: Survey) -> list[object]:
-    epochs = [[image.path, image.epoch, image.planned] for image in survey.images]
-    return [sorted(survey.files), epochs]

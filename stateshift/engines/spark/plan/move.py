@@ -256,12 +256,12 @@ def _phases_to_target(move: Move, reshaping: Reshaping) -> tuple[Phase, ...]:
         fences = ()
     left_there, gone_last = without_shown(facts, keep_copied(facts, wanted, written))
     renamed = _renamed(facts, reshaping, rewriting)
-    compares = _compares(move, copied, reshaping)
+    compares = tuple(_compares(move, copied, reshaping, planned))
     return phases_of(
         Phase("halt", fences, ordered=True),
         Phase("copy", (*fences_in_copy, *left_there, *first, *own, *copied.steps, *planned)),
         Phase("transform", (*rewriting.steps(), *reshaping.steps, *renamed)),
-        Phase("compare", (*compares, *_compares_of_planned(job, planned))),
+        Phase("compare", compares),
         Phase("publish", (*gone_last, *visible, *keep_owners(move)), ordered=True),
         *_start(move, move.images),
     )
@@ -305,7 +305,9 @@ def _renamed(facts: Facts, reshaping: Reshaping, rewriting: Rewriting) -> Iterat
         )
 
 
-def _compares(move: Move, copied: Copies, reshaping: Reshaping) -> Iterator[AnyStep]:
+def _compares(
+    move: Move, copied: Copies, reshaping: Reshaping, planned: Iterable[CopyFiles]
+) -> Iterator[AnyStep]:
     """Yield the comparisons. By entries: the shards' entries, and the files that hold none byte for
     byte. By digests: every file. State that was rewritten has other bytes, and is compared by
     entries either way. Rounds have compared what they copied byte for byte: the rest then is, too.
@@ -349,12 +351,7 @@ def _compares(move: Move, copied: Copies, reshaping: Reshaping) -> Iterator[AnyS
                 settings={},
                 size=sum(file.size for file in bundle),
             )
-
-
-def _compares_of_planned(job: JobSpec, planned: Iterable[CopyFiles]) -> Iterator[CompareImages]:
-    """Yield comparisons byte for byte: these files are no part of the image's entries."""
-    if job.verify == "none":
-        return
+    # Byte for byte: these files are no part of the image's entries.
     for number, step in enumerate(planned):
         yield CompareImages.of_copy(f"compare/planned-{number}", layout.ENGINE, step)
 

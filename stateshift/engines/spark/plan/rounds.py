@@ -39,10 +39,11 @@ def with_shortest_chains(facts: Facts) -> Facts:
     if not facts.brought:
         return facts
     source = facts.source
-    files = _Files(
-        listed={file.path: file for file in source.files},
-        copied=_copied_from(source.location, facts),
-    )
+    copied = {}
+    for (location, path), held in facts.brought.items():
+        if location == source.location:
+            copied[path] = held.file
+    files = _Files({file.path: file for file in source.files}, copied)
     earlier = {folder_of(chain): chain for chain in facts.chains if chain.files}
     images = tuple(_image(image, files, earlier) for image in source.images)
     needed: set[str] = set()
@@ -51,15 +52,6 @@ def with_shortest_chains(facts: Facts) -> Facts:
     needed -= files.listed.keys()
     gone = tuple(file for path, file in files.copied.items() if path in needed)
     return replace(facts, source=replace(source, files=(*source.files, *gone), images=images))
-
-
-def _copied_from(location: str, facts: Facts) -> dict[str, FileInfo]:
-    """Return the files that rounds have copied from a location, by path."""
-    copied = {}
-    for (source, path), held in facts.brought.items():
-        if source == location:
-            copied[path] = held.file
-    return copied
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from stateshift.formats.spark.names import classify
 from stateshift.plan import Phase, PhaseName, Plan, phases_of
 from stateshift.specification import JobSpec, Spec
 from stateshift.step import AnyStep, BringFiles, CopyFiles, KeepBrought
-from stateshift.survey import Facts, FileInfo, Image, ShardFiles, Survey
+from stateshift.survey import Facts, FileInfo, Image, ShardFiles
 
 BASES = ("snapshot", "zip")
 
@@ -55,7 +55,15 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     stays whole until the next one is: also where the source has lost something since, whose job may
     not even have noticed.
     """
-    _refuse_what_is_not_whole(job, facts.source)
+    faults = [finding.message for finding in facts.source.damages]
+    for image in facts.source.images:
+        if image.epoch is None or not layout.has_commits(image):
+            faults.append(f"{image.path or job.name} has no commit")
+    if faults:
+        raise StalePlan(
+            f"{facts.source.location} cannot be restarted from: {faults[0]}",
+            hint=f"stateshift verify {facts.source.location}",
+        )
     move = Move(spec, job, bare(with_shortest_chains(facts)))
     facts, images, target = move.facts, move.facts.source.images, move.target
     reshaping, rewriting = reshaping_of(move), move.rewriting
@@ -81,19 +89,6 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         Phase("retire", tuple(retired)),
     )
     return replace(provisional(plan_of(move, phases), facts), purpose="standby")
-
-
-def _refuse_what_is_not_whole(job: JobSpec, source: Survey) -> None:
-    faults = [finding.message for finding in source.damages]
-    for image in source.images:
-        has_commit = image.epoch is not None and layout.has_commits(image)
-        if not has_commit:
-            faults.append(f"{image.path or job.name} has no commit")
-    if faults:
-        raise StalePlan(
-            f"{source.location} cannot be restarted from: {faults[0]}",
-            hint=f"stateshift verify {source.location}",
-        )
 
 
 def hidden_plan(job: JobSpec, facts: Facts, coming: Plan) -> Plan | None:
@@ -228,6 +223,7 @@ def bridge_of(facts: Facts, changed: Collection[str]) -> Bridge:
     target has nothing, or no way leads over. `changed` are the paths that are not copied as they
     are.
     """
+    source, target = facts.source.location, facts.target.location
     state: dict[str, FileInfo] = {}
     steps: list[CopyFiles] = []
     for number, image in enumerate(facts.source.images):
@@ -235,8 +231,10 @@ def bridge_of(facts: Facts, changed: Collection[str]) -> Bridge:
         if way is None or way.publishes_any(changed):
             continue
         state.update((file.path, file) for file in way.state)
-        steps += _published(facts, number, way)
-    source, target = facts.source.location, facts.target.location
+        for offsets, commit in way.logs:
+            name = f"publish/between-{number}-{commit.path.rpartition('/')[2]}"
+            steps.append(CopyFiles(f"{name}-offsets", source, target, (offsets,), whole=True))
+            steps.append(CopyFiles(f"{name}-commit", source, target, (commit,), whole=True))
     bundles = enumerate(bundled([state[path] for path in sorted(state)]))
     copied = [
         CopyFiles(f"copy/between-{number}", source, target, tuple(bundle))
@@ -261,16 +259,6 @@ class _Way:
 
     def publishes_any(self, paths: Collection[str]) -> bool:
         return any(logs.offsets.path in paths or logs.commit.path in paths for logs in self.logs)
-
-
-def _published(facts: Facts, number: int, way: _Way) -> Iterator[CopyFiles]:
-    """Yield the steps that publish the batches of one image, in their order."""
-    source, target = facts.source.location, facts.target.location
-    for offsets, commit in way.logs:
-        batch = commit.path.rpartition("/")[2]
-        name = f"publish/between-{number}-{batch}"
-        yield CopyFiles(f"{name}-offsets", source, target, (offsets,), whole=True)
-        yield CopyFiles(f"{name}-commit", source, target, (commit,), whole=True)
 
 
 def _way_of(facts: Facts, image: Image) -> _Way | None:
@@ -338,19 +326,16 @@ def _is_behind(image: Image, path: str, batch: int) -> bool:
 
 def _published_batch(image: Image, at_target: Collection[str]) -> int | None:
     """Return the newest batch of this query that the target holds with its offsets."""
-    batches = (_batch_of(image, path) for path in at_target)
-    newest = max((batch for batch in batches if batch is not None), default=None)
+    batches = []
+    for path in at_target:
+        name = path.rpartition("/")[2]
+        if name.isdecimal() and path == layout.under(image.path, layout.commit_path(int(name))):
+            batches.append(int(name))
+    newest = max(batches, default=None)
     if newest is None:
         return None
     offsets = layout.under(image.path, layout.offset_path(newest))
     return newest if offsets in at_target else None
-
-
-def _batch_of(image: Image, path: str) -> int | None:
-    """Return the batch whose commit this file is; None for any other file."""
-    name = path.rpartition("/")[2]
-    is_commit = name.isdecimal() and path == layout.under(image.path, layout.commit_path(int(name)))
-    return int(name) if is_commit else None
 
 
 def _state_between(shard: ShardFiles, versions: range, files: _Files) -> list[FileInfo] | None:

@@ -118,7 +118,7 @@ def evolver(plain: JsonObject, framed: bool) -> tuple[Bytes, Bytes]:
     new_key = _behind_frame(key, framed) if evolution.rekeyed else _same
     if not evolution.lists:
         return new_key, _behind_frame(value, framed)
-    delimiter = evolution.delimiter.encode()
+    delimiter: bytes = evolution.delimiter.encode()
 
     def new_list(content: bytes) -> bytes:
         rows = [FRAME + value(row) for row in rows_of_list(content, delimiter)]

@@ -195,10 +195,7 @@ class Request:
 
     def evolves(self, store: StoreState) -> list[Evolution]:
         """Return the evolutions of a store on disk, or of its column families."""
-        whole = f"{store.operator}/{store.store}/"
-        return [
-            evolution for name, evolution in self.evolved.items() if f"{name}/".startswith(whole)
-        ]
+        return [evolution for name, evolution in self.evolved.items() if store.holds(name)]
 
     def reading(self) -> dict[str, str]:
         """Return the settings that say how rows are read."""

@@ -44,6 +44,10 @@ class StoreState:
     def families(self) -> bool:
         return any("/" in name for name in self.rules or {})
 
+    def holds(self, place: str) -> bool:
+        """Whether this is its place, <operator>/<store>, or that of one of its column families."""
+        return f"{place}/".startswith(f"{self.operator}/{self.store}/")
+
     @property
     def named_rules(self) -> dict[str, KeyRule]:
         """The rules by "<operator>/<store>"; none where they are not known."""

@@ -42,34 +42,26 @@ def diff(
     """
     a, b = opened(one, opening), opened(other, opening)
     differences = Differences(epochs=(a.survey.epoch, b.survey.epoch))
-    sizes = (_sizes(a), _sizes(b))
+    sizes = tuple({file.path: file.size for file in each.survey.files} for each in (a, b))
     size = _bytes_read(a, sizes[0]) + _bytes_read(b, sizes[1])
     is_shared = fleet is not None and fleet.is_worth(size)
-    for name, left, right in _paired(a, b):
-        comparison = _Comparison(differences, name, Sides(left, right), show)
-        comparison.run(fleet if is_shared else None, sizes)
+    # Wherever in its directory a single image lies.
+    are_single = len(a.images) == len(b.images) == 1
+    lefts, rights = _sides(a, are_single), _sides(b, are_single)
+    for name in dict.fromkeys((*lefts, *rights)):
+        sides = Sides(lefts.get(name, Side()), rights.get(name, Side()))
+        comparison = _Comparison(differences, name, sides, show)
+        comparison.run(fleet if is_shared else None, (sizes[0], sizes[1]))
     return differences
 
 
-def _paired(a: Opened, b: Opened) -> Iterator[tuple[str, Side, Side]]:
-    """Yield operators of one name on both sides; a side that has no such operator is empty."""
-    ones, others = _sides(a), _sides(b)
-    if len(a.images) == len(b.images) == 1:  # wherever in its directory a single image lies
-        ones, others = _by_id(ones), _by_id(others)
-    for name in dict.fromkeys((*ones, *others)):
-        yield name, ones.get(name, Side()), others.get(name, Side())
-
-
-def _by_id(sides: dict[str, Side]) -> dict[str, Side]:
-    return {name.rpartition("/")[2]: side for name, side in sides.items()}
-
-
-def _sides(opened: Opened) -> dict[str, Side]:
+def _sides(opened: Opened, is_single: bool) -> dict[str, Side]:
+    """Return the operators of one side, by their ids below their images' paths."""
     sides = {}
     for image in opened.images:
         views = opened.views[image.path]
         for operator in image.operators:
-            name = operator_id(image, operator.id)
+            name = operator.id if is_single else operator_id(image, operator.id)
             sides[name] = Side(opened.storage, image, operator, views)
     return sides
 
@@ -190,10 +182,6 @@ def _by_store(keys: Binary, stores: Iterable[str]) -> Iterator[tuple[str, Places
         places = pc.indices_nonzero(pc.starts_with(keys, store.encode() + SEPARATOR))
         if len(places):
             yield store, places
-
-
-def _sizes(opened: Opened) -> dict[str, int]:
-    return {file.path: file.size for file in opened.survey.files}
 
 
 def _bytes_read(opened: Opened, sizes: Mapping[str, int]) -> int:

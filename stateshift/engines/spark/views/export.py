@@ -25,7 +25,7 @@ from shlex import quote
 
 import pyarrow as pa
 
-from stateshift.engines.spark.entries.changes import Change, Changes
+from stateshift.engines.spark.entries.changes import Changes
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.row_checksums import checked_chunks
 from stateshift.engines.spark.entries.store_view import StoreView, note_of
@@ -70,7 +70,11 @@ class Export:
 
     def chunks(self, readers: Readers | None = None) -> Iterator[bytes]:
         self.entries = 0
-        shared = readers if readers is not None and self._is_shared(readers) else None
+        shared = None
+        if readers is not None and self.wanted.changes is None:  # of which there are few
+            paths = chain.from_iterable(shard.files for _, shard in self.opened.shards(self.wanted))
+            if readers.is_worth(sum(sizes_of(self.opened.survey, paths))):
+                shared = readers
         return self._lines(shared) if self.format == "jsonl" else self._tables(shared)
 
     def save(self, path: str) -> None:
@@ -83,13 +87,6 @@ class Export:
             with pa.ipc.new_stream(file, tables.schema) as writer:
                 for batch in self._batches(tables):
                     writer.write_batch(batch)
-
-    def _is_shared(self, readers: Readers) -> bool:
-        """Whether the state is worth being read by others; changes are few."""
-        if self.wanted.changes is not None:
-            return False
-        paths = chain.from_iterable(shard.files for _, shard in self.opened.shards(self.wanted))
-        return readers.is_worth(sum(sizes_of(self.opened.survey, paths)))
 
     def _made_by(self, readers: Readers) -> Iterator[str]:
         """Yield the files that others make, one for each shard, and count what is in them."""
@@ -188,7 +185,7 @@ class Export:
         for store, changes in groupby(source.of(shard, batch), lambda change: change.store):
             if not store_fits(self.wanted, store):
                 continue
-            for some in _batched(changes, ROWS):
+            while some := list(islice(changes, ROWS)):
                 block = block_of((change.key, change.value) for change in some)
                 kinds = tuple(change.change for change in some)
                 piece = self._piece(image, shard, store, block)
@@ -223,8 +220,15 @@ def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Expo
             place = image_location(there.location, image)
             what = "has files of state and no batch that is finished"
             raise PlanError(f"{place} {what}: which of them count, nothing tells", hint=hint)
-    if wanted.changes is not None:
-        _check_changes(there, *wanted.changes)
+    for image in there.images:
+        first, last = wanted.changes or (0, 0)
+        has_batches = image.epoch is not None and 0 <= first <= last <= image.epoch
+        if wanted.changes is not None and not has_batches:
+            raise PlanError(
+                f"no changes of batches {first} to {last}: the last one that was committed is "
+                f"{image.epoch}",
+                hint="--changes A..B takes both batches in, the earlier one first",
+            )
     made = Export(there, wanted, format)
     if format != "jsonl":
         made.only_view()
@@ -240,27 +244,9 @@ def _has_state(image: Image, wanted: Wanted) -> bool:
     return False
 
 
-def _check_changes(there: Opened, first: int, last: int) -> None:
-    for image in there.images:
-        has_batches = image.epoch is not None and 0 <= first <= last <= image.epoch
-        if not has_batches:
-            raise PlanError(
-                (
-                    f"no changes of batches {first} to {last}: the last one that was committed "
-                    f"is {image.epoch}"
-                ),
-                hint="--changes A..B takes both batches in, the earlier one first",
-            )
-
-
 def _several(stores: Iterable[str]) -> PlanError:
     names = ", ".join(sorted(set(stores)))
     return PlanError(
         f"a Parquet or Arrow file has one schema, and these stores have several: {names}",
         hint="choose with --operator and --store, or write JSON lines (.jsonl)",
     )
-
-
-def _batched(changes: Iterator[Change], size: int) -> Iterator[list[Change]]:
-    while batch := list(islice(changes, size)):
-        yield batch

@@ -86,7 +86,9 @@ def _one_by_one(piece: Piece) -> Iterator[str]:
             shown_key = piece.view.named_key(key_of(piece, key))
         plain |= {"key": shown_key, "value": _shown_value(piece, value)}
         text = json.dumps(plain, ensure_ascii=False)
-        if not _is_utf8(text):
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
             # A byte of a string that is not UTF-8 is kept as a surrogate, which JSON can only say
             # as an escape.
             text = json.dumps(plain)
@@ -100,16 +102,6 @@ def _shown_value(piece: Piece, value: bytes | None) -> object:
     if isinstance(decoded, bytes):
         return {"hex": decoded.hex()}
     return piece.view.named_value(decoded)
-
-
-def _is_utf8(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 class Piece(NamedTuple):
@@ -229,11 +221,7 @@ def _texts(column: Column, kind: DataType) -> Texts:
         case MapType(key, item):
             keys, items = _texts(column.keys, key), _texts(column.items, item).fill_null("null")
             return _lists(column, join_texts("[", keys, ", ", items, "]"))
-    return _text_by_text(column, kind)
-
-
-def _text_by_text(column: Column, kind: DataType) -> Texts:
-    texts = []
+    texts = []  # one by one
     for value in column.to_pylist():
         texts.append(None if value is None else json.dumps(plain_value(value, kind)))
     return pa.array(texts, pa.large_string())

@@ -81,7 +81,10 @@ def opened(location: str, opening: Callable[[str], Storage], batch: int | None =
                 )
         whole = spark_survey.survey(storage, until=batch)
     for finding in chain.from_iterable(image.findings for image in whole.images):
-        if finding.level == "refuse" and _of_state(finding.path):
+        # A file that only a restart needs is no reason to refuse.
+        folders = (finding.path or "").split("/")[:-1]
+        is_of_state = not {"state", "offsets", "commits"}.isdisjoint(folders)
+        if finding.level == "refuse" and is_of_state:
             raise PlanError(
                 f"the state is not whole: {finding.message}",
                 hint=f"stateshift verify {quote(location)}",
@@ -107,12 +110,16 @@ def check_wanted(there: Opened, wanted: Wanted) -> None:
     """Refuse an operator or a store that is not there, and say which ones are."""
     if wanted.operator is not None:
         operators = list(_operators(there))
-        if not any(_fits(wanted, *each) for each in operators):
+        if not any(operator_fits(wanted, image, each.id) for image, each in operators):
             names = ", ".join(operator_id(image, operator.id) for image, operator in operators)
             fact = f"{there.location} has no operator {wanted.operator}"
             raise PlanError(fact, hint=f"its operators: {names or 'none'}")
     if wanted.store is not None:
-        stores = list(_stores(there, wanted))
+        stores: list[str] = []  # or column families, of the operators that are wanted
+        for image, operator in _operators(there):
+            if operator_fits(wanted, image, operator.id):
+                for store in operator.stores:
+                    stores += there.views[image.path].names(operator.id, store.name)
         if not any(store_fits(wanted, name) for name in stores):
             names = ", ".join(dict.fromkeys(stores)) or "none"
             fact = f"{there.location} has no store {wanted.store}"
@@ -123,22 +130,3 @@ def _operators(there: Opened) -> Iterator[tuple[Image, Operator]]:
     for image in there.images:
         for operator in image.operators:
             yield image, operator
-
-
-def _fits(wanted: Wanted, image: Image, operator: Operator) -> bool:
-    return operator_fits(wanted, image, operator.id)
-
-
-def _stores(there: Opened, wanted: Wanted) -> Iterator[str]:
-    """Yield the names of stores, or column families, of the operators that are wanted."""
-    for image, operator in _operators(there):
-        if _fits(wanted, image, operator):
-            for store in operator.stores:
-                yield from there.views[image.path].names(operator.id, store.name)
-
-
-def _of_state(path: str | None) -> bool:
-    """Whether the state cannot be read without this file. A file that only a restart needs is no
-    reason to refuse.
-    """
-    return path is not None and bool({"state", "offsets", "commits"} & set(path.split("/")[:-1]))
