@@ -93,9 +93,7 @@ class Chain:
 
 
 def chain(store: StoreFiles, version: int, ssts: Ssts, lineage: Lineage, uuid: str = "") -> Chain:
-    """Return the files of `version`; `uuid` is the commit's word for it under checkpoint format
-    2.
-    """
+    """Return the files of `version`; under checkpoint format 2, the commit says its `uuid`."""
     if version == 0:
         return Chain(())
     keys = _keys_by_lineage(store, version, uuid, lineage) if uuid else _keys(store, version)
@@ -178,9 +176,7 @@ def expected_shards(settings: Mapping[str, str], listed: set[int], single: bool)
 
 
 def partitions_of(settings: Mapping[str, str]) -> int | None:
-    """Return the partition count of the offset log's conf; None where there is none that a job can
-    have.
-    """
+    """Return the partition count of the offset log's conf; None where no job can have it."""
     text = settings.get(PARTITIONS, "").strip()
     count = int(text) if is_integer(text) else 0
     return count if 0 < count <= PARTITIONS_MAX else None

@@ -37,9 +37,7 @@ class StoreSchema(TypedDict):
 
 
 class Backlog(NamedTuple):
-    """How much a source has read since the batch that the job goes back to, and the option that
-    bounds how much of it comes at once.
-    """
+    """What a source has read since the batch of a rewind, and the option that bounds a batch."""
 
     source: str
     unit: str

@@ -38,9 +38,7 @@ def under(prefix: str, path: str) -> str:
 
 
 def deepest_above(places: Iterable[str]) -> str:
-    """Return the deepest place that is, or lies above, all of these locations of one file
-    system.
-    """
+    """Return the deepest place that is, or is above, all these locations."""
     levels = zip(*(place.split("/") for place in places), strict=False)
     same = takewhile(lambda names: len(set(names)) == 1, levels)
     above = "/".join(names[0] for names in same)
@@ -69,9 +67,7 @@ def is_strange(path: str) -> bool:
 
 
 def number_of_log(path: str) -> int:
-    """Return the batch in the name of a source's or a sink's log, <n> or <n>.compact; -1 where it
-    has none.
-    """
+    """Return the batch of a log named <n> or <n>.compact; -1 where it has none."""
     stem = path.rpartition("/")[2].removesuffix(".compact")
     is_number = stem.isascii() and stem.isdecimal() and len(stem) <= 19
     return int(stem) if is_number else -1

@@ -36,9 +36,7 @@ Places = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """One file that is read at `source`, rewritten, and written to `target`: to the same path,
-    or to another.
-    """
+    """One file that is rewritten from `source` to `target`: to the same path, or to another."""
 
     transform: str
     options: Options
@@ -118,9 +116,7 @@ def is_of_operator(place: EmbeddedPath) -> bool:
 
 
 def root_of(image: Image, place: EmbeddedPath) -> str | None:
-    """Return the location that the image had when its file was written; None where the path does
-    not tell.
-    """
+    """Return the location of the image when its file was written; None where no path tells it."""
     inside = f"/{own_place(image, place)}"
     return place.path.removesuffix(inside) if place.path.endswith(inside) else None
 
@@ -203,9 +199,7 @@ def _changed(file: Rewritten, path: str, changes: Options) -> Rewritten:
 
 
 def _folders(mapping: list[list[str]], folders: Mapping[str, str]) -> list[list[str]]:
-    """Return folders of the image that get another name, under every name of the places they lie
-    in: the longest fits.
-    """
+    """Return renamed folders of the image, under every name of their places: the longest fits."""
     renamed = []
     for old_place, new_place in mapping:
         for old, new in folders.items():

@@ -78,9 +78,7 @@ class Reading:
         return self.storage.chunks(self.path(path))
 
     def decoded(self, path: str, decode: Callable[[bytes], T]) -> T | None:
-        """Return the decoded file; None, and a refusal among the findings, where it is missing or
-        damaged.
-        """
+        """Return the decoded file; None, and a refusal, where it is missing or damaged."""
         try:
             return decode(self.content(path))
         except MissingFile:
@@ -92,9 +90,7 @@ class Reading:
         return None
 
     def streamed(self, path: str, decode: Callable[[Iterator[bytes]], T]) -> T | None:
-        """Return the decoded content of a listed file that may be large; None, and a refusal, where
-        it is damaged or gone.
-        """
+        """Return a large file's decoded content; None, and a refusal, where damaged or gone."""
         try:
             return decode(self.chunks(path))
         except TooLarge as error:
@@ -154,9 +150,7 @@ class Reading:
         self.refuse(message, path, error.offset or 0)
 
     def vanished(self, path: str) -> None:
-        """Refuse a listed file that is not there when it is read: the job tidies up, or somebody
-        behind its back.
-        """
+        """Refuse a listed file that has gone meanwhile."""
         self.refuse(f"{self.path(path)} vanished while it was looked at: the job still runs", path)
 
     def refuse(

@@ -223,9 +223,7 @@ def _state(
     first: Collection[Place],
     tallies: Tallies | None,
 ) -> Iterator[Finding]:
-    """Read shard by shard, `first` ones first: every row decoded, and a join's stores compared with
-    each other.
-    """
+    """Read shard by shard, `first` ones first, and compare a join's stores with each other."""
     reader = _StateReader(storage, image, views_of(storage, image))
     shards = sorted(image.shards, key=lambda shard: _place(shard) not in first)
     for (operator, number), stores in groupby(shards, _place):

@@ -274,9 +274,7 @@ def row_and_time(view: StoreView, keys: Binary) -> Binary | None:
 
 
 def _moved(rows: Spans, slots: list[int]) -> Binary:
-    """Return the rows with these slots corrected: what they point at has moved eight bytes
-    forward. Rows are whole words.
-    """
+    """Return rows, of whole words, with these slots eight bytes less: they point at what moved."""
     first = end = 0
     if len(rows.starts):
         first, end = int(rows.starts[0]), int(rows.ends[-1])

@@ -207,9 +207,7 @@ def _of_planned(at: ImageAt) -> Iterator[Finding]:
 
 
 def way_out(path: str, image: str) -> str:
-    """Return a hint for the damaged or missing file at `path`, which belongs to the image at
-    `image`.
-    """
+    """Return a hint for the damaged or missing file at `path`, of the image at `image`."""
     place = classify(path[len(image) :].lstrip("/") if image else path)
     match place.area:
         case "metadata":
@@ -270,9 +268,7 @@ VERSIONED = (*FRAMED, "zip")
 
 @dataclass(frozen=True)
 class Uncovered:
-    """The files of an image that no checksum covers whole, by what could be wrong about them
-    unseen.
-    """
+    """The files that no checksum covers whole, by what could be wrong about them unseen."""
 
     text: tuple[FileInfo, ...]
     frames: tuple[FileInfo, ...]

@@ -34,9 +34,7 @@ T = TypeVar("T")
 def portions(
     survey: Survey, image: Image, files_max: int = FILES_MAX
 ) -> Iterator[tuple[Survey, Image]]:
-    """Yield the portions of one image of a survey: at most so many files each, and never less than
-    a shard.
-    """
+    """Yield the portions of an image: at most so many files each, and a shard at least."""
     start = under(image.path, "")
     inside = [file for file in survey.files if file.path.startswith(start)]
     listed = _by_place(inside, lambda file: file.path.removeprefix(start))
@@ -61,9 +59,7 @@ def portions(
 
 
 def each_alone(survey: Survey, shards: Iterable[tuple[Image, ShardFiles]]) -> Iterator[Survey]:
-    """Yield the survey of each shard alone, with the checksums of its files, and what says how its
-    rows are read.
-    """
+    """Yield the survey of each shard alone, with its checksums, metadata and schemas."""
     images: dict[str, Image] = {}
     sidecars = {file.path: file for file in survey.files if file.path.endswith(".crc")}
     for image, shard in shards:

@@ -59,9 +59,7 @@ def repairs(
 
 
 def _cannot_load(storage: Storage, path: str, store: StoreFiles) -> bool:
-    """Whether Spark fails to load the snapshot: it does not decompress, or tables that it names
-    are not there.
-    """
+    """Whether Spark fails to load the snapshot, or lacks tables that it names."""
     try:
         if not path.endswith(".zip"):
             for _ in decode_snapshot_blocks(storage.chunks(path)):
@@ -77,9 +75,7 @@ def _cannot_load(storage: Storage, path: str, store: StoreFiles) -> bool:
 def _replays(
     storage: Storage, image: Image, shard: ShardFiles, store: StoreFiles, version: int
 ) -> bool:
-    """Whether one of the snapshots before this one, or none at all, and the changes since are
-    there and decode.
-    """
+    """Whether an older snapshot, or none at all, and the changes since are there and decode."""
     changes = changes_in(shard.files)
     while True:
         older = older_files(storage, store, version)

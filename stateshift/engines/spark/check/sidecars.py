@@ -71,9 +71,7 @@ def _by_folder(files: Iterable[FileInfo], ending: str) -> dict[str, list[FileInf
 
 
 def _unnamed(storage: Storage, tables: list[FileInfo], zips: Iterable[FileInfo]) -> list[FileInfo]:
-    """Return the tables that none of the zips names; none where one of those cannot be read, for
-    nobody can say which tables it names.
-    """
+    """Return the tables that no zip names; none where one of the zips cannot be read."""
     named: set[str] = set()
     for file in zips:
         try:

@@ -100,9 +100,7 @@ class FirstSnapshot(NamedTuple):
 
 
 def first_snapshots(survey: Survey, image: Image) -> Iterator[FirstSnapshot]:
-    """Yield the shards whose files begin with a snapshot; but for those whose files only uuids tell
-    apart.
-    """
+    """Yield the shards whose files begin with a snapshot, unless only uuids tell them apart."""
     stores = stores_of(survey, image)
     for shard in image.shards:
         first = _first_snapshot(shard, stores.get(place_of(shard)))
@@ -124,9 +122,7 @@ def changes_in(files: Iterable[str]) -> tuple[str, ...]:
 
 
 def older_files(storage: Storage, store: StoreFiles, version: int) -> tuple[str, ...]:
-    """Return the files that come to the version without its snapshot; none where one of them is
-    missing.
-    """
+    """Return the files of the version without its snapshot; none where one is missing."""
     store.snapshots.pop((version, ""), None)
     first_change = min((number for number, _ in store.changes), default=2)
     if not store.snapshots and first_change > 1:
@@ -145,9 +141,7 @@ def _agree(
     older: tuple[str, ...],
     expected: tuple[int, int] | None,
 ) -> bool:
-    """Whether the older files, and the changes since the snapshot, come to what a restart reads;
-    or do not decode.
-    """
+    """Whether the older files and the changes come to what a restart reads, or do not decode."""
     if expected is None:
         return False
     without_snapshot = replace(shard, files=older + changes_in(shard.files))
@@ -280,9 +274,7 @@ def _numbers(store: str, keys: Words, values: Binary) -> Words:
 
 
 def _count_lasts(tally: Tally, writes: Iterator[_Writes], bytes_max: int, level: int = 0) -> None:
-    """Count the last writes of all keys, but for deletes. `level` says how often the writes were
-    put onto piles already.
-    """
+    """Count the last writes of all keys. They were put onto piles `level` times already."""
     held, are_all = hold(writes, bytes_max if level < LEVELS else inf)
     if are_all:
         if held:

@@ -40,9 +40,7 @@ class _Snapshot:
 
 
 def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
-    """Yield a refusal for each snapshot that a restart reads, and that belongs before or behind
-    another one.
-    """
+    """Yield a refusal for each snapshot of a restart that belongs before or after another one."""
     stores = stores_of(survey, image)
     for shard in image.shards:
         store = stores.get(place_of(shard))

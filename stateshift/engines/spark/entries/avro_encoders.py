@@ -69,18 +69,14 @@ class AvroRows:
 def avro_rows_of(
     key: StructType, encoder: Encoder, value: StructType | None, written: Mapping[int, StructType]
 ) -> AvroRows:
-    """Return the decoder of a store's rows; FormatError where a type of the columns cannot be
-    decoded.
-    """
+    """Return the decoder of a store's rows; FormatError where a type cannot be decoded."""
     values = {number: _reader(columns, value) for number, columns in written.items()}
     own = [number for number, columns in written.items() if columns == value]
     return AvroRows(_key_reader(key, encoder), values, max(own, default=KEY_SCHEMA))
 
 
 def _reader(written: StructType, wanted: StructType | None) -> Callable[[bytes, int], Row]:
-    """Return the reader of rows of a schema; rows that cannot have the newest columns are refused
-    where there are any.
-    """
+    """Return the reader of a schema's rows, which refuses rows that cannot become the newest."""
     try:
         return row_reader(written, wanted)
     except FormatError as error:

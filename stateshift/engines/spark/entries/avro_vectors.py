@@ -45,9 +45,7 @@ class _Odd(Exception):
 
 
 def bare(content: Content, starts: Ints, ends: Ints, columns: StructType) -> pa.Array | None:
-    """Return Avro rows that lie behind a byte 00 each, as a struct array; None where a loop must
-    decode them.
-    """
+    """Return Avro rows behind a byte 00 each, as a struct array; None where a loop decodes them."""
     if (ends <= starts).any() or content[starts].any():
         return None
     return _rows(content, starts + 1, ends, columns)
@@ -56,9 +54,7 @@ def bare(content: Content, starts: Ints, ends: Ints, columns: StructType) -> pa.
 def numbered_rows(
     content: Content, starts: Ints, ends: Ints, columns: StructType, number: int
 ) -> pa.Array | None:
-    """Return Avro rows that lie behind 00 | i16LE `number` each, the id of their schema; None where
-    a loop must decode them.
-    """
+    """Return Avro rows behind 00 and i16LE `number` each; None where a loop decodes them."""
     head = np.frombuffer(b"\0" + number.to_bytes(2, "little", signed=True), np.uint8)
     if (ends - starts < 3).any() or (content[starts[:, None] + np.arange(3)] != head).any():
         return None
@@ -68,9 +64,7 @@ def numbered_rows(
 def marked_columns(
     content: Content, starts: Ints, ends: Ints, columns: StructType
 ) -> list[Column] | None:
-    """Return columns that order keys, each value a mark of one byte and then the value's bytes;
-    None where a loop must decode them.
-    """
+    """Return columns that order keys, each a mark and a value; None where a loop decodes them."""
     count = 2 * len(columns.types)
     halved = StructType(tuple(map(str, range(count))), (Atomic("binary"),) * count)
     decoded = bare(content, starts, ends, halved)
@@ -99,9 +93,7 @@ def _rows(content: Content, starts: Ints, ends: Ints, columns: StructType) -> pa
 
 @dataclass
 class _Steps:
-    """How far each row has been read. A step is taken in some of the rows, whose numbers are
-    `here`.
-    """
+    """How far each row has been read. A step is taken in the rows whose numbers are `here`."""
 
     content: Content
     at: Ints

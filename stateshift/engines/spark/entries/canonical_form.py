@@ -45,9 +45,7 @@ def common_name(store: str) -> str:
 
 
 def forms(one: StoreView, other: StoreView, alike: bool) -> tuple[Form, Form] | str:
-    """Return a form for each side; the reason where the two cannot be compared. `alike`: one
-    provider has written both.
-    """
+    """Return both sides' forms, or why there are none. `alike`: one provider has written both."""
     if one.many != other.many:
         return "its values are lists in one image and single rows in the other"
     if alike and one.encoder == other.encoder:

@@ -66,9 +66,7 @@ class Changes:
                 self._add(file.path, classify(file.path[start:]))
 
     def of(self, shard: ShardFiles, batch: int) -> Iterator[Change]:
-        """Yield the changes of the batch to the shard's store, in the order in which they were
-        written.
-        """
+        """Yield the changes of the batch to the shard's store, in the order of their writes."""
         path = self._path(shard, batch)
         try:
             yield from self._read(path, shard, batch)

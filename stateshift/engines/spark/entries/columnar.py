@@ -46,9 +46,7 @@ Binaries = Callable[[Content, Ints, Ints, StructType], list[Column] | None]
 
 
 def keys_of(view: StoreView, keys: Binary) -> pa.Array | None:
-    """Return a block's keys as a struct array; None where they must be decoded one by one, or where
-    there are none.
-    """
+    """Return a block's keys as a struct array; None where a loop decodes them, or without keys."""
     if view.key is None or not fits(view.key) or not len(keys):
         return None
     if view.avro is None or not view.key.types:

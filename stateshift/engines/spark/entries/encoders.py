@@ -127,9 +127,7 @@ def bare(content: bytes) -> bytes:
 
 
 def _sized(content: bytes, position: int, fact: str) -> tuple[bytes, int]:
-    """Return the bytes of the size that stands here, and where they end; `fact` says what is wrong
-    where there are none, or not so many.
-    """
+    """Return the bytes of the size at `position`, and their end; `fact` says what is wrong."""
     start = position + 4
     size = int.from_bytes(content[position:start], "little", signed=True)
     end = start + size
@@ -208,9 +206,7 @@ _FRACTIONS = ("float", "double")
 
 
 def ordering_bytes(value: bytes | None, wanted: DataType) -> Value:
-    """Return a column that sorts as bytes do: a sign, then the value, big-endian; of negative
-    fractions all bits turned.
-    """
+    """Decode a sign and a big-endian value; of negative fractions all bits are turned."""
     if value is None or value[:1] == b"\2":
         return None
     name = wanted.name if isinstance(wanted, Atomic) else ""

@@ -189,9 +189,7 @@ class _RocksDB:
         return merge_runs(in_runs(changes, bytes_max), self._between, deletes=True)
 
     def _settled(self, bytes_max: int) -> Iterator[Block]:
-        """Yield the result of all tables and changelogs: in the order of the keys, where tables are
-        sorted runs.
-        """
+        """Yield what tables and changelogs come to: by key, where tables are sorted runs."""
         changes = self._changes(_changelogs(newest_files(self._shard.files, ".zip")))
         if self._version.runs:
             runs = map(self._ascending, self._version.runs)
@@ -320,8 +318,6 @@ def _changelogs(paths: Iterable[str]) -> list[str]:
 
 
 def _families(keys: Spans) -> Ints:
-    """Return the numbers of the keys' column families; -1 for a key that is too short to have
-    one.
-    """
+    """Return the numbers of the keys' column families; -1 for a key that is too short."""
     ids = (words(keys.content, keys.starts) & np.uint64(0xFFFF)).astype(np.int64)
     return np.where(keys.sizes < 2, -1, ids)

@@ -61,9 +61,7 @@ class KeyRule:
 
 
 def key_rule(operator: str | None, store: str, schema: Schema, framed: bool) -> KeyRule:
-    """Return the rule of one store or column family, from what its schema says; FormatError where
-    that is not known.
-    """
+    """Return the rule of a store or column family by its schema; FormatError where unknown."""
     text, spec, prefix = schema["key"], schema["encoder"], schema["prefix"]
     if is_collated(text):
         fact = f"the key of {store} holds collated strings, whose placement is not known"
@@ -101,9 +99,7 @@ def _leading_columns(key: StructType, prefix: int) -> int:
 def placing_columns(
     operator: str | None, store: str, key: StructType, prefix: int = 0
 ) -> tuple[Path, ...] | None:
-    """Return the columns that decide the shard: those by which the operator's input is distributed.
-    None where that is not known.
-    """
+    """Return the columns that distribute the operator's input; None where they are not known."""
     count = len(key.types)
     if set(key.types) <= {Atomic("void")}:
         return ()
@@ -128,16 +124,12 @@ def nameable(rule: KeyRule, column: str) -> int | None:
 
 
 def is_session(key: StructType) -> bool:
-    """Whether a key is a session window's: they are kept by key and the start of the session, which
-    is found by a scan over the key.
-    """
+    """Whether a key is a session window's: a key, then the session's start."""
     return len(key.names) > 1 and key.names[-1] == SESSION_START
 
 
 def is_collated(schema: str) -> bool:
-    """Whether there are collated strings: they are placed by their collation's own key, which only
-    the ICU library can compute.
-    """
+    """Whether there are collated strings, which only the ICU library can place."""
     return "__COLLATIONS" in schema or "string collate" in schema
 
 
@@ -146,9 +138,7 @@ def _first(count: int) -> tuple[Path, ...]:
 
 
 def _by_group(key: StructType) -> tuple[Path, ...]:
-    """Return the grouping key of transformWithState, which maps, timers and times to live keep
-    inside of a composite one.
-    """
+    """Return the grouping key of transformWithState, which may be inside a composite one."""
     if "key" in key.names and len(key.names) > 1:
         return ((key.names.index("key"),),)
     if "elementKey" not in key.names:

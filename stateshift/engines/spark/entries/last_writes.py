@@ -70,9 +70,7 @@ class Writes:
 def settle_writes(
     writes: Iterable[Writes], between: bytes, bytes_max: int = BYTES_MAX, level: int = 0
 ) -> Iterator[Block]:
-    """Yield the last value of each key, once, in blocks of puts. `level` counts how often the
-    writes were dealt onto piles already.
-    """
+    """Yield each key's last value, in blocks of puts, of writes dealt out `level` times."""
     coming = iter(writes)
     held, are_all = hold(coming, bytes_max if level < LEVELS else inf)
     if are_all:
@@ -86,9 +84,7 @@ def settle_writes(
 
 
 def _settled(writes: list[Writes], between: bytes) -> Iterator[Block]:
-    """Settle writes that fit into memory; the list is emptied, so that nothing is held longer than
-    it is needed.
-    """
+    """Settle writes that fit into memory; the list is emptied to free them early."""
     if not writes:
         return
     if sum(write.size for write in writes) < SMALL * len(writes):
@@ -123,9 +119,7 @@ def _lasts(writes: list[Writes], between: bytes) -> tuple[Flags, Block | None]:
 
 
 def repeated_hashes(hashes: Words) -> Ints | None:
-    """Return the hashes that are there more than once; None where each is there once, which is the
-    rule in a snapshot.
-    """
+    """Return the hashes that are there twice or more; None where each is there once."""
     ordered = np.sort(hashes)
     if not (ordered[1:] == ordered[:-1]).any():
         return None

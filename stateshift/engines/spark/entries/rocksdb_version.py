@@ -34,9 +34,7 @@ _RUN_BYTES = 24 * 1024 * 1024  # of a table that is read: its end, and a few bat
 
 @dataclass(frozen=True)
 class Version:
-    """The content of the newest zip of a shard's files, its path in `zip`; nothing where they have
-    none.
-    """
+    """The newest zip of a shard's files, its path in `zip`; empty where there is none."""
 
     files: tuple[str, ...]
     zip: str = ""
@@ -56,9 +54,7 @@ class Version:
 
     @cached_property
     def facts(self) -> Mapping[int, TableFile]:
-        """The facts of the version's tables in the MANIFEST, by their numbers; nothing where it
-        cannot be read.
-        """
+        """The tables' facts in the MANIFEST, by number; none where it cannot be read."""
         if self.manifest is None:
             return {}
         try:

@@ -52,9 +52,7 @@ T = TypeVar("T")
 
 @dataclass
 class _Faults(Generic[T]):
-    """Rows with something wrong: the keys of the first of them, with what is wrong, and how many
-    there are.
-    """
+    """Rows with a fault: the first keys with their faults, and how many there are."""
 
     rows: list[tuple[bytes, T]] = field(default_factory=list)
     count: int = 0
@@ -114,9 +112,7 @@ class RowCheck:
                     self.broken.add(key, error)
 
     def sound(self, view: StoreView, block: Block) -> Block | None:
-        """Return the entries whose key and value decode; None where nothing tells how they
-        should.
-        """
+        """Return the entries that decode; None where nothing tells how they should."""
         if not view.known:
             return None
         keys = keys_of(view, block.keys)
@@ -210,9 +206,7 @@ class RowCheck:
             yield Finding("refuse" if fatal else "warn", fact)
 
     def _where(self, key: bytes, deleted: bool = False) -> tuple[str, int | None]:
-        """Return the newest file that writes the key, or deletes it, and the offset of that
-        record.
-        """
+        """Return the newest file that writes, or deletes, the key, and the record's offset."""
         for path in reversed(self.shard.files):
             for offset, written, deletes in self._writes(path):
                 # A column family's number stands before a record's key, and a checksum before

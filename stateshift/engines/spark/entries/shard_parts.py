@@ -92,9 +92,7 @@ Sample = tuple[bytes, float]
 
 
 class BlockEnds(NamedTuple):
-    """The last keys of a shard's blocks, by which it can be cut, and the numbers of its column
-    families, with which the keys begin.
-    """
+    """The last keys of a shard's blocks, and the numbers with which keys of families begin."""
 
     samples: list[Sample]
     families: Mapping[str, int]
@@ -139,9 +137,7 @@ def parts_of(read: ReadFrom, shard: ShardFiles, count: int) -> list[KeyRange]:
 
 
 def block_ends(read: ReadFrom, shard: ShardFiles) -> BlockEnds | None:
-    """Return the ends of the blocks of a RocksDB shard's tables; None where the tables are no
-    sorted runs.
-    """
+    """Return the block ends of a RocksDB shard's tables; None where those are no sorted runs."""
     version = version_of(read, shard)
     if version.snapshot.tables and not version.runs:
         return None

@@ -78,9 +78,7 @@ class Side:
 
 
 class Sides:
-    """Both images of one operator, 0 left and 1 right, with the form in which each store's entries
-    are compared.
-    """
+    """Both images of one operator, 0 left and 1 right, with the form of each store's entries."""
 
     def __init__(self, left: Side, right: Side) -> None:
         self.left, self.right = left, right
@@ -106,9 +104,7 @@ class Sides:
         return list(self._forms)
 
     def formed(self, side: int, shards: Iterable[ShardFiles]) -> Iterator[Formed]:
-        """Yield the entries that can be compared; of stores that cannot, nothing else is
-        reported.
-        """
+        """Yield the entries of stores that can be compared."""
         if not shards:
             return
         for store, block in self[side].blocks(shards):
@@ -168,9 +164,7 @@ def buckets_of(keys: Binary) -> Ints:
 
 
 def differing(left: Folded, right: Folded) -> tuple[dict[str, set[int]], dict[str, int]]:
-    """Return the buckets that differ, by store; and how many entries the others hold on both
-    sides.
-    """
+    """Return the buckets that differ, by store, and how many entries the others hold."""
     different: dict[str, set[int]] = {}
     same: dict[str, int] = {}
     for store in dict.fromkeys((*left, *right)):
@@ -182,9 +176,7 @@ def differing(left: Folded, right: Folded) -> tuple[dict[str, set[int]], dict[st
 
 
 def _sums(block: Block) -> dict[int, Sums]:
-    """Return the sums of a block that is not empty. Hashes are added up in quarters, so that their
-    sums stay below 64 bits.
-    """
+    """Return the sums of a block, which is not empty: of quarters of hashes, below 64 bits."""
     keys, values = lengths(block.keys), lengths(block.values)
     buckets = buckets_of(block.keys)
     order = np.argsort(buckets, kind="stable")

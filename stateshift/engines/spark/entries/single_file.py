@@ -40,9 +40,7 @@ Reader = Callable[[bytes, RowSchema], Shown]
 
 
 def decode_file(path: str, content: bytes, rows: RowSchema | None = None) -> DecodedFile:
-    """Return the file at `path` decoded (any location: its last names say what it is), with `rows`
-    to read state by.
-    """
+    """Return the decoded file at `path`; `rows` tells how state is read."""
     owner = marks.fence_owner(content)
     if owner is not None:
         return DecodedFile(path, "fence", (f"fenced by run {owner}",), {"fenced_by": owner})
@@ -77,9 +75,7 @@ def _reader_of(path: str, content: bytes) -> Reader:
 
 
 def check_file(path: str, chunks: Iterable[bytes]) -> None:
-    """Read a file to its end; FormatError where it is wrong. A log of files is read line by
-    line: it may be long.
-    """
+    """Read a file to its end, a long log line by line; FormatError where it is wrong."""
     more = iter(chunks)
     first = next(more, b"")
     rest = chain((first,), more)
@@ -91,9 +87,7 @@ def check_file(path: str, chunks: Iterable[bytes]) -> None:
 
 
 def schema_path(path: str) -> str | None:
-    """Return the path of the schema by which the state file at `path` is read: under shard 0 of its
-    operator.
-    """
+    """Return the path of the schema of the state file at `path`: under shard 0."""
     within = inside(path)
     place = classify(within)
     if place.area != "state" or place.operator is None:
@@ -103,9 +97,7 @@ def schema_path(path: str) -> str | None:
 
 
 def inside(path: str) -> str:
-    """Return the part of a location that lies inside its checkpoint: the shortest end of it that
-    is a name Spark gives.
-    """
+    """Return a location's part inside its checkpoint: the shortest end with a name of Spark's."""
     parts = path.split("/")
     for start in range(len(parts) - 1, -1, -1):
         tail = "/".join(parts[start:])
@@ -237,9 +229,7 @@ def _records(what: str, records: Iterator[state_files.Record], rows: RowSchema) 
 
 
 def _table(content: bytes, rows: RowSchema) -> Shown:
-    """Return every write that the table holds, of one key the newest first: which of them count,
-    the other tables say.
-    """
+    """Return every write in the table, of one key the newest first."""
     value = []
     shown = bounds.Shown("what the table holds")
     for entry in sst.decode_sst(content):

@@ -38,9 +38,7 @@ WORD = 8  # bytes; rows are whole words, but before 2.3 Spark wrote four bytes t
 
 @dataclass
 class Begun:
-    """Reads files, some of which were begun. A file that was begun is gone on with once, and
-    then read again from its beginning.
-    """
+    """Reads files. One that was begun is continued once, then read again from its beginning."""
 
     open: ReadFrom
     bytes_max: int = BYTES
@@ -74,9 +72,7 @@ class Begun:
 def few_rows(
     begun: Begun, shard: ShardFiles, settings: Mapping[str, str]
 ) -> dict[bytes, bytes] | None:
-    """Return every live key with its value; the same files give the same order. None where there is
-    more.
-    """
+    """Return every live key with its value, always in one order; None where there is more."""
     files = tuple(newest_files(shard.files, ".snapshot"))
     are_hdfs_backed = all(path.endswith((".snapshot", ".delta")) for path in shard.files)
     if not are_hdfs_backed or not begun.are_few(files):

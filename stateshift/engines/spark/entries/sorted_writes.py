@@ -83,9 +83,7 @@ def in_runs(writes: Iterable[Writes], bytes_max: int = BYTES_MAX) -> list[Run]:
 
 
 def _sorted(writes: list[Writes]) -> Writes:
-    """Return the writes by their keys, those of one key by their times; where nothing is merged
-    the last of them alone.
-    """
+    """Return the writes by key and time; without merges, only the last write of a key."""
     (all_writes,) = together(writes)
     order = pc.sort_indices(all_writes.block.keys).to_numpy()  # which keeps the order of equal keys
     if all_writes.block.merges is None:
@@ -167,9 +165,7 @@ def _settled(parts: list[Writes], between: bytes, deletes: bool) -> Block:
 
 
 def _kept(block: Block, places: Ints | None, deletes: bool) -> Block:
-    """Return the puts at these places, and the deletes where they are asked for; of all where no
-    places are given.
-    """
+    """Return the puts, and deletes if asked for, at these places; of all without places."""
     if block.values.null_count and not deletes:
         live = ~missing(block.values)
         places = np.flatnonzero(live) if places is None else places[live[places]]
@@ -206,9 +202,7 @@ def _by_key(parts: list[Writes], writes: Writes) -> tuple[Ints, Flags]:
 
 
 def _looked_at(keys: Binary, when: Words, own: Ints, numbers: Words) -> tuple[Ints, Flags]:
-    """Return the order by key and time of writes whose numbers are not their own; and which of them
-    but the last have the key of the next.
-    """
+    """Return the order of writes with shared numbers, and which have the key of the next."""
     own = own[np.lexsort((when[own], numbers))]
     same = _equal_to_next(keys.take(pa.array(own)))
     if (same == (numbers[1:] == numbers[:-1])).all():
@@ -219,9 +213,7 @@ def _looked_at(keys: Binary, when: Words, own: Ints, numbers: Words) -> tuple[In
 
 
 def _shared(parts: list[Writes]) -> int:
-    """Return the number of bytes that begin all keys: those that the first and the last of them
-    share.
-    """
+    """Return the number of bytes that all keys share at their beginning."""
     least = min(part.block.keys[0].as_py() for part in parts)
     most = max(part.block.keys[-1].as_py() for part in parts)
     count = 0

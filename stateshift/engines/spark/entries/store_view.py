@@ -179,9 +179,7 @@ class RowSchema:
 
     @classmethod
     def of(cls, content: bytes | None, provider: str | None) -> RowSchema:
-        """Return the rows of a schema file; under RocksDB each row stands behind one byte, the
-        version of its encoding.
-        """
+        """Return the rows of a schema file; RocksDB puts one byte before each row."""
         if content is None:
             return cls()
         try:
@@ -213,9 +211,7 @@ def _shown(content: bytes, wanted: StructType | None, encoded: bool) -> object:
 
 
 def plain_value(value: Value, wanted: DataType) -> object:
-    """Return a decoded value as plain JSON. Names may repeat in a state schema: the later ones are
-    numbered.
-    """
+    """Return a decoded value as plain JSON; repeated names are numbered."""
     if value is None:
         return None
     match wanted:
@@ -251,9 +247,7 @@ VALUE = StructType(("__dummy__",), (Atomic("void"),))
 
 
 def lists_the_input(key: StructType, value: StructType) -> bool:
-    """Whether a value of these columns may stand for the input of dropDuplicates: the key's
-    columns are among it.
-    """
+    """Whether such a value may stand for dropDuplicates' input: it has the key's columns."""
     if len(value.types) < 2:
         return False
     columns = set(zip(value.names, value.types, strict=True))

@@ -70,9 +70,7 @@ class Views:
         return view
 
     def _default_family(self, operator: str, store: str) -> StoreView | None:
-        """Return the store's view by its family: an operator without virtual column families may
-        still name its one.
-        """
+        """Return the view by the store's one family: it may be named without virtual families."""
         outer, _, family = store.partition("/")
         whole = self._views.get((operator, outer))
         if family != "default" or whole is None:
@@ -125,9 +123,7 @@ class _OperatorFiles:
         return written
 
     def _numbered_schemas(self, store: str, metadata: OperatorMetadata | None) -> Iterator[str]:
-        """Yield the schema files of batches. Those that the metadata does not name are of batches
-        that were begun again.
-        """
+        """Yield the batches' schema files, without those of batches that were begun again."""
         named = _schema_files(metadata)
         for version, path in self._versions("state-schema", store):
             is_current = not named or path.rpartition("/")[2] in named
@@ -262,9 +258,7 @@ OPERATOR = "dedupe"
 def dedup_value(
     storage: Storage, image: Image, view: StoreView, operator: str | None
 ) -> StructType | None:
-    """Return the columns of the view's values: one void column where the store is dropDuplicates'
-    own, else the schema's.
-    """
+    """Return the schema's columns of values; one void column in a store of dropDuplicates."""
     if view.key is None or view.value is None or view.avro is not None:
         return view.value
     if operator == OPERATOR:

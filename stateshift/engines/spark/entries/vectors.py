@@ -70,9 +70,7 @@ def _fits_as_item(kind: DataType) -> bool:
 
 
 def structs(rows: Binary, kind: StructType) -> pa.Array | None:
-    """Return the rows as one struct array; None where one of them is not as it should be, or there
-    is nothing to decode.
-    """
+    """Return the rows as one struct array; None where one of them is odd, or there is nothing."""
     if not len(rows) or rows.null_count or not kind.types:
         return None
     whole = spans(rows)
@@ -154,9 +152,7 @@ class _Buffer:
         return pa.StructArray.from_arrays(columns, fields=list(arrow_type(kind)), mask=mask)
 
     def _at(self, places: Ints) -> Words:
-        """Return words by their number; beyond the end (only ever of what is not shown) the last
-        one.
-        """
+        """Return words by their number; the last one beyond the end, which is never shown."""
         return self._words.take(places, mode="clip")
 
     def _column(self, column: _Slots, kind: DataType) -> pa.Array | None:
@@ -253,9 +249,7 @@ class _Buffer:
             return None
 
     def _long_decimals(self, parts: _Parts, wanted: pa.DataType) -> pa.Array | None:
-        """Decode two's complement, big-endian, of at most 16 bytes; as Arrow has it, little-endian
-        and of 16.
-        """
+        """Decode big-endian two's complement of up to 16 bytes; Arrow's is little-endian, of 16."""
         begin, size, valid = parts.begin, parts.size, parts.valid
         if (size > 16).any():
             return None

@@ -80,9 +80,7 @@ def of_evolution(
 
 
 def _of_key(evolution: Evolution, where: str, image: Image, store: StoreState) -> Iterator[Finding]:
-    """Refuse keys of several stores that belong together, and keys that are put together otherwise
-    than as one row: those stay.
-    """
+    """Refuse keys that belong to several stores, or are not a single row: those stay."""
     own_shards = [shard for shard in image.shards if shard.operator == store.operator]
     is_alone = len(own_shards) == len(store.shards) and not store.families
     if not is_alone or not _is_one_row(store, evolution):

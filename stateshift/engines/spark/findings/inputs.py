@@ -59,9 +59,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The next offset of each partition, and when the last batch was planned (milliseconds since
-    1970).
-    """
+    """The next offset of each partition; `batch_ms` is when the last batch was planned."""
 
     offsets: Offsets
     batch_ms: int | None = None
@@ -170,9 +168,7 @@ def _lost(fact: str) -> Finding:
 
 
 def _of_new_partitions(wanted: Offsets, topics: Topics) -> Iterator[Finding]:
-    """Report partitions that the checkpoint has no offset of: Spark reads such a one from its first
-    record on, whenever that was written.
-    """
+    """Report partitions without an offset: Spark reads those from their first record on."""
     for topic in sorted(wanted.keys() & topics.spans.keys()):
         spans = topics.spans[topic]
         new = {number: spans[number] for number in sorted(spans.keys() - wanted[topic].keys())}
@@ -190,9 +186,7 @@ def _of_new_partitions(wanted: Offsets, topics: Topics) -> Iterator[Finding]:
 
 
 def _of_records(wanted: Wanted, topics: Topics) -> Iterator[Finding]:
-    """Report whether the records around the offsets are those that the job has read and is to
-    read.
-    """
+    """Report whether the records around the offsets are those that the job reads."""
     late = _too_new(wanted, topics)
     if late:
         yield Finding(
@@ -307,9 +301,7 @@ def _each(wanted: Offsets, topics: Topics) -> Iterator[tuple[str, int, tuple[Rec
 
 
 def _difference(ours: Record, theirs: Record) -> str | None:
-    """Return the part of two records that differs. A broker that sets times itself sets another
-    when it gets a copy.
-    """
+    """Return the difference of two records. A broker that sets times has another for a copy."""
     if ours.key != theirs.key:
         return "another key"
     if ours.value != theirs.value:
@@ -329,9 +321,7 @@ def _named(places: list[Place]) -> str:
 
 
 def of_tables(move: Move) -> Iterator[Finding]:
-    """Report the versions and files that sources read next, and that Delta no longer has, or does
-    not have yet.
-    """
+    """Report the versions and files that sources read next, and that Delta does not have."""
     facts, sources = move.facts, delta_sources(move.facts)
     ids = {source.details["table_id"] for source in sources}
     for table in facts.tables:

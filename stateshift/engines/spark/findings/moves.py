@@ -265,9 +265,7 @@ def of_names(move: Move) -> Iterator[Finding]:
 
 
 def directories(move: Move) -> dict[str, str]:
-    """Return the directory of every operator by its name: as the index beside the image says, then
-    as the spec says.
-    """
+    """Return the directories of operators by name: from the spec, else from the index."""
     names: dict[str, str] = {}
     for survey in (*move.facts.merges, move.facts.source):
         names.update(survey.names)

@@ -94,9 +94,7 @@ def _left_behind(move: Move, log: str, places: list[EmbeddedPath]) -> Finding:
 
 
 def _why_unknown(move: Move, folder: str, asked: InputFacts | None) -> str | None:
-    """Return the reason for which the job may not find its input in its place, as the end of a
-    sentence; None where it will.
-    """
+    """Return the reason for a job not to find its input, to end a sentence; None if it will."""
     if asked is None:
         return ""
     if asked.wrong is not None:
@@ -168,9 +166,7 @@ def _has_sink_log(survey: Survey) -> bool:
 
 
 def of_strangers(move: Move) -> Iterator[Finding]:
-    """Name the files of a checkpoint that are not Spark's and stay, and refuse to take along what
-    is not there.
-    """
+    """Name strange files that stay, and refuse to take along what is not there."""
     if move.job.target is None:
         return
     for image in move.images:

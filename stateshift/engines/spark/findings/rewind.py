@@ -146,9 +146,7 @@ def _back(move: Move, image: Image, newest: int, name: str) -> str:
 
 
 def _of_new_numbers(move: Move, image: Image, name: str) -> Iterator[Finding]:
-    """Report that the last batch gets another number. A planned batch may have reached the sink,
-    too.
-    """
+    """Report the last batch's other number. A planned batch may have reached the sink, too."""
     epoch, number = image.epoch or 0, move.number_after(image)
     if number == epoch:
         return
@@ -171,9 +169,7 @@ def _of_new_numbers(move: Move, image: Image, name: str) -> Iterator[Finding]:
 
 
 def _has_none_since(move: Move, image: Image) -> bool:
-    """Whether the sink is known to have nothing of the batches after the one that the job goes
-    back to.
-    """
+    """Whether the sink is known to have nothing after the batch that the job goes back to."""
     first, sink = (image.epoch or 0) + 1, move.facts.sink
     return sink is not None and sink.has_batch(image.identity, first) is False
 

@@ -35,9 +35,7 @@ def plan_of(move: Move, phases: tuple[Phase, ...], findings: tuple[Finding, ...]
 
 
 def epoch_after(move: Move) -> int | None:
-    """Return the number that the last batch has at the target; None for a workflow, whose queries
-    have one each.
-    """
+    """Return the last batch's number at the target; None for a workflow."""
     source = move.facts.source
     return None if source.epoch is None else move.number_after(source.images[0])
 
@@ -48,9 +46,7 @@ def provisional(plan: Plan, facts: Facts) -> Plan:
 
 
 def identity_of(facts: Facts) -> str:
-    """Return the fingerprint of everything that does not change while a job runs: its identity and
-    the layout of its state.
-    """
+    """Return the fingerprint of a running job: its identity, and the layout of its state."""
     surveys = (facts.source, *facts.merges, *facts.others)
     others_files = [file for file in facts.target.files if not file.path.startswith(f"{FOLDER}/")]
     clusters = (facts.source_cluster, facts.target_cluster)
@@ -58,9 +54,7 @@ def identity_of(facts: Facts) -> str:
     for survey in surveys:
         images: list[plain.Value] = []
         for image in survey.images:
-            operators = [
-                [each.id, each.name, each.provider, each.shards] for each in image.operators
-            ]
+            operators = [[own.id, own.name, own.provider, own.shards] for own in image.operators]
             images.append([image.path, image.identity, image.written_by, operators])
         identities.append([survey.location, survey.kind, images])
     return plain.fingerprint(

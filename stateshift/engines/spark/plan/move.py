@@ -72,9 +72,7 @@ STOP_SECONDS_MAX = 300
 
 
 def halt_plan(move: Move) -> Plan:
-    """Return the plan that stops the job at a consistent epoch. The next survey says which one it
-    is.
-    """
+    """Return the plan that stops the job. The next survey says at which epoch."""
     job, facts = move.job, move.facts
     steps: list[AnyStep] = [_stop(move)]
     files_max = _readied(move)
@@ -110,9 +108,7 @@ def _stop(move: Move) -> StopJob:
 
 
 def halt_steps(move: Move) -> Iterator[AnyStep]:
-    """Yield the fences and the merges. A fork leaves its source alone, and a job that stays where
-    it is must be able to go on there.
-    """
+    """Yield the fences and the merges. A fork's source, and a job that stays, must go on."""
     facts = move.facts
     if move.job.moves and move.job.target is not None:
         yield from fence("halt/fence", facts.source, _readied(move))
@@ -144,9 +140,7 @@ def fence(name: str, survey: Survey, ready: int = 0) -> Iterator[FenceSource]:
 
 
 def _fence_paths(image: Image) -> tuple[str, ...]:
-    """Return the files that keep a query from planning and committing, also where the job is to go
-    back behind its newest batches.
-    """
+    """Return the files that keep a query from going on, also behind a rewind."""
     if image.epoch is None:
         return ()
     committed, planned = spark_image(image).newest or (image.epoch, image.planned)
@@ -156,9 +150,7 @@ def _fence_paths(image: Image) -> tuple[str, ...]:
 
 
 def _moves(name: str, merge: Survey, source: Survey) -> Iterator[AnyStep]:
-    """Yield the renames of the merge directory's content into the checkpoint location; both lie
-    below one common root.
-    """
+    """Yield the renames of the merge's content into the checkpoint, below one common root."""
     root = layout.deepest_above((merge.location, source.location))
     here, there = (place[len(root) :].lstrip("/") for place in (merge.location, source.location))
     files = [file for file in merge.files if not file.path.startswith("_stateshift/")]
@@ -193,9 +185,7 @@ def _purposes(move: Move) -> tuple[Purpose, ...]:
 
 
 def start_plan(move: Move) -> Plan:
-    """Return the plan of a first deployment (`restart: false`): the name index is written, and the
-    job is started.
-    """
+    """Return the plan of a first deployment: write the name index, start the job."""
     staying = replace(move, job=replace(move.job, target=None))
     published = Phase("publish", tuple(index_step(staying)), ordered=True)
     phases = phases_of(published, *_start(staying, move.facts.source.images))

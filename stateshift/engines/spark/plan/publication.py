@@ -112,9 +112,7 @@ def staging_steps(publishing: Iterable[AnyStep]) -> Iterator[StageFiles]:
 
 
 def identities(move: Move) -> Iterator[WriteFile]:
-    """Yield a fork's own ids, where what is published is copied beforehand: alone they make nothing
-    visible.
-    """
+    """Yield a fork's ids, if copied beforehand: alone they make nothing visible."""
     if move.job.mode != "fork":
         return
     begun = [image for image in move.images if image.epoch is not None]
@@ -129,9 +127,7 @@ def fork_id(image: Image, target: str) -> str:
 
 
 def _identity(name: str, move: Move, image: Image, path: str) -> WriteFile:
-    """Return the step that gives a fork its id. A fork is another query: idempotent sinks must not
-    take it for the first.
-    """
+    """Return the step that gives a fork its own id, for idempotent sinks."""
     content = json.dumps({"id": fork_id(image, move.target)}, separators=(",", ":"))
     return WriteFile.of(name, move.target, path, content.encode())
 

@@ -65,9 +65,7 @@ class _Files:
         return path in self.listed or path in self.copied
 
     def left_to_copy(self, paths: Iterable[str]) -> int:
-        """Return the bytes that are still to be copied; a file counts for something even where it
-        is empty.
-        """
+        """Return the bytes that are still to be copied; an empty file counts for something."""
         return sum(self.listed[path].size + 1 for path in paths if path not in self.copied)
 
 
@@ -96,9 +94,7 @@ def _checksums(paths: Iterable[str]) -> set[str]:
 def _other_chain(
     shard: ShardFiles, version: int, files: _Files, earlier: Mapping[str, ShardFiles]
 ) -> tuple[str, ...] | None:
-    """Return the chain that continues an earlier round's; None where the source's leaves less to
-    copy.
-    """
+    """Return the chain of an earlier round, continued; None where the source's is shorter."""
     before = earlier.get(folder_of(shard)) if shard.files else None
     if before is None:
         return None

@@ -168,9 +168,7 @@ def is_read(path: str, shard: ShardFiles, image: str) -> bool:
 
 
 def _base_version(path: str, image: str) -> int | None:
-    """Return the version of a snapshot, or None for any other file. One that has a unique name is
-    read only where a commit names it.
-    """
+    """Return a snapshot's version; None of other files, and where only a commit's name counts."""
     place = classify(path.removeprefix(layout.under(image, "")))
     is_base = place.area == "state" and place.kind in BASES and not place.uuid
     return place.version if is_base else None
@@ -181,26 +179,20 @@ def _base_version(path: str, image: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """The steps that copy state, the steps that publish batch by batch in their order, and the
-    paths of the latter.
-    """
+    """The steps that copy state, and the steps and paths that publish batch by batch."""
 
     copies: tuple[CopyFiles, ...]
     published: tuple[CopyFiles, ...]
     paths: frozenset[str]
 
     def retired(self, target: str, wanted: Collection[str]) -> Iterator[KeepBrought]:
-        """Yield the step that removes what only a batch in between needs, once the newest can be
-        started from.
-        """
+        """Yield the step that removes what only batches in between needed."""
         unneeded = (_paths(self.copies) | self.paths) - set(wanted)
         if unneeded:
             yield KeepBrought("retire/between", target, (), tuple(sorted(unneeded)))
 
     def without_published(self, steps: Collection[AnyStep]) -> Iterator[AnyStep]:
-        """Yield everything else that is to be published: a file that is there already is not
-        written again.
-        """
+        """Yield what else is published: no file that is there already is written again."""
         for step in steps:
             if not isinstance(step, CopyFiles):
                 yield step

@@ -87,9 +87,7 @@ def compared_as(shard: ShardFiles, settings: Mapping[str, str]) -> Callable[[str
 
 
 def _unframed(block: Block, key: Bytes | None) -> Block:
-    """Return RocksDB's entries as an HDFS-backed store has them; `key` makes such a key where a
-    byte is not all.
-    """
+    """Return RocksDB's entries as HDFS-backed ones; `key` converts keys of several rows."""
     from stateshift.formats.binaries import without_prefix
     from stateshift.formats.blocks import Block
 

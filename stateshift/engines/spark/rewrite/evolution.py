@@ -165,9 +165,7 @@ def sessions_of(stores: Iterable[StoreState]) -> dict[str, str]:
 
 
 def key_makers(sessions: Mapping[str, str], operator: str, parting: bool) -> dict[str, Bytes]:
-    """Return the functions that make a key of one provider that of the other, by store of an
-    operator.
-    """
+    """Return the converters of keys to the other provider's, by an operator's stores."""
     make: Callable[[str], Bytes] = rocksdb_key_maker if parting else row_maker
     return {store: make(schema) for store, schema in of_stores(sessions, operator).items()}
 

@@ -194,9 +194,7 @@ def _rows(rules: Mapping[str, RowRule], pieces: list[Piece]) -> dict[str, object
 
 
 def _taken_and_same(request: Request) -> tuple[frozenset[str], list[Piece]]:
-    """Return the files of shards that are rewritten, but for kept tables; and the shards that are
-    not.
-    """
+    """Return the files of rewritten shards, without kept tables; and the other shards."""
     taken: set[str] = set()
     same = []
     for store in request.stores:

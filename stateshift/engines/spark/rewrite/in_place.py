@@ -42,9 +42,7 @@ def lift_fences(fences: list[FenceSource]) -> Iterator[LiftFence]:
 
 
 def set_aside(facts: Facts, reshaping: Reshaping) -> Iterator[MoveFiles]:
-    """Yield the steps that set aside everything that no restart from version N would read, as far
-    as it is of N or older.
-    """
+    """Yield the steps that set aside files up to version N that no restart from N reads."""
     if not facts.source.traits.get("renames", True):
         return
     renames = []
@@ -89,16 +87,12 @@ def _is_old_state(place: CheckpointPath, image: Image) -> bool:
 
 
 def _plans_a_batch(image: Image) -> bool:
-    """Whether a batch was planned and not committed. Its zip names tables of versions before it:
-    Spark tidies up those that nobody needs.
-    """
+    """Whether a batch was planned and not committed: its zip names tables of older versions."""
     return image.planned is not None and image.planned > (image.epoch or 0)
 
 
 def _is_old_log(place: CheckpointPath, image: Image) -> bool:
-    """Whether no restart looks at a log: it looks at the two last planned batches, and the last
-    commit.
-    """
+    """Whether a log is older than the last two planned batches, or the last commit."""
     epoch = image.epoch or 0
     if place.version is None:
         return False
@@ -112,9 +106,7 @@ def _version(image: Image) -> int:
 
 
 def of_in_place(move: Move) -> Iterator[Finding]:
-    """Report a checkpoint that is compacted where it lies: the stopped job, a planned batch, the
-    files set aside.
-    """
+    """Report the consequences of a compaction in place: the job, a planned batch, old files."""
     if not move.change.in_place:
         return
     source = move.facts.source

@@ -72,9 +72,7 @@ _WHAT = "a RocksDB snapshot"
 
 
 def keep_tables(options: JsonObject, inputs: Sequence[Input]) -> Sequence[Content | None]:
-    """Return the new table and the zip of every shard. Before one of them is read, no more is than
-    shows whether there will be a table.
-    """
+    """Return each shard's new table and zip; first only the existence of a table is looked up."""
     contents: list[Content | None] = []
     coming = iter(inputs)
     for plain in options["shards"]:
@@ -168,9 +166,7 @@ class Version:
         return self.manifest.last_sequence + 1
 
     def with_table(self, name: str, facts: TableFacts, keys: int) -> bytes:
-        """Return the zip with one table more, which has this name in SSTs/; without it where the
-        changelogs write nothing.
-        """
+        """Return the zip with a table `name` in SSTs/; without it where the table is empty."""
         members = {each: self.members[each] for each in self.members if each != METADATA}
         plain = decode_object(self.snapshot.text, _WHAT)
         if facts.records:
@@ -261,9 +257,7 @@ def compared_changes(
 
 
 def _added(content: bytes, table: Table, version: Version) -> list[Writes]:
-    """Return the content of the new table; refused unless it is the newest of all, and everything
-    that is said of it is true.
-    """
+    """Return the new table's content; it must be the newest, and all facts about it true."""
     decoded = list(decode_sst_blocks(content))
     writes = [Writes(block, sequences) for block, sequences in decoded if len(block)]
     if not writes:

@@ -40,9 +40,7 @@ class Change:
 
 
 def logs_of(request: Request, shards: tuple[ShardFiles, ...]) -> Iterator[tuple[str, Change]]:
-    """Yield the changes of offsets and commits, by path. `shards` is the state as it lies at the
-    target.
-    """
+    """Yield the changes of offsets and commits, by path. `shards` is the target's state."""
     for path in request.image.first_read:
         change = _log_change(request, path, shards)
         if change is not None:
@@ -92,9 +90,7 @@ def _metadata_changes(request: Request, operator: str) -> JsonObject:
 
 
 def _folders(request: Request, area: str, names: Mapping[str, str]) -> dict[str, str]:
-    """Return the folders of operators or sources that get another number or name, as the files of
-    an image name them.
-    """
+    """Return renamed folders of operators or sources, as the files of an image name them."""
     above = layout.under(request.image.path, area)
     return {f"{above}/{old}": f"{above}/{new}" for old, new in names.items()}
 

@@ -88,9 +88,7 @@ class Joining:
                     yield replace(shard, files=files)
 
     def offsets(self, back: int) -> tuple[str, ...]:
-        """Return the logs of the last committed batch (0), or of the one before it (1) where there
-        is one.
-        """
+        """Return the logs of the last committed batch (0), or of one before it (1), if any."""
         paths = []
         for number, image in enumerate(self.images):
             epoch = image.epoch or 0

@@ -134,15 +134,11 @@ class StateChange:
         return self != StateChange(rewind=self.rewind)
 
     def rewrites_versions(self, image: Image) -> bool:
-        """Whether every version of the state is rewritten, so that files of another version do not
-        fit beside.
-        """
+        """Whether all versions of the state are rewritten: others do not fit beside."""
         return self.makes_other_rows or self.format_1 or bool(self.settings_after(image.settings))
 
     def settings_after(self, settings: Mapping[str, str]) -> dict[str, str]:
-        """Return the changes to the configuration that the offset log records, and that overrides
-        the session's on a restart.
-        """
+        """Return the changes to the offset log's configuration, which overrides the session's."""
         changes: dict[str, str] = {}
         if self.partitions:
             # Both, where there are both (SPARK-53942); the first pins the number of state
@@ -175,9 +171,7 @@ class StateChange:
 
 
 def taken_along(job: JobSpec, image: Image) -> Image:
-    """Return an image without the operators that the job's changes leave behind: their files are
-    not copied.
-    """
+    """Return an image without dropped operators, whose files are not copied."""
     dropped = StateChange.of(job.transform).dropped_operators
     if not dropped:
         return image
@@ -268,9 +262,7 @@ class Move:
         return following if is_kept else None
 
     def skips_kept_batch(self, image: Image) -> bool:
-        """Whether the sink is known to have the kept batch, and not to run it again: the state that
-        it wrote is what the job goes on from.
-        """
+        """Whether the sink has the kept batch and skips it: the job goes on from its state."""
         batch, sink = self.kept_batch(image), self.facts.sink
         if batch is None or sink is None or not (self.job.moves or sink.kind in BY_NUMBER):
             return False

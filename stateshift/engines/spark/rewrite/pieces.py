@@ -45,9 +45,7 @@ _ID_VERSION = 5  # of a UUID that is made of a name, as `_id` does
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Shards of one store that become other shards of it; or one that `keeps_tables`, to which one
-    more is written.
-    """
+    """Shards of a store that become others, or get one more table where it `keeps_tables`."""
 
     sources: tuple[ShardFiles, ...]
     targets: tuple[ShardFiles, ...]
@@ -200,9 +198,7 @@ def components(before: int, after: int) -> Iterator[tuple[range, range]]:
 
 
 def whole(pieces: list[Piece]) -> list[Piece]:
-    """Return pieces that are read from the same shards, as one: only together do they hold what
-    those hold.
-    """
+    """Return pieces of the same sources as one: only together do they hold all entries."""
     by_sources: dict[tuple[ShardFiles, ...], Piece] = {}
     for piece in pieces:
         known = by_sources.get(piece.sources)
@@ -213,9 +209,7 @@ def whole(pieces: list[Piece]) -> list[Piece]:
 
 
 def written_files(shard: ShardFiles) -> tuple[str, ...]:
-    """Return the files of a shard in the order in which they are written: what names others after
-    them.
-    """
+    """Return a shard's files in the order of writing: a zip is last, as it names others."""
     return tuple(sorted(shard.files, key=lambda path: path.endswith(".zip")))
 
 

@@ -79,9 +79,7 @@ class Gathered:
     bounds: Sequence[bytes] | None
 
     def blocks(self, target: int, table: int = 0, tables: int = 1) -> Iterator[Block]:
-        """Yield the target's entries in order; of several parts of about the same size one, which
-        goes on where the one before it ends.
-        """
+        """Yield one of several even parts of the target's entries, in order."""
         pile = self.piles[target]
         bounds = pile.bounds(tables) if self.bounds is None else self.bounds
         ends = [None, *bounds, None]
@@ -124,9 +122,7 @@ class Gathering:
         return Straight(self.read_apart, bounds)
 
     def bounds(self) -> list[bytes] | None:
-        """Return the keys between the tables of every target; None where they show only when all
-        entries were read.
-        """
+        """Return the bounds of every target's tables; None where only reading all shows them."""
         if self.options["provider"] != ROCKSDB or any(map(self._framing, self.sources)):
             return None
         if self._deals_out:
@@ -159,9 +155,7 @@ class Gathering:
         return bool(self.plain.get("partitions"))
 
     def read_apart(self) -> Iterator[tuple[Block, int]]:
-        """Yield the one source's entries as they are written, each block with how many of it are
-        Spark's own.
-        """
+        """Yield the one source's entries, each block with the number of Spark's own."""
         (source,) = self.sources
         counted_apart = internal_families(self.base)
         for store, block in self.read(source):
@@ -239,9 +233,7 @@ class Gathering:
         return key_makers(sessions, self.plain["operator"], parting)
 
     def _dealt(self, source: ShardFiles, store: str, block: Block) -> Iterator[tuple[int, Block]]:
-        """Yield the records of each target; those of other pieces, which take the shard's other
-        keys, are left out.
-        """
+        """Yield the records of each target. Other pieces take the shard's other keys."""
         if not self._deals_out:
             yield self.plain["targets"][0], block
             return
@@ -326,9 +318,7 @@ def _split(block: Block, targets: Ints) -> Iterator[tuple[int, Block]]:
 
 
 def _check_places(source: ShardFiles, store: str, block: Block, places: Ints) -> None:
-    """Refuse state that was distributed otherwise than by its keys' hashes: it cannot be
-    redistributed by them.
-    """
+    """Refuse state that was not distributed by its keys' hashes, and cannot be redistributed."""
     wrong = np.flatnonzero(places != source.shard)
     if len(wrong):
         key, folder = block.keys[int(wrong[0])].as_py(), source.files[0].rpartition("/")[0]
@@ -346,9 +336,7 @@ AddRecords = Callable[[Binary, Binary, Binary], Binary]
 
 
 def unite_records(blocks: Iterator[Block], add: AddRecords) -> Iterator[Block]:
-    """Yield each key once. The last key of a block waits for the next one, which may begin with
-    it.
-    """
+    """Yield each key once. A block's last key waits: the next block may begin with it."""
     waiting: Block | None = None
     for block in blocks:
         once = _once(block if waiting is None else whole([waiting, block]), add)
@@ -367,9 +355,7 @@ def _once(block: Block, add: AddRecords) -> Block:
 
 
 def _added(block: Block, seconds: Ints, add: AddRecords) -> Block:
-    """Return the block without the records at `seconds`, each of which is added to the one before
-    it.
-    """
+    """Return the block with the records at `seconds` added to those before them."""
     firsts, others = block.take(seconds - 1), block.take(seconds)
     sums = add(firsts.keys, firsts.values, others.values)
     places = np.arange(len(block))

@@ -135,9 +135,7 @@ class Request:
         return self.place(path).version == self.version
 
     def uuid_of(self, store: StoreState, number: int) -> str | None:
-        """Return the id that a version has to keep, as its commit names it: where it stays in its
-        place.
-        """
+        """Return the id in the commit that a version has to keep in its place."""
         if not self.change.in_place:
             return None
         own = [shard.files for shard in store.shards if shard.shard == number]
@@ -207,9 +205,7 @@ NEWER = "4.0 or later"
 
 
 def zip_format(request: Request) -> int | None:
-    """Return the number that the target's Spark reads; None where it is not known, so that it stays
-    the number of the sources.
-    """
+    """Return the number that the target's Spark reads; None, for the sources', where unknown."""
     if not request.uuids:
         return 1
     version = target_version(request.facts)
@@ -224,9 +220,7 @@ def zip_format_guessed(request: Request) -> int:
 
 
 def other_format(image: Image, facts: Facts) -> bool:
-    """Whether the image has zips that the target's Spark refuses for their number, as far as
-    both are known.
-    """
+    """Whether the target's Spark refuses the image's zips for their number, as far as known."""
     version = target_version(facts)
     if version is None or is_4_0(version) == seems_4_0(image, facts):
         return False

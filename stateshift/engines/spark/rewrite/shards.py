@@ -147,9 +147,7 @@ def internal_families(base: RocksDBSnapshot) -> frozenset[str]:
 
 
 def with_family(store: str, block: Block, families: Mapping[str, int]) -> Block:
-    """Return keys as RocksDB holds them: behind the id of their column family, where there are
-    any.
-    """
+    """Return keys as RocksDB holds them: behind their column family's id, if any."""
     if not families:
         return block
     name = store.rpartition("/")[2]
@@ -159,9 +157,7 @@ def with_family(store: str, block: Block, families: Mapping[str, int]) -> Block:
 
 
 def frame_rows(store: str, block: Block, key: Bytes | None = None) -> Block:
-    """Return rows of an HDFS-backed store as RocksDB holds them; `key` makes one of its keys where
-    a byte is not all.
-    """
+    """Frame an HDFS-backed store's rows; `key` converts keys that are more than framed."""
     keys = join_columns(FRAME, block.keys) if key is None else block.mapped(key, None).keys
     return Block(keys, join_columns(FRAME, block.values))
 

@@ -32,9 +32,7 @@ from stateshift.world import Pairs, ReadFrom, ShardRead
 
 @dataclass(frozen=True)
 class RowChecks:
-    """The reader of the sources of a piece of one operator; its rows are checked where there are
-    rules for them.
-    """
+    """The reader of the sources of one operator's piece, which checks rows by their rules."""
 
     rules: Mapping[str, JsonObject]
     operator: str

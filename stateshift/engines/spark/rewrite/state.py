@@ -103,9 +103,7 @@ KnownTarget = tuple[Sequence[TableFacts], int]
 
 @dataclass(frozen=True, slots=True)
 class TablesPart:
-    """Some tables of every target, in the order of the targets; what they and their sources came to
-    is known once they were read.
-    """
+    """Some tables of each target, and the entries and sums that are known after reading."""
 
     targets: Mapping[int, Sequence[TableContent]]
     entries: Gathered | Straight
@@ -113,9 +111,7 @@ class TablesPart:
 
 
 def bounds_of_tables(options: JsonObject, inputs: Sequence[Input]) -> list[bytes] | None:
-    """Return the keys between the tables of every target; None where they show only when all
-    entries were read.
-    """
+    """Return the bounds of every target's tables; None where only reading all shows them."""
     return _only_piece(options, inputs, SourceSums(None)).gathering().bounds()
 
 

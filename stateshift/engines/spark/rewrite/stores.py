@@ -55,9 +55,7 @@ class StoreState:
 
 
 def stores_of(image: Image, framed: bool) -> tuple[StoreState, ...]:
-    """Return the stores of the image, each with the rules for its keys (and those of its column
-    families).
-    """
+    """Return the stores of the image, each with its rules for keys."""
     operators = {operator.id: operator for operator in image.operators}
     groups: dict[tuple[str, str], list[ShardFiles]] = {}
     for shard in image.shards:
@@ -151,7 +149,5 @@ def _taken(block: Block, flags: list[bool]) -> Block:
 
 
 def shards_of(by: int, part: int, partitions: int) -> list[int]:
-    """Return the shards of part `part` of `by`: a run of them, as long as the others' but for
-    one.
-    """
+    """Return the shards of part `part` of `by`: even runs, but for one shard."""
     return list(range(part * partitions // by, (part + 1) * partitions // by))

@@ -22,9 +22,7 @@ _NOWHERE = -1
 
 
 class Straight:
-    """The entries of a piece of one source and one target; `bounds` are the last keys of all its
-    tables but the last.
-    """
+    """The entries of one source and target; `bounds` are the last keys of tables but the last."""
 
     def __init__(self, entries: Entries, bounds: Sequence[bytes]) -> None:
         self._entries = entries

@@ -57,9 +57,7 @@ def adders(operator: str, sums: Mapping[str, JsonObject]) -> dict[str, Add]:
 
 
 def cannot_add(schema: JsonObject, columns: list[str]) -> str | None:
-    """Return the first of the columns that is not there, or of a type that cannot be added; in Avro
-    rows none has a place of its own.
-    """
+    """Return the first column that cannot be added, or is not there; of Avro rows, any."""
     value = decode_struct(schema["value"])
     widths: dict[str, list[str | None]] = {}
     for name, kind in zip(value.names, value.types, strict=True):
@@ -109,9 +107,7 @@ def _adder(schema: StructType, columns: list[str], framed: bool) -> Add:
 
 
 def _matrix(column: Binary, places: Ints, size: int) -> Numbers:
-    """Return the rows at these places, all of one size, as a matrix of bytes that can be
-    changed.
-    """
+    """Return the rows at these places, of one size, as a writable matrix of bytes."""
     import numpy as np
     import pyarrow as pa
 

@@ -84,9 +84,7 @@ def rewrite_schema_log(options: JsonObject, inputs: Sequence[Content]) -> bytes:
 
 @_one_file
 def rewrite_offsets(options: JsonObject, inputs: Sequence[Content]) -> bytes:
-    """Put a planned batch under another configuration, which overrides the session's on a restart,
-    and rename its sources.
-    """
+    """Change a planned batch's configuration, which overrides the session's, and its sources."""
     (content,) = inputs
     held = bounds.gather(content(), "an offset log entry")
     entry = offsets.with_conf(offsets.decode_offsets(held), options["conf"])
@@ -96,9 +94,7 @@ def rewrite_offsets(options: JsonObject, inputs: Sequence[Content]) -> bytes:
 
 @_one_file
 def rewrite_schema(options: JsonObject, inputs: Sequence[Content]) -> bytes:
-    """Change a schema file of stores whose rows become others; "" is the one store of a file that
-    has no column families.
-    """
+    """Change a schema file's stores; "" is the one store of a file without column families."""
     (content,) = inputs
     file = schema.decode_schema(_whole(content))
     stores = []
@@ -110,9 +106,7 @@ def rewrite_schema(options: JsonObject, inputs: Sequence[Content]) -> bytes:
 
 @_one_file
 def rewrite_commit(options: JsonObject, inputs: Sequence[Content]) -> bytes:
-    """Change a finished batch whose state has other files: their ids under checkpoint format 2,
-    none where they have none.
-    """
+    """Change the ids of the state's files in a commit, under checkpoint format 2."""
     (content,) = inputs
     entry = commits.decode_commit(_whole(content))
     return commits.encode_commit(commits.with_state_ids(entry, options["state_ids"]))
@@ -127,9 +121,7 @@ def merge_offsets(options: JsonObject, inputs: Sequence[Content]) -> bytes:
 
 @_one_file
 def merge_commits(options: JsonObject, inputs: Sequence[Content]) -> bytes:
-    """Make one of the last finished batch of several queries: the first's, with the smallest
-    watermark.
-    """
+    """Merge the last commits of several queries: the first's, with the smallest watermark."""
     entries = [commits.decode_commit(_whole(content)) for content in inputs]
     watermark = min(entry.watermark_ms for entry in entries)
     entry = commits.with_watermark(entries[0], watermark)
@@ -148,9 +140,7 @@ def _whole(content: Content) -> bytes:
 
 
 def _plain(mapping: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return places as operators' metadata and Delta's schema logs have them: not quoted, unlike
-    in the logs of files.
-    """
+    """Return places unquoted, as in operators' metadata and Delta's schema logs."""
     return {plain_location(old): plain_location(new) for old, new in mapping}
 
 

@@ -85,9 +85,7 @@ def _kind(prefixes: list[str], files: tuple[FileInfo, ...]) -> Kind:
 
 
 def _listed(storage: Storage, until: int | None) -> Iterator[FileInfo]:
-    """Yield the files that count in a listing, which may be long: few names begin with a dot, and
-    only those are looked at again.
-    """
+    """Yield the files that count. A listing may be long: only hidden names are looked at again."""
     for file in storage.list():
         path = file[0]
         is_hidden = path.startswith(".", path.rfind("/") + 1)
@@ -122,9 +120,7 @@ def _names(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[dict[str, str
 
 
 def _images(files: tuple[FileInfo, ...]) -> list[str]:
-    """Return the places of checkpoints below the location: "" for the location itself, else the
-    directories of a workflow.
-    """
+    """Return the checkpoints' places: "" for the location, else a workflow's directories."""
     prefixes: set[str] = set()
     for path, *_ in files:
         prefix, path_inside = "", path
@@ -144,9 +140,7 @@ def _is_at_top(path: str) -> bool:
 
 
 def _mixed(location: str, prefixes: list[str]) -> Finding:
-    """Refuse a checkpoint with others inside: those are two things put on top of each other, and no
-    plan can tell which is meant.
-    """
+    """Refuse a checkpoint with others inside: no plan can tell which is meant."""
     inside = ", ".join(prefixes[1:4])
     return Finding(
         "refuse",

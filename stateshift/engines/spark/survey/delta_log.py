@@ -33,9 +33,7 @@ COMMITS_MAX = 4096
 
 
 def read_delta_log(storage: Storage, back_to: Mapping[str, int]) -> dict[str, SinkLog]:
-    """Return the batches that the table has of each application id, as far back as the batch beside
-    it.
-    """
+    """Return the table's batches by application id, as far back as `back_to`."""
     paths = [file.path for file in storage.list(FOLDER)]
     names = [path.rpartition("/")[2] for path in paths if path.count("/") == 1]
     commits = _versions(names, commit_version)

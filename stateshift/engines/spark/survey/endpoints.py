@@ -178,9 +178,7 @@ def _plain(end: Endpoint, names_brokers: bool) -> Endpoint:
 
 
 def sink_endpoint(sink: SinkFacts, images: Sequence[Image]) -> Endpoint:
-    """Return the sink as an endpoint of the job: what it makes of a repeated batch, and what it
-    has of each query.
-    """
+    """Return the sink as an endpoint: what a repeated batch does, what it has of each query."""
     details: dict[str, object] = {
         "knows_batches": sink.knows_batches,
         "skips_plan": sink.skips_plan,
@@ -222,9 +220,7 @@ def _read_sink_logs(files: Iterable[FileInfo]) -> list[str]:
 
 
 def _misplaced_log(storage: Storage, path: str) -> Finding | None:
-    """Return a refusal where a sink's log names another folder than the storage's, or is damaged;
-    else None.
-    """
+    """Return a refusal where a sink's log names another folder, or is damaged; else None."""
     try:
         for entry in source_log.decode_source_log(storage.chunks(path)):
             folder = decode_location(entry.path.rsplit("/", 1)[0])

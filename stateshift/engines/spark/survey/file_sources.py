@@ -36,9 +36,7 @@ OFFSET_SHOWN = 80  # characters of an offset that a message repeats
 
 @dataclass(frozen=True, slots=True)
 class SurveyedLog:
-    """The log of one file source: the directories that it names, and its files that no restart
-    reads, because a compaction holds them.
-    """
+    """The directories that a source's log names, and its files that a compaction replaces."""
 
     places: tuple[EmbeddedPath, ...]
     superseded: frozenset[str]
@@ -46,9 +44,7 @@ class SurveyedLog:
 
 @dataclass(frozen=True, slots=True)
 class _LogFile:
-    """One file of a source's log: the directories, with the number of files in each, and files by
-    batch.
-    """
+    """A log file: its directories, with the number of files in each, and files by batch."""
 
     path: str
     places: tuple[EmbeddedPath, ...] = ()
@@ -89,9 +85,7 @@ def surveyed_log(reading: Reading, offset: object, log: list[str], thorough: boo
 
 
 def require_log(reading: Reading, index: str, newest_batch: int, log: list[str]) -> None:
-    """Refuse a log that does not reach a batch of the source without a hole, from its newest
-    compaction on.
-    """
+    """Refuse a log with a hole between its newest compaction and a batch."""
     names = {path.rpartition("/")[2] for path in log}
     first_batch = max(_compactions(log), default=-1) + 1
     for batch in range(first_batch, newest_batch + 1):
@@ -222,9 +216,7 @@ def _fault_of_batch(number: int, batches: Batches) -> str | None:
 
 
 def _fault_of_compaction(newest: int, batches: Batches, others: list[Batches]) -> str | None:
-    """Return the fault of a compaction that lacks files, by its batches and by the words of other
-    logs.
-    """
+    """Return the fault of a compaction that lacks files, by its batches and other logs."""
     expected = range(newest + 1)
     lacking = next(filterfalse(batches.__contains__, expected), None)
     if lacking is not None:

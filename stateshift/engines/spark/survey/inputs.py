@@ -85,9 +85,7 @@ def _asked(location: str, named: bool, sources: Sequence[Endpoint], opening: Ope
 def _table_id(
     storage: Storage, commits: Sequence[int], checkpoint: Sequence[CheckpointName]
 ) -> str | None:
-    """Return the id in the newest metadata: of the newest commit that has any, or of the checkpoint
-    before.
-    """
+    """Return the id in the newest metadata of a commit, or else of the checkpoint before."""
     oldest = checkpoint[0].version if checkpoint else -1
     for version in reversed([each for each in commits if each > oldest]):
         for said in _actions(storage, version, "metaData"):
@@ -115,9 +113,7 @@ def _actions(storage: Storage, version: int, name: str) -> Iterator[JsonObject]:
 def _looked_for(
     storage: Storage, commits: Sequence[int], sources: Iterable[Endpoint]
 ) -> tuple[int, str | None]:
-    """Look for the files that come next: how many were looked for, and the first that is not
-    there.
-    """
+    """Look for the next files; return how many were looked for, and the first missing one."""
     wanted: dict[str, None] = {}
     most = ASKED_MAX_REMOTE if storage.traits.at_once > 1 else ASKED_MAX
     for source in sources:
@@ -141,9 +137,7 @@ AT_ONCE = 16
 
 
 def ask_inputs(job: JobSpec, survey: Survey, opening: Opening) -> tuple[InputFacts, ...]:
-    """Return the facts of the files that stay, by the log that names them. Nothing is asked that
-    somebody has taken responsibility for.
-    """
+    """Return the facts of files that stay, by their log, unless the spec waives them."""
     if job.target is None or "paths-stay" in job.waive:
         return ()
     moved = tuple((data.source, data.target) for data in job.data)

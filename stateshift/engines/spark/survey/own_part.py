@@ -75,9 +75,7 @@ def _directories(spec: Spec, job: JobSpec, survey: Survey) -> frozenset[str]:
 
 
 def directory_of(spec: Spec, operator: OperatorSpec, index: Mapping[str, str]) -> str:
-    """Return the directory in the spec, else in the index beside the image, else the hash of the
-    name.
-    """
+    """Return the directory in the spec, else in the index, else the name's hash."""
     profile = spec.uid_hash
     hashed = uid.directory_name(operator.name, profile.p, profile.m, profile.offset, profile.signed)
     return operator.directory or index.get(operator.name) or hashed

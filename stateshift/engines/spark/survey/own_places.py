@@ -107,9 +107,7 @@ def _path_in_hdfs(location: str) -> str:
 
 
 def hand_copy_faults(location: str, image: Image) -> Iterator[Finding]:
-    """Yield the faults that a job meets which starts from the image where it lies, and whose files
-    name another place.
-    """
+    """Yield the faults of a job that starts from an image whose files name another place."""
     names = {operator.id: operator.name for operator in image.operators}
     for place in _applying(image):
         if place.role == "self" and place.found not in ("", "here"):

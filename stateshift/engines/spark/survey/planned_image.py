@@ -54,9 +54,7 @@ NAME_THE_SINK = 'name the sink, and the plan says which: "sink": {"kind": "delta
 
 
 def after_planned(image: Image) -> Image | None:
-    """Return the image with its state as the planned batch has left it; None where there is
-    none.
-    """
+    """Return the image with the planned batch's state; None where there is none."""
     if image.planned_state is None or not image.planned_state.files:
         return None
     written: dict[StoreKey, list[str]] = {}
@@ -75,9 +73,7 @@ def after_planned(image: Image) -> Image | None:
 
 
 def _after(shard: ShardFiles, written: dict[StoreKey, list[str]]) -> ShardFiles:
-    """Return the shard with the files that the batch has written: behind its own, or in their place
-    where they begin with a snapshot.
-    """
+    """Return the shard with the batch's files: after its own, or instead if one is a snapshot."""
     files = written.get((shard.operator, shard.shard, shard.store), [])
     snapshots = [path for path in files if path.endswith((".zip", ".snapshot"))]
     if not snapshots:
@@ -128,9 +124,7 @@ def planned_state_of(
     epoch: int | None,
     planned: int | None,
 ) -> PlannedState | None:
-    """Return the state version that batch `epoch` + 1 wrote; None where it was not planned, or a
-    shard lacks it.
-    """
+    """Return the state of batch `epoch` + 1; None if not planned, or if a shard lacks it."""
     if epoch is None or planned != epoch + 1:
         return None
     version = planned + 1
@@ -166,9 +160,7 @@ def _stores_at(
 
 
 def _files(reading: Reading, store: StoreFiles, version: int) -> list[str] | None:
-    """Return the files of one store at the version; None where one of them is gone, or not there
-    yet.
-    """
+    """Return a store's files at the version; None where one is gone, or not there yet."""
     changes = store.changes.get((version, ""))
     if changes is not None:
         return [changes]

@@ -153,9 +153,7 @@ def read_iceberg_metadata(
 
 
 def _hinted(storage: Storage, names: set[str]) -> str | None:
-    """Return the metadata file that the version hint leads to: a newer one may be there before the
-    hint is.
-    """
+    """Return the hinted metadata file, or a newer one, which may be there before the hint is."""
     number = None
     if VERSION_HINT in names:
         text = storage.read(f"{FOLDER}/{VERSION_HINT}", 1024).strip()

@@ -102,9 +102,7 @@ class _Comparison:
                     self._counts[store] = Counts(self._operator, store)
 
     def _read(self, apart: Shelf) -> None:
-        """Match shard with shard where both sides have the same, and put aside what has no partner
-        there; else match all of them together.
-        """
+        """Match shard with shard and put the rest aside; all together where shards differ."""
         left, right = _by_number(self._sides.left.shards), _by_number(self._sides.right.shards)
         if left.keys() != right.keys():
             self._report(self._matched(self._sides.left.shards, self._sides.right.shards))

@@ -53,9 +53,7 @@ LINES = 16_384
 
 @dataclass
 class Export:
-    """The entries that are to be exported. `chunks` gives the file's bytes once; `entries` counts
-    them meanwhile.
-    """
+    """The entries to export. `chunks` gives the file's bytes once, and counts `entries`."""
 
     opened: Opened
     wanted: Wanted

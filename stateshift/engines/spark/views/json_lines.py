@@ -228,9 +228,7 @@ def _texts(column: Column, kind: DataType) -> Texts:
 
 
 def _lists(column: Column, each: Texts) -> Texts:
-    """Return a text for each list; `each` is the text of every item, of all lists one behind the
-    other.
-    """
+    """Return a text for each list; `each` is every item's, of all lists in a row."""
     items = pa.LargeListArray.from_arrays(column.offsets.cast(pa.int64()), each.fill_null("null"))
     between = pa.scalar(", ", pa.large_string())
     return _or_null(column, join_texts("[", pc.binary_join(items, between), "]"))

@@ -37,9 +37,7 @@ def decoded(storage: Storage, name: str, location: str, opening: Opening) -> Dec
 
 
 def _rows(opening: Opening, path: str) -> RowSchema:
-    """Return the schema that lies beside a state file, if there is one: a checkpoint starts without
-    it, too.
-    """
+    """Return the schema beside a state file, where there is one."""
     inside = decoding.inside(path)
     schema = decoding.schema_path(inside)
     if schema is None:

@@ -32,9 +32,7 @@ _PLACE = [
 
 
 class Tables:
-    """A file of one schema being written. Arrow's is the file format with a footer, which can be
-    mapped to memory.
-    """
+    """A file of one schema being written. Arrow's has a footer, and can be memory-mapped."""
 
     def __init__(self, format: str, view: StoreView, changes: bool) -> None:
         self.view, self.changes = view, changes
@@ -54,9 +52,7 @@ class Tables:
             ) from error
 
     def together(self, view: StoreView, block: Block) -> tuple[pa.Array | None, pa.Array | None]:
-        """Return keys and values as arrays, decoded all at once; None where they have to be decoded
-        one by one.
-        """
+        """Return keys and values as arrays; None where they are decoded one by one."""
         keys = block.keys.cast(pa.binary()) if view.key is None else keys_of(view, block.keys)
         if view.value is None:
             return keys, block.values.cast(pa.binary())
@@ -100,9 +96,7 @@ class Tables:
         return first + self._out.taken()
 
     def _type(self, columns: StructType | None) -> pa.DataType:
-        """Return bytes where the columns are not known. Parquet has no structs without fields: an
-        empty key is null there.
-        """
+        """Return bytes without columns. Parquet has no empty structs: an empty key is null."""
         if columns is None:
             return pa.binary()
         return pa.null() if self._parquet and not columns.types else arrow_type(columns)

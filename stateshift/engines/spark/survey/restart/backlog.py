@@ -21,9 +21,7 @@ from stateshift.formats.spark.positions import KAFKA, position_of
 def backlog_of(
     reading: Reading, sources: Mapping[str, list[str]], batch: int, newest: int
 ) -> tuple[Backlog, ...]:
-    """Return the input of each source after `batch`, up to the newest one; `sources` are the files
-    of their logs.
-    """
+    """Return each source's input after `batch`; `sources` are the files of their logs."""
     ends = []
     for number in (batch, newest):
         entry = reading.unreported().decoded(layout.offset_path(number), decode_offsets)

@@ -46,9 +46,7 @@ _MOVE_AWAY = "a job continues after batch {epoch} once the offsets of later batc
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The logs of one batch. A watermark of 0 is none. `handed_on_ms` is None where no commit says
-    which watermark the next batch has.
-    """
+    """A batch's logs. No watermark is 0; `handed_on_ms` is None without a commit that says it."""
 
     number: int
     version: int
@@ -109,9 +107,7 @@ def refuse_misplaced(reading: Reading, listed: ListedFiles) -> None:
 
 
 def refuse_holes(reading: Reading, listed: ListedFiles, epoch: int | None) -> None:
-    """Both of the newest offset logs must be there and read; older holes only close the way
-    back.
-    """
+    """Both of the newest offset logs must be there; older holes only close the way back."""
     newest = max(listed.offsets, default=None)
     if newest is None:
         return
@@ -147,9 +143,7 @@ def _require_before(reading: Reading, listed: ListedFiles, newest: int, epoch: i
 def check_uncommitted(
     reading: Reading, listed: ListedFiles, operators: Sequence[Operator], epoch: int | None
 ) -> None:
-    """Several batches planned and none of them committed: Spark runs the last one, from the
-    state before it.
-    """
+    """Report several uncommitted batches: Spark runs the last, from the state before it."""
     newest = max(listed.offsets, default=-1)
     if epoch is None or newest <= epoch + 1 or newest - 1 not in listed.offsets:
         return

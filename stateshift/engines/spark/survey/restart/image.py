@@ -182,9 +182,7 @@ def _cut(listed: ListedFiles) -> _Cut:
 def _small_files(
     reading: Reading, listed: ListedFiles, cut: _Cut, files: tuple[FileInfo, ...]
 ) -> list[str]:
-    """Return the small files that every look reads: the logs of the last batches, and what the
-    operators say of themselves.
-    """
+    """Return the small files of every look: the last logs, and the operators' metadata."""
     if cut.last is None:
         return []
     logs = listed.logs()
@@ -349,9 +347,7 @@ def _needed(
     shards: tuple[ShardFiles, ...],
     cut: _Cut,
 ) -> tuple[str, ...]:
-    """Return every path a restart reads. Spark's own checksums stay with the bytes they describe;
-    Hadoop's are not needed.
-    """
+    """Return all paths of a restart, with Spark's checksums, which stay with their bytes."""
     if cut.epoch is None:
         return ()
     logs = listed.logs().intersection(layout.first_read(cut.epoch, cut.next_planned))

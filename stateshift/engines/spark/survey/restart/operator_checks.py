@@ -108,9 +108,7 @@ def check_schemas(reading: Reading, path: str, decoded: OperatorMetadata, files:
 def check_stores(
     reading: Reading, path: str, decoded: OperatorMetadata, stores: Collection[str]
 ) -> None:
-    """Refuse metadata that names a store of which nothing is there: it is another operator's, or
-    the state is gone.
-    """
+    """Refuse metadata of a store without files: it is another's, or the state is gone."""
     for store in decoded.stores:
         if store.name not in stores:
             named = f"{reading.path(path)} names the store {store.name[:80]!r}"

@@ -85,9 +85,7 @@ def _stores(files: list[StoreFiles]) -> tuple[Store, ...]:
 
 
 def _provider(settings: Mapping[str, str], stores: list[StoreFiles]) -> str | None:
-    """Return the provider of the state, by the offset log. Before Spark 2.3 that says nothing, and
-    the files' names do.
-    """
+    """Return the offset log's provider; before Spark 2.3, the files' names tell it."""
     named = settings.get(PROVIDER, "").rsplit(".", 1)[-1]
     if named:
         return PROVIDERS.get(named, named)
@@ -109,9 +107,7 @@ def refuse_foreign_state(
     settings: Mapping[str, str],
     epoch: int | None,
 ) -> None:
-    """Refuse state that neither of Spark's own providers keeps: which files it consists of only its
-    provider knows.
-    """
+    """Refuse a foreign provider's state, whose files only that provider knows."""
     provider = settings.get(PROVIDER, "")
     if not operators or epoch is None or not is_foreign(settings):
         return
@@ -185,9 +181,7 @@ def _is_single(
 
 
 def files_of_operators(listed: ListedFiles, epoch: int) -> list[str]:
-    """Return metadata and schemas of the operators; of the versioned ones only those up to the
-    epoch.
-    """
+    """Return the operators' metadata and schemas, of versioned ones those up to the epoch."""
     kept: list[str] = []
     for files in listed.operator_files.values():
         kept += [path for path in files if not _is_after(_batch_in_name(path), epoch)]

@@ -28,9 +28,7 @@ def shards_of(
     unique: Uuids,
     epoch: int | None,
 ) -> tuple[ShardFiles, ...]:
-    """Return the chain of every store of every shard at the epoch; what is missing from one is
-    refused by name.
-    """
+    """Return the chain of every shard's stores at the epoch, and refuse missing files."""
     if epoch is None:
         return ()
     shards: list[ShardFiles] = []
@@ -72,9 +70,7 @@ def _chain_at(reading: Reading, store: StoreFiles, version: int, uuid: str = "")
 
 
 def _refuse_more(reading: Reading, listed: ListedFiles, operator: Operator, epoch: int) -> None:
-    """Refuse state of the epoch in shards that the offset log knows nothing of: a job starts, and
-    goes on without it.
-    """
+    """Refuse state in shards beyond the offset log's count: a job would start without it."""
     more = set()
     for store in listed.stores.values():
         is_unknown = store.operator == operator.id and store.shard >= operator.shards
@@ -95,9 +91,7 @@ def _refuse_more(reading: Reading, listed: ListedFiles, operator: Operator, epoc
 
 
 def _uuid(unique: Uuids, operator: str, shard: int, store: int) -> str:
-    """Return the commit's word for the store's file; "" where it has none, which `chain` reports as
-    missing.
-    """
+    """Return the commit's uuid of the store's file; "" where it has none."""
     try:
         return unique[operator][shard][store]
     except (KeyError, IndexError):
