@@ -49,7 +49,7 @@ def run_offsets(data: bytes) -> None:
         (found.offsets, found.watermark_ms),
         "what another conf leaves alone",
     )
-    twice = attempt(lambda: offsets.united([found, found]), must_tell=False)
+    twice = attempt(lambda: offsets.unite_offsets([found, found]), must_tell=False)
     if twice is not None:
         offsets.decode_offsets(offsets.encode_offsets(twice))
 

@@ -41,7 +41,7 @@ from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.layout import FRAME
 from stateshift.engines.spark.rewrite.stores import StoreState, of_stores
 from stateshift.errors import FormatError
-from stateshift.formats.spark.row_change import Row, Unfit, cut, evolve, glued
+from stateshift.formats.spark.row_change import Row, Unfit, cut_row, evolve, glue_rows
 from stateshift.formats.spark.types import decode_struct
 from stateshift.plain import JsonObject, from_plain
 from stateshift.specification.transform import Evolve
@@ -173,10 +173,10 @@ def key_makers(sessions: Mapping[str, str], operator: str, parting: bool) -> dic
 def rocksdb_key_maker(schema: str) -> Bytes:
     """Return the function that makes RocksDB's key of a row."""
     plain = json.loads(schema)
-    cut_row = cut(plain, len(plain["fields"]) - 1)
+    cut = cut_row(plain, len(plain["fields"]) - 1)
 
     def in_two(key: bytes) -> bytes:
-        first, rest = cut_row(key)
+        first, rest = cut(key)
         return (len(first) + 1).to_bytes(4, "little") + FRAME + first + FRAME + rest
 
     return in_two
@@ -185,10 +185,10 @@ def rocksdb_key_maker(schema: str) -> Bytes:
 def row_maker(schema: str) -> Bytes:
     """Return the function that makes a row of RocksDB's key."""
     plain = json.loads(schema)
-    glue_rows = glued(plain, len(plain["fields"]) - 1)
+    glue = glue_rows(plain, len(plain["fields"]) - 1)
 
     def in_one(key: bytes) -> bytes:
         first, rest = halves(key)
-        return glue_rows(first, bare(rest))
+        return glue(first, bare(rest))
 
     return in_one

@@ -79,7 +79,9 @@ def rewrite_schema_log(options: JsonObject, inputs: Sequence[Content]) -> bytes:
     (content,) = inputs
     relocation = Relocation(_plain(options["mapping"]))
     entry = delta_schema_log.decode_schema_log(b"".join(content()))
-    return delta_schema_log.encode_schema_log(delta_schema_log.relocate_schema_log(entry, relocation))
+    return delta_schema_log.encode_schema_log(
+        delta_schema_log.relocate_schema_log(entry, relocation)
+    )
 
 
 @_one_file
@@ -116,7 +118,9 @@ def rewrite_commit(options: JsonObject, inputs: Sequence[Content]) -> bytes:
 def merge_offsets(options: JsonObject, inputs: Sequence[Content]) -> bytes:
     """Make one of the same batch of several queries: it has the sources of all of them."""
     entries = [offsets.decode_offsets(_whole(content)) for content in inputs]
-    return offsets.encode_offsets(offsets.with_conf(offsets.unite_offsets(entries), options["conf"]))
+    return offsets.encode_offsets(
+        offsets.with_conf(offsets.unite_offsets(entries), options["conf"])
+    )
 
 
 @_one_file
