@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from stateshift.engines.flink.entries.databases import natives_of
+from stateshift.engines.flink.entries.databases import handles_below
+from stateshift.formats.flink.keyed_handles import Incremental
 from stateshift.formats.flink.metadata import decode_metadata
 from stateshift.formats.flink.stream_handles import RelativeFile
 from stateshift.formats.rocksdb.table import open_table
@@ -68,7 +69,7 @@ def range_deletions(place: Path) -> int:
     count = 0
     for operator in decode_metadata((place / "_metadata").read_bytes()).operators:
         for subtask in operator.subtasks or ():
-            for handle in natives_of(subtask.managed_keyed):
+            for handle in handles_below(subtask.managed_keyed, Incremental):
                 for name, stream in (*handle.shared, *handle.private):
                     if name.endswith(".sst") and isinstance(stream, RelativeFile):
                         content = (place / stream.path).read_bytes()

@@ -26,6 +26,7 @@ from stateshift.formats.flink.stream_handles import (
     RelativeFile,
     Segment,
     StreamHandle,
+    files_of,
 )
 from stateshift.formats.marks import FOLDER
 from stateshift.storage import locations
@@ -57,31 +58,27 @@ class Places:
         """Return the path of a file below the root; None where it is somewhere else."""
         match stream:
             case RelativeFile(path):
-                return self.aside.get(path) or self._beside(path)
+                beside = under(self.image, path) if is_name(path) else None
+                return self.aside.get(path) or beside
             case AbsoluteFile(path) | Segment(path):
                 return self._below(path)
         return None
 
-    def _beside(self, path: str) -> str | None:
-        return under(self.image, path) if is_name(path) else None
+    def file_of(self, stream: StreamHandle | None) -> str | None:
+        """Return the path of the file that a stream is in; None where that is the metadata."""
+        file = next(files_of(stream), None)
+        return None if file is None else self.path_of(file)
 
     def _below(self, path: str) -> str | None:
         location = location_of(path, self.root)
         if location is None:
             return None
-        location = self._now(location)
+        if self.moved is not None and locations.is_within(location, self.moved[0]):
+            was, now = self.moved
+            location = locations.join(now, locations.relative(location, was))
         if not locations.is_within(location, self.root):
             return None
         return locations.relative(location, self.root)
-
-    def _now(self, location: str) -> str:
-        """Return the new place of a location whose job's folder was moved."""
-        if self.moved is None:
-            return location
-        was, now = self.moved
-        if not locations.is_within(location, was):
-            return location
-        return locations.join(now, locations.relative(location, was))
 
 
 def is_name(path: str) -> bool:
@@ -137,7 +134,9 @@ def root_of(location: str, folders: Iterable[str]) -> str:
         place = location_of(folder, location)
         if place is None or not locations.same_file_system(place, location):
             continue
-        common = _common(root, place)
+        common = root
+        while not locations.is_within(place, common) and locations.parent(common) != common:
+            common = locations.parent(common)
         if locations.parse(common).path.strip("/"):
             root = common
     return root
@@ -149,37 +148,19 @@ def job_folder(location: str) -> str | None:
 
 
 def moved_folders(location: str, folders: Iterable[str]) -> tuple[str, str] | None:
-    """Return the place where a job's folder seems to have been when its checkpoint was written, if
-    that is not its place now, and its place now. Whether its files are there, the caller has to
-    look.
+    """Return the place where a job's folder seems to have been when its checkpoint was written, and
+    its place now, if these differ. The caller has to look whether its files are there.
     """
     here = job_folder(location)
     if here is None:
         return None
     for folder in folders:
-        was = _job_folder_above(folder, location)
-        if was is not None and was != here:
-            return was, here
+        place = location_of(folder, location)
+        while place is not None and locations.parse(place).path.strip("/"):
+            name, above = locations.name(place), locations.parent(place)
+            if name in JOB_FOLDERS or CHECKPOINT.fullmatch(name):
+                if above != here:
+                    return above, here
+                break
+            place = above
     return None
-
-
-def _job_folder_above(folder: str, beside: str) -> str | None:
-    """Return the possible job's folder above a place."""
-    place = location_of(folder, beside)
-    while place is not None and locations.parse(place).path.strip("/"):
-        name, above = locations.name(place), locations.parent(place)
-        if name in JOB_FOLDERS or CHECKPOINT.fullmatch(name):
-            return above
-        place = above
-    return None
-
-
-def _common(one: str, other: str) -> str:
-    """Return the nearest location that both are below."""
-    common = one
-    while not locations.is_within(other, common):
-        above = locations.parent(common)
-        if above == common:
-            return common
-        common = above
-    return common

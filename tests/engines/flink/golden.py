@@ -9,10 +9,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from stateshift.engines.flink.check.judgement import everything
+from stateshift.engines.flink.check.judgement import judge
 from stateshift.engines.registry import engine
+from stateshift.engines.views import DeepCheck, ImageAt, Judged
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Finding, Survey
+from stateshift.survey import Finding, Image, Survey
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.support.checkpoints import put
 
@@ -50,8 +51,14 @@ def looked_at(disk: MemoryDisk, location: str) -> tuple[Storage, Survey]:
     return engine("flink").survey(location, disk.open)
 
 
+def judged(storage: Storage, image: Image) -> Judged:
+    """What a deep look says of an image."""
+    survey = Survey(storage.location, "flink", "savepoint", (), (image,))
+    return judge(ImageAt(storage, survey, image, "image"), DeepCheck())
+
+
 def damages(storage: Storage, survey: Survey) -> list[Finding]:
     """What a deep look refuses; the note on what has no checksum is always there."""
-    found = list(everything(storage, survey.images[0]))
+    found = judged(storage, survey.images[0]).findings
     assert [finding.level for finding in found].count("note") == 1
     return [finding for finding in found if finding.level != "note"]

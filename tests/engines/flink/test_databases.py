@@ -12,16 +12,14 @@ from random import Random
 
 import pytest
 
-from stateshift.engines.flink.check.judgement import everything
-from stateshift.engines.flink.entries.databases import checked_databases, natives_of
+from stateshift.engines.flink.entries.databases import checked_databases, handles_below
 from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, StateshiftError
 from stateshift.formats.flink.keyed_handles import Incremental
 from stateshift.formats.flink.stream_handles import Segment, StreamHandle, files_of
 from stateshift.specification import parse_spec
-from stateshift.storage.protocol import Storage
-from stateshift.survey import Finding, Image
+from stateshift.survey import Finding
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.flink import golden
 from tests.support.checkpoints import put
@@ -57,7 +55,7 @@ class Place:
     def handles(self) -> Iterator[tuple[int, Incremental]]:
         for operator in metadata_of(self.image).operators:
             for subtask in operator.subtasks or ():
-                for handle in natives_of(subtask.managed_keyed):
+                for handle in handles_below(subtask.managed_keyed, Incremental):
                     yield operator.max_parallelism, handle
 
     def files(self, *starts: str) -> list[tuple[str, StreamHandle]]:
@@ -86,14 +84,12 @@ class Place:
         put(self.storage, path, whole[:start] + content + whole[start + len(content) :])
 
     def refusals(self) -> list[Finding]:
-        return [
-            finding for finding in everything(self.storage, self.image) if finding.level == "refuse"
-        ]
+        findings = golden.judged(self.storage, self.image).findings
+        return [finding for finding in findings if finding.level == "refuse"]
 
     def warnings(self) -> list[Finding]:
-        return [
-            finding for finding in everything(self.storage, self.image) if finding.level == "warn"
-        ]
+        findings = golden.judged(self.storage, self.image).findings
+        return [finding for finding in findings if finding.level == "warn"]
 
 
 def flipped(content: bytes, bit: int) -> bytes:
@@ -236,23 +232,14 @@ def test_a_damaged_options_file_is_a_warning_since_rocksdb_opens_without_it() ->
     assert place.warnings() and all("OPTIONS-" in one.message for one in place.warnings())
 
 
-def judged(storage: Storage, image: Image) -> tuple[int, ...]:
-    from stateshift.engines.flink.check.judgement import judge
-    from stateshift.engines.views import DeepCheck, ImageAt
-    from stateshift.survey import Survey
-
-    survey = Survey(storage.location, "flink", "savepoint", (), (image,))
-    return judge(ImageAt(storage, survey, image, "image"), DeepCheck()).epochs
-
-
 def test_a_warning_does_not_keep_an_image_from_restarting() -> None:
     place = Place("flink-2.3.0/count-native-incremental")
     for _, stream in place.files("OPTIONS-"):
         place.put(stream, bytes(stream.size))
-    assert judged(place.storage, place.image) == place.image.epochs
+    assert golden.judged(place.storage, place.image).epochs == place.image.epochs
     for _, stream in place.files("CURRENT"):
         place.put(stream, bytes(stream.size))
-    assert judged(place.storage, place.image) == ()
+    assert golden.judged(place.storage, place.image).epochs == ()
 
 
 @pytest.mark.parametrize("kind", [".sst", "MANIFEST-", "CURRENT"])

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
-from stateshift.engines.flink.entries.databases import without_native
+from stateshift.engines.flink.entries.databases import handles_below, leave_out
 from stateshift.engines.flink.entries.image import (
     header_of,
     in_file_order,
@@ -39,10 +39,10 @@ from stateshift.errors import FormatError, OldVersion, StorageError, TooLarge
 from stateshift.formats import bounds
 from stateshift.formats.flink import connector_state
 from stateshift.formats.flink.key_groups import key_group, prefix_bytes
-from stateshift.formats.flink.keyed_handles import Changelog, Incremental, KeyedHandle, KeyGroups
+from stateshift.formats.flink.keyed_handles import Incremental, KeyGroups
 from stateshift.formats.flink.keyed_state import Header, StateInfo, entries
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
-from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned, StateOffsets
+from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned
 from stateshift.formats.flink.operator_state import (
     OperatorHeader,
     decode_operator_header,
@@ -91,9 +91,22 @@ class Walk:
     ranges: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     _counted: set[FileHandle] = field(default_factory=set)
 
+    def ranges_without_checksum(self) -> dict[str, tuple[tuple[int, int], ...]]:
+        """Return the ranges of each file in their order, those that touch as one."""
+        joined = {}
+        for path, own in sorted(self.ranges.items()):
+            merged: list[tuple[int, int]] = []
+            for start, end in sorted(own):
+                if merged and start <= merged[-1][1]:
+                    merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+                else:
+                    merged.append((start, end))
+            joined[path] = tuple(merged)
+        return joined
+
     def subtask(self, operator: OperatorState, subtask: SubtaskState) -> Iterator[Wrong]:
         """Walk all that one subtask has, to its end."""
-        for handle in _key_groups_in(subtask.managed_keyed):
+        for handle in handles_below(subtask.managed_keyed, KeyGroups):
             yield from self._caught(handle.stream, partial(self._key_groups, operator, handle))
         listed = subtask.managed_operator
         if listed is not None:
@@ -126,13 +139,19 @@ class Walk:
         return Wrong(fact, path, error.offset, "warn", error.hint)
 
     def _path(self, stream: StreamHandle | None) -> str | None:
-        file = next(files_of(stream), None)
-        return self.streams.places.path_of(file) if file is not None else None
+        return self.streams.places.file_of(stream)
 
     # ---- keyed state -----------------------------------------------------------------------------
 
     def _key_groups(self, operator: OperatorState, handle: KeyGroups) -> None:
-        _require_key_groups(operator, handle)
+        end = handle.first + handle.count
+        if end > operator.max_parallelism:
+            raise FormatError(
+                f"key groups {handle.first} to {end - 1}, of {operator.max_parallelism} that the "
+                "operator has",
+                None,
+                None,
+            )
         header = header_of(handle, self.streams)
         stream = handle.stream
         if stream is None or header is None:
@@ -210,7 +229,12 @@ class Walk:
         self._counted_whole(handle.stream)
         for named in handle.states:
             state = header.state(named.name)
-            _require_same_kind(header, state, named)
+            if state is None and header.known:
+                fact = f"_metadata names state {named.name!r}, and the header of its file does not"
+                raise FormatError(fact, None, 0)
+            if state is not None and (state.kind == "broadcast") != (named.mode == BROADCAST):
+                fact = f"state {named.name!r} is of another kind in _metadata than in its file"
+                raise FormatError(fact, None, 0)
             for offset, count in Counter(named.offsets).items():
                 with _located(offset, header.compressed):
                     self._element(header, state, elements[offset], count)
@@ -227,7 +251,8 @@ class Walk:
             self.undecoded += 0 if header.compressed else len(raw)
             self._note(unknown.snapshot)
             return
-        if state.name in connector_state.STATES and _is_bytes(state):
+        is_bytes = state.value is not None and state.value.name == connector_state.SERIALIZER
+        if is_bytes and state.name in connector_state.STATES:
             # The rest only the connector can read.
             for element in connector_state.decode_versioned_elements(content, state.name, count):
                 self.versions.setdefault(state.name, set()).add(element.version)
@@ -238,12 +263,13 @@ class Walk:
 
     def _rest(self, subtask: SubtaskState, prefix: int) -> None:
         """Read the rest to its end, but for databases, which are read as such."""
-        keyed = _without_key_groups(subtask.managed_keyed)
+        keyed = leave_out(subtask.managed_keyed, KeyGroups)
         rest = replace(subtask, managed_operator=None, managed_keyed=keyed)
-        for stream in _unprotected_streams(rest):
-            self._count(stream, 0, stream.size)
-            self._counted_whole(stream)
-        without_databases = replace(rest, managed_keyed=without_native(keyed))
+        for stream in _streams_without_checksum(rest):
+            if stream is not None:
+                self._count(stream, 0, stream.size)
+                self._counted_whole(stream)
+        without_databases = replace(rest, managed_keyed=leave_out(keyed, Incremental))
         for _ in of_subtask(without_databases, prefix, self.streams):
             pass
 
@@ -274,10 +300,6 @@ class Walk:
         self._counted.update(files_of(stream))
 
 
-def _is_bytes(state: StateInfo) -> bool:
-    return state.value is not None and state.value.name == connector_state.SERIALIZER
-
-
 @contextmanager
 def _located(start: int, is_compressed: bool) -> Iterator[None]:
     """Raise errors of a part of a file with their offset in the file. Inside of compressed bytes
@@ -292,79 +314,18 @@ def _located(start: int, is_compressed: bool) -> Iterator[None]:
         raise FormatError(error.fact, None, start + inside) from error
 
 
-def _require_key_groups(operator: OperatorState, handle: KeyGroups) -> None:
-    end = handle.first + handle.count
-    if end > operator.max_parallelism:
-        raise FormatError(
-            f"key groups {handle.first} to {end - 1}, of {operator.max_parallelism} that the "
-            "operator has",
-            None,
-            None,
-        )
-
-
-def _require_same_kind(
-    header: OperatorHeader, state: StateInfo | None, named: StateOffsets
-) -> None:
-    """Require that a state is in the header, and of the kind that the metadata says."""
-    if state is None:
-        if header.known:
-            raise FormatError(
-                f"_metadata names state {named.name!r}, and the header of its file does not",
-                None,
-                0,
-            )
-        return
-    if (state.kind == "broadcast") != (named.mode == BROADCAST):
-        raise FormatError(
-            f"state {named.name!r} is of another kind in _metadata than in its file", None, 0
-        )
-
-
-def _key_groups_in(handle: KeyedHandle | None) -> Iterator[KeyGroups]:
-    """Yield the files of key groups of a handle: it may be one, or a changelog over some."""
-    match handle:
-        case KeyGroups():
-            yield handle
-        case Changelog(bases=bases):
-            for base in bases:
-                yield from _key_groups_in(base)
-
-
-def _without_key_groups(handle: KeyedHandle | None) -> KeyedHandle | None:
-    match handle:
-        case KeyGroups():
-            return None
-        case Changelog(bases=bases):
-            kept = (_without_key_groups(base) for base in bases)
-            return replace(handle, bases=tuple(base for base in kept if base is not None))
-    return handle
-
-
-def _unprotected_streams(subtask: SubtaskState) -> Iterator[StreamHandle]:
-    """Yield the streams, but for those of managed key groups, whose files have no checksum of
-    their own.
-    """
-    for stream in _streams(subtask):
-        if stream is not None:
-            yield stream
-
-
-def _streams(subtask: SubtaskState) -> Iterator[StreamHandle | None]:
+def _streams_without_checksum(subtask: SubtaskState) -> Iterator[StreamHandle | None]:
+    """Yield the streams whose files have no checksum of their own."""
     for keyed in (subtask.managed_keyed, subtask.raw_keyed):
-        yield from _of_keyed(keyed)
+        if not isinstance(keyed, Incremental):
+            yield from (stream for stream, _ in keyed_streams(keyed))
+            continue
+        yield keyed.meta
+        for name, stream in (*keyed.shared, *keyed.private):
+            has_checksums = name.endswith(".sst") or name.startswith("MANIFEST-")
+            if not has_checksums:
+                yield stream
     if subtask.raw_operator is not None:
         yield subtask.raw_operator.stream
     for channel in (*subtask.inputs, *subtask.outputs):
         yield channel.stream
-
-
-def _of_keyed(handle: KeyedHandle | None) -> Iterator[StreamHandle | None]:
-    if not isinstance(handle, Incremental):
-        yield from (stream for stream, _ in keyed_streams(handle))
-        return
-    yield handle.meta
-    for name, stream in (*handle.shared, *handle.private):
-        has_checksums = name.endswith(".sst") or name.startswith("MANIFEST-")
-        if not has_checksums:
-            yield stream

@@ -12,7 +12,7 @@ any number is a version to somebody, so an unlikely one is said and not refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -27,7 +27,6 @@ from stateshift.formats.flink.connector_state import READER_STATE, decode_source
 from stateshift.formats.flink.metadata import OperatorState
 from stateshift.formats.flink.properties import foreign_part
 from stateshift.formats.flink.references import files_named
-from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, sizes_of
 
 
@@ -35,13 +34,12 @@ def judge(at: ImageAt, deep: DeepCheck | None) -> Judged:
     """Return the faults of the image, and its epoch where a job could restart from it."""
     if deep is None:
         return Judged((), at.image.epochs)
-    from stateshift.engines.flink.check.judgement import everything, walk_of
-
     began = perf_counter()
     if flink_image(at.image) is None:
         return Judged((), at.image.epochs)
-    walk = walk_of(at.storage, at.image)
-    findings = tuple(everything(at.storage, at.image, deep.part, walk))
+    may_be_old = metadata_of(at.image).version <= BEFORE_1_11
+    walk = Walk(Streams(at.storage.chunks, places_of(at.image)), may_be_old=may_be_old)
+    findings = tuple(_everything(at, deep.part, walk))
     seconds = perf_counter() - began
     part = _amount(at, deep.part)
     refused = any(finding.level == "refuse" for finding in findings)
@@ -54,23 +52,9 @@ def judge(at: ImageAt, deep: DeepCheck | None) -> Judged:
         () if refused else at.image.epochs,
         stages=(CheckStage("state", seconds, part.files, part.bytes),),
         coverage=coverage,
-        no_checksum=_joined(walk.ranges),
+        no_checksum=walk.ranges_without_checksum(),
         undecoded=tuple(sorted(walk.classes)),
     )
-
-
-def _joined(ranges: Mapping[str, list[tuple[int, int]]]) -> dict[str, tuple[tuple[int, int], ...]]:
-    """Return the ranges of each file in their order, those that touch as one."""
-    joined = {}
-    for path, own in sorted(ranges.items()):
-        merged: list[tuple[int, int]] = []
-        for start, end in sorted(own):
-            if merged and start <= merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-            else:
-                merged.append((start, end))
-        joined[path] = tuple(merged)
-    return joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,49 +67,42 @@ class _Amount:
 
 
 def _amount(at: ImageAt, part: Part | None) -> _Amount:
-    from stateshift.engines.flink.check.judgement import operators_in
-
-    if flink_image(at.image) is None:
-        return _Amount(0, 0, 0)
     operators = operators_in(at.image, part)
-    needed = set(at.image.needed_files) if part is None else _paths(at.image, operators)
+    needed = set(at.image.needed_files)
+    if part is not None:  # the metadata, and the files that these operators name
+        places = places_of(at.image)
+        named = files_named(replace(metadata_of(at.image), operators=operators))
+        paths = {places.path_of(file) for file in named}
+        needed = {*at.image.first_read, *(path for path in paths if path is not None)}
     sizes = sizes_of(at.survey, needed)
     subtasks = sum(len(operator.all_subtasks) for operator in operators)
     return _Amount(subtasks, len(sizes), sum(sizes))
 
 
-def _paths(image: Image, operators: tuple[OperatorState, ...]) -> set[str]:
-    """Return the metadata, and the files that these operators name."""
-    places = places_of(image)
-    named = files_named(replace(metadata_of(image), operators=operators))
-    paths = {places.path_of(file) for file in named}
-    return {*image.first_read, *(path for path in paths if path is not None)}
-
-
 MAX_PARALLELISM = 1 << 15  # KeyGroupRangeAssignment.UPPER_BOUND_MAX_PARALLELISM
 BEFORE_1_11 = 2  # the version of `_metadata` that these wrote
+# Connectors count their serializers' versions up from 0 or 1; none is known beyond single digits.
+LIKELY_VERSIONS = range(256)
 
 
-def walk_of(storage: Storage, image: Image) -> Walk:
-    """Return a walk over the image that has not begun."""
-    may_be_old = metadata_of(image).version <= BEFORE_1_11
-    return Walk(Streams(storage.chunks, places_of(image)), may_be_old=may_be_old)
-
-
-def everything(
-    storage: Storage, image: Image, part: Part | None = None, walk: Walk | None = None
-) -> Iterator[Finding]:
+def _everything(at: ImageAt, part: Part | None, walk: Walk) -> Iterator[Finding]:
     """Yield a refusal for each piece of state that is damaged, and a note on what has no checksum;
     of one part of the subtasks, where one is named. The `walk` has seen it all afterwards.
     """
-    if flink_image(image) is None:
-        return
-    metadata = metadata_of(image)
-    walk = walk or walk_of(storage, image)
-    yield from _properties(image)
+    image, metadata = at.image, metadata_of(at.image)
+    path = image.first_read[0]
+    # Flink reads all of the metadata before anything else, and the Java objects in it.
+    try:
+        foreign = foreign_part(metadata.properties)
+    except FormatError as error:
+        yield Finding("refuse", f"{path}: {error.fact}", path=path)
+    else:
+        if foreign is not None:
+            message = f"{path} holds {foreign!r}, which Flink does not have: it cannot read it"
+            yield Finding("refuse", message, path=path)
     for operator, whole in zip(operators_in(image, part), metadata.operators, strict=True):
         yield from _of_operator(walk, operator)
-        yield from checked_coordinator(operator)
+        yield from _check_coordinator(operator)
         try:
             yield from checked_databases(operator, walk.streams)
             yield from checked_frames(operator, walk.streams, whole)
@@ -142,9 +119,9 @@ def everything(
             f"{old} headers of state are of a Flink before 1.7, and {new} are not: one Flink "
             "writes all of an image",
         )
-    file = storage.stat(image.first_read[0])
+    file = at.storage.stat(path)
     metadata_size = file.size if file is not None else 0
-    walk.ranges[image.first_read[0]] = [(0, metadata_size)]
+    walk.ranges[path] = [(0, metadata_size)]
     yield _without_checksum(walk, metadata_size)
 
 
@@ -180,7 +157,10 @@ def _of_operator(walk: Walk, operator: OperatorState) -> Iterator[Finding]:
             yield Finding(
                 wrong.level, message, path=wrong.path, offset=wrong.offset, hint=wrong.hint
             )
-    yield from unlikely_versions(operator, walk.versions)
+    for state, versions in sorted(walk.versions.items()):
+        for version in sorted(versions):
+            if version not in LIKELY_VERSIONS:
+                yield _unlikely(operator, f"an element of {state}", version)
     misplaced = walk.misplaced - before
     if misplaced:
         most = operator.max_parallelism
@@ -188,22 +168,6 @@ def _of_operator(walk: Walk, operator: OperatorState) -> Iterator[Finding]:
             "refuse",
             f"operator {own}: {misplaced} entries lie in other key groups than those of their "
             f"keys, for max parallelism {most}",
-        )
-
-
-def _properties(image: Image) -> Iterator[Finding]:
-    """Check the Java objects in `_metadata`: Flink reads all of it before anything else."""
-    path = image.first_read[0]
-    try:
-        foreign = foreign_part(metadata_of(image).properties)
-    except FormatError as error:
-        yield Finding("refuse", f"{path}: {error.fact}", path=path)
-        return
-    if foreign is not None:
-        yield Finding(
-            "refuse",
-            f"{path} holds {foreign!r}, which Flink does not have: it cannot read it",
-            path=path,
         )
 
 
@@ -227,33 +191,23 @@ def _without_checksum(walk: Walk, metadata_size: int) -> Finding:
     return Finding("note", message)
 
 
-# Connectors count their serializers' versions up from 0 or 1; none is known beyond single digits.
-LIKELY_VERSIONS = range(256)
-
-
-def checked_coordinator(operator: OperatorState) -> Iterator[Finding]:
-    """Yield the faults of the state of a source's coordinator."""
-    # Others frame theirs in ways of their own.
-    coordinator = operator.coordinator if _reads_a_source(operator) else None
-    if coordinator is None:
+def _check_coordinator(operator: OperatorState) -> Iterator[Finding]:
+    """Yield the faults of the state of a source's coordinator; others frame theirs in ways of their
+    own.
+    """
+    names: set[str] = set()
+    for subtask in operator.all_subtasks:
+        if subtask.managed_operator is not None:
+            names.update(state.name for state in subtask.managed_operator.states)
+    if operator.coordinator is None or READER_STATE not in names:
         return
     try:
-        enumerator = decode_source_coordinator(coordinator.content)
+        enumerator = decode_source_coordinator(operator.coordinator.content)
     except FormatError as error:
         yield Finding("refuse", f"operator {operator.id.hex()}: {error.fact}")
         return
     if enumerator.version not in LIKELY_VERSIONS:
         yield _unlikely(operator, "the split enumerator", enumerator.version)
-
-
-def unlikely_versions(
-    operator: OperatorState, versions: Mapping[str, Iterable[int]]
-) -> Iterator[Finding]:
-    """Yield a warning for each list state that a serializer of an unlikely version wrote."""
-    for state, found in sorted(versions.items()):
-        for version in sorted(found):
-            if version not in LIKELY_VERSIONS:
-                yield _unlikely(operator, f"an element of {state}", version)
 
 
 def _unlikely(operator: OperatorState, what: str, version: int) -> Finding:
@@ -263,11 +217,3 @@ def _unlikely(operator: OperatorState, what: str, version: int) -> Finding:
         "connector's serializer, a number that no connector is known to use: Flink fails to "
         "restore it unless the job's connector reads it",
     )
-
-
-def _reads_a_source(operator: OperatorState) -> bool:
-    for subtask in operator.all_subtasks:
-        listed = subtask.managed_operator
-        if listed is not None and any(state.name == READER_STATE for state in listed.states):
-            return True
-    return False

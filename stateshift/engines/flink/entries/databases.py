@@ -19,25 +19,25 @@ state/rocksdb and state/forst.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from stateshift.engines.flink.entries.keys import hash_of, hashable
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.window import WINDOW
 from stateshift.errors import FormatError, TooLarge
 from stateshift.formats.flink.key_groups import key_group, prefix_bytes
-from stateshift.formats.flink.keyed_handles import Changelog, Incremental, KeyedHandle
+from stateshift.formats.flink.keyed_handles import Changelog, Incremental, KeyedHandle, KeyGroups
 from stateshift.formats.flink.keyed_state import Header, decode_header
 from stateshift.formats.flink.metadata import OperatorState
-from stateshift.formats.flink.stream_handles import files_of
 from stateshift.formats.rocksdb.database import Database, FileOf, decode_options, open_database
 from stateshift.formats.rocksdb.manifest import DEFAULT_FAMILY
 from stateshift.formats.rocksdb.table import NotRead
 from stateshift.survey import Finding
 
+Kind = TypeVar("Kind", Incremental, KeyGroups)
 HEADER_MAX = 64 * 1024 * 1024
 WINDOW_MIN, WINDOWS_MAX = 1 << 14, 1 << 27  # bytes: of one file, and of all that are open together
 
@@ -84,16 +84,6 @@ class Native:
         return group in range(self.handle.first, self.handle.first + self.handle.count)
 
 
-@dataclass
-class Misplaced:
-    """Entries that a restored job would not find: of key groups outside of the handle's, and such
-    whose key belongs to another group than the one they lie in.
-    """
-
-    outside: int = 0
-    wrong: int = 0
-
-
 def open_native(handle: Incremental, streams: Streams) -> Native:
     """Open the database of a handle. Its files are there, fit each other, and hold the states of
     the header.
@@ -124,24 +114,22 @@ def _files(handle: Incremental, streams: Streams) -> dict[str, FileOf]:
     return files
 
 
-def natives_of(handle: KeyedHandle | None) -> Iterator[Incremental]:
-    """Yield the databases below a handle: it may be one, or the base of a changelog."""
-    match handle:
-        case Incremental():
-            yield handle
-        case Changelog(bases=bases):
-            for base in bases:
-                yield from natives_of(base)
+def handles_below(handle: KeyedHandle | None, kind: type[Kind]) -> Iterator[Kind]:
+    """Yield the handles of a kind: a handle itself, or the bases of a changelog."""
+    if isinstance(handle, kind):
+        yield handle
+    elif isinstance(handle, Changelog):
+        for base in handle.bases:
+            yield from handles_below(base, kind)
 
 
-def without_native(handle: KeyedHandle | None) -> KeyedHandle | None:
-    """Return the handle without the databases below it."""
-    match handle:
-        case Incremental():
-            return None
-        case Changelog(bases=bases):
-            kept = (without_native(base) for base in bases)
-            return replace(handle, bases=tuple(base for base in kept if base is not None))
+def leave_out(handle: KeyedHandle | None, kind: type[KeyedHandle]) -> KeyedHandle | None:
+    """Return the handle without those of a kind."""
+    if isinstance(handle, kind):
+        return None
+    if isinstance(handle, Changelog):
+        kept = (leave_out(base, kind) for base in handle.bases)
+        return replace(handle, bases=tuple(base for base in kept if base is not None))
     return handle
 
 
@@ -149,15 +137,14 @@ def checked_databases(operator: OperatorState, streams: Streams) -> Iterator[Fin
     """Yield the faults of the native state of an operator, which is read to its end."""
     for subtask in operator.all_subtasks:
         where = f"operator {operator.id.hex()}, subtask {subtask.index}"
-        for handle in natives_of(subtask.managed_keyed):
+        for handle in handles_below(subtask.managed_keyed, Incremental):
             try:
                 yield from _checked(handle, operator.max_parallelism, where, streams)
             except NotRead as error:
-                yield Finding(
-                    "warn",
-                    f"{where}: {error.fact}: of {_size(handle)} bytes nothing more than this is "
-                    "checked",
-                )
+                streams_of = [stream for _, stream in (*handle.shared, *handle.private)]
+                size = sum(stream.size for stream in streams_of if stream is not None)
+                fact = f"{error.fact}: of {size} bytes nothing more than this is checked"
+                yield Finding("warn", f"{where}: {fact}")
             except TooLarge:  # which says nothing of the image
                 raise
             except FormatError as error:
@@ -170,28 +157,31 @@ def checked_databases(operator: OperatorState, streams: Streams) -> Iterator[Fin
                 )
 
 
-def _size(handle: Incremental) -> int:
-    streams = [stream for _, stream in (*handle.shared, *handle.private)]
-    return sum(stream.size for stream in streams if stream is not None)
-
-
 def _checked(handle: Incremental, most: int, where: str, streams: Streams) -> Iterator[Finding]:
+    """Read a database to its end, and report entries that do not lie where Flink looks for them."""
     native = open_native(handle, streams)
-    counts = count_misplaced(native, most)
-    last = handle.first + handle.count - 1
-    if counts.outside:
+    outside = wrong = 0
+    is_hashed = hashable(native.header.key)
+    for entry in native.entries(prefix_bytes(most)):
+        if not native.holds(entry.group):
+            outside += 1
+        elif is_hashed:
+            code = hash_of(native.header, entry.state, entry.key)
+            wrong += key_group(code, most) != entry.group
+    if outside:
+        last = handle.first + handle.count - 1
         yield Finding(
             "refuse",
-            f"{where}: {counts.outside} entries lie outside of its key groups {handle.first} to "
+            f"{where}: {outside} entries lie outside of its key groups {handle.first} to "
             f"{last}: Flink would not read them",
         )
-    if counts.wrong:
+    if wrong:
         yield Finding(
             "refuse",
-            f"{where}: {counts.wrong} entries lie in other key groups than those of their keys, "
+            f"{where}: {wrong} entries lie in other key groups than those of their keys, "
             f"for max parallelism {most}",
         )
-    why = why_options_differ(native)
+    why = _why_options_differ(native)
     if why is not None:
         yield Finding("warn", f"{where}: {why}; RocksDB opens the database without it")
 
@@ -210,27 +200,11 @@ def _path_of(handle: Incremental, fact: str, streams: Streams) -> str | None:
     """
     for name, stream in (*handle.shared, *handle.private):
         if fact.startswith((f"{name}:", f"{name} ")):
-            file = next(files_of(stream), None)
-            if file is not None:
-                return streams.places.path_of(file)
+            return streams.places.file_of(stream)
     return None
 
 
-def count_misplaced(native: Native, max_parallelism: int) -> Misplaced:
-    """Read everything to its end, and count what does not lie where Flink looks for it."""
-    counts = Misplaced()
-    prefix = prefix_bytes(max_parallelism)
-    is_hashed = hashable(native.header.key)
-    for entry in native.entries(prefix):
-        if not native.holds(entry.group):
-            counts.outside += 1
-        elif is_hashed:
-            code = hash_of(native.header, entry.state, entry.key)
-            counts.wrong += key_group(code, max_parallelism) != entry.group
-    return counts
-
-
-def why_options_differ(native: Native) -> str | None:
+def _why_options_differ(native: Native) -> str | None:
     """Return the fault of the OPTIONS file: RocksDB opens a database without it."""
     for name, file in native.database.files.items():
         if not name.startswith("OPTIONS-"):
@@ -253,18 +227,12 @@ def _check_families(header: Header, content: bytes, database: Database) -> None:
     for name in states:
         if name not in families:
             raise FormatError(f"state {name!r} has no column family in the MANIFEST", None, 0)
-    _refuse_foreign(families - set(states), content)
+    foreign = families - set(states)
+    if foreign:
+        first = min(foreign)
+        if all(name.encode() in content for name in foreign):
+            fact = f"state {first!r} is in the header, but its place there is not known"
+            raise NotRead(fact, None, 0)
+        raise FormatError(f"column family {first!r} is no state of the header", None, 0)
     if len(set(states)) < len(states):
         raise FormatError("the header names two states the same", None, 0)
-
-
-def _refuse_foreign(families: Collection[str], header: bytes) -> None:
-    """Refuse column families that are no states of a header, as far as it is read."""
-    if not families:
-        return
-    first = min(families)
-    if all(name.encode() in header for name in families):
-        raise NotRead(
-            f"state {first!r} is in the header, but its place there is not known", None, 0
-        )
-    raise FormatError(f"column family {first!r} is no state of the header", None, 0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stateshift.engines.flink.entries.databases import check_stored, natives_of
+from stateshift.engines.flink.entries.databases import check_stored, handles_below
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, TooLarge
 from stateshift.formats.flink import snappy_frames
@@ -18,10 +18,16 @@ from stateshift.formats.flink.frames import (
     check_version,
     read_change_set,
 )
-from stateshift.formats.flink.keyed_handles import Changelog, FileDelta, KeyedHandle, MemoryDelta
+from stateshift.formats.flink.keyed_handles import (
+    Changelog,
+    FileDelta,
+    Incremental,
+    KeyedHandle,
+    MemoryDelta,
+)
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
-from stateshift.formats.flink.operator_handles import Channel, expand_channels
-from stateshift.formats.flink.stream_handles import StreamHandle, files_of
+from stateshift.formats.flink.operator_handles import expand_channels
+from stateshift.formats.flink.stream_handles import StreamHandle
 from stateshift.formats.stream import Stream
 from stateshift.survey import Finding
 
@@ -52,11 +58,17 @@ def checked_frames(
     for subtask in operator.all_subtasks:
         where = f"operator {operator.id.hex()}, subtask {subtask.index}"
         for delta in _deltas(subtask.managed_keyed):
-            if isinstance(delta, MemoryDelta):
-                checked_delta = _checked_memory_delta(delta, where, owned)
-            else:
-                checked_delta = _checked_file_delta(delta, where, streams, owned)
-            yield from checked_delta
+            if isinstance(delta, FileDelta):
+                yield from _checked_file_delta(delta, where, streams, owned)
+                continue
+            (changes,) = _changes_in(delta)
+            try:
+                for group, content in delta.changes:
+                    check_change(group, content, owned[changes])
+            except TooLarge:  # which says nothing of the image
+                raise
+            except FormatError as error:
+                yield Finding("refuse", f"{where}: {error.fact}")
         yield from _checked_channels(subtask, where, streams)
 
 
@@ -65,7 +77,7 @@ def check_operator(operator: OperatorState, streams: Streams) -> None:
     databases, and frames.
     """
     for subtask in operator.all_subtasks:
-        for handle in natives_of(subtask.managed_keyed):
+        for handle in handles_below(subtask.managed_keyed, Incremental):
             check_stored(handle, streams)
     refused = next(checked_frames(operator, streams), None)
     if refused is not None:
@@ -98,17 +110,6 @@ def _changes_in(delta: FileDelta | MemoryDelta) -> Sequence[Changes]:
     if isinstance(delta, MemoryDelta):
         return [(delta.start, delta.end, delta.changes)]
     return delta.parts
-
-
-def _checked_memory_delta(delta: MemoryDelta, where: str, owned: Owned) -> Iterator[Finding]:
-    (changes,) = _changes_in(delta)
-    try:
-        for group, content in delta.changes:
-            check_change(group, content, owned[changes])
-    except TooLarge:  # which says nothing of the image
-        raise
-    except FormatError as error:
-        yield Finding("refuse", f"{where}: {error.fact}")
 
 
 def _checked_file_delta(
@@ -153,7 +154,7 @@ def _changes(stream: StreamHandle, offset: int, streams: Streams) -> Stream:
 
 def _checked_channels(subtask: SubtaskState, where: str, streams: Streams) -> Iterator[Finding]:
     buffers: dict[StreamHandle, list[tuple[int, int]]] = {}
-    for channel in _channels(subtask):
+    for channel in expand_channels((*subtask.inputs, *subtask.outputs)):
         stream = channel.stream
         if stream is None:
             continue
@@ -177,11 +178,6 @@ def _checked_channels(subtask: SubtaskState, where: str, streams: Streams) -> It
             yield _refusal(error, where, stream, streams)
 
 
-def _channels(subtask: SubtaskState) -> Iterator[Channel]:
-    yield from expand_channels((*subtask.inputs, *subtask.outputs))
-
-
 def _refusal(error: FormatError, where: str, stream: StreamHandle, streams: Streams) -> Finding:
-    file = next(files_of(stream), None)
-    path = streams.places.path_of(file) if file is not None else None
+    path = streams.places.file_of(stream)
     return Finding("refuse", f"{where}: {error.fact}", path=path, offset=error.offset)

@@ -185,8 +185,12 @@ def _keyed(
 ) -> Iterator[Entry]:
     match handle:
         case KeyGroups() if whole:
-            yield _file_of_key_groups(handle, streams, role)
-            if not _has_a_file(handle):  # what lies in the metadata is small: it is read as well
+            # The metadata says where its key groups begin: it is the same only if they are.
+            has_a_file = next(files_of(handle.stream), None) is not None
+            store = Whole(f"{role}file of key groups", "files" if has_a_file else "uncounted")
+            content = b"" if handle.stream is None else _digest(streams.chunks(handle.stream))
+            yield store, b"%d " % handle.first + handle.offsets.raw, content
+            if not has_a_file:  # what lies in the metadata is small: it is read as well
                 yield from _key_groups(handle, prefix, streams, role)
         case KeyGroups():
             yield from _key_groups(handle, prefix, streams, role)
@@ -210,19 +214,6 @@ def _file_delta(handle: FileDelta, streams: Streams, role: str) -> Iterator[Entr
         if stream is not None:
             key = b"%d %d" % (handle.first, offset)
             yield store, key, _digest(streams.chunks(stream, offset))
-
-
-def _file_of_key_groups(handle: KeyGroups, streams: Streams, role: str) -> Entry:
-    """Return a file as one entry. The metadata says where its key groups begin: it is the same only
-    if they are.
-    """
-    content = b"" if handle.stream is None else _digest(streams.chunks(handle.stream))
-    store = Whole(f"{role}file of key groups", "files" if _has_a_file(handle) else "uncounted")
-    return store, b"%d " % handle.first + handle.offsets.raw, content
-
-
-def _has_a_file(handle: KeyGroups) -> bool:
-    return next(files_of(handle.stream), None) is not None
 
 
 def _database(handle: Incremental, streams: Streams, role: str) -> Iterator[Entry]:

@@ -84,7 +84,14 @@ def keyed_entries(
         case KeyGroups() if is_canonical(handle, streams):
             yield from canonical_entries(handle, prefix, streams)
         case KeyGroups():
-            yield from _of_hashmap(handle, streams)
+            header = header_of(handle, streams)
+            if header is None:
+                return
+            for group, content in sections_of(handle, streams):
+                in_front, rest = content[:_GROUP], content[_GROUP:]  # never compressed; may be
+                plain = in_front + (uncompress(rest) if header.compressed else rest)
+                for number, key, value in hashmap_entries(header, group, plain):
+                    yield KeyedEntry(header, header.states[number], group, key, value)
         case Incremental():
             native = open_native(handle, streams)
             for number, group, key, value in native.own_entries(prefix):
@@ -140,17 +147,3 @@ def headers_of(handle: KeyedHandle | None, streams: Streams) -> Iterator[Header]
         case Changelog():
             for base in handle.bases:
                 yield from headers_of(base, streams)
-
-
-def _of_hashmap(handle: KeyGroups, streams: Streams) -> Iterator[KeyedEntry]:
-    header = header_of(handle, streams)
-    if header is None:
-        return
-    for group, content in sections_of(handle, streams):
-        # The number in front of it never is compressed.
-        if not header.compressed:
-            plain = content
-        else:
-            plain = content[:_GROUP] + uncompress(content[_GROUP:])
-        for number, key, value in hashmap_entries(header, group, plain):
-            yield KeyedEntry(header, header.states[number], group, key, value)

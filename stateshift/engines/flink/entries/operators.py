@@ -9,8 +9,9 @@ files; no state itself is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import chain
 from statistics import median
 
 from stateshift.engines.flink.streams import Streams
@@ -45,64 +46,45 @@ def operators_of(metadata: Metadata, streams: Streams) -> tuple[Operator, ...]:
     references_of: dict[str, list[Reference]] = {}
     for reference in references(metadata):
         references_of.setdefault(reference.operator, []).append(reference)
-    return tuple(
-        _operator(operator, references_of.get(operator.id.hex(), []), streams)
-        for operator in metadata.operators
-    )
-
-
-def _operator(operator: OperatorState, own: list[Reference], streams: Streams) -> Operator:
-    subtasks = operator.all_subtasks
-    return Operator(
-        id=operator.id.hex(),
-        name=operator.name or None,
-        uid=operator.uid or None,
-        provider=_backend(subtasks, streams),
-        shards=operator.parallelism,
-        stores=tuple(_stores(operator, own)),
-        details={
-            "max_parallelism": operator.max_parallelism,
-            "finished": operator.subtasks is None or sum(subtask.finished for subtask in subtasks),
-            **_read_headers(subtasks, streams),
-            "key_groups": _key_groups(subtasks),
-        },
-    )
+    operators = []
+    for state in metadata.operators:
+        id_, subtasks = state.id.hex(), state.all_subtasks
+        keyed = (subtask.managed_keyed for subtask in subtasks)
+        first = next((handle for handle in keyed if handle is not None), None)
+        operator = Operator(
+            id=id_,
+            name=state.name or None,
+            uid=state.uid or None,
+            provider=backend_of(first, streams),
+            shards=state.parallelism,
+            stores=tuple(_stores(state, references_of.get(id_, []))),
+            details={
+                "max_parallelism": state.max_parallelism,
+                "finished": state.subtasks is None or sum(each.finished for each in subtasks),
+                **_read_headers(subtasks, streams),
+                "key_groups": _key_groups(subtasks),
+            },
+        )
+        operators.append(operator)
+    return tuple(operators)
 
 
 def _stores(operator: OperatorState, own: list[Reference]) -> Iterator[Store]:
     for role in ROLES[:-1]:
         streams = {reference.stream for reference in own if reference.role == role}
-        changes = _changes_in_metadata(operator, role)
+        paths: set[str] = set()
+        for stream in streams:
+            paths.update(file.path for file in files_of(stream))
+        changes: list[bytes] = []  # the changelog in the metadata itself is state as well
+        for subtask in operator.all_subtasks:
+            handles = {"keyed": subtask.managed_keyed, "raw keyed": subtask.raw_keyed}
+            for delta in _memory_deltas(handles.get(role)):
+                changes += [content for _, content in delta.changes]
         if streams or changes:
             size = sum(stream.size for stream in streams) + sum(map(len, changes))
-            yield Store(role, len(_paths(streams)), size)
+            yield Store(role, len(paths), size)
     if operator.coordinator is not None:
         yield Store("coordinator", 0, operator.coordinator.size)
-
-
-def _paths(streams: Iterable[StreamHandle]) -> set[str]:
-    paths: set[str] = set()
-    for stream in streams:
-        paths.update(file.path for file in files_of(stream))
-    return paths
-
-
-def _changes_in_metadata(operator: OperatorState, role: str) -> list[bytes]:
-    """Return the changelog that is in the metadata itself, which is state as well."""
-    changes: list[bytes] = []
-    for subtask in operator.all_subtasks:
-        for delta in _memory_deltas(_handle(subtask, role)):
-            changes += [content for _, content in delta.changes]
-    return changes
-
-
-def _handle(subtask: SubtaskState, role: str) -> KeyedHandle | None:
-    match role:
-        case "keyed":
-            return subtask.managed_keyed
-        case "raw keyed":
-            return subtask.raw_keyed
-    return None
 
 
 def _memory_deltas(handle: KeyedHandle | None) -> Iterator[MemoryDelta]:
@@ -112,13 +94,6 @@ def _memory_deltas(handle: KeyedHandle | None) -> Iterator[MemoryDelta]:
         case Changelog(bases=bases, deltas=deltas):
             for inner in (*bases, *deltas):
                 yield from _memory_deltas(inner)
-
-
-def _backend(subtasks: tuple[SubtaskState, ...], streams: Streams) -> str | None:
-    for subtask in subtasks:
-        if subtask.managed_keyed is not None:
-            return backend_of(subtask.managed_keyed, streams)
-    return None
 
 
 def backend_of(handle: KeyedHandle | None, streams: Streams) -> str | None:
@@ -176,7 +151,8 @@ def _read_headers(subtasks: tuple[SubtaskState, ...], streams: Streams) -> dict[
     states: list[StateInfo] = []
     serializers: set[str] = set()
     seen: set[int | None] = set()
-    for stream, size in _keyed_headers(subtasks):
+    headers = (_headers(subtask.managed_keyed) for subtask in subtasks)
+    for stream, size in chain.from_iterable(headers):
         if size in seen and not isinstance(stream, Inline):
             continue
         with suppress(FormatError, StorageError):
@@ -184,25 +160,16 @@ def _read_headers(subtasks: tuple[SubtaskState, ...], streams: Streams) -> dict[
             states += decode_header(content, size).states
             serializers.update(find_serializers(content))
             seen.add(size)
-    states += _operator_states(subtasks)
+    for subtask in subtasks:
+        if subtask.managed_operator is not None:
+            for named in subtask.managed_operator.states:
+                states.append(StateInfo(named.name, "operator", MODES[named.mode]))
     # The first subtask's word about a state counts, and stands in its place from behind.
     described = {
-        (state.name, state.kind): ({"name": state.name, "kind": state.kind, "type": state.type})
+        (state.name, state.kind): {"name": state.name, "kind": state.kind, "type": state.type}
         for state in reversed(states)
     }
     return {"states": list(reversed(described.values())), "serializers": sorted(serializers)}
-
-
-def _keyed_headers(subtasks: Iterable[SubtaskState]) -> Iterator[tuple[StreamHandle, int | None]]:
-    for subtask in subtasks:
-        yield from _headers(subtask.managed_keyed)
-
-
-def _operator_states(subtasks: tuple[SubtaskState, ...]) -> Iterator[StateInfo]:
-    for subtask in subtasks:
-        if subtask.managed_operator is not None:
-            for state in subtask.managed_operator.states:
-                yield StateInfo(state.name, "operator", MODES[state.mode])
 
 
 def _headers(handle: KeyedHandle | None) -> Iterator[tuple[StreamHandle, int | None]]:
@@ -228,20 +195,17 @@ def sections_in(handle: KeyGroups) -> tuple[tuple[int, int] | None, ...]:
     return sections(tuple(handle.offsets), end)
 
 
-def _key_group_handles(subtasks: tuple[SubtaskState, ...]) -> list[KeyGroups]:
-    handles = (subtask.managed_keyed for subtask in subtasks)
-    return [handle for handle in handles if isinstance(handle, KeyGroups)]
-
-
 def _key_groups(subtasks: tuple[SubtaskState, ...]) -> dict[str, object] | None:
     """Return the bytes of each key group, where the metadata tells."""
-    handles = _key_group_handles(subtasks)
+    keyed = (subtask.managed_keyed for subtask in subtasks)
+    handles = [handle for handle in keyed if isinstance(handle, KeyGroups)]
     if not handles:
         return None
     sizes: list[int] = []
     for handle in handles:
         with suppress(FormatError):
-            sizes += map(_size, sections_in(handle))
+            spans = [span or (0, 0) for span in sections_in(handle)]
+            sizes += [end - start for start, end in spans]
     return {
         "count": len(sizes),
         "empty": sizes.count(0),
@@ -251,10 +215,3 @@ def _key_groups(subtasks: tuple[SubtaskState, ...]) -> dict[str, object] | None:
             "max": max(sizes, default=0),
         },
     }
-
-
-def _size(section: tuple[int, int] | None) -> int:
-    if section is None:
-        return 0
-    start, end = section
-    return end - start
